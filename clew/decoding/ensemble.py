@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, read_at, signature_of
 
 
 class Ensemble:
@@ -30,6 +30,6 @@ class Ensemble:
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return tuple(stepper.initial_state(rows, capacity) for stepper in self.steppers)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-        found = [stepper(tokens, mask, own) for stepper, own in zip(self.steppers, state, strict=True)]
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+        found = [read_at(stepper, tokens, mask, own, at) for stepper, own in zip(self.steppers, state, strict=True)]
         return torch.stack([log_probs for log_probs, _ in found]).mean(0), tuple(own for _, own in found)

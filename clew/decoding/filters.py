@@ -17,7 +17,7 @@ from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.ends import constant
 from clew.decoding.history import History, empty_history
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, picked, read_at, signature_of
 
 
 def signature_with(around: Any, stepper: Stepper) -> Hashable:
@@ -44,8 +44,8 @@ class Filter:
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.stepper.initial_state(rows, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-        log_probs, state = self.stepper(tokens, mask, state)
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+        log_probs, state = read_at(self.stepper, tokens, mask, state, at)
         return self.filtered(log_probs), state
 
     def filtered(self, log_probs: Tensor) -> Tensor:
@@ -74,13 +74,13 @@ class HistoryFilter:
     def initial_state(self, rows: int, capacity: int | None = None) -> FilterState:
         return FilterState(self.stepper.initial_state(rows, capacity), empty_history(rows, capacity))
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState) -> tuple[Tensor, FilterState]:
-        log_probs, inner = self.stepper(tokens, mask, state.inner)
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState, at: Tensor | None = None) -> tuple[Tensor, FilterState]:
+        log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         history, slots = state.history.extend(tokens, mask)
-        return self.filtered(log_probs, history.tokens, slots), FilterState(inner, history)
+        return self.filtered(log_probs, history.tokens, picked(slots, at)), FilterState(inner, history)
 
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
-        """`read` (rows, history) are the tokens with this chunk's; the position in `slots` (rows, length) sees those up to its own slot."""
+        """`read` (rows, history) are the tokens with this chunk's; the position in `slots` (rows, places) sees those up to its own slot."""
         raise NotImplementedError
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.ends import End, constant, end_tokens
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, picked, read_at, signature_of
 
 
 class ForcedState(NamedTuple):
@@ -45,11 +45,11 @@ class ForcedEnd:
     def initial_state(self, rows: int, capacity: int | None = None) -> ForcedState:
         return ForcedState(self.stepper.initial_state(rows, capacity), self.most.expand(rows).clone())
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: ForcedState) -> tuple[Tensor, ForcedState]:
-        log_probs, inner = self.stepper(tokens, mask, state.inner)
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: ForcedState, at: Tensor | None = None) -> tuple[Tensor, ForcedState]:
+        log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         left = state.left.to(tokens.device)
         read = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
-        is_due = left[:, None] <= read  # (rows, length)
+        is_due = picked(left[:, None] <= read, at)  # (rows, places)
         only_end = torch.full_like(log_probs[0, 0], -math.inf).index_fill(0, constant(self.ends, tokens.device), 0.0)
         after = left - (tokens.shape[1] if mask is None else mask.sum(1))
         return torch.where(is_due[..., None], only_end, log_probs), ForcedState(inner, after)

@@ -9,7 +9,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.history import History, empty_history
-from clew.decoding.stepper import ASKS_THE_HOST, Stepper, read_chunks, signature_of
+from clew.decoding.stepper import ASKS_THE_HOST, Stepper, read_at, read_to_end, signature_of
 
 
 class SlidingState(NamedTuple):
@@ -46,19 +46,20 @@ class Sliding:
     def initial_state(self, rows: int, capacity: int | None = None) -> SlidingState:
         return SlidingState(self.stepper.initial_state(rows, self.limit), empty_history(rows, capacity))
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState) -> tuple[Tensor, SlidingState]:
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState, at: Tensor | None = None) -> tuple[Tensor, SlidingState]:
         inner = state.inner
         history, slots = state.history.extend(tokens, mask)
         full = (slots > 0) & (self._start(slots) > self._start(slots - 1))
         begins = (full if mask is None else full & mask).any(0)  # (length,)
         restarts = begins.nonzero().flatten().tolist() if bool(begins.any()) else []
-        log_probs = []
-        for begin, stop in _pieces(restarts, tokens.shape[1]):
+        pieces, found = _pieces(restarts, tokens.shape[1]), []
+        for begin, stop in pieces:
             if begin in restarts:
                 inner = self._restarted(history, torch.minimum(slots[:, begin], history.lengths))
-            piece, inner = self.stepper(tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner)
-            log_probs.append(piece)
-        return torch.cat(log_probs, 1), SlidingState(inner, history)
+            within = None if at is None else (at - begin).clamp(0, stop - begin - 1)
+            log_probs, inner = read_at(self.stepper, tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner, within)
+            found.append(log_probs)
+        return _joined(pieces, found, at), SlidingState(inner, history)
 
     def _start(self, slots: Tensor) -> Tensor:
         """The slot s at which the window begins that the token in a slot is read in."""
@@ -72,12 +73,20 @@ class Sliding:
         slots = starts[:, None] + offsets  # (rows, limit)
         window = history.tokens.gather(1, slots.clamp(max=history.tokens.shape[1] - 1))
         state = self.stepper.initial_state(len(lengths), self.limit)
-        for _, _, new_state in read_chunks(self.stepper, window.clamp(min=0), slots < lengths[:, None], state, chunk=256):
-            state = new_state
-        return state
+        return read_to_end(self.stepper, window.clamp(min=0), slots < lengths[:, None], state)[1]
 
 
 def _pieces(restarts: list[int], length: int) -> list[tuple[int, int]]:
     """A chunk's columns cut before each restart."""
     edges = sorted({0, *restarts, length})
     return list(zip(edges, edges[1:], strict=False))
+
+
+def _joined(pieces: list[tuple[int, int]], found: list[Tensor], at: Tensor | None) -> Tensor:
+    """What was found in each piece, at every position of the chunk or at those of `at`, which every piece was asked for."""
+    if at is None:
+        return torch.cat(found, 1)
+    log_probs = found[0]
+    for (begin, _), later in zip(pieces[1:], found[1:], strict=True):
+        log_probs = torch.where((at >= begin)[..., None], later, log_probs)
+    return log_probs

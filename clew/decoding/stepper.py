@@ -1,13 +1,15 @@
 """What decoding knows of a model: a function from tokens and a state to log-probabilities and a state."""
 
-from collections.abc import Hashable, Iterator
-from typing import Any, Protocol
+import inspect
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.masks import chunk_lengths, row_lengths
+from clew.core.masks import chunk_lengths, mask_unless_full, row_lengths
 from clew.core.types import State
 
 ASKS_THE_HOST = "asks the host"
@@ -23,6 +25,7 @@ class Stepper(Protocol):
     `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
     In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
     The state given to a call is consumed by it: `copy_state` to branch.
+    A call may also take `at`, the positions that are wanted (see `PickingStepper`).
     One that has a `signature` says with it all that a call depends on besides its arguments, a model as a weak reference: steppers with
     equal signatures may share a captured step (see `engine`). One without it, or with None, runs eagerly.
     No log-probability is above 0, but they need not add up to one: what a constraint refuses is lost (see `filters`).
@@ -36,6 +39,17 @@ class Stepper(Protocol):
         ...
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]: ...
+
+
+class PickingStepper(Stepper, Protocol):
+    """A stepper that gives log-probabilities at some positions of a chunk alone, so that a model need not apply its output layer at others.
+
+        log_probs[row, i], state' = stepper(tokens, mask, state, at=at),   those at position at[row, i] of the chunk
+
+    `at` is (rows, places) and `log_probs` (rows, places, vocabulary). The whole chunk is read. `read_at` calls either kind.
+    """
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]: ...
 
 
 def signature_of(*steppers: Any) -> Hashable:
@@ -53,27 +67,46 @@ def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State,
 def read_to_end(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
     """Each row's log_probs (rows, vocabulary) at its last real position, unspecified where it has none, and the state after it.
 
-    Only `chunk` positions of log-probabilities exist at a time, however many there are.
+    The stepper reads `chunk` positions a call, up to the longest row's end, and is asked for one position a row.
     """
-    rows, lengths = len(tokens), chunk_lengths(tokens, mask)
+    lengths = chunk_lengths(tokens, mask)
+    longest = tokens.shape[1] if mask is None else int(lengths.max())
     last: Tensor | None = None
-    for start, log_probs, new_state in read_chunks(stepper, tokens, mask, state, chunk):
-        state = new_state
-        index = lengths - 1 - start  # (rows,) where in this chunk the row ends, if it does
-        here = log_probs[torch.arange(rows, device=tokens.device), index.clamp(0, log_probs.shape[1] - 1)]  # (rows, vocabulary)
-        last = here if last is None else torch.where((index >= 0)[:, None], here, last)
+    for start in range(0, longest, chunk):
+        stop = min(start + chunk, longest)
+        real = None if mask is None else mask_unless_full(mask[:, start:stop])
+        ends = lengths - 1 - start  # (rows,) where in this chunk the row ends, if it does
+        at = None if stop - start == 1 else ends.clamp(0, stop - start - 1)[:, None]
+        log_probs, state = read_at(stepper, tokens[:, start:stop], real, state, at)
+        here = log_probs[:, 0]  # (rows, vocabulary)
+        last = here if last is None else torch.where((ends >= 0)[:, None], here, last)
     assert last is not None
     return last, state
 
 
-def read_chunks(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int) -> Iterator[tuple[int, Tensor, State]]:
-    """Feeds tokens piece by piece: where each piece starts, its log_probs, and the state after it. Stops at the longest row's end."""
-    length = tokens.shape[1] if mask is None else int(row_lengths(mask).max())
-    for start in range(0, length, chunk):
-        piece = slice(start, min(start + chunk, length))
-        real = None if mask is None or bool(mask[:, piece].all()) else mask[:, piece]
-        log_probs, state = stepper(tokens[:, piece], real, state)
-        yield start, log_probs, state
+def read_at(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None) -> tuple[Tensor, State]:
+    """Reads a chunk for its log_probs at the positions `at` (rows, places), or at all; those of a plain stepper are picked afterwards."""
+    if at is None:
+        return stepper(tokens, mask, state)
+    if _takes_positions(stepper):
+        return stepper(tokens, mask, state, at=at)
+    log_probs, state = stepper(tokens, mask, state)
+    return picked(log_probs, at), state
+
+
+def picked(x: Tensor, at: Tensor | None) -> Tensor:
+    """`x` (rows, length, ...) at the positions `at` (rows, places), or at all."""
+    return x if at is None else x[torch.arange(len(x), device=x.device)[:, None], at]
+
+
+def _takes_positions(stepper: Stepper) -> TypeGuard[PickingStepper]:
+    return _has_positions(type(stepper))
+
+
+@lru_cache
+def _has_positions(kind: type[Stepper]) -> bool:
+    # The method is looked at, not an attribute: a subclass whose own call takes no positions is then called without.
+    return "at" in inspect.signature(kind.__call__).parameters
 
 
 def _check_prompt(tokens: Tensor, mask: Tensor | None) -> None:

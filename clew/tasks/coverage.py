@@ -11,7 +11,7 @@ from clew.core.masks import real_positions
 from clew.core.taps import watching
 from clew.core.types import Memory, State
 from clew.decoding.ranking import Coverage
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, read_at
 from clew.layers.attention import Attention
 from clew.tasks.alignment import by_row, tap_of
 
@@ -41,9 +41,9 @@ class CoveringStepper:
             start = start.masked_fill(~real, 1.0)
         return CoveredState(self.stepper.initial_state(rows, capacity), Coverage(start.repeat_interleave(rows // sentences, 0)))
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: CoveredState) -> tuple[Tensor, CoveredState]:
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: CoveredState, at: Tensor | None = None) -> tuple[Tensor, CoveredState]:
         with looking(self.attention) as seen:
-            log_probs, inner = self.stepper(tokens, mask, state.inner)
+            log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         looked = by_row(seen[0], len(tokens)).float()  # (rows, length, places)
         looked = looked if mask is None else looked * mask[..., None]
         return log_probs, CoveredState(inner, Coverage(state.coverage.weights + looked.sum(1)))

@@ -13,7 +13,7 @@ from clew.decoding.drafts import Draft, DraftStepper, PromptLookup
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
 from clew.decoding.speculative import speculative
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, prefill
 from clew.tasks.drafting import check_draft
 from clew.tasks.writing import DecodingConfig, Guessed, ending_as, filtered_as, write
 from clew.text.tokenizer import Tokenizer
@@ -228,8 +228,8 @@ def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
     """The probability of every token after some."""
     stepper = task.stepper()
     with evaluating([task]):
-        log_probs, _ = stepper(torch.tensor([tokens], device=task.body.embedding.like.device), None, stepper.initial_state(1))
-    return log_probs[0, -1].exp().tolist()
+        log_probs, _ = prefill(stepper, torch.tensor([tokens], device=task.body.embedding.like.device), None, stepper.initial_state(1))
+    return log_probs[0].exp().tolist()
 
 
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:

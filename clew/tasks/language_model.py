@@ -16,6 +16,7 @@ from clew.core.errors import UserError
 from clew.core.masks import real_positions
 from clew.core.types import Body, State, Term
 from clew.data.plans import TokenBatch
+from clew.decoding.stepper import picked
 from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
 from clew.sources.words import WordReader
@@ -217,9 +218,9 @@ class LanguageStepper:
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.task.initial_state(rows, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
-        return self.task.log_probs(hidden), state
+        return self.task.log_probs(picked(hidden, at)), state
 
 
 def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> TokenBatch:

@@ -18,7 +18,7 @@ from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, picked
 from clew.layers.embeddings import tokens_of
 from clew.layers.losses import CrossEntropy
 from clew.metrics.measures import MEASURES, VALUES, Measured
@@ -442,9 +442,9 @@ class SequenceStepper:
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return self.task.body.initial_state(rows, self.memory, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
-        return self.task.log_probs(hidden), state
+        return self.task.log_probs(picked(hidden, at)), state
 
 
 def without(marks: Collection[int | None], ids: list[int]) -> list[int]:

@@ -10,6 +10,7 @@ from clew.baselines.kneser_ney import KneserNey, fit_kneser_ney
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.decoding.ctc import LanguageModel
+from clew.decoding.stepper import prefill
 from clew.tasks.offers import Given
 from clew.text.tokenizer import Tokenizer
 
@@ -78,5 +79,5 @@ class SteppedModel:
         stepper = self.begun.stepper
         with evaluating([self.task]):
             tokens = torch.tensor([ids], device=self.begun.start.device)
-            log_probs, state = stepper(tokens, None, stepper.initial_state(1) if state is None else state)
-        return log_probs[0, -1].double().cpu().numpy(), state
+            log_probs, state = prefill(stepper, tokens, None, stepper.initial_state(1) if state is None else state)
+        return log_probs[0].double().cpu().numpy(), state

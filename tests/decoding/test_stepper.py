@@ -4,9 +4,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.decoding.stepper import prefill
+from clew.core.state import leaves
+from clew.decoding.ensemble import Ensemble
+from clew.decoding.filters import FILTERS
+from clew.decoding.forced_end import ForcedEnd
+from clew.decoding.sliding import Sliding
+from clew.decoding.stepper import picked, prefill, read_at
+from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.steppers import Attending, Recurrent, padded
+from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
+from tests.decoding.test_filters import OPTIONS
 
+
+class Picking(Recurrent):
+    """Notes at how many positions of a row it gives log-probabilities."""
+
+    def __init__(self, seed):
+        super().__init__(5, seed)
+        self.given = []
+
+    def __call__(self, tokens, mask, state, at=None):
+        log_probs, state = super().__call__(tokens, mask, state)
+        log_probs = picked(log_probs, at)
+        self.given.append(log_probs.shape[1])
+        return log_probs, state
+
+
+AROUND = {
+    **{name: lambda inner, name=name: FILTERS[name](inner, **OPTIONS[name]) for name in FILTERS},
+    "ensemble": lambda inner: Ensemble([inner, Recurrent(5, seed=8)]),
+    "forced end": lambda inner: ForcedEnd(inner, end=3, max_new=3, prompt=4),
+    "sliding": lambda inner: Sliding(inner, limit=6, keep=2),
+    "taped": TapedCalls,
+}
 ROWS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=9), min_size=1, max_size=4)
 
 
@@ -51,3 +81,70 @@ def test_padding_on_the_left_is_refused():
     mask = torch.tensor([[True, True], [False, True]])
     with pytest.raises(UserError, match=r"^row 1 of the prompt has padding before a real token; pad on the right$"):
         prefill(stepper, torch.zeros(2, 2, dtype=torch.long), mask, stepper.initial_state(2))
+
+
+@pytest.mark.parametrize("name", AROUND)
+@settings(deadline=None, max_examples=25)
+@given(rows=ROWS, places=st.lists(st.floats(0, 1), min_size=1, max_size=3), cut=st.integers(0, 9), seed=st.integers(0, 99))
+def test_positions_that_are_asked_for_are_those_of_the_whole_chunk(name, rows, places, cut, seed):
+    tokens, mask = padded(rows)
+    at = torch.tensor([[round(place * (len(row) - 1)) for place in places] for row in rows])
+    inner = Picking(seed)
+    stepper = AROUND[name](inner)
+    for real in (None, mask):
+        state, expected_state = (stepper.initial_state(len(rows), 40) for _ in range(2))
+        for _ in range(2):  # the second chunk goes on from a state
+            inner.given.clear()
+            log_probs, state = read_at(stepper, tokens, real, state, at)
+            assert set(inner.given) <= {1, len(places)}  # one where a sliding window restarts
+            expected, expected_state = stepper(tokens, real, expected_state)
+            torch.testing.assert_close(log_probs, picked(expected, at))
+            torch.testing.assert_close(leaves(state), leaves(expected_state))
+
+
+@pytest.mark.parametrize("name", AROUND)
+@settings(deadline=None, max_examples=10)
+@given(ROWS, st.integers(2, 10))
+def test_prefill_asks_for_one_position_a_row_through_every_stepper(name, rows, chunk):
+    inner = Picking(seed=1)
+    stepper = AROUND[name](inner)
+    tokens, mask = padded([[*row, 0, 1] for row in rows])
+    last, _ = prefill(stepper, tokens, mask, stepper.initial_state(len(rows), 16), chunk)
+    assert set(inner.given) == {1}
+    for i, row in enumerate(rows):
+        alone, _ = stepper(torch.tensor([[*row, 0, 1]]), None, stepper.initial_state(1, 16))
+        torch.testing.assert_close(last[i], alone[0, -1])
+
+
+def test_a_subclass_whose_call_takes_no_positions_is_called_without():
+    class Halved(Picking):
+        def __call__(self, tokens, mask, state):
+            log_probs, state = super().__call__(tokens, mask, state)
+            return log_probs / 2, state
+
+    tokens, at = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([[2], [0]])
+    stepper = Halved(seed=2)
+    log_probs, _ = read_at(stepper, tokens, None, stepper.initial_state(2), at)
+    whole, _ = stepper(tokens, None, stepper.initial_state(2))
+    assert torch.equal(log_probs, whole[[0, 1], [2, 0]][:, None])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_a_language_model_applies_its_output_layer_to_one_vector_a_row_of_a_chunk(family, monkeypatch):
+    task, linear, read = model(family), torch.nn.functional.linear, []
+
+    def counted(x, weight, bias=None):
+        if weight is task.output_weight:
+            read.append(x.shape[:-1].numel())
+        return linear(x, weight, bias)
+
+    monkeypatch.setattr(torch.nn.functional, "linear", counted)
+    tokens, mask = torch.randint(VOCABULARY, (3, 20)), torch.arange(20) < torch.tensor([[20], [13], [1]])
+    stepper = task.stepper()
+    last, state = prefill(stepper, tokens, mask, stepper.initial_state(3, 21), chunk=8)
+    assert read == [3, 3, 3]
+    expected, after = stepper(tokens, mask, stepper.initial_state(3, 21))
+    torch.testing.assert_close(last, expected[[0, 1, 2], [19, 12, 0]])
+    following, expected = (stepper(torch.zeros(3, 1, dtype=torch.long), None, each)[0] for each in (state, after))
+    torch.testing.assert_close(following, expected)

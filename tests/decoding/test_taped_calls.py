@@ -28,6 +28,21 @@ def test_a_chunk_from_a_tape_is_read_as_the_stepper_reads_it(family, monkeypatch
 
 
 @torch.inference_mode()
+def test_positions_of_a_chunk_are_picked_on_the_tape(monkeypatch):
+    task, steps, following = model("gpt"), [], Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: steps.append(ahead) or following(tape, ahead))
+    plain, taped = task.stepper(), TapedCalls(task.stepper())
+    state, generator = plain.initial_state(2, 180), torch.Generator().manual_seed(1)
+    for _ in range(30):
+        tokens, at = (torch.randint(high, (2, width), generator=generator) for high, width in ((VOCABULARY, 3), (3, 1)))
+        expected, after = plain(tokens, None, copy_state(state))
+        log_probs, _ = taped(tokens, None, copy_state(state), at)
+        torch.testing.assert_close(log_probs[:, 0], expected[[0, 1], at[:, 0]])
+        state = after
+    assert len(steps) >= 9
+
+
+@torch.inference_mode()
 def test_a_chunk_with_a_mask_is_read_as_it_was_written():
     task = model("gpt")
     tokens, mask = torch.randint(VOCABULARY, (2, 4)), torch.tensor([[True, True, True, True], [True, True, False, False]])

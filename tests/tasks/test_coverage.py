@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
+from clew.core.state import leaves
 from clew.data.examples import Pair
+from clew.decoding.stepper import read_at
 from clew.recipes.running import config_of, run_recipe
 from clew.tasks.alignment import aligned_attention, attention_weights
 from clew.tasks.coverage import CoveringStepper
@@ -81,6 +83,18 @@ def test_a_chunk_covers_what_its_tokens_cover_one_by_one_and_padding_covers_noth
     torch.testing.assert_close(state.coverage.weights, whole.coverage.weights)
     assert batch.source_mask is not None
     assert torch.equal(whole.coverage.weights[~batch.source_mask], torch.ones(int((~batch.source_mask).sum())))
+
+
+@pytest.mark.parametrize("covering", [False, True])
+def test_positions_that_are_asked_for_are_those_of_the_whole_target(covering: bool) -> None:
+    task = ending("luong")
+    batch = batch_of(task)
+    assert batch.mask is not None
+    stepper, at = task.stepper(batch, covering=covering), batch.mask.sum(1, keepdim=True) - 1
+    whole, expected = stepper(batch.tokens, batch.mask, stepper.initial_state(len(batch.tokens)))
+    last, state = read_at(stepper, batch.tokens, batch.mask, stepper.initial_state(len(batch.tokens)), at)
+    torch.testing.assert_close(last[:, 0], whole[torch.arange(len(whole)), at[:, 0]])
+    torch.testing.assert_close(leaves(state), leaves(expected))
 
 
 def test_several_models_cover_by_the_mean_of_their_attention() -> None:
