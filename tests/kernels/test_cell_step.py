@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 
 from clew.kernels import cell_step as module
+from clew.kernels import recurrent
 from clew.kernels.cell_step import cell_step
+from clew.layers.cells import GRU, LSTM, Elman
 from clew.layers.precision import quantised
+from clew.layers.recurrent import Recurrent
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -125,6 +128,26 @@ def test_nan_is_not_lost(device, kind):
     x[1] = torch.nan
     for part in cell_step(kind, x, state, weights):
         assert part.isnan().all(1).tolist() == [False, True, False]
+
+
+CELLS = {"lstm": LSTM, "gru": GRU, "tanh": Elman, "relu": lambda *dims: Elman(*dims, nonlinearity="relu")}
+
+
+@pytest.mark.parametrize("rows, calls", [(1, 1), (128, 1), (129, 0)])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_layer_takes_the_kernel_for_one_position(device, kind, rows, calls, monkeypatch):
+    if IS_INTERPRETED:
+        monkeypatch.setattr(recurrent, "is_supported", lambda x, *tensors: len(x) <= module.MOST_ROWS[x.dtype])
+    seen: list[str] = []
+    monkeypatch.setattr(recurrent, "cell_step", lambda kind, *given: seen.append(kind) or cell_step(kind, *given))
+    layer = Recurrent(CELLS[kind](20, 12)).to(device).eval()
+    x = torch.randn(rows, 5, 20, device=device)
+    with torch.inference_mode():
+        before = layer(x[:, :4])[1]
+        y, state = layer(x[:, 4:], None, before)
+        wanted, end = layer.loop(x[:, 4:], None, before)
+    assert seen == [kind] * calls
+    torch.testing.assert_close((y, state), (wanted, end))
 
 
 @pytest.mark.skipif(IS_INTERPRETED, reason="takes a GPU")
