@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clew.core.masks import last_real, real_positions
+from clew.kernels.cell_step import cell_step, is_supported
 
 CLOSED = -1e4
 OPEN = 1e4
@@ -77,10 +78,16 @@ CELLS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rnn_tanh: torch.rnn_tanh_cell,
     torch.rnn_relu: torch.rnn_relu_cell,
 }
+KINDS: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "tanh", torch.rnn_relu: "relu"}
 
 
 def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
-    """A step of decoding: two products and one kernel, where cuDNN and oneDNN would first copy all weights into a form of their own."""
+    """A step of decoding: one kernel on a GPU, or two products and one, where cuDNN and oneDNN would first copy all weights into a form of
+    their own."""
+    state = initial if function is torch.lstm else (initial,)  # each (1, batch, dim)
+    if is_supported(x, *state, *weights):
+        new = cell_step(KINDS[function], x[:, 0], [part[0] for part in state], weights)
+        return new[0][:, None], *(part[None] for part in new)
     if function is torch.lstm and not x.is_cuda:
         hidden, cell = torch.lstm_cell(x[:, 0], (initial[0][0], initial[1][0]), *weights)
         return hidden[:, None], hidden[None], cell[None]
