@@ -3,12 +3,22 @@ pytest ..."""
 
 import os
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from clew.kernels.memory_attention import BLOCK, memory_attention
+from clew.core.taps import watching
+from clew.core.types import Memory
+from clew.decoding.beam import Hypotheses, beam_search
+from clew.kernels import KERNELS, only_equations
+from clew.kernels.memory_attention import BLOCK, has_form, memory_attention
+from clew.layers import attention
+from clew.layers.attention import CrossAttention
+from clew.layers.scores import SCORES
+from clew.tasks.sequence import SequenceConfig, SequenceStepper
+from tests.tasks.sequences import sequence_task
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
@@ -85,3 +95,86 @@ def test_the_heads_of_a_query_lie_side_by_side(device):
     found = memory_attention(query, keys, values, None, scale=1.0)
     assert found.shape == query.shape
     assert found.transpose(1, 2).is_contiguous()
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[int]:
+    """How many queries a sentence had, call by call of the kernel; in the interpreter layers take it on the CPU too."""
+    numbers: list[int] = []
+    kernel = KERNELS["memory_attention"]
+    counted = lambda query, *args, **options: numbers.append(query.shape[2]) or kernel(query, *args, **options)  # noqa: E731
+    monkeypatch.setitem(KERNELS, "memory_attention", counted)
+    if IS_INTERPRETED:
+        monkeypatch.setattr(attention, "is_read_by_kernel", lambda *parts: not torch.is_grad_enabled() and has_form(*parts))
+    return numbers
+
+
+def layer_and_input(device: str, **options: Any) -> tuple[CrossAttention, Tensor, Memory]:
+    """Three sentences, the first without a real place, of two beams each."""
+    layer = CrossAttention(32, 2, memory_dim=8, **options).to(device).eval()
+    mask = torch.arange(9, device=device) < torch.tensor([[0], [9], [4]], device=device)
+    return layer, torch.randn(6, 1, 32, device=device), Memory(torch.randn(3, 9, 8, device=device), mask)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_a_layer_takes_it_and_gives_what_its_equation_gives(device, calls, has_mask):
+    layer, x, memory = layer_and_input(device)
+    state = layer.initial_state(6, memory if has_mask else Memory(memory.values), like=x)
+    with torch.no_grad():
+        found, state = layer(x, None, state)
+        again, _ = layer(x, None, state)
+        assert calls == [2, 2]
+        with only_equations():
+            wanted, _ = layer(x, None, state)
+    assert calls == [2, 2]
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(again, found)
+
+
+def test_a_layer_that_is_watched_shows_its_weights(device, calls):
+    layer, x, memory = layer_and_input(device)
+    weights: list[Tensor] = []
+    with torch.no_grad(), watching({layer.attention.weights: weights.append}):
+        layer(x, None, layer.initial_state(6, memory, like=x))
+    assert not calls
+    assert weights[0].shape == (3, 2, 2, 9)
+    assert bool((weights[0][2, :, :, 4:] == 0).all())
+
+
+def test_gradients_dropout_many_queries_and_other_scores_take_the_equation(device, calls):
+    layer, x, memory = layer_and_input(device, dropout=0.5)
+    layer(x, None, layer.initial_state(6, memory, like=x))
+    with torch.no_grad():
+        layer(x.expand(6, 9, 32), None, layer.initial_state(6, memory, like=x))
+        layer.train()(x, None, layer.initial_state(6, memory, like=x))
+        other, _, _ = layer_and_input(device, score=SCORES["dot"](16, 16))
+        other(x, None, other.initial_state(6, memory, like=x))
+        layer.double().eval()(x.double(), None, layer.initial_state(6, Memory(memory.values.double()), like=x))
+    assert not calls
+
+
+class Eager(SequenceStepper):
+    """On the CPU a tape would leave out what the interpreter does."""
+
+    signature = None
+
+
+def test_a_search_with_it_finds_what_a_search_by_equations_finds(device, calls):
+    task = sequence_task("transformer", dim=32, num_heads=2, config=SequenceConfig(tied=False)).float().to(device).eval()
+    source = torch.randint(1, task.body.source_vocabulary, (3, 5), device=device)
+    mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [0]], device=device)
+    prompt = torch.full((3, 1), task.start, device=device)
+
+    def search() -> Hypotheses:
+        stepper = SequenceStepper if device == "cuda" else Eager
+        return beam_search(stepper(task, task.body.encode(source, mask)), prompt, beams=3, max_new=6, end=task.end, n_best=3)
+
+    with torch.no_grad():
+        found = search()
+        assert set(calls) == {1, 3}, "the prompt, and then the beams of a sentence"
+        number = len(calls)
+        with only_equations():
+            wanted = search()
+    assert len(calls) == number
+    assert torch.equal(found.tokens, wanted.tokens)
+    torch.testing.assert_close(found.log_probs, wanted.log_probs)
