@@ -32,8 +32,8 @@ FLOORS = {torch.float32: 2e-5, torch.bfloat16: 5e-3}
 TIMES = 3.0
 """How many times the equation's own error a kernel's may be."""
 BATCH, DIM = 2, 64
-STEPS_ONLY = {"decode_attention", "rotary"}
-"""Kernels of one decoding step have no gradients; `tests/kernels/test_gpu_kernels.py` compares their values."""
+STEPS_ONLY = {"decode_attention", "memory_attention", "rotary"}
+"""Kernels of one decoding step have no gradients; `tests/kernels` compares their values."""
 
 
 class Case(NamedTuple):

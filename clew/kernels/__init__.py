@@ -17,6 +17,7 @@ from clew.kernels.ctc import ctc
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
+from clew.kernels.memory_attention import memory_attention
 from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.rotary import rotary
@@ -31,13 +32,14 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
     "decode_attention": decode_attention,
+    "memory_attention": memory_attention,
     "window_blocks": window_blocks,
     "query_blocks": query_blocks,
     "rotary": rotary,
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"grid_lstm", "query_blocks", "decode_attention", "rotary"}
+EAGER_ONLY = {"grid_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
 """Kernels that compiled code does without: a walk over blocks or diagonals would break its graph, and what it makes of the equation is
 fast, though it holds all scores of attention."""
 OPAQUE = {"cross_entropy"}

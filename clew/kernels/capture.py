@@ -14,10 +14,21 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
     there is lost when another is replayed, unless a tensor still refers to it.
     """
     graph = torch.cuda.CUDAGraph()
-    # thread_local: another thread may pin memory meanwhile.
-    with own_workspaces(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-        function()
+    try:
+        # thread_local: another thread may pin memory meanwhile.
+        with own_workspaces(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            function()
+    except BaseException:
+        end_capture()
+        raise
     return graph
+
+
+def end_capture() -> None:
+    """After a capture that failed torch's generators still wait for its end, and refuse to draw numbers; one that succeeds ends it."""
+    torch.cuda.synchronize()
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+        torch.zeros(1, device="cuda")
 
 
 @contextmanager

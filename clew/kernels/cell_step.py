@@ -19,11 +19,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from clew.kernels.ahead import launching
 from clew.kernels.few_rows import PLAIN
 
 try:
     import triton
     import triton.language as tl
+
+    from clew.kernels.ahead import wait_for_others
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
@@ -68,7 +71,7 @@ def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
         units = max(1, min(FEW_SUMS, FEW_BYTES // (size * step)) // sums)
         _few_rows[(triton.cdiv(dim, units),)](
             *tensors, *strides, dim, **depths, KIND=kind, COUNT=rows, ROWS=triton.next_power_of_2(rows), UNITS=units, SUMS=sums, STEP=step,
-            num_warps=max(1, min(8, units * sums * step * size // FEW_WARP)),
+            num_warps=max(1, min(8, units * sums * step * size // FEW_WARP)), **launching(),
         )  # fmt: skip
         return new
     block = max(LEAST_DOT, min(MANY_ROWS, triton.next_power_of_2(rows)))
@@ -76,7 +79,7 @@ def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
     step = max(LEAST_DOT, min(triton.next_power_of_2(depth), MANY_STEP[size]))
     _many_rows[(triton.cdiv(dim, units), triton.cdiv(rows, block))](
         *tensors, *strides, dim, rows, **depths, KIND=kind, ROWS=block, UNITS=units, SUMS=sums, STEP=step,
-        num_warps=MANY_WARPS, num_stages=stages_for(x, 2 * (block + units * sums) * step * size),
+        num_warps=MANY_WARPS, num_stages=stages_for(x, 2 * (block + units * sums) * step * size), **launching(),
     )  # fmt: skip
     return new
 
@@ -104,15 +107,22 @@ if triton is not None:
         x_row, hidden_row, before_row, input_weight_row, hidden_weight_row, dim,
         DEPTH: tl.constexpr, X_DEPTH: tl.constexpr, H_DEPTH: tl.constexpr, KIND: tl.constexpr,
         COUNT: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr, STEP: tl.constexpr,
+        AHEAD: tl.constexpr,
     ):  # fmt: skip
         row = tl.arange(0, ROWS)
-        old = _old_state(before, before_row, row, COUNT, dim, UNITS)
         of_x, x_gates, of_h, h_gates = _rows_of_weights(dim, KIND, UNITS, SUMS)
+        if DEPTH <= STEP:  # the weights, which no other kernel writes, are under way before x is there
+            whole = tl.arange(0, STEP)
+            w_x = _tile(input_weight, of_x, x_gates, input_weight_row, whole, X_DEPTH).to(tl.float32)
+            w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, whole, H_DEPTH).to(tl.float32)
+        wait_for_others(AHEAD)
+        old = _old_state(before, before_row, row, COUNT, dim, UNITS)
         total = tl.zeros([ROWS, UNITS * SUMS], dtype=tl.float32) + _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates)[None, :]
         for start in range(0, DEPTH, STEP):
             k = start + tl.arange(0, STEP)
-            w_x = _tile(input_weight, of_x, x_gates, input_weight_row, k, X_DEPTH).to(tl.float32)
-            w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, k, H_DEPTH).to(tl.float32)
+            if DEPTH > STEP:
+                w_x = _tile(input_weight, of_x, x_gates, input_weight_row, k, X_DEPTH).to(tl.float32)
+                w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, k, H_DEPTH).to(tl.float32)
             for place in tl.static_range(COUNT):
                 x_k = tl.load(x + place * x_row + k, mask=k < X_DEPTH, other=0.0).to(tl.float32)
                 h_k = tl.load(hidden + place * hidden_row + k, mask=k < H_DEPTH, other=0.0).to(tl.float32)
@@ -125,8 +135,9 @@ if triton is not None:
         x, hidden, before, input_weight, hidden_weight, input_bias, hidden_bias, new_hidden, new_cell,
         x_row, hidden_row, before_row, input_weight_row, hidden_weight_row, dim, rows,
         DEPTH: tl.constexpr, X_DEPTH: tl.constexpr, H_DEPTH: tl.constexpr, KIND: tl.constexpr,
-        ROWS: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr, STEP: tl.constexpr,
+        ROWS: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr, STEP: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
+        wait_for_others(AHEAD)
         row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
         is_row = row < rows
         old = _old_state(before, before_row, row, rows, dim, UNITS)

@@ -18,6 +18,7 @@ from clew.kernels.attention_facts import facts_of
 from clew.kernels.decode_attention import is_supported
 from clew.kernels.dot_attention import kind_of
 from clew.kernels.flex_attention import takes_flex
+from clew.kernels.memory_attention import is_supported as is_read_by_kernel
 from clew.kernels.projections import Together
 from clew.kernels.query_blocks import holds_too_much
 from clew.layers.caches import (
@@ -365,12 +366,24 @@ class CrossAttention(SequenceLayer):
 
 def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Every query sees every real place of its sentence's memory."""
+    if (kernel := memory_kernel(attention, query, keys, values)) is not None:
+        query, keys, scale = attention.score.as_dot(query, keys)
+        by_kernel: Tensor = kernel(query, keys, values, real_positions(mask), scale=scale)
+        return by_kernel
     key_index = torch.arange(keys.shape[2], device=keys.device)[None]
     nowhere = torch.zeros(1, query.shape[2], dtype=torch.long, device=keys.device)
     real = seen_places(mask)
     visible = None if real is None else real[:, None, None, :]
     context: Tensor = attention(query, keys, values, Places(nowhere, nowhere), key_index, visible)
     return context
+
+
+def memory_kernel(attention: Attention, query: Tensor, keys: Tensor, values: Tensor) -> Any:
+    """The kernel for few queries over a memory, where there is one: for a scaled dot product, without positions and without dropout."""
+    is_plain = type(attention.score) is ScaledDot and attention.position is None and not (attention.training and attention.dropout)
+    kernel = choose("memory_attention", attention) if is_plain else None
+    # Shapes are asked for last: compiled code, which takes no kernel here, would be made for these alone.
+    return kernel if kernel is not None and is_read_by_kernel(query, keys, values) else None
 
 
 def seen_places(mask: Tensor | None) -> Tensor | None:

@@ -117,7 +117,7 @@ class Rotary(Position):
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         if is_supported(x) and self.scaling.is_plain and (kernel := choose("rotary", self)) is not None:
-            turned: Tensor = kernel(x, positions, kept_frequencies(self.head_dim, self.base, self.scaling, x.device))
+            turned: Tensor = kernel(x, positions, kept_frequencies(self.head_dim, self.base, x.device, self.scaling))
             return turned
         turning = frequencies(self.head_dim, self.base, x.device)
         angles = self.scaling.angles(positions[:, None, :, None], turning)  # (batch, 1, length, head_dim / 2)
@@ -216,15 +216,19 @@ def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def kept_frequencies(dim: int, base: float, scaling: Scaling, device: torch.device) -> Tensor:
-    """What `scaling` makes of the frequencies, once for all layers and steps."""
+def kept_frequencies(dim: int, base: float, device: torch.device, scaling: Scaling | None = None) -> Tensor:
+    """The frequencies, or what `scaling` makes of them, once for all layers and steps."""
     with torch.inference_mode(False):
-        return scaling.scaled(frequencies(dim, base, device)).float().contiguous()
+        turning = frequencies(dim, base, device)
+        return turning if scaling is None else scaling.scaled(turning).float().contiguous()
 
 
 def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
     """(..., dim), sines at even features and cosines at odd ones."""
-    angles = positions[..., None] * frequencies(dim, base, positions.device)
+    # A step on a GPU would spend four kernels on them.
+    are_kept = positions.is_cuda and not torch.compiler.is_compiling()
+    turning = kept_frequencies(dim, base, positions.device) if are_kept else frequencies(dim, base, positions.device)
+    angles = positions[..., None] * turning
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., :dim]
 
 

@@ -4,7 +4,18 @@ import torch
 
 from clew.core.errors import UserError
 from clew.layers.attention import Attention, SelfAttention
-from clew.layers.positions import POSITIONS, ALiBi, Learned, Position, Relative, Rotary, Sinusoidal, sinusoids
+from clew.layers.positions import (
+    POSITIONS,
+    ALiBi,
+    Learned,
+    Position,
+    Relative,
+    Rotary,
+    Sinusoidal,
+    frequencies,
+    kept_frequencies,
+    sinusoids,
+)
 from clew.layers.scores import Dot
 from tests.references import attention as references
 from tests.references.agreement import assert_agrees, randn, randomise
@@ -26,6 +37,15 @@ def test_the_product_of_two_sinusoids_depends_on_their_distance():
     products = waves @ waves.T
     for distance in (1, 5, 20):
         torch.testing.assert_close(products.diagonal(distance), products[0, distance].expand(64 - distance), atol=1e-4, rtol=1e-4)
+
+
+def test_frequencies_kept_from_inference_serve_training_too():
+    cpu = torch.device("cpu")
+    with torch.inference_mode():
+        kept = kept_frequencies(7, 50.0, cpu)
+    assert not kept.is_inference()
+    assert torch.equal(kept, frequencies(7, 50.0, cpu))
+    assert kept_frequencies(7, 50.0, cpu) is kept
 
 
 def test_rotary_equals_a_turn_of_complex_numbers():

@@ -1,0 +1,180 @@
+"""Few queries over a memory against the equation in float64. They run on a GPU, or by hand in Triton's interpreter: TRITON_INTERPRET=1
+pytest ..."""
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clew.core.taps import watching
+from clew.core.types import Memory
+from clew.decoding.beam import Hypotheses, beam_search
+from clew.kernels import KERNELS, only_equations
+from clew.kernels.memory_attention import BLOCK, has_form, memory_attention
+from clew.layers import attention
+from clew.layers.attention import CrossAttention
+from clew.layers.scores import SCORES
+from clew.tasks.sequence import SequenceConfig, SequenceStepper
+from tests.tasks.sequences import sequence_task
+
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED), reason="these kernels run on a GPU"
+)
+ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
+
+
+@pytest.fixture
+def device() -> str:
+    torch.manual_seed(7)
+    return "cpu" if IS_INTERPRETED else "cuda"
+
+
+def equation(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    repeats = query.shape[1] // keys.shape[1]
+    keys, values = (part.double().repeat_interleave(repeats, 1) for part in (keys, values))
+    scores = scale * (query.double() @ keys.mT)
+    if mask is not None:
+        seen = mask | ~mask.any(1, keepdim=True)
+        scores = scores.masked_fill(~seen[:, None, None], -torch.inf)
+    return scores.softmax(-1) @ values
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted).norm() / wanted.norm())
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize("has_mask", [False, True])
+@pytest.mark.parametrize(
+    "sentences, queries, heads, key_heads, places, dim",
+    [(2, 5, 3, 3, 1, 64), (3, 1, 2, 2, 7, 16), (3, 5, 4, 2, 33, 64), (2, 16, 2, 1, 300, 32), (3, 3, 1, 1, 40, 256), (64, 5, 8, 8, 32, 64)],
+)
+def test_every_query_sees_the_real_places_of_its_sentence(device, dtype, has_mask, sentences, queries, heads, key_heads, places, dim):
+    if IS_INTERPRETED and sentences > 8:
+        pytest.skip("the interpreter runs one program after the other")
+    query = torch.randn(sentences, queries, heads, dim, device=device).to(dtype).transpose(1, 2)
+    keys, values = torch.randn(2, sentences, places, key_heads, dim, device=device).to(dtype).transpose(2, 3)
+    lengths = torch.randint(0, places + 1, (sentences, 1), device=device)
+    lengths[0], lengths[-1] = 0, places  # a sentence without a real place, and one without padding
+    mask = torch.arange(places, device=device) < lengths if has_mask else None
+    found = memory_attention(query, keys, values, mask, scale=0.3)
+    assert found.dtype == dtype
+    assert error(found, equation(query, keys, values, mask, 0.3)) < ALLOWED[dtype]
+
+
+def test_padding_may_stand_anywhere_and_is_never_looked_at(device):
+    places = 3 * BLOCK
+    query, keys, values = (torch.randn(2, 2, length, 64, device=device) for length in (4, places, places))
+    mask = torch.rand(2, places, device=device) < 0.3
+    mask[0, : BLOCK + 5] = False  # a whole block of padding before the first real place
+    mask[1, BLOCK:] = False
+    wanted = equation(query, keys, values, mask, 0.125)
+    keys, values = (part.masked_fill(~mask[:, None, :, None], 1e6) for part in (keys, values))
+    assert error(memory_attention(query, keys, values, mask, scale=0.125), wanted) < ALLOWED[torch.float32]
+
+
+def test_scores_far_apart_overflow_nothing(device):
+    query, keys, values = (torch.randn(1, 1, length, 16, device=device) for length in (3, 200, 200))
+    wanted = equation(300 * query, keys, values, None, 1.0)
+    assert error(memory_attention(300 * query, keys, values, None, scale=1.0), wanted) < 1e-4
+
+
+def test_a_mask_whose_rows_lie_apart_is_read_where_it_lies(device):
+    query, keys, values = (torch.randn(3, 2, length, 16, device=device) for length in (2, 9, 9))
+    mask = (torch.rand(9, 3, device=device) < 0.5).T
+    found = memory_attention(query, keys, values, mask, scale=1.0)
+    assert torch.equal(found, memory_attention(query, keys, values, mask.contiguous(), scale=1.0))
+
+
+def test_the_heads_of_a_query_lie_side_by_side(device):
+    query, keys, values = (torch.randn(2, 4, length, 16, device=device) for length in (5, 3, 3))
+    found = memory_attention(query, keys, values, None, scale=1.0)
+    assert found.shape == query.shape
+    assert found.transpose(1, 2).is_contiguous()
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[int]:
+    """How many queries a sentence had, call by call of the kernel; in the interpreter layers take it on the CPU too."""
+    numbers: list[int] = []
+    kernel = KERNELS["memory_attention"]
+    counted = lambda query, *args, **options: numbers.append(query.shape[2]) or kernel(query, *args, **options)  # noqa: E731
+    monkeypatch.setitem(KERNELS, "memory_attention", counted)
+    if IS_INTERPRETED:
+        monkeypatch.setattr(attention, "is_read_by_kernel", lambda *parts: not torch.is_grad_enabled() and has_form(*parts))
+    return numbers
+
+
+def layer_and_input(device: str, **options: Any) -> tuple[CrossAttention, Tensor, Memory]:
+    """Three sentences, the first without a real place, of two beams each."""
+    layer = CrossAttention(32, 2, memory_dim=8, **options).to(device).eval()
+    mask = torch.arange(9, device=device) < torch.tensor([[0], [9], [4]], device=device)
+    return layer, torch.randn(6, 1, 32, device=device), Memory(torch.randn(3, 9, 8, device=device), mask)
+
+
+@pytest.mark.parametrize("has_mask", [False, True])
+def test_a_layer_takes_it_and_gives_what_its_equation_gives(device, calls, has_mask):
+    layer, x, memory = layer_and_input(device)
+    state = layer.initial_state(6, memory if has_mask else Memory(memory.values), like=x)
+    with torch.no_grad():
+        found, state = layer(x, None, state)
+        again, _ = layer(x, None, state)
+        assert calls == [2, 2]
+        with only_equations():
+            wanted, _ = layer(x, None, state)
+    assert calls == [2, 2]
+    torch.testing.assert_close(found, wanted)
+    assert torch.equal(again, found)
+
+
+def test_a_layer_that_is_watched_shows_its_weights(device, calls):
+    layer, x, memory = layer_and_input(device)
+    weights: list[Tensor] = []
+    with torch.no_grad(), watching({layer.attention.weights: weights.append}):
+        layer(x, None, layer.initial_state(6, memory, like=x))
+    assert not calls
+    assert weights[0].shape == (3, 2, 2, 9)
+    assert bool((weights[0][2, :, :, 4:] == 0).all())
+
+
+def test_gradients_dropout_many_queries_and_other_scores_take_the_equation(device, calls):
+    layer, x, memory = layer_and_input(device, dropout=0.5)
+    layer(x, None, layer.initial_state(6, memory, like=x))
+    with torch.no_grad():
+        layer(x.expand(6, 9, 32), None, layer.initial_state(6, memory, like=x))
+        layer.train()(x, None, layer.initial_state(6, memory, like=x))
+        other, _, _ = layer_and_input(device, score=SCORES["dot"](16, 16))
+        other(x, None, other.initial_state(6, memory, like=x))
+        layer.double().eval()(x.double(), None, layer.initial_state(6, Memory(memory.values.double()), like=x))
+    assert not calls
+
+
+class Eager(SequenceStepper):
+    """On the CPU a tape would leave out what the interpreter does."""
+
+    signature = None
+
+
+def test_a_search_with_it_finds_what_a_search_by_equations_finds(device, calls):
+    task = sequence_task("transformer", dim=32, num_heads=2, config=SequenceConfig(tied=False)).float().to(device).eval()
+    source = torch.randint(1, task.body.source_vocabulary, (3, 5), device=device)
+    mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [0]], device=device)
+    prompt = torch.full((3, 1), task.start, device=device)
+
+    def search() -> Hypotheses:
+        stepper = SequenceStepper if device == "cuda" else Eager
+        return beam_search(stepper(task, task.body.encode(source, mask)), prompt, beams=3, max_new=6, end=task.end, n_best=3)
+
+    with torch.no_grad():
+        found = search()
+        assert set(calls) == {1, 3}, "the prompt, and then the beams of a sentence"
+        number = len(calls)
+        with only_equations():
+            wanted = search()
+    assert len(calls) == number
+    assert torch.equal(found.tokens, wanted.tokens)
+    torch.testing.assert_close(found.log_probs, wanted.log_probs)
