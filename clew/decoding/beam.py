@@ -96,7 +96,6 @@ def beam_search(
     _show(watch, outputs)  # `places` are those of the sentences that go on
     while left and (count := int(outputs[0].sum())):
         if 2 * count <= len(places) and watch is None:
-            results = _written(results, places, frame)
             rows = _going_on(outputs[0], count)
             frame, places = search.selected(frame, rows), places[rows]
         with repeating(search, frame, steps=left, signature=search.signature) as repeated:
@@ -108,8 +107,8 @@ def beam_search(
                 _show(watch, outputs)
                 if 2 * int(outputs[0].sum()) <= len(places) and (watch is None or not bool(outputs[0].any())):
                     break
-            frame = map_tree(torch.clone, repeated.frame)
-    results = _written(results, places, frame)
+            results = _written(results, places, repeated.frame)
+            frame = map_tree(torch.clone, repeated.frame) if left else frame
     return _hypotheses(results, n_best, ends, stepper.vocabulary)
 
 
