@@ -1,4 +1,4 @@
-"""Peers of the transformers library, with random weights of the same sizes. Neither ends before it has written all that is asked for."""
+"""Peers of the transformers library, with random weights of the same sizes. None ends before it has written all that is asked for."""
 
 from importlib import import_module
 from typing import Any
@@ -23,6 +23,24 @@ def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: to
         pad_token_id=0,
     )
     model = transformers.GPT2LMHeadModel(config).to(prompt.device, dtype).eval()
+    return generation(model, prompt, max_new_tokens=max_new, cache_implementation="static")
+
+
+def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    transformers = import_module("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=sizes["vocabulary"],
+        max_position_embeddings=sizes["max_length"],
+        hidden_size=sizes["dim"],
+        intermediate_size=sizes["hidden_dim"],
+        num_hidden_layers=sizes["num_layers"],
+        num_attention_heads=sizes["num_heads"],
+        bos_token_id=0,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    model = transformers.LlamaForCausalLM(config).to(prompt.device, dtype).eval()
     return generation(model, prompt, max_new_tokens=max_new, cache_implementation="static")
 
 

@@ -1,18 +1,20 @@
 """Peers do the work that they are timed for."""
 
 import copy
+import logging
 
 import pytest
 import torch
 
 from clew.bench.captured_gpt import CapturedGPT
-from clew.bench.published import gpt2_generate, marian_generate
+from clew.bench.published import gpt2_generate, llama_generate, marian_generate
 from clew.bench.workload import Setting
-from clew.bench.workloads import WORKLOADS
+from clew.bench.workloads import WORKLOADS, llama_decode, mixed_decode
 from clew.bench.workloads.gpt_sizes import SMALL
+from clew.bench.workloads.steps import decode_eagerly, decode_greedily
 
 QUICK = Setting(torch.device("cpu"), quick=True)
-SIZES = {"vocabulary": 30, "dim": 16, "num_layers": 2, "num_heads": 2, "max_length": 32}
+SIZES = {"vocabulary": 30, "dim": 16, "num_layers": 2, "num_heads": 2, "hidden_dim": 40, "max_length": 32}
 
 
 def test_the_fixed_cache_writes_what_the_growing_one_writes() -> None:
@@ -30,11 +32,32 @@ def test_the_minimal_gpt_has_the_weights_that_ours_has() -> None:
     assert matrices[0] == matrices[1] == SMALL.weights + SMALL.max_length * SMALL.dim
 
 
+@pytest.mark.parametrize("sizes", [llama_decode.QUICK, mixed_decode.QUICK])
+def test_the_weights_that_a_step_reads_are_all_matrices_but_the_embedding(
+    sizes: llama_decode.LlamaSizes | mixed_decode.MixedSizes,
+) -> None:
+    matrices = sum(p.numel() for p in sizes.ours(torch.device("cpu"), torch.float32).parameters() if p.dim() == 2)
+    assert matrices == sizes.weights + sizes.vocabulary * sizes.dim
+
+
+def test_a_step_that_is_not_captured_runs_eagerly_and_writes_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(1)
+    task = mixed_decode.QUICK.ours(torch.device("cpu"), torch.float64).eval()
+    prompt = torch.randint(mixed_decode.QUICK.vocabulary, (3, 5))
+    with caplog.at_level(logging.DEBUG, "clew.decoding"):
+        kept = decode_greedily(task, prompt, 8)()
+        assert not caplog.messages
+        eager = decode_eagerly(task, prompt, 8)()
+    assert caplog.messages == ["decoding runs eagerly: a part of the step does not say what it depends on"]
+    assert eager.tokens.tolist() == kept.tokens.tolist()
+
+
 @pytest.mark.slow
 def test_transformers_write_as_much_as_is_asked_for() -> None:
     pytest.importorskip("transformers")
     prompt = torch.randint(1, 30, (2, 7))
     assert gpt2_generate(SIZES, prompt, 9, torch.float32)().shape == (2, 7 + 9)
+    assert llama_generate(SIZES, prompt, 9, torch.float32)().shape == (2, 7 + 9)
     assert marian_generate(SIZES, prompt, torch.ones(2, 7, dtype=torch.bool), 9, 5, torch.float32)().shape == (2, 1 + 9)
 
 

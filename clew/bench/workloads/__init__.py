@@ -5,8 +5,10 @@ from clew.bench.workloads.gpt2_decode import GPT2_DECODE
 from clew.bench.workloads.gpt2_train import GPT2_TRAIN
 from clew.bench.workloads.gpt_decode import GPT_DECODE
 from clew.bench.workloads.gpt_train import GPT_TRAIN
+from clew.bench.workloads.llama_decode import LLAMA_DECODE
 from clew.bench.workloads.lstm_decode import LSTM_DECODE
 from clew.bench.workloads.lstm_train import LSTM_TRAIN
+from clew.bench.workloads.mixed_decode import MIXED_DECODE
 from clew.bench.workloads.peephole import PEEPHOLE
 from clew.bench.workloads.seq2seq_train import SEQ2SEQ_TRAIN
 from clew.bench.workloads.transformer_beam import TRANSFORMER_BEAM
@@ -22,6 +24,8 @@ WORKLOADS: dict[str, Workload] = {
         *LSTM_DECODE,
         *GPT_DECODE,
         *GPT2_DECODE,
+        *LLAMA_DECODE,
+        *MIXED_DECODE,
         TRANSFORMER_BEAM,
     ]
 }

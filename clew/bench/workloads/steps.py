@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from clew.bench.timing import Call
 from clew.core.batches import Batches
+from clew.core.types import State
 from clew.decoding.sampling import greedy_sequences
+from clew.decoding.stepper import Stepper
 from clew.tasks.language_model import LanguageModel
 from clew.training.loader import Loader
 from clew.training.loop import train
@@ -66,3 +68,24 @@ def loop_step(
 
 def decode_greedily(task: LanguageModel, prompt: Tensor, max_new: int) -> Call:
     return lambda: greedy_sequences(task.stepper(), prompt, max_new=max_new)
+
+
+class WithoutSignature:
+    """A stepper that does not say what it depends on, so that every step of it runs eagerly (see `decoding.engine`)."""
+
+    def __init__(self, stepper: Stepper):
+        self.stepper = stepper
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+        return self.stepper.initial_state(rows, capacity)
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        return self.stepper(tokens, mask, state)
+
+
+def decode_eagerly(task: LanguageModel, prompt: Tensor, max_new: int) -> Call:
+    return lambda: greedy_sequences(WithoutSignature(task.stepper()), prompt, max_new=max_new)
