@@ -1,4 +1,4 @@
-"""What modules are doing: being asked, not trained."""
+"""What modules are doing: being asked, not trained; being made a program."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,3 +19,8 @@ def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
     finally:
         for module, was in zip(modules, were, strict=True):
             module.train(was)
+
+
+def is_exporting() -> bool:
+    """Whether a program is being made of a module, rather than compiled code: to code that it compiles, torch 2.11 says that it exports."""
+    return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()

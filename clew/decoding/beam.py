@@ -13,7 +13,7 @@ from clew.core.types import State
 from clew.decoding.back_pointers import Ended, histories
 from clew.decoding.beam_step import EarlyStop, Frame, Search
 from clew.decoding.ends import End, check_max_new, end_tokens
-from clew.decoding.engine import looks_every, repeating
+from clew.decoding.engine import called, looks_every, repeating
 from clew.decoding.ranking import LengthForm, Ranking
 from clew.decoding.stepper import Stepper, prefill
 
@@ -88,10 +88,17 @@ def beam_search(
     search = Search(stepper, beams, n_best, ends, ranking, early_stop, is_watched=watch is not None)
     if state is None:
         state = stepper.initial_state(sentences, prompt.shape[1] + longest)
-    log_probs, state = prefill(stepper, prompt, mask, state)
-    first_rows = torch.arange(sentences, device=prompt.device).repeat_interleave(beams)
-    frame = search.begin(log_probs[first_rows], select_rows(state, first_rows), limits, longest)
-    frame, outputs = search.expand(log_probs[first_rows].view(sentences, beams, -1), frame)
+
+    def begin(prompt: Tensor, mask: Tensor | None, state: State, limits: Tensor) -> tuple[Frame, tuple[Tensor, ...]]:
+        log_probs, state = prefill(stepper, prompt, mask, state)
+        rows = torch.arange(sentences, device=prompt.device).repeat_interleave(beams)
+        log_probs = log_probs[rows]
+        frame = search.begin(log_probs, select_rows(state, rows), limits, longest)
+        return search.expand(log_probs.view(sentences, beams, -1), frame)
+
+    # A mask is looked at by the host.
+    signature = ("begin", search.signature, longest) if mask is None and search.signature is not None else None
+    frame, outputs = called(begin, (prompt, mask, state, limits), signature)
     results, places, left = Results(frame.ended, frame.trail), torch.arange(sentences, device=prompt.device), longest - 1
     _show(watch, outputs)  # `places` are those of the sentences that go on
     while left and (count := int(outputs[0].sum())):

@@ -1,5 +1,7 @@
 """Runs one decoding step again and again: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
 
+What comes before the steps, a prompt or a source that is read, is captured too when it comes in the same shapes again (`called`).
+
 Greedy decoding, sampling and beam search are such steps (`repeated`), so that the choice of a token, ends and scores stay on the device and
 the host looks every few steps. A graph or a tape is kept, and taken again by a later call whose step has the same `signature` and whose
 frame has the same shapes. What has neither runs eagerly, and `--debug` says why.
@@ -8,7 +10,7 @@ frame has the same shapes. What has neither runs eagerly, and `--debug` says why
 import logging
 import weakref
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from threading import RLock
@@ -22,7 +24,7 @@ from clew.core.pauses import pause_before
 from clew.core.state import leaves
 from clew.core.taps import is_watching
 from clew.core.types import Tree
-from clew.decoding.graphs import LOOK, Captured
+from clew.decoding.graphs import LOOK, Captured, CapturedCall
 from clew.decoding.repeated import Advance, Eager, Repeated
 from clew.decoding.stepper import ASKS_THE_HOST
 from clew.decoding.taped import WAITS, Taped
@@ -30,8 +32,12 @@ from clew.kernels import runs_equations
 
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-MOST_GRAPHS, MOST_TAPES = 8, 64
+MOST_GRAPHS, MOST_TAPES = 16, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
+MOST_BYTES = 2**30
+"""Arguments of a call that is captured: with larger ones the GPU is not waiting for its kernels to be launched."""
+MOST_MET = 256
+"""Shapes of calls that are remembered."""
 
 NUM_INHERITED = len(nn.Module().__dict__)
 """Attributes that every module has, which come first."""
@@ -96,7 +102,10 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-_graphs: OrderedDict[Hashable, list[Captured | Taped]] = OrderedDict()
+Kept = Captured | Taped | CapturedCall
+_graphs: OrderedDict[Hashable, list[Any]] = OrderedDict()
+_met: OrderedDict[Hashable, bool] = OrderedDict()
+"""Calls that were met, and whether they can be captured."""
 _lock = RLock()
 """Held while a graph is looked for or kept: threads may decode with one model."""
 
@@ -106,20 +115,58 @@ def taken(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, sig
     not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     facts = facts_of(signature)
+    if (free := free_one(key, facts)) is not None:
+        free.restart(advance, frame)
+        return free  # type: ignore[no-any-return]
+    made = made_for(advance, frame, steps, fed, apart, signature)
+    if made is not None:
+        keep(key, made, facts)
+    return made
+
+
+def free_one(key: Hashable, facts: list[Hashable]) -> Any:
+    """What is kept under the key and nobody else takes, taken from now on; or None."""
     with _lock:
         free = next((kept for kept in _graphs.get(key, ()) if not kept.is_taken and kept.facts == facts), None)
         if free is not None:
             free.is_taken = True
             _graphs.move_to_end(key)
-    if free is not None:
-        free.restart(advance, frame)
-        return free
-    made = made_for(advance, frame, steps, fed, apart, signature)
-    if made is not None:
-        made.facts, made.is_taken = facts, True
-        with _lock:
-            keep(key, made)
-    return made
+    return free
+
+
+def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature: Hashable) -> Tree:
+    """`function(*arguments)`, which gives tensors of tensors alone; its arguments are used up, as a state is. On a GPU it becomes a graph
+    when it comes in the same shapes again, where no gradient is asked for. `signature` says all else that it depends on."""
+    try:
+        given = leaves(arguments)
+    except TypeError:  # inputs that are more than tensors
+        return function(*arguments)
+    if signature is None or not given or not given[0].is_cuda or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST):
+        return function(*arguments)
+    if sum(leaf.nbytes for leaf in given) > MOST_BYTES or reason_against(signature) is not None:
+        return function(*arguments)
+    key = ("call", signature, outline(arguments), modes())
+    facts = facts_of(signature)
+    call = free_one(key, facts)
+    if call is None:
+        if not (can_be_captured := _met.get(key)):
+            with _lock:
+                _met[key] = can_be_captured is None
+                while len(_met) > MOST_MET:
+                    _met.popitem(last=False)
+            return function(*arguments)
+        try:
+            call = CapturedCall(function, arguments)
+        except (RuntimeError, ValueError) as error:
+            log.debug("a prompt is read eagerly: %s", str(error).split("\n")[0])
+            torch.cuda.synchronize()
+            _met[key] = False
+            return function(*arguments)
+        keep(key, call, facts)
+    try:
+        return call(arguments)
+    finally:
+        call.is_taken = False
 
 
 def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
@@ -142,26 +189,38 @@ def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, 
     return captured
 
 
-def keep(key: Hashable, made: Captured | Taped) -> None:
-    """Keeps a graph or a tape for later calls; the oldest go, and those of models that are gone or have changed."""
-    for old in [old for old in _graphs if any(place() is None for place in references(old))]:
-        del _graphs[old]
-    same = _graphs.setdefault(key, [])
-    same[:] = [other for other in same if other.facts == made.facts]
-    same.append(made)
-    _graphs.move_to_end(key)
-    while sum(map(len, _graphs.values())) > (MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS):
-        _graphs.popitem(last=False)
+def keep(key: Hashable, made: Kept, facts: list[Hashable]) -> None:
+    """Keeps a graph or a tape for later calls, taken by this one; the oldest go, and those of models that are gone or have changed."""
+    made.facts, made.is_taken = facts, True
+    with _lock:
+        for old in [old for old in _graphs if any(place() is None for place in references(old))]:
+            del _graphs[old]
+        same = _graphs.setdefault(key, [])
+        same[:] = [other for other in same if other.facts == facts]
+        same.append(made)
+        _graphs.move_to_end(key)
+        while sum(map(len, _graphs.values())) > (MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS):
+            _graphs.popitem(last=False)
 
 
 def forget_graphs() -> None:
     """Frees every graph that is kept, and the memory of its frame."""
     with _lock:
         _graphs.clear()
+        _met.clear()
 
 
 def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
     return tuple((tuple(leaf.shape), leaf.dtype, leaf.device) for leaf in leaves(frame))
+
+
+def outline(tree: Tree) -> Hashable:
+    """What a tree is made of, and the shapes of its leaves."""
+    if isinstance(tree, torch.Tensor):
+        return (tuple(tree.shape), tree.dtype, tree.device)
+    if isinstance(tree, dict):
+        return tuple((name, outline(part)) for name, part in tree.items())
+    return None if tree is None else (type(tree), *map(outline, tree))
 
 
 def modes() -> tuple[Hashable, ...]:

@@ -1,7 +1,8 @@
-"""A step that is captured as a CUDA graph. It replays the same kernels on the same addresses; a new frame is copied into its place."""
+"""A step or a call that is captured as a CUDA graph. It replays the same kernels on the same addresses; a new frame, or new arguments, are
+copied into their place."""
 
-from collections.abc import Hashable
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -36,12 +37,9 @@ class Captured:
         self.graph = self.capture(advance)
 
     def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with side_stream():
             for _ in range(2):  # kernels are compiled, and constants made, before the capture
                 self.step(advance)
-        torch.cuda.current_stream().wait_stream(side)
         return capture(lambda: self.step(advance))
 
     def step(self, advance: Advance) -> None:
@@ -63,7 +61,7 @@ class Captured:
         """Goes on from another frame of the same shapes, with the weights as they are now; the graph's step equals `advance`."""
         if self.mode is not None:
             self.mode.refresh()
-        copy_all(leaves(self.frame), leaves(frame))
+        copy_leaves(self.frame, frame)
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         assert self.outputs is not None and count <= LOOK
@@ -78,6 +76,46 @@ class Captured:
 
     def release(self) -> None:
         """Nothing but the graph's own frame is held."""
+
+
+class CapturedCall:
+    """A call of a function of tensors as a CUDA graph. Its arguments are copied in, and what it gives is copied out."""
+
+    def __init__(self, function: Callable[..., Tree], arguments: Tree):
+        self.arguments = map_tree(torch.clone, arguments)
+        self.is_taken = False
+        self.facts: list[Hashable] = []
+        with side_stream():
+            function(*map_tree(torch.clone, arguments))
+        given: list[Tree] = []
+        self.graph = capture(lambda: given.append(function(*self.arguments)))
+        [self.given] = given
+
+    def __call__(self, arguments: Tree) -> Tree:
+        copy_leaves(self.arguments, arguments)
+        self.graph.replay()
+        return map_tree(torch.clone, self.given)
+
+
+@contextmanager
+def side_stream() -> Iterator[None]:
+    """A stream of its own, on which a capture is prepared: what is laid out for a stream that is not captured would be in the way."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        yield
+    torch.cuda.current_stream().wait_stream(side)
+
+
+def copy_leaves(kept: Tree, new: Tree) -> None:
+    """Copies a tree into another of the same shapes."""
+    by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for target, source in zip(leaves(kept), leaves(new), strict=True):
+        targets, sources = by_type.setdefault(target.dtype, ([], []))
+        targets.append(target)
+        sources.append(source)
+    for targets, sources in by_type.values():
+        torch._foreach_copy_(targets, sources)
 
 
 def overwrite(frame: Tree, new: Tree) -> None:

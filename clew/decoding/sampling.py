@@ -7,6 +7,7 @@ of the rows have ended, the others go on without them.
 import hashlib
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State, Tree
 from clew.decoding.ends import End, check_max_new, constant, end_tokens
-from clew.decoding.engine import looks_every, repeating
+from clew.decoding.engine import called, looks_every, repeating
 from clew.decoding.stepper import Stepper, prefill, signature_of
 
 Draw = Callable[[int], Tensor]
@@ -180,7 +181,9 @@ class Walk:
 
 @torch.inference_mode()  # cheaper than no_grad by a quarter of the overhead of a step; what leaves this module is copied out of it
 def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int) -> Iterator[Step]:
-    log_probs, state = prefill(walk.stepper, prompt, mask, state)
+    # A mask is looked at by the host.
+    signature = None if mask is not None or walk.signature is None else ("prefill", walk.signature)
+    log_probs, state = called(partial(prefill, walk.stepper), (prompt, mask, state), signature)
     begun = Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state)
     frame, last = walk.choose(log_probs, begun, None if draw is None else draw(1)[0].to(prompt.device))
     check_possible(last.log_probs, last.is_new)

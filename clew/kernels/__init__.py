@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from clew.core.modes import is_exporting
 from clew.core.taps import is_watched
 from clew.kernels.cross_entropy import cross_entropy
 from clew.kernels.ctc import ctc
@@ -54,7 +55,7 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
     """The kernel of that name, or None where `module` has to run its equation."""
     if name is None:
         return None
-    if torch.compiler.is_exporting():
+    if is_exporting():
         return None if name in EAGER_ONLY | OPAQUE | UNROLLED else KERNELS[name]
     if torch.compiler.is_compiling():
         return None if name in EAGER_ONLY else KERNELS[name]

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from clew.core.modes import is_exporting
 from clew.core.sight import Sight
 
 Kind = Literal["none", "linear", "any"]
@@ -55,7 +56,7 @@ def facts_of(
     dropout: float,
 ) -> Facts:
     batch, heads, queries, dim = query.shape
-    exporting, compiling = torch.compiler.is_exporting(), torch.compiler.is_compiling()
+    exporting, compiling = is_exporting(), torch.compiler.is_compiling()
     return Facts(
         device=query.device.type,
         dtype=product_type(query),

@@ -32,12 +32,12 @@ except ImportError:  # a build of torch for the CPU comes without it
 
 MOST_ROWS = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 128}
 """Rows up to which the kernels are taken."""
-FEW = 8
+FEW = 2
 """Rows up to which a step does without tensor cores."""
-FEW_SUMS, FEW_BYTES, FEW_WARP, FEW_LONGEST = 8, 32768, 4096, 4096
+FEW_SUMS, FEW_BYTES, FEW_WARP, FEW_LONGEST = 4, 32768, 8192, 4096
 """Sums of a program with few rows, the most bytes of a tile of weights, of which it holds two in registers, bytes of a tile for each warp,
 and the most entries of the depth in a tile. Where the warps lie side by side along the depth, a sum takes one exchange between them."""
-MANY_ROWS, MANY_UNITS, MANY_STAGES, MANY_WARPS = 64, 8, 3, 4
+MANY_ROWS, MANY_UNITS, MANY_STAGES, MANY_WARPS = 64, 8, 4, 4
 """Rows and units of a program with many rows, steps over the depth that are read ahead, and warps."""
 MANY_STEP = {2: 128, 4: 32}
 """Entries of the depth in one step, by the bytes of an entry."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from clew.core.masks import Places
+from clew.core.modes import is_exporting
 from clew.core.sight import Sight
 from clew.kernels.attention_facts import Facts, Kind, facts_of
 from clew.kernels.flex_attention import flex_attention, has_room, takes_flex
@@ -67,7 +68,7 @@ def dot_attention(
             assert slopes is not None
             query, key, value = with_columns(query, key, value, slopes, scale, seen.key_index, in_bits=query.is_cuda)
             bias, columns = None, True
-    causal = seen.is_triangle and bias is None and not (seen.padded and torch.compiler.is_exporting())
+    causal = seen.is_triangle and bias is None and not (seen.padded and is_exporting())
     visible = None if causal or seen.is_whole else seen.visible()
     recurs = not seen.padded if visible is None else seen.documents and seen.aligned
     plans = recurs and (BY_CUDNN or not columns) and may_plan(query, key)
@@ -77,7 +78,7 @@ def dot_attention(
 
 def has_choice(query: Tensor, slopes: Tensor | None) -> bool:
     """Whether there is a form to choose but `plain` and `tensor`: not for few queries, as in a step, nor in a program for any length."""
-    if torch.compiler.is_exporting() or (torch.compiler.is_compiling() and slopes is None):
+    if is_exporting() or (torch.compiler.is_compiling() and slopes is None):
         return False
     return bool(query.shape[2] >= LONG)
 
@@ -170,7 +171,7 @@ def attend(
             enable_gqa=key.shape[1] != query.shape[1],
         )
 
-    if not on_gpu or plans or not half or torch.compiler.is_exporting():
+    if not on_gpu or plans or not half or is_exporting():
         context = call()
     elif torch.compiler.is_compiling():
         with sdpa_kernel(WITHOUT_CUDNN):
@@ -183,7 +184,7 @@ def attend(
 
 def may_plan(query: Tensor, key: Tensor) -> bool:
     # An exported program is for any length and is not asked for one.
-    return query.is_cuda and not torch.compiler.is_exporting() and bool(query.shape[2] == key.shape[2] >= PLANNED)
+    return query.is_cuda and not is_exporting() and bool(query.shape[2] == key.shape[2] >= PLANNED)
 
 
 def without_cudnn(call: Callable[[], Tensor]) -> Tensor:

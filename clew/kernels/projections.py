@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from clew.core.modes import is_exporting
 from clew.core.taps import is_watched
 from clew.kernels import runs_equations
 from clew.kernels.quantised_weight import QuantisedWeight, join_rows, stored
@@ -35,7 +36,7 @@ class Together:
         if self.weight is None or not all(map(_is_plain, linears)):
             return None
         if torch.is_grad_enabled():
-            return None if torch.compiler.is_exporting() or isinstance(self.weight, QuantisedWeight) else _joined(x, linears)
+            return None if is_exporting() or isinstance(self.weight, QuantisedWeight) else _joined(x, linears)
         if torch.compiler.is_compiling() or not _is_made_of(self.weight, [linear.weight for linear in linears]):
             return None
         if self.bias is not None and not _is_made_of(self.bias, [linear.bias for linear in linears]):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.masks import Places, advance, has_documents, new_clock, real_positions
+from clew.core.modes import is_exporting
 from clew.core.sight import Sight
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
@@ -235,7 +236,7 @@ class SelfAttention(SequenceLayer):
             seen = Sight(places, key_index, causal=True, window=self.window, documents=True, padded=mask is not None)
         else:
             # An exported program is for a past of any length, of which none is a case that it must not be made for.
-            nothing_read = state is None or (not torch.compiler.is_exporting() and bool(state.keys.shape[2] == 0))
+            nothing_read = state is None or (not is_exporting() and bool(state.keys.shape[2] == 0))
             cache = grow(None if nothing_read else state, key, value, places, clock, ragged=mask is not None)
             key, value, key_index = cache.keys, cache.values, cache.key_index
             if nothing_read or self.window is not None or not is_step_over_all(cache, x):

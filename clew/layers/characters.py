@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, shortened, shown, unknown
+from clew.core.modes import is_exporting
 from clew.core.types import State
 from clew.layers.cells import LSTM
 from clew.layers.dropouts import Dropout
@@ -36,7 +37,7 @@ class Characters(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, letters: Tensor) -> Tensor:
-        if torch.compiler.is_exporting():  # a program's shapes do not hang on which words are the same
+        if is_exporting():  # a program's shapes do not hang on which words are the same
             words = letters.flatten(0, 1)
             read = torch.where((words > 0).any(1, keepdim=True), self.read(words), 0.0)
             return torch.unflatten(read, 0, letters.shape[:2])
@@ -108,7 +109,7 @@ class CharacterCNN(Characters):
             x = self.embed(torch.where(letters > 0, letters, self.padding))
             found = [convolution(x.mT).amax(-1) for convolution in self.convolutions]
         else:
-            features = self.over_all if torch.compiler.is_exporting() else self.over_letters
+            features = self.over_all if is_exporting() else self.over_letters
             found = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
         y = self.activation(torch.cat(found, -1))
         for highway in self.highways:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
+from clew.core.modes import is_exporting
 from clew.layers.blocks import block_ends
 from clew.layers.embeddings import Segmented, Words, tokens_of
 from clew.layers.pooling import Levels
@@ -80,7 +81,7 @@ class Context(nn.Module):
     def forward(self, words: Words) -> Tensor:
         if words.context is None:
             raise UserError("this embedding reads another body's vectors; give it the words' pieces")
-        if torch.compiler.is_exporting():  # without gradients anyhow, and the caller keeps to the body's positions
+        if is_exporting():  # without gradients anyhow, and the caller keeps to the body's positions
             mixed: Tensor = self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
             return mixed
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.masks import has_documents, last_real, real_positions
+from clew.core.modes import is_exporting
 from clew.core.tag_schemes import Transitions
 from clew.layers.scanning import scan_viterbi
 
@@ -90,7 +91,7 @@ class CRF(nn.Module):
 
     def viterbi(self, emissions: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The best tags (batch, length), 0 on padding, and their score (batch,)."""
-        if torch.compiler.is_exporting():
+        if is_exporting():
             chain = self.chain(emissions, mask)
             tags, score = scan_viterbi(chain.emissions, chain.real, chain.transitions, chain.start, chain.end)
             return torch.where(chain.real, tags, 0), torch.where(chain.real[:, 0], score, 0.0)

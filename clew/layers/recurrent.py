@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clew.core.masks import document_starts, has_documents, last_real, real_positions, reverse_rows
+from clew.core.modes import is_exporting
 from clew.core.state import map_tree, where_rows
 from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
@@ -53,7 +54,7 @@ class Recurrent(SequenceLayer):
             starts = document_starts(mask, document)
             document = last_real(mask[..., None].long(), mask, document[:, None])[:, 0]
         real = real_positions(mask)
-        if torch.compiler.is_exporting() and isinstance(x.shape[1], torch.SymInt):
+        if is_exporting() and isinstance(x.shape[1], torch.SymInt):
             y, cell_state = scan_cell(self.cell, x, real, state.cell)
             return y, RecurrentState(cell_state, document)
         carried, outputs, whole = state.cell, [], self.cell.inputs(x)

@@ -18,6 +18,7 @@ from clew.core.masks import real_positions, row_lengths
 from clew.core.types import Memory, State, Term
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
+from clew.decoding.engine import called
 from clew.decoding.stepper import Stepper, picked
 from clew.layers.embeddings import tokens_of
 from clew.layers.losses import CrossEntropy
@@ -236,7 +237,7 @@ class SequenceToSequence(ReadsAndWrites):
         return found
 
     def read(self, batch: SequenceBatch) -> Memory:
-        found: Memory = self.body.encode(batch.source, batch.source_mask)
+        found: Memory = called(self.body.encode, (batch.source, batch.source_mask), ("encode", weakref.ref(self)))
         return found
 
     @property
@@ -252,7 +253,7 @@ class SequenceToSequence(ReadsAndWrites):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         logits = F.linear(hidden, self.weight, self.output_bias)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def encode(self, examples: Sequence[Pair]) -> list[Sides]:
         """Sources and targets as ids, all at once."""
