@@ -26,11 +26,11 @@ try:
 except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
-FEW, MANY = (128, 8), (32, 2)
+FEW, MANY = (64, 2), (16, 1)
 """Slots that a program looks at together, and its warps: where few programs run each has to keep many reads under way."""
-PROGRAMS = 264
-"""As many as fill a large GPU twice; with fewer rows and heads a buffer is cut into parts."""
-LEAST_SPLIT = 128
+PROGRAMS = 528
+"""As many as fill a large GPU four times; with fewer rows and heads a buffer is cut into parts."""
+LEAST_SPLIT = 64
 """Slots that a part has at least: joining parts takes a kernel more."""
 
 
@@ -61,7 +61,7 @@ def decode_attention(
     batch, heads, _, dim = query.shape
     slots, key_heads = keys.shape[1], keys.shape[2]
     splits = max(1, min(slots // LEAST_SPLIT, -(-PROGRAMS // (batch * heads))))
-    block, warps = FEW if batch * heads < 4 * PROGRAMS else MANY
+    block, warps = FEW if batch * heads < 2 * PROGRAMS else MANY
     out = torch.empty(batch, heads, 1, dim, dtype=query.dtype, device=query.device)
     parts = torch.empty(batch, heads, splits, dim + 2, dtype=torch.float32, device=query.device) if splits > 1 else out
     assert places is None or (keys.is_contiguous() and values.is_contiguous() and places.is_contiguous())
