@@ -38,6 +38,8 @@ MOST_BYTES = 2**30
 """Arguments of a call that is captured: with larger ones the GPU is not waiting for its kernels to be launched."""
 MOST_MET = 256
 """Shapes of calls that are remembered."""
+MOST_FAILURES = 3
+"""Shapes of a call whose capture fails before it is no longer tried."""
 
 NUM_INHERITED = len(nn.Module().__dict__)
 """Attributes that every module has, which come first."""
@@ -104,8 +106,10 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 Kept = Captured | Taped | CapturedCall
 _graphs: OrderedDict[Hashable, list[Any]] = OrderedDict()
-_met: OrderedDict[Hashable, bool] = OrderedDict()
-"""Calls that were met, and whether they can be captured."""
+_met: OrderedDict[Hashable, None] = OrderedDict()
+"""Calls that were met, by their shapes."""
+_failures: dict[Hashable, int] = {}
+"""How often calls could not be captured, by their signatures."""
 _lock = RLock()
 """Held while a graph is looked for or kept: threads may decode with one model."""
 
@@ -145,28 +149,37 @@ def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature
         return function(*arguments)
     if sum(leaf.nbytes for leaf in given) > MOST_BYTES or reason_against(signature) is not None:
         return function(*arguments)
+    if _failures.get(signature, 0) >= MOST_FAILURES:
+        return function(*arguments)
     key = ("call", signature, outline(arguments), modes())
+    if not is_met(key):
+        return function(*arguments)
     facts = facts_of(signature)
     call = free_one(key, facts)
     if call is None:
-        if not (can_be_captured := _met.get(key)):
-            with _lock:
-                _met[key] = can_be_captured is None
-                while len(_met) > MOST_MET:
-                    _met.popitem(last=False)
-            return function(*arguments)
         try:
             call = CapturedCall(function, arguments)
         except (RuntimeError, ValueError) as error:
-            log.debug("a prompt is read eagerly: %s", str(error).split("\n")[0])
+            log.debug("a call is not captured: %s", str(error).split("\n")[0])
             torch.cuda.synchronize()
-            _met[key] = False
+            _failures[signature] = _failures.get(signature, 0) + 1
             return function(*arguments)
         keep(key, call, facts)
     try:
         return call(arguments)
     finally:
         call.is_taken = False
+
+
+def is_met(key: Hashable) -> bool:
+    """Whether a call of this kind came before; from now on it did."""
+    with _lock:
+        is_known = key in _met
+        _met[key] = None
+        _met.move_to_end(key)
+        while len(_met) > MOST_MET:
+            _met.popitem(last=False)
+    return is_known
 
 
 def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
@@ -208,6 +221,7 @@ def forget_graphs() -> None:
     with _lock:
         _graphs.clear()
         _met.clear()
+        _failures.clear()
 
 
 def shapes_of(frame: Tree) -> tuple[Hashable, ...]:

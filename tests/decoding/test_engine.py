@@ -13,11 +13,11 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import facts_of, forget_graphs, has_hooks, models_of, reason_against, repeating
+from clew.decoding.engine import called, facts_of, forget_graphs, has_hooks, models_of, outline, reason_against, repeating
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
-from clew.decoding.graphs import overwrite
+from clew.decoding.graphs import copy_leaves, overwrite
 from clew.decoding.repeated import Eager
 from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper, signature_of
@@ -285,6 +285,49 @@ def test_two_texts_that_are_written_in_turns_do_not_disturb_each_other(monkeypat
     iterators = [greedy(task.stepper(), prompt, max_new=50) for prompt in prompts]
     together = [[int(next(each)) for each in iterators] for _ in range(50)]
     assert [list(column) for column in zip(*together, strict=True)] == alone
+
+
+def doubled(tokens: torch.Tensor, part: Any) -> Any:
+    return {"tokens": 2 * tokens, "part": part}
+
+
+def test_a_call_on_the_cpu_is_a_plain_call():
+    tokens = torch.arange(3)
+    for _ in range(3):
+        assert called(doubled, (tokens, None), ("doubled",))["tokens"].tolist() == [0, 2, 4]
+    assert called(lambda text: text + "!", ("a",), ("text",)) == "a!"  # arguments that are no tensors
+
+
+def test_what_a_call_is_given_is_outlined_by_its_shapes():
+    first = outline((torch.zeros(2, 3), None, {"a": torch.zeros(1)}))
+    assert first == outline((torch.ones(2, 3), None, {"a": torch.ones(1)}))
+    assert first != outline((torch.zeros(2, 3), torch.zeros(1), {"a": torch.zeros(1)}))
+    assert first != outline((torch.zeros(2, 3).double(), None, {"a": torch.zeros(1)}))
+
+
+def test_trees_are_copied_leaf_by_leaf():
+    kept, new = (torch.zeros(2), {"a": torch.zeros(3, dtype=torch.long)}), (torch.ones(2), {"a": torch.arange(3)})
+    copy_leaves(kept, new)
+    assert kept[0].tolist() == [1, 1] and kept[1]["a"].tolist() == [0, 1, 2]
+
+
+@on_gpu
+def test_a_call_that_comes_again_is_captured_and_reads_what_it_is_given():
+    forget_graphs()
+    with torch.no_grad():
+        found = [called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)]
+    assert [part["tokens"].tolist() for part in found] == [[2 * number] * 2 for number in range(4)]
+    assert len(engine._graphs) == 1
+
+
+@on_gpu
+def test_a_call_that_asks_the_host_is_not_captured_and_numbers_can_be_drawn_after_it():
+    forget_graphs()
+    with torch.no_grad():
+        for number in range(4):
+            assert called(lambda x: x + x.sum().item(), (torch.full((2,), number, device="cuda"),), ("asks",)).tolist() == [3 * number] * 2
+    assert not engine._graphs
+    assert torch.rand(3, device="cuda").shape == (3,)
 
 
 @on_gpu
