@@ -91,6 +91,7 @@ def cases() -> Iterator[Case]:
         "lstm": CELLS["lstm"](DIM, DIM),
         "projected_lstm": CELLS["projected_lstm"](DIM, DIM // 2, hidden_dim=DIM),
         "gru": CELLS["gru"](DIM, DIM),
+        "peephole_lstm": CELLS["peephole_lstm"](DIM, DIM),
     }.items():
         yield sequence(name, name, Recurrent(cell), 24, ragged(24))
     yield Case("grid_lstm", "grid_lstm", GridLSTM(8, 16, directions=4), torch.randn(BATCH, 5, 6, 8), lambda layer, x: (layer(x)[0],))
