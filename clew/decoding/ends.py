@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.kernels.capture import held_by_graphs
 
 End = int | Sequence[int] | None
 """The token that ends a sequence, or several that do, or None: only `max_new` ends it."""
@@ -26,6 +27,7 @@ def check_max_new(max_new: int) -> None:
         raise UserError(f"max_new ({max_new}) must be at least 1")
 
 
+@held_by_graphs
 @lru_cache(maxsize=256)
 def constant(tokens: tuple[int, ...], device: torch.device) -> Tensor:
     """Some tokens (tokens,) on a device, made once: a step that is captured as a graph cannot fetch them from the host."""

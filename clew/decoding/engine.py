@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
 from clew.core.pauses import pause_before
@@ -29,15 +29,16 @@ from clew.decoding.repeated import Advance, Eager, Repeated
 from clew.decoding.stepper import ASKS_THE_HOST
 from clew.decoding.taped import WAITS, Taped
 from clew.kernels import runs_equations
+from clew.kernels.capture import FAILURES
 
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
-MOST_GRAPHS, MOST_TAPES = 16, 64
+MOST_GRAPHS, MOST_TAPES = 8, 64
 """Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
+MOST_CALLS = 8
+"""Calls that are kept as graphs, and calls that are remembered: one whose shapes come back after more others is not worth a capture."""
 MOST_BYTES = 2**30
 """Arguments of a call that is captured: with larger ones the GPU is not waiting for its kernels to be launched."""
-MOST_MET = 256
-"""Shapes of calls that are remembered."""
 MOST_FAILURES = 3
 """Shapes of a call whose capture fails before it is no longer tried."""
 
@@ -105,7 +106,9 @@ def parts_of(model: nn.Module) -> list[nn.Module]:
 
 
 Kept = Captured | Taped | CapturedCall
-_graphs: OrderedDict[Hashable, list[Any]] = OrderedDict()
+Store = OrderedDict[Hashable, list[Any]]
+_graphs: Store = OrderedDict()
+_calls: Store = OrderedDict()
 _met: OrderedDict[Hashable, None] = OrderedDict()
 """Calls that were met, by their shapes."""
 _failures: dict[Hashable, int] = {}
@@ -119,22 +122,22 @@ def taken(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, sig
     not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     facts = facts_of(signature)
-    if (free := free_one(key, facts)) is not None:
+    if (free := free_one(_graphs, key, facts)) is not None:
         free.restart(advance, frame)
         return free  # type: ignore[no-any-return]
     made = made_for(advance, frame, steps, fed, apart, signature)
     if made is not None:
-        keep(key, made, facts)
+        keep(_graphs, key, made, facts, MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS)
     return made
 
 
-def free_one(key: Hashable, facts: list[Hashable]) -> Any:
+def free_one(store: Store, key: Hashable, facts: list[Hashable]) -> Any:
     """What is kept under the key and nobody else takes, taken from now on; or None."""
     with _lock:
-        free = next((kept for kept in _graphs.get(key, ()) if not kept.is_taken and kept.facts == facts), None)
+        free = next((kept for kept in store.get(key, ()) if not kept.is_taken and kept.facts == facts), None)
         if free is not None:
             free.is_taken = True
-            _graphs.move_to_end(key)
+            store.move_to_end(key)
     return free
 
 
@@ -145,7 +148,7 @@ def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature
         given = leaves(arguments)
     except TypeError:  # inputs that are more than tensors
         return function(*arguments)
-    if signature is None or not given or not given[0].is_cuda or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST):
+    if signature is None or not given or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST) or not on_current_gpu(given):
         return function(*arguments)
     if sum(leaf.nbytes for leaf in given) > MOST_BYTES or reason_against(signature) is not None:
         return function(*arguments)
@@ -155,16 +158,18 @@ def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature
     if not is_met(key):
         return function(*arguments)
     facts = facts_of(signature)
-    call = free_one(key, facts)
+    call = free_one(_calls, key, facts)
     if call is None:
         try:
             call = CapturedCall(function, arguments)
-        except (RuntimeError, ValueError) as error:
+        except FAILURES as error:
             log.debug("a call is not captured: %s", str(error).split("\n")[0])
             torch.cuda.synchronize()
             _failures[signature] = _failures.get(signature, 0) + 1
-            return function(*arguments)
-        keep(key, call, facts)
+        else:
+            keep(_calls, key, call, facts, MOST_CALLS)
+    if call is None:  # outside of the handler, whose error holds on to the memory of what failed
+        return function(*arguments)
     try:
         return call(arguments)
     finally:
@@ -177,7 +182,7 @@ def is_met(key: Hashable) -> bool:
         is_known = key in _met
         _met[key] = None
         _met.move_to_end(key)
-        while len(_met) > MOST_MET:
+        while len(_met) > MOST_CALLS:
             _met.popitem(last=False)
     return is_known
 
@@ -186,14 +191,14 @@ def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, 
     device = leaves(frame)[0].device.type
     if device == "cpu":
         return Taped(advance, frame, WAITS, apart)
-    if device != "cuda" or steps < LEAST_STEPS:
+    if device != "cuda" or steps < LEAST_STEPS or not on_current_gpu(leaves(frame)[:1]):
         return None
     if names(signature, ASKS_THE_HOST):
         log.debug("decoding runs eagerly: a part of the step asks the host")
         return None
     try:
         captured = Captured(advance, frame, fed)
-    except (RuntimeError, ValueError) as error:
+    except FAILURES as error:
         # Shapes that change, or a step that asks the host: what it was says which.
         log.debug("decoding runs eagerly: %s", str(error).split("\n")[0])
         torch.cuda.synchronize()
@@ -202,24 +207,30 @@ def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, 
     return captured
 
 
-def keep(key: Hashable, made: Kept, facts: list[Hashable]) -> None:
+def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: int) -> None:
     """Keeps a graph or a tape for later calls, taken by this one; the oldest go, and those of models that are gone or have changed."""
     made.facts, made.is_taken = facts, True
     with _lock:
-        for old in [old for old in _graphs if any(place() is None for place in references(old))]:
-            del _graphs[old]
-        same = _graphs.setdefault(key, [])
+        for old in [old for old in store if any(place() is None for place in references(old))]:
+            del store[old]
+        same = store.setdefault(key, [])
         same[:] = [other for other in same if other.facts == facts]
         same.append(made)
-        _graphs.move_to_end(key)
-        while sum(map(len, _graphs.values())) > (MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS):
-            _graphs.popitem(last=False)
+        store.move_to_end(key)
+        while sum(map(len, store.values())) > most:
+            store.popitem(last=False)
+
+
+def on_current_gpu(tensors: list[Tensor]) -> bool:
+    """Whether all lie on the GPU that graphs are captured on."""
+    return all(tensor.is_cuda for tensor in tensors) and all(tensor.get_device() == torch.cuda.current_device() for tensor in tensors)
 
 
 def forget_graphs() -> None:
     """Frees every graph that is kept, and the memory of its frame."""
     with _lock:
         _graphs.clear()
+        _calls.clear()
         _met.clear()
         _failures.clear()
 
@@ -230,7 +241,7 @@ def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
 
 def outline(tree: Tree) -> Hashable:
     """What a tree is made of, and the shapes of its leaves."""
-    if isinstance(tree, torch.Tensor):
+    if isinstance(tree, Tensor):
         return (tuple(tree.shape), tree.dtype, tree.device)
     if isinstance(tree, dict):
         return tuple((name, outline(part)) for name, part in tree.items())

@@ -25,7 +25,8 @@ _allowed: ContextVar[bool] = ContextVar("ahead", default=False)
 @contextmanager
 def starting_ahead(device: torch.device) -> Iterator[None]:
     """Within this context kernels that can are launched so, where the GPU can do it. For steps that write no weights."""
-    token = _allowed.set(device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0))
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    token = _allowed.set(is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0))
     try:
         yield
     finally:

@@ -2,9 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
+
+try:
+    from triton.errors import TritonError
+except ImportError:  # a build of torch for the CPU comes without it
+    TritonError = RuntimeError
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+FAILURES = (RuntimeError, ValueError, TritonError)
+"""What a capture raises where shapes change, the host is asked, or a kernel cannot be compiled."""
+
+_holding: ContextVar[list[Any] | None] = ContextVar("holding", default=None)
 
 
 def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
@@ -14,6 +27,8 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
     there is lost when another is replayed, unless a tensor still refers to it.
     """
     graph = torch.cuda.CUDAGraph()
+    held: list[Any] = []
+    token = _holding.set(held)
     try:
         # thread_local: another thread may pin memory meanwhile.
         with own_workspaces(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
@@ -21,7 +36,23 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
     except BaseException:
         end_capture()
         raise
+    finally:
+        _holding.reset(token)
+    graph.held = held  # type: ignore[attr-defined]  # they live as long as the graph that reads them
     return graph
+
+
+def held_by_graphs(function: Made) -> Made:
+    """A function that keeps what it made, for a while, and gives the same again: a graph holds on to what it took from there."""
+
+    @wraps(function)
+    def get(*given: Any, **options: Any) -> Any:
+        found = function(*given, **options)
+        if (held := _holding.get()) is not None:
+            held.append(found)
+        return found
+
+    return get  # type: ignore[return-value]
 
 
 def end_capture() -> None:

@@ -11,6 +11,7 @@ functions take these forms, so that layers stay as they are written. Only where 
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
+import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -126,7 +127,7 @@ class LogSoftmax:
 
     @property
     def reads(self) -> list[Tensor]:
-        return [self.logits]
+        return [self.logits] if self.best is None else [self.logits, self.best[0]]
 
     @property
     def parts(self) -> Parts:
@@ -167,11 +168,12 @@ class FewRows(TorchFunctionMode):
         kwargs = kwargs or {}
         if not torch.is_grad_enabled():
             if self.fuses:
-                if func is Tensor.add_ and is_counter(*args, **kwargs):
+                self.settle(func, args, kwargs)
+                if func is Tensor.add_ and is_counter(args, kwargs):
                     self.counters.append(args[0])
                     return args[0]
-                self.settle(func, args, kwargs)
-            if (form := FORMS.get(func)) is not None and (found := form(self, *args, **kwargs)) is not None:
+            form = FORMS.get(func)
+            if form is not None and takes(form, self, *args, **kwargs) and (found := form(self, *args, **kwargs)) is not None:
                 return found
         return func(*args, **kwargs)
 
@@ -186,10 +188,11 @@ class FewRows(TorchFunctionMode):
         """Before a function runs that counters are read by, or that writes over what a plan reads, those are brought up to date."""
         if func in ABOUT:
             return
-        is_writing = writes(func, kwargs)
+        is_writing = writes(func, args, kwargs)
         if not is_writing and not self.counters:
             return
-        places = {storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor) and not isinstance(leaf, Deferred)}
+        leaves = [leaf.made if isinstance(leaf, Deferred) else leaf for leaf in tree_leaves((args, kwargs))]
+        places = {storage(leaf) for leaf in leaves if isinstance(leaf, Tensor) and type(leaf) in PLAIN}
         if any(storage(counter) in places for counter in self.counters):
             self.count()
         if is_writing:
@@ -290,7 +293,7 @@ class FewRows(TorchFunctionMode):
 
     def view(self, x: Tensor, *shape: Any) -> Tensor | None:
         plan = plan_of(x, LogSoftmax)
-        if plan is None or (viewed := plan.logits.view(*shape)).shape[-1:] != x.shape[-1:]:
+        if plan is None or not plan.logits.is_contiguous() or (viewed := plan.logits.view(*shape)).shape[-1:] != x.shape[-1:]:
             return None
         return self.log_softmax(viewed, dtype=torch.float32)
 
@@ -310,7 +313,7 @@ class FewRows(TorchFunctionMode):
         if plan is None or x.dim() != 2 or dim not in (1, -1) or len(index) != len(x):
             return None
         index = made(index)
-        if plan.best is not None and index.data_ptr() == plan.best[0].data_ptr() and index.shape[1] == 1:
+        if plan.best is not None and index.data_ptr() == plan.best[0].data_ptr() and index.shape[1] == index.stride(0) == 1:
             return plan.best[1][:, None]  # type: ignore[no-any-return]
         return vocabulary.at(rows_of(plan.logits), plan.parts, index)
 
@@ -339,13 +342,17 @@ FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.topk: FewRows.topk,
 }
 """What stands for a function of torch's; it gives None where it does not take the arguments."""
+SIGNATURES = {form: inspect.signature(form) for form in FORMS.values()}
+WRITING = {"__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"}
 LIBRARY = ("relu", "gelu_tanh")
 """Activations that a library's product does itself."""
 
 
 def few_rows(device: torch.device, fuses: bool = False) -> FewRows | None:
     """The mode for a step on this device, where there is one."""
-    return FewRows(fuses) if device.type == "cuda" and triton is not None else None
+    if device.type != "cuda" or triton is None or device.index not in (None, torch.cuda.current_device()):
+        return None  # Triton launches its kernels on the current GPU
+    return FewRows(fuses)
 
 
 def is_on_gpu(x: Tensor) -> bool:
@@ -361,15 +368,27 @@ def is_alike(left: Tensor, right: Any) -> bool:
     return isinstance(right, Tensor) and left.shape == right.shape and left.dtype == right.dtype and is_plain(left)
 
 
-def is_counter(x: Tensor, number: Any, **scale: Any) -> bool:
+def takes(form: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
+    """Whether a form has these arguments; torch's functions have more, and more names for them."""
+    try:
+        SIGNATURES[form].bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def is_counter(args: Sequence[Any], kwargs: Any) -> bool:
     """Whether 1 is added in place to what a clock has counted."""
-    return type(number) is int and number == 1 and not scale and x.dtype == torch.long and x.dim() == 1 and is_on_gpu(x)
+    if len(args) != 2 or kwargs or type(args[1]) is not int or args[1] != 1 or type(args[0]) is not Tensor:
+        return False
+    return args[0].dtype == torch.long and args[0].dim() == 1 and is_on_gpu(args[0])
 
 
-def writes(func: Callable[..., Any], kwargs: Any) -> bool:
-    """Whether a function of torch's writes into one of its arguments, as far as its name says."""
+def writes(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> bool:
+    """Whether a function of torch's writes into one of its arguments, as far as its name and its options say."""
     name = getattr(func, "__name__", "")
-    return "out" in kwargs or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    in_place = name in WRITING or (name.endswith("_") and not name.endswith("__"))
+    return in_place or "out" in kwargs or bool(kwargs.get("inplace")) or any(option is True for option in args[1:])
 
 
 def storage(x: Tensor) -> int:

@@ -18,6 +18,7 @@ from torch import Tensor
 from clew.core.masks import Places
 from clew.core.sight import Sight
 from clew.kernels.attention_facts import Facts, product_type
+from clew.kernels.capture import held_by_graphs
 
 LONG = 256
 """Shorter sequences take a mask: it is small, and nothing is compiled for them."""
@@ -73,6 +74,8 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slope
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError):  # whatever the compiler and its back ends raise
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise  # it is the capture that failed
         del _compiled[shape]
         _refused.add(shape)
         return None
@@ -155,6 +158,7 @@ def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
     return block_mask(first, last)
 
 
+@held_by_graphs
 @lru_cache(maxsize=32)
 def shared_mask(batch: int, length: int, missing: int, causal: bool, window: int | None, device: torch.device) -> flex.BlockMask:
     """The mask where all rows are full and hold one document each, once for all layers and steps."""

@@ -35,7 +35,7 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
         if not is_supported(target, source):
             target.copy_(source)
     for first in range(0, len(together), TOGETHER):
-        some = [(words_of(target), words_of(source)) for target, source in together[first : first + TOGETHER]]
+        some = [words_of(target, source) for target, source in together[first : first + TOGETHER]]
         places = [part for target, source in some for part in (target, source)]
         numbers = [target.numel() for target, _ in some]
         spare = TOGETHER - len(some)
@@ -69,10 +69,12 @@ def is_supported(target: Tensor, source: Tensor) -> bool:
     return triton is not None and is_on_gpu(target) and same and target.numel() > 0 and target.is_contiguous() and source.is_contiguous()
 
 
-def words_of(x: Tensor) -> Tensor:
-    """Its numbers side by side, as integers of 8 bytes where they are so many."""
-    flat = bytes_of(x).view(-1)
-    return flat.view(torch.int64) if flat.nbytes % 8 == 0 and x.data_ptr() % 8 == 0 else flat
+def words_of(target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+    """The numbers of both side by side, as integers of 8 bytes where both can be read so."""
+    pair = bytes_of(target).view(-1), bytes_of(source).view(-1)
+    if all(flat.nbytes % 8 == 0 and flat.data_ptr() % 8 == 0 for flat in pair):
+        return pair[0].view(torch.int64), pair[1].view(torch.int64)
+    return pair
 
 
 def bytes_of(x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clew.core.masks import last_real, real_positions
 from clew.kernels.cell_step import cell_step, is_supported
-from clew.kernels.deferred import made
+from clew.kernels.deferred import Deferred
 
 CLOSED = -1e4
 OPEN = 1e4
@@ -85,7 +85,7 @@ KINDS: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", to
 def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
     """A step of decoding: one kernel on a GPU, or two products and one, where cuDNN and oneDNN would first copy all weights into a form of
     their own."""
-    x = made(x)
+    x = x.numbers() if isinstance(x, Deferred) else x
     state = initial if function is torch.lstm else (initial,)  # each (1, batch, dim)
     if is_supported(x, *state, *weights):
         new = cell_step(KINDS[function], x[:, 0], [part[0] for part in state], weights)

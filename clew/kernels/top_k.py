@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clew.kernels.ahead import launching
-from clew.kernels.vocabulary import Parts
+from clew.kernels.vocabulary import Parts, rows_of
 
 try:
     import triton
@@ -42,8 +42,7 @@ def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: b
 def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_types.topk:
     """Over the last axis of x, best first, of equal entries the first; NaN is larger than all. With a `normaliser` the values are those of
     log softmax(x), in float32."""
-    flat = x.reshape(-1, x.shape[-1])
-    flat = flat if flat.stride(1) == 1 else flat.contiguous()
+    flat = rows_of(x)
     rows, width = flat.shape
     values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
     indices = torch.empty(values.shape, dtype=torch.long, device=x.device)

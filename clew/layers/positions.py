@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from clew.core.config import Part, build_part
 from clew.core.errors import UserError, unknown
 from clew.kernels import choose
+from clew.kernels.capture import held_by_graphs
 from clew.kernels.rotary import is_supported
 from clew.layers.rotary_scaling import SCALINGS, Scaling
 
@@ -215,6 +216,7 @@ def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
     return base ** (-torch.arange(0, dim, 2, device=device, dtype=torch.float32) / dim)
 
 
+@held_by_graphs
 @lru_cache(maxsize=64)
 def kept_frequencies(dim: int, base: float, device: torch.device, scaling: Scaling | None = None) -> Tensor:
     """The frequencies, or what `scaling` makes of them, once for all layers and steps."""

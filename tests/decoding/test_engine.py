@@ -317,7 +317,17 @@ def test_a_call_that_comes_again_is_captured_and_reads_what_it_is_given():
     with torch.no_grad():
         found = [called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)]
     assert [part["tokens"].tolist() for part in found] == [[2 * number] * 2 for number in range(4)]
-    assert len(engine._graphs) == 1
+    assert len(engine._calls) == 1
+
+
+@on_gpu
+def test_shapes_that_come_back_late_are_not_captured():
+    forget_graphs()
+    with torch.no_grad():
+        for _ in range(3):
+            for width in range(1, 2 * engine.MOST_CALLS):
+                assert called(doubled, (torch.ones(width, device="cuda"), None), ("doubled",))["tokens"].tolist() == [2] * width
+    assert not engine._calls
 
 
 @on_gpu
@@ -326,7 +336,7 @@ def test_a_call_that_asks_the_host_is_not_captured_and_numbers_can_be_drawn_afte
     with torch.no_grad():
         for number in range(4):
             assert called(lambda x: x + x.sum().item(), (torch.full((2,), number, device="cuda"),), ("asks",)).tolist() == [3 * number] * 2
-    assert not engine._graphs
+    assert not engine._calls
     assert torch.rand(3, device="cuda").shape == (3,)
 
 

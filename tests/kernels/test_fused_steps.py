@@ -4,6 +4,7 @@ interpreter: TRITON_INTERPRET=1 pytest ..."""
 import os
 from contextlib import nullcontext
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from clew.decoding.stepper import prefill
 from clew.kernels import few_rows, moving, vocabulary
 from clew.kernels.deferred import Deferred, made, plan_of
 from clew.kernels.few_rows import FewRows, LogSoftmax, ManyRows, Normed, Product, Sum
+from clew.kernels.quantised_weight import QuantisedWeight
+from clew.kernels.quantising import Integers, integers_of
 from clew.layers import attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -173,6 +176,80 @@ def test_a_plan_that_two_functions_take_gives_both_the_same(device):
     wanted = F.linear(x, weight)
     for each, right in zip(found, (F.relu(wanted), wanted * 2, wanted[:, :3], torch.cat([wanted, wanted])), strict=True):
         torch.testing.assert_close(made(each), right)
+
+
+def test_arguments_by_name_and_further_options_are_torchs(device):
+    x, weight = draw(2, 40, device=device, dtype=torch.float32), draw(30, 40, device=device, dtype=torch.float32)
+    index, count = torch.zeros(2, 1, dtype=torch.long, device=device), torch.zeros(3, dtype=torch.long, device=device)
+    with torch.inference_mode(), FewRows(fuses=True):
+        product = F.linear(input=x, weight=weight)
+        found = [
+            F.gelu(input=product),
+            product.mul(other=x[:, :30]),
+            product.add(other=x[:, :30]),
+            x.log_softmax(-1, torch.float32),
+            x.gather(1, index, sparse_grad=False),
+            x.argmax(axis=-1),
+            x.view(dtype=torch.int32),
+            count.add_(other=1),
+        ]
+    wanted = F.linear(x, weight)
+    expected = [F.gelu(wanted), wanted * x[:, :30], wanted + x[:, :30], x.log_softmax(-1), x[:, :1], x.argmax(-1), x.view(torch.int32)]
+    for each, right in zip(found, [*expected, torch.ones_like(count)], strict=True):
+        torch.testing.assert_close(made(each), right)
+
+
+def test_what_is_made_within_the_mode_is_a_plain_tensor(device):
+    x, weight = draw(20, 40, device=device, dtype=torch.float32), draw(40, 40, device=device, dtype=torch.float32)
+    with torch.inference_mode(), FewRows(fuses=True):
+        assert type(made(F.linear(x, weight))) is type(made(x + x)) is Tensor
+
+
+@pytest.mark.parametrize("write", [lambda x: F.relu(x, inplace=True), lambda x: F.relu(x, True), lambda x: torch.neg(x, out=x)])
+def test_every_way_to_write_is_noticed(device, write):
+    x, y = draw(20, 4, device=device, dtype=torch.float32), draw(20, 4, device=device, dtype=torch.float32)
+    wanted = x + y
+    with torch.inference_mode(), FewRows(fuses=True):
+        found = x + y
+        write(x)
+    torch.testing.assert_close(made(found), wanted)
+
+
+def test_a_token_that_was_written_over_is_not_the_best_one(device):
+    logits = draw(3, 50, device=device, dtype=torch.float32)
+    with torch.inference_mode(), FewRows(fuses=True):
+        log_probs = logits.log_softmax(-1, dtype=torch.float32)
+        tokens = log_probs.argmax(-1)
+        spread = log_probs.gather(1, tokens[:1].expand(3)[:, None])
+        tokens.fill_(7)
+        chosen = log_probs.gather(1, tokens[:, None])
+    wanted = logits.log_softmax(-1)
+    torch.testing.assert_close(made(chosen), wanted[:, 7:8])
+    torch.testing.assert_close(made(spread), wanted.gather(1, logits[:1].argmax(-1).expand(3)[:, None]))
+
+
+def test_a_counter_may_be_added_to_twice(device):
+    count = torch.zeros(3, dtype=torch.long, device=device)
+    with torch.inference_mode(), FewRows(fuses=True):
+        count.add_(1)
+        count.add_(1)
+    assert count.tolist() == [2, 2, 2]
+
+
+def test_a_weight_in_integers_is_not_made_float_by_the_way(device, monkeypatch):
+    weight = QuantisedWeight(integers_of(torch.randn(64, 64, device=device), 8))
+    made_float: list[Any] = []
+    monkeypatch.setattr(Integers, "floats", lambda *given: made_float.append(given))
+    mode = FewRows(fuses=True)
+    mode.counters.append(torch.zeros(3, dtype=torch.long, device=device))
+    mode.settle(F.linear, (torch.randn(2, 64, device=device), weight), {})
+    assert not made_float and mode.counters
+
+
+def test_sources_that_are_not_aligned_are_copied(device):
+    source, target = torch.arange(3.0, device=device)[1:], torch.zeros(2, device=device)
+    moving.copy_all([target], [source])
+    assert target.tolist() == [1.0, 2.0]
 
 
 def test_tensors_of_any_type_are_copied_together(device):
