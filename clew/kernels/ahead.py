@@ -42,7 +42,7 @@ if triton is not None:
 
     @triton.jit
     def wait_for_others(AHEAD: tl.constexpr):
-        """Behind this line stands all that the kernels in front have written."""
+        """Waits until the kernels in front have written all they write."""
         if AHEAD:
             tl.extra.cuda.gdc_wait()
             tl.extra.cuda.gdc_launch_dependents()

@@ -11,9 +11,9 @@
 import torch
 from torch import Tensor
 
-from clew.kernels.few_rows import FLOATS, MOST_ROWS
+from clew.kernels.few_rows import MOST_ROWS
 from clew.kernels.quantising import GROUP, Integers
-from clew.kernels.vocabulary import rows_of
+from clew.kernels.vocabulary import FLOATS, rows_of
 
 try:
     import triton

@@ -31,7 +31,7 @@ def peephole_lstm(
     dtype, device = input_weight.dtype, x.device.type
     with torch.autocast(device, enabled=False):
         real = real_positions(mask)
-        if real is not None:  # what stands on padding may be no number, and 0 times that is none
+        if real is not None:  # padding may hold NaN, and 0 * NaN is NaN
             x = torch.where(real[..., None], x, 0.0)
         projected = F.linear(x.to(dtype), input_weight, input_bias + hidden_bias)
         given = projected, hidden_weight, peepholes, state.hidden.to(dtype), state.cell.to(dtype), real

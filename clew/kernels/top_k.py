@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clew.kernels.ahead import launching
-from clew.kernels.vocabulary import Parts, rows_of
+from clew.kernels.vocabulary import FLOATS, PROGRAMS, Parts, rows_of
 
 try:
     import triton
@@ -28,9 +28,6 @@ MOST = 64
 """The largest k: a block gives its best one by one."""
 WIDE, NARROW = 4096, 1024
 """Entries of a block, with many programs and with few."""
-FLOATS = (torch.bfloat16, torch.float16, torch.float32)
-PROGRAMS = 264
-"""As many as fill a large GPU twice."""
 
 
 def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> bool:

@@ -27,6 +27,7 @@ except ImportError:  # a build of torch for the CPU comes without it
 
 WIDE, NARROW = (4096, 8), (1024, 4)
 """Logits of a part, and warps that read it, with many rows and with few."""
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 PROGRAMS = 264
 """As many as fill a large GPU twice."""
 

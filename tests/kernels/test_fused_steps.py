@@ -16,9 +16,10 @@ from clew.decoding.sampling import Frame, Step, Walk
 from clew.decoding.stepper import prefill
 from clew.kernels import few_rows, moving, vocabulary
 from clew.kernels.deferred import Deferred, made, plan_of
-from clew.kernels.few_rows import FewRows, LogSoftmax, ManyRows, Normed, Product, Sum
+from clew.kernels.few_rows import FewRows
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import Integers, integers_of
+from clew.kernels.step_plans import LogSoftmax, ManyRows, Normed, Product, Sum
 from clew.layers import attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
