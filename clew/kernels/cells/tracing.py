@@ -1,0 +1,161 @@
+"""A cell's step as a graph, traced from its own Python.
+
+    y_t, s_t = cell(inputs_t, s_{t-1})
+
+The step is called once, with symbols as its inputs and states. Real tensors that it uses, such as weights, are the same at every step;
+they stay connected to what they were computed from, so that the gradient of a leaf reaches them. A step is traced anew at every call, which
+costs about as much as a few steps: whatever it depends on (training or evaluation, a dropped weight, the size of the batch) is that of the
+call.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.state import leaves, map_tree, with_leaves
+from clew.core.types import Fixed, Memory, State, Tree
+from clew.kernels.cells.expressions import Graph, Node, in_order
+from clew.kernels.cells.functions import FUNCTIONS, node_of
+from clew.kernels.cells.symbols import Matrix, Piece, Refused, Source, Symbol, Trace, Untouched, type_name
+
+
+class Step(NamedTuple):
+    """One step as a graph, and the tensors that its leaves stand for."""
+
+    graph: Graph
+    width: int
+    """Units of a state."""
+    inputs: tuple[Tensor, ...]
+    """(batch, length, n * width) each. The leaf ("input", j) is the j-th block of `width` features of all of them."""
+    fixed: tuple[Tensor, ...]
+    """(width,) or (batch, width) each, the same at every step: the leaf ("fixed", k)."""
+    matrices: tuple[Matrix, ...]
+    """The leaf ("product", p) is the p-th block of the products of all of them."""
+    states: tuple[Tensor, ...]
+    """(batch, width) each, before the first step: the leaf ("state", s)."""
+    new_states: tuple[Node, ...]
+    output: Node
+    rebuild: Callable[[Sequence[Tensor]], State]
+    """The cell's own form of a state, of tensors in the order of `states`."""
+    signature: tuple[Any, ...]
+    """Equal for steps of the same structure: all but the sizes, types and numbers of the tensors."""
+
+
+def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, state: State) -> Step:
+    """`inputs` are a chunk's (batch, length, features), `state` is that before it. Raises `Refused` where the step has no such graph."""
+    states = leaves(state)
+    width = _width_of(states, leaves(state, keep=(Memory,)))
+    if torch._C._len_torch_function_stack():
+        raise Refused("a torch function mode is active")
+    trace = Trace(FUNCTIONS, states[0], width)
+    for each in (*states, *leaves(inputs, keep=(Fixed,))):
+        trace.check(each)
+    before = _attributes(step)
+    try:
+        with Untouched():  # type: ignore[no-untyped-call]
+            output, new_state = step(*_symbols(trace, inputs, state))
+            # The trace is over, so nothing may hold on to a symbol: each is turned into its node here.
+            result = node_of(trace, output, "output"), [node_of(trace, leaf, "new state") for leaf in leaves(new_state)]
+    except Exception as error:
+        raise trace.refusal or (error if isinstance(error, Refused) else Refused(_sentence(error))) from error
+    finally:
+        changed = _restore(before)
+    if trace.refusal is not None:
+        raise trace.refusal
+    if changed:
+        raise Refused(f"it sets the attribute '{changed}' in every step")
+    node, new_nodes = result
+    if len(new_nodes) != len(states):
+        raise Refused(f"it turns {len(states)} states into {len(new_nodes)}")
+    form = map_tree(lambda leaf: _PLACE, new_state)
+    del output, new_state
+    trace.check_released()
+    return Step(
+        trace.graph,
+        width,
+        tuple(source.compute() for source in trace.sources),
+        tuple(trace.fixed),
+        tuple(trace.matrices),
+        tuple(states),
+        tuple(new_nodes),
+        node,
+        lambda tensors: with_leaves(form, tensors),
+        _signature(trace, node, new_nodes),
+    )
+
+
+_PLACE = torch.empty(0)
+
+
+def _width_of(states: Sequence[Tensor], changing: Sequence[Tensor]) -> int:
+    if not states:
+        raise Refused("it has no state")
+    if len(changing) != len(states):
+        raise Refused("it reads a memory")
+    shapes = {tuple(each.shape) for each in states}
+    if len(shapes) > 1 or states[0].dim() != 2:
+        raise Refused(f"its states have the shapes {', '.join(map(str, sorted(shapes)))} and not one and the same (batch, width)")
+    if not all(each.is_floating_point() for each in states):
+        raise Refused("a state does not hold floating-point numbers")
+    return states[0].shape[1]
+
+
+def _symbols(trace: Trace, inputs: Tree, state: State) -> tuple[Tree, State]:
+    def of_input(leaf: Tensor) -> Symbol:
+        if leaf.dim() != 3 or len(leaf) != trace.batch or not leaf.is_floating_point():
+            raise Refused(
+                f"an input of shape {tuple(leaf.shape)} and type {type_name(leaf.dtype)} is not (batch, length, features) of numbers"
+            )
+        source = Source(leaf.shape[2], lambda: leaf)
+        return trace.symbol([Piece(source, 0, source.features)])
+
+    count = len(leaves(state))
+    states = [trace.symbol([trace.graph.leaf("state", place)]) for place in range(count)]
+    return map_tree(of_input, inputs, keep=(Fixed,)), with_leaves(state, states)
+
+
+def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]:
+    """What the modules of a step hold. A hook would be called once with symbols in the place of once a step with numbers."""
+    owner = getattr(step, "__self__", step)
+    modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
+    for module in modules:
+        if any(getattr(module, kind) for kind in _HOOKS):
+            raise Refused(f"a hook is registered on its {type(module).__name__}")
+    return {module: (dict(module.__dict__), dict(module._buffers)) for module in modules}
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _restore(before: dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]) -> str | None:
+    """Undoes what the step did to attributes of its modules, and names one of them."""
+    changed = None
+    for module, kept in before.items():
+        for now, was in zip((module.__dict__, module._buffers), kept, strict=True):
+            names = [name for name in {**now, **was} if name not in now or name not in was or now[name] is not was[name]]
+            if names:
+                changed = names[0]
+                now.clear()
+                now.update(was)
+    return changed
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".split("\n")[0]
+
+
+def _signature(trace: Trace, output: Node, new_states: Sequence[Node]) -> tuple[Any, ...]:
+    nodes = in_order([output, *new_states])
+    number = {node: place for place, node in enumerate(nodes)}
+    return (
+        tuple((node.name, *(number[argument] for argument in node.arguments), *node.place) for node in nodes),
+        tuple(number[node] for node in (output, *new_states)),
+        tuple((matrix.state, len(matrix.weight) // trace.width) for matrix in trace.matrices),
+        tuple(source.features // trace.width for source in trace.sources),
+        tuple(tensor.dim() for tensor in trace.fixed),
+    )
+
+
+__all__ = ["Matrix", "Refused", "Step", "trace_step"]
