@@ -13,6 +13,7 @@ from torch import nn
 
 from clew.core.modes import is_exporting
 from clew.core.taps import is_watched
+from clew.kernels.cells.on_gpu import walk_on_gpu
 from clew.kernels.cross_entropy import cross_entropy
 from clew.kernels.ctc import ctc
 from clew.kernels.decode_attention import decode_attention
@@ -32,6 +33,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "projected_lstm": lstm,
     "gru": gru,
     "peephole_lstm": peephole_lstm,
+    "walk_on_gpu": walk_on_gpu,
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
     "decode_attention": decode_attention,
@@ -42,7 +44,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"grid_lstm", "peephole_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
+EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "peephole_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
 """Kernels that compiled code does without: a walk over blocks or diagonals would break its graph, and what it makes of the equation is
 fast, though it holds all scores of attention."""
 OPAQUE = {"cross_entropy"}

@@ -25,6 +25,15 @@ from clew.layers.dropouts import DROPOUTS, checked, drop_weight
 from clew.layers.sequence import uniform_init
 
 
+class Recurrence(NamedTuple):
+    """A step over a chunk as a generated kernel runs it: `step(inputs_t, state)`, and y and the cell's state made of what comes out."""
+
+    step: Callable[[Tree, State], tuple[Tensor, State]]
+    inputs: Tree
+    state: State
+    finish: Callable[[Tensor, State, Tensor | None], tuple[Tensor, State]]
+
+
 class Cell(nn.Module):
     """The contract with its defaults: a state that is one hidden vector, inputs that are x itself."""
 
@@ -54,6 +63,10 @@ class Cell(nn.Module):
         """One step's inputs, now that the last features `x_t` (batch, dim) are known."""
         first, fixed = early
         return inputs_at_step(self, torch.cat([first, x_t], -1), fixed.value)
+
+    def recurrence(self, x: Tensor, state: State) -> Recurrence | None:
+        """What a generated kernel runs for a chunk; None where it cannot. It is `forward` as it is, where that has one state width."""
+        return Recurrence(self.forward, self.inputs(x), state, lambda y, new, real: (y, new))
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
         """Input weight, hidden weight, input bias, hidden bias and what more there is, as the kernel named in `kernel` takes them."""
@@ -382,6 +395,32 @@ class ProjectedLSTM(Gated):
         cell = self.cell_state(clipped(forget_gate * state.cell + input_gate * candidate, self.cell_clip))
         hidden = self.hidden(clipped(F.linear(output_gate * torch.tanh(cell), self.projection), self.output_clip))
         return hidden, LSTMState(hidden, cell)
+
+    def recurrence(self, x: Tensor, state: LSTMState) -> Recurrence | None:
+        """The wide vector m = o * tanh(c') is carried instead of h' = P m, so that a step has one product: U h' = (U P) m.
+
+        Before the first step there is an h but no m: what it gives the first step is added there.
+        """
+        if self.output_clip is not None:
+            return None
+        projected, fixed = self.inputs(x)
+        first = projected[:, :1] + F.linear(state.hidden, fixed.value)[:, None]
+        inputs = torch.cat([first, projected[:, 1:]], 1), Fixed(fixed.value @ self.projection)
+
+        def finish(y: Tensor, new: LSTMState, real: Tensor | None) -> tuple[Tensor, LSTMState]:
+            hidden = F.linear(new.hidden.to(y.dtype), self.projection.to(y.dtype)).to(state.hidden.dtype)
+            if real is not None:  # a row without a real position keeps its h
+                hidden = torch.where(real[:, :1], hidden, state.hidden)
+            return F.linear(y, self.projection.to(y.dtype)), LSTMState(hidden, new.cell)
+
+        return Recurrence(self.wide_step, inputs, LSTMState(torch.zeros_like(state.cell), state.cell), finish)
+
+    def wide_step(self, inputs: Tree, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        projected, weight = inputs
+        i, f, c, o = (projected + F.linear(state.hidden, weight.value)).chunk(4, -1)
+        cell = clipped(torch.sigmoid(f) * state.cell + torch.sigmoid(i) * torch.tanh(c), self.cell_clip)
+        wide = torch.sigmoid(o) * torch.tanh(cell)
+        return wide, LSTMState(wide, cell)
 
 
 def clipped(x: Tensor, most: float | None) -> Tensor:

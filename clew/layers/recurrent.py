@@ -40,11 +40,20 @@ class Recurrent(SequenceLayer):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         state = self.initial_state(x.shape[0], like=x) if state is None else state
         in_steps = not x.shape[1] or has_documents(mask) or is_seen() or (x.shape[1] == 1 and is_in_integers(self.cell))
+        if x.is_cuda and not in_steps and (walk := choose("walk_on_gpu", self.cell)):
+            found = walk(self.cell, x, real_positions(mask), state.cell, self.cell_loop)
+            if found is not None:
+                return found[0], RecurrentState(found[1], state.document)
         kernel = None if in_steps else choose(self.cell.kernel, self.cell)
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
             return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
         return self.loop(x, mask, state)
+
+    def cell_loop(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
+        """`loop` from and to the cell's state alone."""
+        y, new = self.loop(x, mask, self.initial_state(len(x), like=x)._replace(cell=state))
+        return y, new.cell
 
     def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was."""

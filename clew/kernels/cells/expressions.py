@@ -47,7 +47,7 @@ class Graph:
         return self._node("constant", (), (float(value),))
 
     def apply(self, name: str, *arguments: Node) -> Node:
-        if name != "mean" and all(argument.name == "constant" for argument in arguments):
+        if name not in ACROSS and all(argument.name == "constant" for argument in arguments):
             return self.constant(OPERATIONS[name].value(*(argument.place[0] for argument in arguments)))
         first, second = arguments[0], arguments[-1]
         match name:
@@ -170,6 +170,18 @@ def _of_erf(graph: Graph, node: Node) -> Node:
     return graph.apply("multiply", graph.constant(2 / math.sqrt(math.pi)), graph.apply("exp", graph.apply("negate", square)))
 
 
+def _variance(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / len(values)
+
+
+def _by_variance(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
+    # 2 / count * (x - mean) times the sum of the units' errors. Nothing comes through the mean: differences from it add up to 0.
+    (share, *_), mean = _by_mean(graph, node, error), graph.apply("mean", *node.arguments)
+    twice = graph.apply("multiply", graph.constant(2.0), share)
+    return [graph.apply("multiply", twice, graph.apply("subtract", argument, mean)) for argument in node.arguments]
+
+
 def _no_error(graph: Graph, node: Node, error: Node) -> Sequence[Node | None]:
     return [None] * len(node.arguments)
 
@@ -177,6 +189,9 @@ def _no_error(graph: Graph, node: Node, error: Node) -> Sequence[Node | None]:
 def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
+
+ACROSS = ("mean", "variance")
+"""Operations over all units of a row."""
 
 OPERATIONS: dict[str, Operation] = {
     "add": Operation(lambda a, b: a + b, "({} + {})", lambda graph, node, error: (error, error)),
@@ -199,6 +214,7 @@ OPERATIONS: dict[str, Operation] = {
     "greater": Operation(lambda a, b: float(a > b), "({} > {} ? 1.0f : 0.0f)", _no_error),
     "where": Operation(lambda a, b, c: b if a else c, "({} != 0.0f ? {} : {})", _by_where),
     "mean": Operation(lambda *values: math.fsum(values) / len(values), "", _by_mean),
+    "variance": Operation(lambda *values: _variance(values), "", _by_variance),
 }
 """`maximum` of a number and NaN may be either: only values that are not finite would differ."""
 

@@ -1,0 +1,259 @@
+"""A cell over a sequence on a GPU in one launch each way, the recurrent weights in registers from the first step to the last (`walk.cu`).
+
+Any step that `tracing` makes a graph of is run, if its products are of one of its states and its weights fit into the registers of the GPU.
+The state that products read is rounded to their type at every step; sums, and all else that a step keeps, are in float32.
+"""
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clew.core.errors import shortened
+from clew.core.types import State
+from clew.kernels.cells.compiling import Kernels, Uncompiled, compiled, is_available
+from clew.kernels.cells.source import Program, Read, Sizes, program
+from clew.kernels.cells.tracing import Step
+from clew.kernels.few_rows import PLAIN
+
+NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+WARPS = 8
+MOST_HELD = 28
+"""Pieces of 16 rows of weights that a warp keeps in registers: with more the compiler runs out of them."""
+MOST_SHARED = 220_000
+MOST_ROWS = 64
+"""Rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each other."""
+LEAST_STEPS = 4
+
+
+class Launch(Protocol):
+    """Runs a kernel of a program in so many blocks; in tests without a GPU on the CPU."""
+
+    def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None: ...
+
+
+class Walk(NamedTuple):
+    """How a step's sequence is walked. `fed` is the state that products read."""
+
+    sizes: Sizes
+    program: Program
+    launch: Launch
+    fed: int
+    groups: int
+
+
+def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State] | None:
+    """y (batch, length, width) in the type of products, and the states after each row's last real position; `real` is (batch, length). None
+    where the step does not fit, or its kernel cannot be compiled."""
+    number = number_of(step)
+    sizes = None if number is None else layout(step, number)
+    if number is None or sizes is None:
+        return None
+    keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_of(step))
+    step = step._replace(inputs=tuple(x if x.dtype == number else x.float() for x in step.inputs))
+    program = program_for(step, sizes, number, real is not None, keeps)
+    kernels = kernels_for(tuple(program.headers.items()), 32 * sizes.warps, program.shared, step.states[0].get_device())
+    if isinstance(kernels, Uncompiled):
+        return None
+    return walk_with(step, real, number, sizes, program, kernels, keeps)
+
+
+def tensors_of(step: Step) -> list[Tensor]:
+    return [*(matrix.weight for matrix in step.matrices), *step.inputs, *step.fixed, *step.states]
+
+
+def number_of(step: Step) -> torch.dtype | None:
+    """The type that products take; None where the kernel has none for it, or a tensor is not plainly on the current GPU."""
+    tensors = tensors_of(step)
+    device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
+    if not step.matrices or not all(type(each) in PLAIN and each.get_device() == device for each in tensors):
+        return None
+    number = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else step.matrices[0].weight.dtype
+    return number if number in NUMBERS and is_available() else None
+
+
+def fits(x: Tensor, state: Tensor) -> bool:
+    """Whether a cell with one product, and no state wider than this one, would run: asked before anything is computed."""
+    if not x.is_cuda or x.shape[1] < LEAST_STEPS or state.dim() != 2 or not is_available():
+        return False
+    processors, is_new_enough = facts_of_gpu(x.get_device())
+    return is_new_enough and sizes_for(state.shape[1], 1, len(x), torch.bfloat16, processors, False) is not None
+
+
+def layout(step: Step, number: torch.dtype) -> Sizes | None:
+    processors, is_new_enough = facts_of_gpu(step.states[0].get_device())
+    batch, length = step.inputs[0].shape[:2] if step.inputs else (0, 0)
+    if fed_state(step) is None or length < LEAST_STEPS or not is_new_enough:
+        return None
+    count = sum(len(matrix.weight) for matrix in step.matrices) // step.width
+    return sizes_for(step.width, count, batch, number, processors, torch.get_float32_matmul_precision() != "highest")
+
+
+@cache
+def facts_of_gpu(device: int) -> tuple[int, bool]:
+    """Its processors, and whether its tensor cores take bfloat16 and TF32."""
+    properties = torch.cuda.get_device_properties(device)
+    return properties.multi_processor_count, properties.major >= 8
+
+
+def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, processors: int, rounds: bool) -> Sizes | None:
+    """The layout with the fewest rows in a group for which all blocks are on the GPU at once; None where there is none."""
+    kind = NUMBERS[number]
+    chunk = 32 if kind else 16  # entries of the depth in a product of a warp
+    for units in (16, 8):
+        blocks = -(-width // units)
+        blocks += blocks % 2 if units == 8 else 0  # reads are of 16 numbers
+        ahead = -(-num_products * units // 16) * -(-blocks * units // (chunk * WARPS))
+        back = -(-num_products * blocks * units // (chunk * WARPS)) * units / 16
+        if not batch or max(ahead, back) > MOST_HELD:
+            continue
+        for rows in range(8, MOST_ROWS + 1, 8):
+            shared = 8 * WARPS * rows * (16 * -(-num_products * units // 16) + 4)
+            if blocks * -(-batch // rows) <= processors and shared <= MOST_SHARED:
+                return Sizes(width, units, rows, blocks, WARPS, kind, rounds and kind == 0)
+    return None
+
+
+def fed_state(step: Step) -> int | None:
+    """The state that all products are of."""
+    fed = {matrix.state for matrix in step.matrices}
+    return fed.pop() if len(fed) == 1 else None
+
+
+_programs: dict[Any, Program] = {}
+
+
+def program_for(step: Step, sizes: Sizes, number: torch.dtype, has_mask: bool, keeps: bool) -> Program:
+    inputs = tuple(Read(x.shape[2] // step.width, True, x.dtype != number) for x in step.inputs)
+    fixed = tuple(Read(1, each.dim() == 2, True) for each in step.fixed)
+    key = step.signature, sizes, inputs, fixed, has_mask, keeps
+    if key not in _programs:
+        num_products, fed = sum(len(matrix.weight) for matrix in step.matrices) // step.width, fed_state(step)
+        assert fed is not None
+        _programs[key] = program(step.graph, step.new_states, step.output, sizes, inputs, fixed, num_products, fed, has_mask, keeps)
+    return _programs[key]
+
+
+@cache
+def kernels_for(headers: tuple[tuple[str, str], ...], threads: int, shared: int, device: int) -> Kernels | Uncompiled:
+    major, minor = torch.cuda.get_device_capability(device)
+    try:
+        code = compiled("walk.cu", dict(headers), f"sm_{major}{minor}")
+        return Kernels(code, ("walk_forward", "walk_backward"), threads, shared)
+    except Uncompiled as why:
+        warnings.warn(f"cells run without their kernel, which could not be compiled: {shortened(str(why))}", stacklevel=2)
+        return why
+
+
+def walk_with(
+    step: Step, real: Tensor | None, number: torch.dtype, sizes: Sizes, program: Program, launch: Launch, keeps: bool
+) -> tuple[Tensor, State]:
+    fed = fed_state(step)
+    assert fed is not None
+    plan = Walk(sizes, program, launch, fed, -(-len(step.states[0]) // sizes.rows))
+    weight = step.matrices[0].weight if len(step.matrices) == 1 else torch.cat([matrix.weight for matrix in step.matrices])
+    counts = len(step.inputs), len(step.fixed)
+    rest = [*step.inputs, *(each.float() for each in step.fixed), *(each.float() for each in step.states)]
+    y, *states = _Walk.apply(plan, number, real, counts, keeps, weight, *rest)  # type: ignore[no-untyped-call]
+    return y, step.rebuild([new.to(old.dtype) for new, old in zip(states, step.states, strict=True)])
+
+
+def unwritten(shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
+    """Memory that says of every word that nobody has written there."""
+    new = torch.empty(shape, dtype=dtype, device=like.device)
+    new.view(torch.int32 if new.element_size() == 4 else torch.int16).fill_(-1)
+    return new
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, plan: Walk, number: torch.dtype, real: Tensor | None, counts: tuple[int, int], keeps: bool, weight: Tensor, *rest: Tensor
+    ) -> Any:
+        sizes, made = plan.sizes, plan.program
+        rest = tuple(each.contiguous() for each in rest)
+        inputs, fixed, states = rest[: counts[0]], rest[counts[0] : sum(counts)], rest[sum(counts) :]
+        batch, length = inputs[0].shape[:2]
+        padded, width = sizes.padded, sizes.width
+        weight = padded_weight(weight, sizes).to(number)
+        fed = unwritten((batch, length + 1, padded), weight, number)
+        fed[:, 0, width:] = 0
+        fed[:, 0, :width] = states[plan.fed]
+        lasts = [torch.empty_like(state) for state in states]
+        values: dict[str, Any] = {"weight": weight.contiguous(), "fed": fed, "batch": batch, "length": length}
+        values |= {f"inputs_{place}": x for place, x in enumerate(inputs)} | {f"given_{place}": x for place, x in enumerate(fixed)}
+        for place, state in enumerate(states):
+            values |= {f"start_{place}": state, f"last_{place}": lasts[place]}
+            if keeps and place != plan.fed:
+                values[f"states_{place}"] = state.new_empty(batch, length, width)
+        if real is not None:
+            values["mask"] = real.contiguous()
+        if "outputs" in made.forward:
+            values["outputs"] = weight.new_empty(batch, length, width)
+        if keeps:
+            values["products"] = weight.new_empty(batch, length, len(weight), padded)
+            values["across"] = fed.new_empty(batch, length, made.num_across, dtype=torch.float32)
+        if made.forward_pairs:
+            values["sums_ahead"] = fed.new_zeros(2, made.forward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
+        plan.launch("walk_forward", sizes.blocks * plan.groups, [values[name] for name in made.forward])
+        y = values["outputs"] if "outputs" in made.forward else fed[:, 1:, :width].contiguous()
+        if keeps:
+            kept = {name: values[name] for name in made.backward if name in values and name not in ("weight", "batch", "length")}
+            ctx.save_for_backward(weight, *kept.values())
+            ctx.names, ctx.plan, ctx.number, ctx.counts, ctx.shapes = list(kept), plan, number, counts, (batch, length)
+            ctx.sides = [each.dim() for each in fixed]
+        return y, *lasts
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, of_y: Tensor, *of_lasts: Tensor) -> Any:
+        weight, *kept = ctx.saved_tensors
+        plan, (batch, length) = ctx.plan, ctx.shapes
+        sizes, made = plan.sizes, plan.program
+        width, padded, num_products = sizes.width, sizes.padded, len(weight)
+        values: dict[str, Any] = {**dict(zip(ctx.names, kept, strict=True)), "batch": batch, "length": length}
+        values["weight"] = weight.permute(2, 0, 1).reshape(padded, -1).contiguous()
+        errors = values["errors"] = unwritten((batch, length, num_products, padded), weight, ctx.number)
+        values["of_outputs"] = of_y.to(ctx.number).contiguous()
+        of_states = [weight.new_empty(batch, width, dtype=torch.float32) for _ in of_lasts]
+        for place, (of_last, of_start) in enumerate(zip(of_lasts, of_states, strict=True)):
+            values |= {f"of_last_{place}": of_last.float().contiguous(), f"of_start_{place}": of_start}
+        of_fixed = [weight.new_empty(batch, width, dtype=torch.float32) for _ in ctx.sides]
+        values |= {f"of_given_{place}": each for place, each in enumerate(of_fixed)}
+        own = {j: errors.new_empty(batch, length, width) for j, product in enumerate(made.shared_errors) if product is None}
+        values |= {f"of_input_{j}": each for j, each in own.items()}
+        if made.backward_pairs:
+            values["sums_back"] = errors.new_zeros(2, made.backward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
+        plan.launch("walk_backward", sizes.blocks * plan.groups, [values[name] for name in made.backward])
+        of_weight = None
+        if ctx.needs_input_grad[5]:
+            before = values["fed"][:, :length].reshape(batch * length, padded)
+            product = errors.view(batch * length, -1).mT @ before
+            of_weight = product.view(num_products, padded, padded)[:, :width, :width].reshape(num_products * width, width)
+        of_inputs, j = [], 0
+        for place in range(ctx.counts[0]):
+            blocks = values[f"inputs_{place}"].shape[2] // width
+            products = made.shared_errors[j : j + blocks]
+            of_inputs.append(of_input(errors, own, products, j, width) if ctx.needs_input_grad[6 + place] else None)
+            j += blocks
+        sums = [each if dim == 2 else each.sum(0) for each, dim in zip(of_fixed, ctx.sides, strict=True)]
+        return None, None, None, None, None, of_weight, *of_inputs, *sums, *of_states
+
+
+def of_input(errors: Tensor, own: dict[int, Tensor], products: Sequence[int | None], first: int, width: int) -> Tensor:
+    """The error of an input from those of its blocks: a part of the products' errors where each is a product's."""
+    if products[0] is not None and list(products) == list(range(products[0], products[0] + len(products))):
+        return errors[:, :, products[0] : products[0] + len(products), :width].flatten(2)
+    parts = [own[first + place] if product is None else errors[:, :, product, :width] for place, product in enumerate(products)]
+    return torch.cat(parts, -1)
+
+
+def padded_weight(weight: Tensor, sizes: Sizes) -> Tensor:
+    """(n * width, width) as (n, padded, padded), with zeros where there are no units."""
+    whole = weight.view(-1, sizes.width, sizes.width)
+    rest = sizes.padded - sizes.width
+    return torch.nn.functional.pad(whole, (0, rest, 0, rest)) if rest else whole
