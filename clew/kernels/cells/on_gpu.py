@@ -47,7 +47,7 @@ def walked(cell: Any, x: Tensor, real: Tensor | None, state: State) -> tuple[Ten
         step = trace_step(recurrence.step, recurrence.inputs, recurrence.state)
     except Refused:
         return None
-    found = walk(step, real)
+    found = walk(step, real, cell.kernel is not None)
     return None if found is None else recurrence.finish(*found, real)
 
 
@@ -62,7 +62,8 @@ def is_right(cell: Any, key: Any, x: Tensor, state: State, loop: Loop) -> bool:
         if torch.cuda.is_current_stream_capturing():
             return True  # nothing can be compared in a capture; what is captured has run before
         difference = difference_of(cell, x[:CHECKED_ROWS, :CHECKED_STEPS].detach(), state, loop)
-        _checked[key] = difference is None or difference <= ALLOWED.get(x.dtype, 0.0)
+        number = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+        _checked[key] = difference is None or difference <= ALLOWED.get(number, 0.0)
         if not _checked[key]:
             name = type(cell).__name__
             warnings.warn(f"{name} runs step by step: its kernel differs from its equation by {difference:.1e} of the values", stacklevel=2)

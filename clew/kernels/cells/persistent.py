@@ -36,7 +36,7 @@ class Launch(Protocol):
     def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None: ...
 
 
-class Walk(NamedTuple):
+class Plan(NamedTuple):
     """How a step's sequence is walked. `fed` is the state that products read."""
 
     sizes: Sizes
@@ -46,12 +46,12 @@ class Walk(NamedTuple):
     groups: int
 
 
-def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State] | None:
+def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
     """y (batch, length, width) in the type of products, and the states after each row's last real position; `real` is (batch, length). None
-    where the step does not fit, or its kernel cannot be compiled."""
+    where the step does not fit, its kernel cannot be compiled, or a library that has the cell is faster."""
     number = number_of(step)
     sizes = None if number is None else layout(step, number)
-    if number is None or sizes is None:
+    if number is None or sizes is None or (has_library and is_better_in_a_library(sizes)):
         return None
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_of(step))
     step = step._replace(inputs=tuple(x if x.dtype == number else x.float() for x in step.inputs))
@@ -91,6 +91,11 @@ def layout(step: Step, number: torch.dtype) -> Sizes | None:
         return None
     count = sum(len(matrix.weight) for matrix in step.matrices) // step.width
     return sizes_for(step.width, count, batch, number, processors, torch.get_float32_matmul_precision() != "highest")
+
+
+def is_better_in_a_library(sizes: Sizes) -> bool:
+    """As measured on an H200 (benchmarks/cells.py): narrow layers take less than a launch, and many rows in float32 long products."""
+    return sizes.width < 128 or (sizes.number == 0 and sizes.rows > 16)
 
 
 @cache
@@ -154,7 +159,7 @@ def walk_with(
 ) -> tuple[Tensor, State]:
     fed = fed_state(step)
     assert fed is not None
-    plan = Walk(sizes, program, launch, fed, -(-len(step.states[0]) // sizes.rows))
+    plan = Plan(sizes, program, launch, fed, -(-len(step.states[0]) // sizes.rows))
     weight = step.matrices[0].weight if len(step.matrices) == 1 else torch.cat([matrix.weight for matrix in step.matrices])
     counts = len(step.inputs), len(step.fixed)
     rest = [*step.inputs, *(each.float() for each in step.fixed), *(each.float() for each in step.states)]
@@ -172,7 +177,7 @@ def unwritten(shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Walk, number: torch.dtype, real: Tensor | None, counts: tuple[int, int], keeps: bool, weight: Tensor, *rest: Tensor
+        ctx: Any, plan: Plan, number: torch.dtype, real: Tensor | None, counts: tuple[int, int], keeps: bool, weight: Tensor, *rest: Tensor
     ) -> Any:
         sizes, made = plan.sizes, plan.program
         rest = tuple(each.contiguous() for each in rest)

@@ -50,6 +50,38 @@ class Program(NamedTuple):
     """For each block of the inputs the product whose error is its own."""
 
 
+class Walk(NamedTuple):
+    """What the code of a walk depends on. `fed` is the state that products read; `keeps`: the way back is to come."""
+
+    graph: Graph
+    after: Sequence[Node]
+    """The states after a step, with padding."""
+    output: Node
+    sizes: Sizes
+    inputs: Sequence[Read]
+    fixed: Sequence[Read]
+    num_products: int
+    fed: int
+    has_mask: bool
+    keeps: bool
+    gives_fed: bool
+    """The output is the state that products read."""
+    across: Sequence[Node]
+
+    @property
+    def others(self) -> list[int]:
+        """The states that no product reads."""
+        return [place for place in range(len(self.after)) if place != self.fed]
+
+
+class Half(NamedTuple):
+    """One way of a walk."""
+
+    headers: dict[str, str]
+    parameters: Sequence[str]
+    pairs: int
+
+
 Key = tuple[str, tuple[Node, ...]]
 
 
@@ -111,6 +143,9 @@ class Writer:
             return f"{self.name(node)} = {mean if squares is None else f'{self.shift(nodes)} + {mean}'};"
         return f"{self.name(node)} = fmaxf(0.0f, {squares} * {count} - squared({mean}));"
 
+    def first_means(self) -> list[str]:
+        return [f"float {shift}[PER] = {{0.0f}};" for shift in self.shifts.values()]
+
     def remember(self) -> list[str]:
         """Statements at the end of a step, for the next."""
         means = {node.arguments: node for node in self.names if node.name == "mean"}
@@ -132,164 +167,164 @@ def program(
     graph: Graph, new_states: Sequence[Node], output: Node, sizes: Sizes, inputs: Sequence[Read], fixed: Sequence[Read], num_products: int,
     fed: int, has_mask: bool, keeps: bool,
 ) -> Program:  # fmt: skip
-    """`fed` is the state that products read; `keeps`: the way back is to come."""
-    num_inputs, num_states = sum(read.blocks for read in inputs), len(new_states)
+    """The code for a step of `tracing`, whose products read the state `fed`. `keeps`: the way back is to come."""
     *after, output = with_variances(graph, [*new_states, output])
-    real = graph.leaf("real")
     gives_fed = output is after[fed]
     if has_mask:
+        real = graph.leaf("real")
         after = [graph.apply("where", real, new, graph.leaf("state", place)) for place, new in enumerate(after)]
     across = [node for phase in phases_of([*after, output]) for node in phase.across]
+    walk = Walk(graph, after, output, sizes, inputs, fixed, num_products, fed, has_mask, keeps, gives_fed, across)
+    ahead, (back, shared_errors) = forward_half(walk), backward_half(walk)
+    shared = 4 * 2 * sizes.warps * sizes.rows * (16 * math.ceil(num_products * sizes.units / 16) + 4)
+    return Program(
+        {"step.h": definitions(walk, ahead, back), **ahead.headers, **back.headers},
+        names_of(ahead.parameters),
+        names_of(back.parameters),
+        shared,
+        ahead.pairs,
+        back.pairs,
+        len(across),
+        shared_errors,
+    )
 
-    # Forwards.
-    writer = Writer("sums_ahead")
-    step = every(f"product_{p}[e] = sum_of(sums, SUMS, row_of[e], {p} * UNITS + unit_of[e]);" for p in range(num_products))
-    step += writer.compute([*after, output])
-    results = [f"const float next_{place} = {writer.name(node)};" for place, node in enumerate(after)]
-    results += [f"state_{place}[e] = next_{place};" for place in range(num_states)]
-    results.append("expect(fed + (ROW * (length + 1) + t + 1 + EARLY) * PADDED + UNIT, is_row[e] && t + EARLY < length, unit_of[e]);")
-    results.append(f"publish(fed + (ROW * (length + 1) + t + 1) * PADDED + UNIT, is_unit[e] ? next_{fed} : 0.0f, is_row[e], unit_of[e]);")
-    kept: list[str] = []
-    if keeps:
-        kept = [f"store(products + ((ROW * length + t) * PRODUCTS + {p}) * PADDED + UNIT, product_{p}[e]);" for p in range(num_products)]
-        kept += [f"states_{place}[(ROW * length + t) * WIDTH + UNIT] = next_{place};" for place in range(num_states) if place != fed]
-    if not gives_fed:
-        kept.append(f"store(outputs + (ROW * length + t) * WIDTH + UNIT, {writer.name(output)});")
-    if kept:
-        # What is read of a state is its old value: outputs are written before states change.
-        results = [*results[:num_states], "if (is_unit[e]) {", *kept, "}", *results[num_states:]]
-    if keeps and across:
-        told = [f"across[(ROW * length + t) * {len(across)} + {place}] = {writer.name(node)};" for place, node in enumerate(across)]
-        results += ["if (is_row[e] && block == 0 && unit_of[e] == 0) {", *told, "}"]
+
+PRODUCT = "((ROW * length + t) * PRODUCTS + {}) * PADDED + UNIT"
+FED = "(ROW * (length + 1) + t{}) * PADDED + UNIT"
+AT_STEP = "(ROW * length + t) * WIDTH + UNIT"
+AT_START = "ROW * WIDTH + UNIT"
+
+
+def forward_half(walk: Walk) -> Half:
+    states, writer = range(len(walk.after)), Writer("sums_ahead")
+    step = every(f"product_{p}[e] = sum_of(sums, SUMS, row_of[e], {p} * UNITS + unit_of[e]);" for p in range(walk.num_products))
+    step += writer.compute([*walk.after, walk.output])
+    results = [f"const float next_{place} = {writer.name(node)};" for place, node in enumerate(walk.after)]
+    # What is read of a state is its old value: all else is written before states change.
+    kept = [] if walk.gives_fed else [f"store(outputs + {AT_STEP}, {writer.name(walk.output)});"]
+    if walk.keeps:
+        kept += [f"store(products + {PRODUCT.format(p)}, product_{p}[e]);" for p in range(walk.num_products)]
+        kept += [f"states_{place}[{AT_STEP}] = next_{place};" for place in walk.others]
+    results += only("is_unit[e]", kept)
+    results += [f"state_{place}[e] = next_{place};" for place in states]
+    results.append(f"expect(fed + {FED.format(' + 1 + EARLY')}, is_row[e] && t + EARLY < length, unit_of[e]);")
+    results.append(f"publish(fed + {FED.format(' + 1')}, is_unit[e] ? next_{walk.fed} : 0.0f, is_row[e], unit_of[e]);")
+    if walk.keeps:
+        where = f"across[(ROW * length + t) * {len(walk.across)} + {{}}]"
+        told = [f"{where.format(place)} = {writer.name(node)};" for place, node in enumerate(walk.across)]
+        results += only("is_row[e] && block == 0 && unit_of[e] == 0", told)
     step += every([*results, *writer.remember()])
-    arrays = [f"product_{p}" for p in range(num_products)] + [f"input_{j}" for j in range(num_inputs)]
-    start = [f"float {', '.join(f'{array}[PER]' for array in arrays)};"]
-    start += [f"float {shift}[PER] = {{0.0f}};" for shift in writer.shifts.values()]
-    start += list(first_values(num_states, fixed, has_mask))
-    end = [f"last_{place}[ROW * WIDTH + UNIT] = state_{place}[e];" for place in range(num_states)]
-    headers = {
-        "forward_start.h": lines(start),
-        "forward_load.h": lines(every(loads(inputs, has_mask))),
-        "forward_step.h": lines(step),
-        "forward_end.h": lines(every(["if (is_unit[e]) {", *end, "}"])),
-    }
-    forward = ["const NUMBER *weight", "NUMBER *fed"]
-    forward += [f"const {type_of(read)} *inputs_{place}" for place, read in enumerate(inputs)]
-    forward += [f"const float *given_{place}" for place in range(len(fixed))]
-    forward += [f"const float *start_{place}" for place in range(num_states)] + [f"float *last_{place}" for place in range(num_states)]
-    forward += ["const unsigned char *mask"] * has_mask + ["NUMBER *outputs"] * (not gives_fed)
-    if keeps:
-        forward += ["NUMBER *products"] + [f"float *states_{place}" for place in range(num_states) if place != fed]
-        forward += ["float *across"] * bool(across)
-    forward += ["Words *sums_ahead"] * bool(writer.pairs)
-    forward += ["int batch", "int length"]
-    forward_pairs = writer.pairs
+    start = [*arrays(walk), *writer.first_means(), *first_values(walk, states)]
+    end = every(only("is_unit[e]", [f"last_{place}[{AT_START}] = state_{place}[e];" for place in states]))
+    parameters = ["const NUMBER *weight", "NUMBER *fed", *inputs_of(walk)]
+    parameters += [f"{kind}_{place}" for kind in ("const float *start", "float *last") for place in states]
+    parameters += ["const unsigned char *mask"] * walk.has_mask + ["NUMBER *outputs"] * (not walk.gives_fed)
+    if walk.keeps:
+        parameters += ["NUMBER *products", *(f"float *states_{place}" for place in walk.others), *["float *across"] * bool(walk.across)]
+    parameters += ["Words *sums_ahead"] * bool(writer.pairs) + ["int batch", "int length"]
+    return Half(headers("forward", start, every(loads(walk)), step, end), parameters, writer.pairs)
 
-    # Backwards.
-    error_of_output = graph.leaf("error_y")
-    if has_mask:
-        error_of_output = graph.apply("where", real, error_of_output, graph.constant(0.0))
-    found = errors_of(graph, [(output, error_of_output), *((node, graph.leaf("error", place)) for place, node in enumerate(after))])
-    kinds = {"product": num_products, "input": num_inputs, "fixed": len(fixed), "state": num_states}
-    leaves = [graph.leaf(kind, place) for kind, count in kinds.items() for place in range(count)]
-    wanted = [found.get(leaf, graph.constant(0.0)) for leaf in leaves]
-    wanted = rebuilt(graph, wanted, {node: graph.leaf("across", place) for place, node in enumerate(across)})
-    errors = dict(zip(leaves, wanted, strict=True))
-    of_products = [errors[graph.leaf("product", p)] for p in range(num_products)]
-    of_inputs = [errors[graph.leaf("input", j)] for j in range(num_inputs)]
+
+def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
+    """And for each block of the inputs the product whose error is its own."""
+    states, writer, errors = range(len(walk.after)), Writer("sums_back"), errors_in(walk)
+    of_products = [errors["product", p] for p in range(walk.num_products)]
+    of_inputs = [errors["input", j] for j in range(num_blocks(walk))]
     shared_errors = tuple(next((p for p, node in enumerate(of_products) if node is own), None) for own in of_inputs)
-    writer = Writer("sums_back")
-    step = list(writer.compute(wanted))
-    results = [f"const float new_error_{place} = {writer.name(errors[graph.leaf('state', place)])};" for place in range(num_states)]
-    results += [f"of_fixed_{place}[e] += {writer.name(errors[graph.leaf('fixed', place)])};" for place in range(len(fixed))]
+    own = [(j, node) for j, (node, product) in enumerate(zip(of_inputs, shared_errors, strict=True)) if product is None]
+    step = list(writer.compute(list(errors.values())))
+    results = [f"const float new_error_{place} = {writer.name(errors['state', place])};" for place in states]
+    results += [f"of_fixed_{place}[e] += {writer.name(errors['fixed', place])};" for place in range(len(walk.fixed))]
     for p, node in enumerate(of_products):
-        where = f"errors + ((ROW * length + t) * PRODUCTS + {p}) * PADDED + UNIT"
+        where = f"errors + {PRODUCT.format(p)}"
         results.append(f"expect({where} - EARLY * PRODUCTS * PADDED, is_row[e] && t >= EARLY, unit_of[e]);")
         results.append(f"publish({where}, is_unit[e] ? {writer.name(node)} : 0.0f, is_row[e], unit_of[e]);")
-    own = [(j, node) for j, (node, product) in enumerate(zip(of_inputs, shared_errors, strict=True)) if product is None]
-    if own:
-        stores = [f"store(of_input_{j} + (ROW * length + t) * WIDTH + UNIT, {writer.name(node)});" for j, node in own]
-        results += ["if (is_unit[e]) {", *stores, "}"]
-    results += [f"error_{place}[e] = new_error_{place};" for place in range(num_states)]
+    results += only("is_unit[e]", [f"store(of_input_{j} + {AT_STEP}, {writer.name(node)});" for j, node in own])
+    results += [f"error_{place}[e] = new_error_{place};" for place in states]
     step += every([*results, *writer.remember()])
-    arrays += ["error_y", *(f"across_{place}" for place in range(len(across)))]
-    start = [f"float {', '.join(f'{array}[PER]' for array in arrays)};"]
-    start += [f"float {shift}[PER] = {{0.0f}};" for shift in writer.shifts.values()]
-    start += list(first_values(0, fixed, has_mask))
-    start += [f"float state_{place}[PER], error_{place}[PER];" for place in range(num_states)]
-    start += [f"float of_fixed_{place}[PER];" for place in range(len(fixed))]
+    start = [*arrays(walk), *writer.first_means(), *first_values(walk, ())]
+    names = ["error_y", *(f"across_{place}" for place in range(len(walk.across)))]
+    names += [f"{kind}_{place}" for kind in ("state", "error") for place in states]
+    names += [f"of_fixed_{place}" for place in range(len(walk.fixed))]
+    start += [f"float {name}[PER];" for name in names]
     start += every(
-        [f"error_{place}[e] = is_unit[e] ? of_last_{place}[ROW * WIDTH + UNIT] : 0.0f;" for place in range(num_states)]
-        + [f"of_fixed_{place}[e] = 0.0f;" for place in range(len(fixed))]
+        [f"error_{place}[e] = is_unit[e] ? of_last_{place}[{AT_START}] : 0.0f;" for place in states]
+        + [f"of_fixed_{place}[e] = 0.0f;" for place in range(len(walk.fixed))]
     )
-    start.append(f"float(&error_fed)[PER] = error_{fed};")
-    load = list(loads(inputs, has_mask))
-    load += [
-        f"product_{p}[e] = is_unit[e] ? load(products + ((ROW * length + t) * PRODUCTS + {p}) * PADDED + UNIT) : 0.0f;"
-        for p in range(num_products)
-    ]
-    load.append("error_y[e] = is_unit[e] ? load(of_outputs + (ROW * length + t) * WIDTH + UNIT) : 0.0f;")
-    for place in range(num_states):
-        if place == fed:
-            load.append(f"state_{place}[e] = is_unit[e] ? load(fed + (ROW * (length + 1) + t) * PADDED + UNIT) : 0.0f;")
-        else:
-            before = f"t > 0 ? states_{place}[(ROW * length + t - 1) * WIDTH + UNIT] : start_{place}[ROW * WIDTH + UNIT]"
-            load.append(f"state_{place}[e] = is_unit[e] ? ({before}) : 0.0f;")
-    load += [
-        f"across_{place}[e] = is_row[e] ? across[(ROW * length + t) * {len(across)} + {place}] : 0.0f;" for place in range(len(across))
-    ]
-    end = [f"of_start_{place}[ROW * WIDTH + UNIT] = error_{place}[e];" for place in range(num_states)]
-    end += [f"of_given_{place}[ROW * WIDTH + UNIT] = of_fixed_{place}[e];" for place in range(len(fixed))]
-    headers |= {
-        "backward_start.h": lines(start),
-        "backward_load.h": lines(every(load)),
-        "backward_step.h": lines(step),
-        "backward_end.h": lines(every(["if (is_unit[e]) {", *end, "}"])),
-    }
-    backward = ["const NUMBER *weight", "const NUMBER *fed", "NUMBER *errors", "const NUMBER *products", "const NUMBER *of_outputs"]
-    backward += [f"const {type_of(read)} *inputs_{place}" for place, read in enumerate(inputs)]
-    backward += [f"const float *given_{place}" for place in range(len(fixed))] + [f"float *of_given_{place}" for place in range(len(fixed))]
-    for place in range(num_states):
-        backward += [f"const float *start_{place}", f"const float *states_{place}"] * (place != fed)
-        backward += [f"const float *of_last_{place}", f"float *of_start_{place}"]
-    backward += ["const float *across"] * bool(across) + ["const unsigned char *mask"] * has_mask
-    backward += [f"NUMBER *of_input_{j}" for j, _ in own] + ["Words *sums_back"] * bool(writer.pairs)
-    backward += ["int batch", "int length"]
-    shared = 4 * 2 * sizes.warps * sizes.rows * (16 * math.ceil(num_products * sizes.units / 16) + 4)
-    headers["step.h"] = definitions(sizes, num_products, forward, backward, forward_pairs, writer.pairs)
-    return Program(headers, names_of(forward), names_of(backward), shared, forward_pairs, writer.pairs, len(across), shared_errors)
+    start.append(f"float(&error_fed)[PER] = error_{walk.fed};")
+    load = list(loads(walk))
+    load += [f"product_{p}[e] = is_unit[e] ? load(products + {PRODUCT.format(p)}) : 0.0f;" for p in range(walk.num_products)]
+    load.append(f"error_y[e] = is_unit[e] ? load(of_outputs + {AT_STEP}) : 0.0f;")
+    load.append(f"state_{walk.fed}[e] = is_unit[e] ? load(fed + {FED.format('')}) : 0.0f;")
+    for place in walk.others:
+        before = f"t > 0 ? states_{place}[{AT_STEP} - WIDTH] : start_{place}[{AT_START}]"
+        load.append(f"state_{place}[e] = is_unit[e] ? ({before}) : 0.0f;")
+    for place in range(len(walk.across)):
+        load.append(f"across_{place}[e] = is_row[e] ? across[(ROW * length + t) * {len(walk.across)} + {place}] : 0.0f;")
+    end = [f"of_start_{place}[{AT_START}] = error_{place}[e];" for place in states]
+    end += [f"of_given_{place}[{AT_START}] = of_fixed_{place}[e];" for place in range(len(walk.fixed))]
+    parameters = ["const NUMBER *weight", "const NUMBER *fed", "NUMBER *errors", "const NUMBER *products", "const NUMBER *of_outputs"]
+    parameters += [*inputs_of(walk), *(f"float *of_given_{place}" for place in range(len(walk.fixed)))]
+    parameters += [f"const float *{kind}_{place}" for kind in ("start", "states") for place in walk.others]
+    parameters += [f"{kind}_{place}" for kind in ("const float *of_last", "float *of_start") for place in states]
+    parameters += ["const float *across"] * bool(walk.across) + ["const unsigned char *mask"] * walk.has_mask
+    parameters += [f"NUMBER *of_input_{j}" for j, _ in own] + ["Words *sums_back"] * bool(writer.pairs) + ["int batch", "int length"]
+    half = Half(headers("backward", start, every(load), step, every(only("is_unit[e]", end))), parameters, writer.pairs)
+    return half, shared_errors
 
 
-def first_values(num_states: int, fixed: Sequence[Read], has_mask: bool) -> Iterator[str]:
+def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
+    """The error of every leaf of a step, of what is known on the way back: means and variances are read and not worked out again."""
+    graph = walk.graph
+    of_output = graph.leaf("error_y")
+    if walk.has_mask:  # y is unspecified on padding
+        of_output = graph.apply("where", graph.leaf("real"), of_output, graph.constant(0.0))
+    ends = [(walk.output, of_output), *((node, graph.leaf("error", place)) for place, node in enumerate(walk.after))]
+    errors = errors_of(graph, ends)
+    kinds = {"product": walk.num_products, "input": num_blocks(walk), "fixed": len(walk.fixed), "state": len(walk.after)}
+    leaves = [(kind, place) for kind, count in kinds.items() for place in range(count)]
+    wanted = [errors.get(graph.leaf(*leaf), graph.constant(0.0)) for leaf in leaves]
+    known = {node: graph.leaf("across", place) for place, node in enumerate(walk.across)}
+    return dict(zip(leaves, rebuilt(graph, wanted, known), strict=True))
+
+
+def num_blocks(walk: Walk) -> int:
+    return sum(read.blocks for read in walk.inputs)
+
+
+def inputs_of(walk: Walk) -> list[str]:
+    parameters = [f"const {'float' if read.is_float else 'NUMBER'} *inputs_{place}" for place, read in enumerate(walk.inputs)]
+    return parameters + [f"const float *given_{place}" for place in range(len(walk.fixed))]
+
+
+def arrays(walk: Walk) -> list[str]:
+    names = [f"product_{p}" for p in range(walk.num_products)] + [f"input_{j}" for j in range(num_blocks(walk))]
+    return [f"float {name}[PER];" for name in [*names, *["real"] * walk.has_mask]]
+
+
+def first_values(walk: Walk, states: Iterable[int]) -> Iterator[str]:
     """What is read once, before the first step."""
-    names = [f"state_{place}" for place in range(num_states)] + [f"fixed_{place}" for place in range(len(fixed))] + ["real"] * has_mask
-    if names:
-        yield f"float {', '.join(f'{name}[PER]' for name in names)};"
-    yield from every(
-        [f"state_{place}[e] = is_unit[e] ? start_{place}[ROW * WIDTH + UNIT] : 0.0f;" for place in range(num_states)]
-        + [
-            f"fixed_{place}[e] = is_unit[e] ? given_{place}[{'ROW * WIDTH + ' if read.has_rows else ''}UNIT] : 0.0f;"
-            for place, read in enumerate(fixed)
-        ]
-    )
+    values = [(f"state_{place}", f"start_{place}[{AT_START}]") for place in states]
+    for place, read in enumerate(walk.fixed):
+        values.append((f"fixed_{place}", f"given_{place}[{AT_START if read.has_rows else 'UNIT'}]"))
+    yield from (f"float {name}[PER];" for name, _ in values)
+    yield from every(f"{name}[e] = is_unit[e] ? {value} : 0.0f;" for name, value in values)
 
 
-def loads(inputs: Sequence[Read], has_mask: bool) -> Iterator[str]:
+def loads(walk: Walk) -> Iterator[str]:
     """A step's inputs, which are 0 on padding."""
-    if has_mask:
+    if walk.has_mask:
         yield "real[e] = is_row[e] && mask[ROW * length + t] ? 1.0f : 0.0f;"
     place = 0
-    for tensor, read in enumerate(inputs):
+    for tensor, read in enumerate(walk.inputs):
         for block in range(read.blocks):
             where = f"inputs_{tensor} + ((ROW * length + t) * {read.blocks} + {block}) * WIDTH + UNIT"
-            yield f"input_{place}[e] = is_unit[e]{' && real[e] != 0.0f' if has_mask else ''} ? load({where}) : 0.0f;"
+            yield f"input_{place}[e] = is_unit[e]{' && real[e] != 0.0f' if walk.has_mask else ''} ? load({where}) : 0.0f;"
             place += 1
 
 
-def definitions(
-    sizes: Sizes, num_products: int, forward: Sequence[str], backward: Sequence[str], forward_pairs: int, backward_pairs: int
-) -> str:
-    workers = min(32 * sizes.warps, sizes.units * sizes.rows)
+def definitions(walk: Walk, ahead: Half, back: Half) -> str:
+    sizes = walk.sizes
     values = {
         "WIDTH": sizes.width,
         "UNITS": sizes.units,
@@ -297,20 +332,24 @@ def definitions(
         "BLOCKS": sizes.blocks,
         "WARPS": sizes.warps,
         "THREADS": 32 * sizes.warps,
-        "WORKERS": workers,
-        "PRODUCTS": num_products,
+        "WORKERS": min(32 * sizes.warps, sizes.units * sizes.rows),
+        "PRODUCTS": walk.num_products,
         "NUMBER_KIND": sizes.number,
         "NUMBER_BYTES": 2 if sizes.number else 4,
         "NUMBER": "unsigned short" if sizes.number else "float",
         "ROUND_PRODUCTS": int(sizes.rounds),
-        "PAIRS_OF_SUMS_AHEAD": forward_pairs,
-        "PAIRS_OF_SUMS_BACK": backward_pairs,
-        "FORWARD_PARAMETERS": ", ".join(forward),
-        "BACKWARD_PARAMETERS": ", ".join(backward),
+        "PAIRS_OF_SUMS_AHEAD": ahead.pairs,
+        "PAIRS_OF_SUMS_BACK": back.pairs,
+        "FORWARD_PARAMETERS": ", ".join(ahead.parameters),
+        "BACKWARD_PARAMETERS": ", ".join(back.parameters),
     }
-    return "#pragma once\nstruct alignas(16) Words {\n    unsigned int at[4];\n};\n" + "".join(
-        f"#define {name} {value}\n" for name, value in values.items()
-    )
+    defined = "".join(f"#define {name} {value}\n" for name, value in values.items())
+    return "#pragma once\nstruct alignas(16) Words {\n    unsigned int at[4];\n};\n" + defined
+
+
+def headers(way: str, start: Sequence[str], load: Sequence[str], step: Sequence[str], end: Sequence[str]) -> dict[str, str]:
+    parts = {"start": start, "load": load, "step": step, "end": end}
+    return {f"{way}_{part}.h": "\n".join(statements) + "\n" for part, statements in parts.items()}
 
 
 def every(statements: Iterable[str]) -> list[str]:
@@ -319,12 +358,8 @@ def every(statements: Iterable[str]) -> list[str]:
     return ["OF_EVERY_ELEMENT {", *statements, "}"] if statements else []
 
 
-def lines(statements: Iterable[str]) -> str:
-    return "\n".join(statements) + "\n"
-
-
-def type_of(read: Read) -> str:
-    return "float" if read.is_float else "NUMBER"
+def only(condition: str, statements: Sequence[str]) -> list[str]:
+    return [f"if ({condition}) {{", *statements, "}"] if statements else []
 
 
 def names_of(parameters: Sequence[str]) -> tuple[str, ...]:
