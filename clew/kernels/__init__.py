@@ -20,7 +20,6 @@ from clew.kernels.decode_attention import decode_attention
 from clew.kernels.dot_attention import dot_attention
 from clew.kernels.grid_lstm import grid_lstm
 from clew.kernels.memory_attention import memory_attention
-from clew.kernels.peephole_lstm import peephole_lstm
 from clew.kernels.query_blocks import query_blocks
 from clew.kernels.recurrent import elman_relu, elman_tanh, gru, lstm
 from clew.kernels.rotary import rotary
@@ -32,7 +31,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "lstm": lstm,
     "projected_lstm": lstm,
     "gru": gru,
-    "peephole_lstm": peephole_lstm,
     "walk_on_gpu": walk_on_gpu,
     "grid_lstm": grid_lstm,
     "dot_attention": dot_attention,
@@ -44,7 +42,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "cross_entropy": cross_entropy,
     "ctc": ctc,
 }
-EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "peephole_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
+EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
 """Kernels that compiled code does without: a walk over blocks or diagonals would break its graph, and what it makes of the equation is
 fast, though it holds all scores of attention."""
 OPAQUE = {"cross_entropy"}

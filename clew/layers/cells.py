@@ -258,12 +258,9 @@ class PeepholeLSTM(LSTM):
 
     def __init__(self, input_dim: int, dim: int, *, forget_bias: float = 0.0, weight_drop: float = 0.0):
         super().__init__(input_dim, dim, forget_bias=forget_bias, weight_drop=weight_drop)
-        self.kernel = "peephole_lstm"
+        self.kernel = None
         self.peepholes = nn.Parameter(torch.empty(3, dim))
         uniform_init(dim**-0.5, self.peepholes)
-
-    def kernel_weights(self) -> tuple[Tensor, ...]:
-        return *super().kernel_weights(), self.peepholes
 
     def forward(self, inputs: Tree, state: LSTMState) -> tuple[Tensor, LSTMState]:
         projected, hidden_weight = inputs

@@ -12,7 +12,8 @@ from clew.core.modes import is_exporting
 from clew.core.state import map_tree, where_rows
 from clew.core.taps import reordered, steps_of_a_loop
 from clew.core.types import Fixed, Memory, State, Tree
-from clew.kernels import choose
+from clew.kernels import choose, runs_equations
+from clew.kernels.cells.walking import may_walk, walk_cell
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.layers.cells import Cell, with_fixed
 from clew.layers.norm_penalty import begin_steps, is_seen
@@ -48,15 +49,35 @@ class Recurrent(SequenceLayer):
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
             return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
-        return self.loop(x, mask, state)
+        if in_steps or runs_equations() or not may_walk(self.cell, x.shape[1]):
+            return self.loop(x, mask, state)
+        return self.walk(x, mask, state)
 
     def cell_loop(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
         """`loop` from and to the cell's state alone."""
         y, new = self.loop(x, mask, self.initial_state(len(x), like=x)._replace(cell=state))
         return y, new.cell
 
-    def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was."""
+    def walk(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """The recurrence with its gradient written out, where the cell's step can be traced. Under autocast it is in the weights' own type:
+        sums over steps would lose digits."""
+        real, device = real_positions(mask), x.device.type
+        if real is not None:  # padding may hold NaN, and 0 * NaN is NaN
+            x = torch.where(real[..., None], x, 0.0)
+        is_cast = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False):
+            dtype = next((p.dtype for p in self.cell.parameters() if p.is_floating_point()), x.dtype) if is_cast else x.dtype
+            inputs = self.cell.inputs(x.to(dtype))
+            walked = walk_cell(
+                self.cell, inputs, real, map_tree(lambda leaf: leaf.to(dtype), state.cell, keep=(Memory,)) if is_cast else state.cell
+            )
+        if walked is None:
+            return self.loop(x, mask, state, None if is_cast else inputs)
+        return walked[0], RecurrentState(walked[1], state.document)
+
+    def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState, inputs: Tree = None) -> tuple[Tensor, RecurrentState]:
+        """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was. `inputs` are
+        the cell's where they have been computed."""
         initial, starts, document = None, None, state.document
         if mask is not None and has_documents(mask):
             initial = self.cell.initial_state(x.shape[0], like=x)
@@ -66,13 +87,13 @@ class Recurrent(SequenceLayer):
         if is_exporting() and isinstance(x.shape[1], torch.SymInt):
             y, cell_state = scan_cell(self.cell, x, real, state.cell)
             return y, RecurrentState(cell_state, document)
-        carried, outputs, whole = state.cell, [], self.cell.inputs(x)
+        carried, outputs, whole = state.cell, [], self.cell.inputs(x) if inputs is None else inputs
         seen = begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1])) if is_seen() else None
         with steps_of_a_loop():
-            for t, inputs in enumerate(unbind_steps(whole, x.shape[1])):
+            for t, step in enumerate(unbind_steps(whole, x.shape[1])):
                 if starts is not None:
                     carried = where_rows(starts[:, t], initial, carried)
-                y, new = self.cell(inputs, carried)
+                y, new = self.cell(step, carried)
                 if seen is not None:
                     y, new = seen.add(carried, y, new, goes_on(real, starts, t))
                 carried = new if real is None else where_rows(real[:, t], new, carried)

@@ -24,7 +24,7 @@ def test_a_kernel_is_taken_unless_something_inside_is_watched_or_equations_are_a
 
 def test_the_cells_that_have_kernels():
     kernels = {name: cell(2, 3).kernel for name, cell in CELLS.items()}
-    assert {name for name, kernel in kernels.items() if kernel} == {"elman", "lstm", "gru", "projected_lstm", "peephole_lstm"}
+    assert {name for name, kernel in kernels.items() if kernel} == {"elman", "lstm", "gru", "projected_lstm"}
     assert CELLS["elman"](2, 3, nonlinearity="sigmoid").kernel is None
     assert CELLS["lstm"](2, 3, cell_output="identity").kernel is None
     assert CELLS["gru"](2, 3, reset="before").kernel is None

@@ -1,6 +1,7 @@
 """The workloads, a file each, or a file for those that differ in sizes alone."""
 
 from clew.bench.workload import Workload
+from clew.bench.workloads.cells import CELLS_TRAIN
 from clew.bench.workloads.gpt2_decode import GPT2_DECODE
 from clew.bench.workloads.gpt2_train import GPT2_TRAIN
 from clew.bench.workloads.gpt_decode import GPT_DECODE
@@ -9,7 +10,6 @@ from clew.bench.workloads.llama_decode import LLAMA_DECODE
 from clew.bench.workloads.lstm_decode import LSTM_DECODE
 from clew.bench.workloads.lstm_train import LSTM_TRAIN
 from clew.bench.workloads.mixed_decode import MIXED_DECODE
-from clew.bench.workloads.peephole import PEEPHOLE
 from clew.bench.workloads.seq2seq_train import SEQ2SEQ_TRAIN
 from clew.bench.workloads.transformer_beam import TRANSFORMER_BEAM
 
@@ -17,7 +17,7 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for workload in [
         LSTM_TRAIN,
-        PEEPHOLE,
+        *CELLS_TRAIN,
         GPT_TRAIN,
         GPT2_TRAIN,
         *SEQ2SEQ_TRAIN,

@@ -1,7 +1,7 @@
 """Whether a cell's recurrence goes to the GPU's kernel, and the check of a user's own cell the first time that it does."""
 
-import warnings
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clew.core.state import leaves, map_tree
 from clew.core.types import State
+from clew.kernels.cells.comparing import results_of, say, share
 from clew.kernels.cells.persistent import fits, walk
 from clew.kernels.cells.tracing import Refused, trace_step
 
@@ -18,8 +19,8 @@ ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.02}
 
 Loop = Callable[[Tensor, Tensor | None, State], tuple[Tensor, State]]
 
-_refused: set[Any] = set()
-_checked: dict[Any, bool] = {}
+_refused: set[Hashable] = set()
+_checked: dict[Hashable, bool] = {}
 
 
 def walk_on_gpu(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> tuple[Tensor, State] | None:
@@ -45,7 +46,8 @@ def walked(cell: Any, x: Tensor, real: Tensor | None, state: State) -> tuple[Ten
         return None
     try:
         step = trace_step(recurrence.step, recurrence.inputs, recurrence.state)
-    except Refused:
+    except Refused as reason:
+        say(logging.DEBUG, f"a {type(cell).__name__} has no kernel: {reason}")
         return None
     found = walk(step, real, cell.kernel is not None)
     return None if found is None else recurrence.finish(*found, real)
@@ -56,39 +58,26 @@ def is_ours(cell: Any) -> bool:
     return type(cell).__module__.startswith("clew.")
 
 
-def is_right(cell: Any, key: Any, x: Tensor, state: State, loop: Loop) -> bool:
+def is_right(cell: Any, key: Hashable, x: Tensor, state: State, loop: Loop) -> bool:
     """Whether a few steps of a few rows come out as the equation has them, with their gradients: looked at the first time."""
     if key not in _checked:
         if torch.cuda.is_current_stream_capturing():
-            return True  # nothing can be compared in a capture; what is captured has run before
-        difference = difference_of(cell, x[:CHECKED_ROWS, :CHECKED_STEPS].detach(), state, loop)
+            return True  # numbers cannot be compared here; what is captured has run before
         number = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-        _checked[key] = difference is None or difference <= ALLOWED.get(number, 0.0)
+        difference = difference_of(cell, x[:CHECKED_ROWS, :CHECKED_STEPS].detach(), state, loop)
+        _checked[key] = difference <= ALLOWED.get(number, 0.0)
         if not _checked[key]:
-            name = type(cell).__name__
-            warnings.warn(f"{name} runs step by step: its kernel differs from its equation by {difference:.1e} of the values", stacklevel=2)
+            sentence = f"a {type(cell).__name__} is looped: its kernel differs from its equation by {difference:.1e} of the values"
+            say(logging.WARNING, f"{sentence}; this is a fault in clew")
     return _checked[key]
 
 
-def difference_of(cell: Any, x: Tensor, state: State, loop: Loop) -> float | None:
-    """The largest share by which values or gradients differ; None where the kernel is not taken for so small a piece."""
-    rows = map_tree(lambda leaf: leaf[:CHECKED_ROWS].detach(), state)
-    fast_x, slow_x = (x.clone().requires_grad_() for _ in range(2))
-    with torch.enable_grad(), torch.random.fork_rng([x.get_device()]):
-        found = walked(cell, fast_x, None, rows)
-        if found is None:
-            return None
-        wanted = loop(slow_x, None, rows)
-        weights = [weight for weight in cell.parameters() if weight.requires_grad]
-        of_y = torch.randn(wanted[0].shape, device=x.device, dtype=torch.float32)
-        results = []
-        for (y, new), given in ((found, fast_x), (wanted, slow_x)):
-            total = (y.float() * of_y).sum() + sum(leaf.float().sum() for leaf in leaves(new))
-            gradients = torch.autograd.grad(total, [given, *weights], allow_unused=True)
-            results.append([y, *leaves(new), *(gradient for gradient in gradients if gradient is not None)])
+def difference_of(cell: Any, x: Tensor, state: State, loop: Loop) -> float:
+    """The largest share by which values or gradients differ; 0 where the kernel is not taken for so small a piece."""
+    state = map_tree(lambda leaf: leaf[:CHECKED_ROWS].detach(), state)
+    with torch.enable_grad():
+        wanted = [x.requires_grad_(), *(weight for weight in cell.parameters() if weight.requires_grad)]
+        if (found := walked(cell, x, None, state)) is None:
+            return 0.0
+        results = [results_of(each, None, wanted) for each in (found, loop(x, None, state))]
     return max(share(a, b) for a, b in zip(*results, strict=True))
-
-
-def share(found: Tensor, wanted: Tensor) -> float:
-    found, wanted = found.detach().double(), wanted.detach().double()
-    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-6))

@@ -4,7 +4,7 @@ Any step that `tracing` makes a graph of is run, if its products are of one of i
 The state that products read is rounded to their type at every step; sums, and all else that a step keeps, are in float32.
 """
 
-import warnings
+import logging
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from clew.core.errors import shortened
 from clew.core.types import State
+from clew.kernels.cells.comparing import say
 from clew.kernels.cells.compiling import Kernels, Uncompiled, compiled, is_available
 from clew.kernels.cells.source import Program, Read, Sizes, program
 from clew.kernels.cells.tracing import Step
@@ -150,7 +151,7 @@ def kernels_for(headers: tuple[tuple[str, str], ...], threads: int, shared: int,
         code = compiled("walk.cu", dict(headers), f"sm_{major}{minor}")
         return Kernels(code, ("walk_forward", "walk_backward"), threads, shared)
     except Uncompiled as why:
-        warnings.warn(f"cells run without their kernel, which could not be compiled: {shortened(str(why))}", stacklevel=2)
+        say(logging.WARNING, f"cells run without their kernel, which could not be compiled: {shortened(str(why))}")
         return why
 
 

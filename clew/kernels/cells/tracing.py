@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 
+from clew.core.pauses import pause_before
 from clew.core.state import leaves, map_tree, with_leaves
 from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels.cells.expressions import Graph, Node, in_order
@@ -120,6 +122,8 @@ def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, An
     """What the modules of a step hold. A hook would be called once with symbols in the place of once a step with numbers."""
     owner = getattr(step, "__self__", step)
     modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
+    if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
+        raise Refused("a hook is registered on all modules")
     for module in modules:
         if any(getattr(module, kind) for kind in _HOOKS):
             raise Refused(f"a hook is registered on its {type(module).__name__}")

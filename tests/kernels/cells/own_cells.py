@@ -140,4 +140,37 @@ class Shared(Cell):
         return hidden, {"now": hidden, "before": state["now"]}
 
 
-OWN = {cell.__name__: cell for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared)}
+class Diagonal(Cell):
+    """h' = f * h + (1 - f) * W x,  f = sigmoid(V x + u * h): no matrix of the state (as in Bradbury et al. 2017)."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__(input_dim, dim)
+        self.input = nn.Linear(input_dim, 2 * dim)
+        self.of_state = nn.Parameter(torch.randn(dim))
+
+    def inputs(self, x):
+        return self.input(x)
+
+    def forward(self, inputs, state):
+        candidate, gate = inputs.chunk(2, -1)
+        forget = torch.sigmoid(gate + self.of_state * state)
+        hidden = forget * state + (1 - forget) * candidate
+        return torch.sin(self.of_state) * hidden, hidden
+
+
+class Straight(Cell):
+    """h' = W x + U h, the output before it tanh(h) * sigmoid(W x): nothing but a product in a step, and all else besides."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__(input_dim, dim)
+        self.input = nn.Linear(input_dim, dim)
+        self.recurrent = nn.Parameter(torch.randn(dim, dim) / dim)
+
+    def inputs(self, x):
+        return self.input(x)
+
+    def forward(self, inputs, state):
+        return torch.tanh(state) * torch.sigmoid(inputs), torch.addmm(inputs, state, self.recurrent)
+
+
+OWN = {cell.__name__: cell for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared, Diagonal, Straight)}

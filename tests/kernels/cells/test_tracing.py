@@ -15,27 +15,11 @@ from clew.kernels.cells.expressions import errors_of
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.layers.cells import CELLS, DroppedCell, StackedCell
 from clew.layers.recurrent import unbind_steps
-from clew.layers.residual_cell import ResidualCell
+from tests.kernels.cells.built import BUILT
 from tests.kernels.cells.own_cells import OWN, Leaky
 from tests.references.expressions import evaluate
 
 BATCH, LENGTH, DIM, AT = 3, 4, 6, 2
-
-BUILT = {
-    "elman": CELLS["elman"],
-    "elman relu": partial(CELLS["elman"], nonlinearity="relu"),
-    "elman sigmoid": partial(CELLS["elman"], nonlinearity="sigmoid", weight_drop=0.4),
-    "lstm": CELLS["lstm"],
-    "lstm identity": partial(CELLS["lstm"], cell_output="identity"),
-    "gru": CELLS["gru"],
-    "peephole_lstm": partial(CELLS["peephole_lstm"], weight_drop=0.4),
-    "layernorm_lstm": CELLS["layernorm_lstm"],
-    "coupled_lstm": CELLS["coupled_lstm"],
-    "residual": lambda input_dim, dim: ResidualCell(CELLS["coupled_lstm"](dim, dim)),
-    "locked dropout": lambda input_dim, dim: DroppedCell(CELLS["lstm"](input_dim, dim), 0.4, "locked"),
-    "resting dropout": lambda input_dim, dim: DroppedCell(CELLS["lstm"](input_dim, dim), 0.4).eval(),
-    **OWN,
-}
 
 
 def drawn(build, input_dim: int = 5, dim: int = DIM):

@@ -1,0 +1,88 @@
+"""Which walk runs a cell over a sequence. Where none does, its caller loops over the steps, and `--debug` says why.
+
+Before steps of some structure are walked for the first time, a walk and a loop over a few steps are compared, values and gradients. If they
+differ, which would be a fault of the walk, such steps are looped.
+"""
+
+import logging
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.modes import is_exporting
+from clew.core.state import leaves, map_state, map_tree, where_rows
+from clew.core.taps import is_watched
+from clew.core.types import Fixed, State, Tree
+from clew.kernels.cells.comparing import results_of, say
+from clew.kernels.cells.expressions import in_order
+from clew.kernels.cells.tracing import Refused, Step, trace_step
+from clew.kernels.cells.written_out import walk
+
+LEAST_STEPS = 2
+"""A single step takes less time than its trace."""
+COMPARED = 3
+"""Steps that are compared."""
+
+_is_right: dict[Hashable, bool] = {}
+
+
+def may_walk(cell: nn.Module, length: int) -> bool:
+    """Whether a chunk may be walked, as far as that can be told before its inputs are computed."""
+    return length >= LEAST_STEPS and not torch.compiler.is_compiling() and not is_exporting() and not is_watched(cell)
+
+
+def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
+    """y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None where there is no walk."""
+    try:
+        step = trace_step(cell, inputs, state)
+        if not step.inputs:
+            raise Refused("it reads no inputs")
+        if any(node.name == "mean" and len(node.arguments) > 1 for node in in_order([step.output, *step.new_states])):
+            raise Refused("it takes means over several blocks, which a loop does in fewer operations")
+    except Refused as reason:
+        say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
+        return None
+    return walk(step, real) if is_right(cell, step, inputs, real, state) else None
+
+
+def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
+    """Whether a walk over steps of this structure gives what a loop does, as far as the first steps that were compared can tell."""
+    like = step.states[0]
+    key = step.signature, real is not None, like.dtype, like.device.type
+    if key not in _is_right:
+        if like.is_cuda and torch.cuda.is_current_stream_capturing():
+            return True  # numbers cannot be compared here
+        _is_right[key] = _agree(cell, inputs, real, state)
+        if not _is_right[key]:
+            sentence = (
+                f"a {type(cell).__name__} gives other numbers when it is walked than step by step, so it is looped; this is a fault in clew"
+            )
+            say(logging.WARNING, sentence)
+    return _is_right[key]
+
+
+def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
+    def part(leaf: Tensor) -> Tensor:
+        return leaf.detach().requires_grad_()
+
+    real = None if real is None else real[:, :COMPARED]
+    with torch.enable_grad():
+        inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
+        state = map_state(part, state)
+        wanted = [*leaves(inputs, keep=(Fixed,)), *leaves(state), *(each for each in cell.parameters() if each.requires_grad)]
+        looped = results_of(_loop(cell, inputs, real, state), real, wanted)
+        walked = results_of(walk(trace_step(cell, inputs, state), real), real, wanted)
+    near = torch.finfo(looped[0].dtype).eps ** 0.5
+    pairs = zip(walked, looped, strict=True)
+    return all(torch.allclose(a, b, rtol=near, atol=near * max(1.0, b.abs().max().item()), equal_nan=True) for a, b in pairs if b.numel())
+
+
+def _loop(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State]:
+    outputs = []
+    for t in range(leaves(inputs, keep=(Fixed,))[0].shape[1]):
+        y, new = cell(map_tree(lambda leaf, t=t: leaf[:, t], inputs, keep=(Fixed,)), state)
+        state = new if real is None else where_rows(real[:, t], new, state)
+        outputs.append(y)
+    return torch.stack(outputs, 1), state

@@ -1,0 +1,192 @@
+"""The written-out walk over a sequence against the equation under autograd, in float64."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from clew.core.state import leaves, map_tree, where_rows
+from clew.core.types import Fixed
+from clew.kernels import only_equations
+from clew.kernels.cells import plans, walking, written_out
+from clew.kernels.cells.tracing import trace_step
+from clew.kernels.cells.written_out import walk
+from clew.layers.cells import CELLS, Cell
+from clew.layers.recurrent import Recurrent, RecurrentState, unbind_steps
+from tests.kernels.cells.built import BUILT
+from tests.kernels.cells.own_cells import OWN, Leaky
+
+MASKS = {
+    "whole": None,
+    "ragged": torch.arange(7) < torch.tensor([[7], [3], [1]]),
+    "empty": torch.arange(7) < torch.tensor([[0], [7], [2]]),
+}
+
+
+def drawn(build, length: int = 7):
+    torch.manual_seed(3)
+    cell = build(5, 6).double()
+    x = torch.randn(3, length, cell.input_dim, dtype=torch.double, requires_grad=True)
+    state = map_tree(lambda leaf: torch.randn_like(leaf).requires_grad_(), cell.initial_state(3, like=x))
+    return cell, x, state
+
+
+def looped(cell, inputs, real, state):
+    outputs = []
+    for t, step in enumerate(unbind_steps(inputs, len(leaves(inputs, keep=(Fixed,))[0][0]))):
+        y, new = cell(step, state)
+        state = new if real is None else where_rows(real[:, t], new, state)
+        outputs.append(y)
+    return torch.stack(outputs, 1), state
+
+
+def with_gradients(y, state, real, wanted):
+    y = y if real is None else torch.where(real[..., None], y, 0.0)
+    loss = y.sin().sum() + sum((place + 1.5) * each.cos().sum() for place, each in enumerate(leaves(state)))
+    gradients = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
+    return [y, *leaves(state), *(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True))]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", BUILT)
+def test_values_and_gradients_are_those_of_the_equation(name, mask):
+    cell, x, state = drawn(BUILT[name])
+    inputs, real = cell.inputs(x), MASKS[mask]
+    wanted = [x, *leaves(state), *cell.parameters()]
+    right = with_gradients(*looped(cell, inputs, real, state), real, wanted)
+    found = with_gradients(*walk(trace_step(cell, inputs, state), real), real, wanted)
+    for a, b in zip(found, right, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["peephole_lstm", "RowMasked", "Clipped", "Normed", "Shared"])
+def test_gradients_are_those_of_differences(name):
+    cell, x, state = drawn(BUILT[name], length=3)
+    cell.eval()
+    real = torch.arange(3) < torch.tensor([[3], [2], [1]])
+
+    def outputs(x, *states):
+        each = iter(states)
+        y, after = walk(trace_step(cell, inputs := cell.inputs(x), map_tree(lambda _: next(each), state)), real)
+        assert inputs is not None
+        return torch.where(real[..., None], y, 0.0), *leaves(after)
+
+    assert torch.autograd.gradcheck(outputs, (x, *leaves(state)))
+
+
+@pytest.mark.parametrize("name", ["peephole_lstm", "coupled_lstm", "elman sigmoid", "lstm identity", "Leaky", "Joined", "Shared"])
+def test_a_layer_walks_and_gives_what_its_equation_gives(name, caplog):
+    cell, x, state = drawn(BUILT[name])
+    layer, mask = Recurrent(cell.eval()), MASKS["ragged"]
+    before = RecurrentState(state, torch.zeros(3, dtype=torch.long))
+    wanted = [x, *leaves(state), *cell.parameters()]
+
+    def run() -> list[torch.Tensor]:
+        y, after = layer(x, mask, before)
+        return [y, *with_gradients(y, after.cell, mask, wanted)]
+
+    y, *found = run()
+    assert type(y.grad_fn).__name__ == "_WalkBackward"
+    with only_equations():
+        y, *right = run()
+    assert type(y.grad_fn).__name__ != "_WalkBackward"
+    for a, b in zip(found, right, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["peephole_lstm", "Leaky"])
+def test_nothing_is_read_from_padding(name):
+    cell, x, state = drawn(BUILT[name])
+    layer, mask, before = Recurrent(cell.eval()), MASKS["ragged"], RecurrentState(state, torch.zeros(3, dtype=torch.long))
+    parameters = list(cell.parameters())
+    clean, after = layer(x, mask, before)
+    spoiled, again = layer(torch.where(mask[..., None], x, torch.nan), mask, before)
+    assert torch.equal(clean[mask], spoiled[mask]) and all(map(torch.equal, leaves(after.cell), leaves(again.cell)))
+    gradients = (torch.autograd.grad(y[mask].sum(), parameters) for y in (clean, spoiled))
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_chunks_carry_the_state():
+    cell, x, state = drawn(OWN["Shared"])
+    layer, before = Recurrent(cell), RecurrentState(state, torch.zeros(3, dtype=torch.long))
+    whole, end = layer(x, None, before)
+    first, between = layer(x[:, :3], None, before)
+    second, after = layer(x[:, 3:], None, between)
+    torch.testing.assert_close(torch.cat([first, second], 1), whole)
+    torch.testing.assert_close(after.cell, end.cell)
+
+
+def test_under_autocast_it_is_in_the_weights_own_type():
+    layer, x = Recurrent(CELLS["peephole_lstm"](5, 6)), torch.randn(2, 4, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        y, _ = layer(x)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, layer(x)[0])
+
+
+def test_what_needs_no_gradient_gets_none():
+    cell, x, state = drawn(OWN["Leaky"])
+    cell.recurrent.weight.requires_grad_(False)
+    x, state = x.detach(), state.detach()
+    y, _ = Recurrent(cell)(x, None, RecurrentState(state, torch.zeros(3, dtype=torch.long)))
+    y.sum().backward()
+    assert cell.recurrent.weight.grad is None and x.grad is None
+    assert all(each.grad is not None for each in (cell.leak, cell.input.weight, cell.input.bias))
+    with torch.no_grad():
+        assert not Recurrent(cell)(x)[0].requires_grad
+
+
+class Unsaid(Cell):
+    """h' = softmax(x + h), of which there is no walk."""
+
+    def forward(self, x, state):
+        hidden = torch.softmax(x + state, -1)
+        return hidden, hidden
+
+
+def test_a_cell_without_a_walk_is_looped_and_debugging_says_why(caplog):
+    caplog.set_level(logging.DEBUG, "clew")
+    x = torch.randn(2, 4, 5)
+    for _ in range(2):
+        y, _ = Recurrent(Unsaid(5, 5))(x)
+    with only_equations():
+        assert torch.equal(y, Recurrent(Unsaid(5, 5))(x)[0])
+    assert caplog.messages == ["the steps of a Unsaid are looped: it calls softmax, which is not supported"]
+
+
+def test_inputs_of_a_looped_cell_are_drawn_once():
+    torch.manual_seed(1)
+    cell, x = CELLS["gru"](5, 6, reset="before", weight_drop=0.5), torch.randn(2, 4, 5)
+    torch.manual_seed(2)
+    y, _ = Recurrent(cell)(x)
+    torch.manual_seed(2)
+    with only_equations():
+        assert torch.equal(y, Recurrent(cell)(x)[0])
+
+
+class Rooted(Leaky):
+    """A structure that no other test walks: it is compared here for the first time."""
+
+    def forward(self, inputs, state):
+        hidden = torch.tanh(super().forward(inputs, state)[1] * 0.7531)
+        return hidden, hidden
+
+
+def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
+    monkeypatch.setitem(plans.IN_STEPS, "tanh", torch.sin)  # as wrong as a fault would make it
+    monkeypatch.setattr(walking, "_is_right", {})
+    monkeypatch.setattr(written_out, "_plans", {})
+    layer, x = Recurrent(Rooted(5, 6)), torch.randn(2, 4, 5)
+    y, _ = layer(x)
+    with only_equations():
+        assert torch.equal(y, layer(x)[0])
+    assert caplog.messages == ["a Rooted gives other numbers when it is walked than step by step, so it is looped; this is a fault in clew"]
+
+
+def test_a_single_step_and_a_watched_cell_are_looped():
+    layer = Recurrent(Leaky(5, 6))
+    for x in (torch.randn(2, 1, 5), torch.randn(2, 4, 5)):
+        y, _ = layer(x)
+        assert (type(y.grad_fn).__name__ == "_WalkBackward") == (x.shape[1] > 1)
+    assert isinstance(layer, nn.Module)
