@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.types import State
+from clew.core.types import State, Tree
 from clew.decoding.ends import constant
 from clew.decoding.history import History, empty_history
 from clew.decoding.stepper import Stepper, picked, read_at, signature_of
@@ -41,8 +41,15 @@ class Filter:
     def signature(self) -> Hashable:
         return signature_with(self, self.stepper)
 
-    def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        return self.stepper.initial_state(rows, capacity)
+    @property
+    def starts_from(self) -> Tree:
+        return getattr(self.stepper, "starts_from", None)
+
+    def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
+        if starts_from is None:
+            return self.stepper.initial_state(rows, capacity)
+        starting: Any = self.stepper
+        return starting.initial_state(rows, capacity, starts_from)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         log_probs, state = read_at(self.stepper, tokens, mask, state, at)

@@ -26,7 +26,7 @@ class ForcedEnd:
     """
 
     def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
-        ends = tuple(end_tokens(end, stepper.vocabulary, torch.device("cpu")).tolist())
+        ends = end_tokens(end, stepper.vocabulary)
         if not ends:
             raise UserError("forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false")
         self.stepper = stepper

@@ -10,6 +10,7 @@ from torch import Tensor
 from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree
 from clew.core.types import Tree
+from clew.decoding.looks import LOOK
 from clew.decoding.repeated import Advance, Outputs
 from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
@@ -17,13 +18,12 @@ from clew.kernels.deferred import made
 from clew.kernels.few_rows import few_rows
 from clew.kernels.moving import copy_all, write_columns
 
-LOOK = 16
-"""Steps between two looks of the host at a GPU."""
-
 
 class Captured:
     """A step as a CUDA graph. `frame` is what every replay reads and writes; `column` says which of the LOOK columns of `outputs` the next
     step writes."""
+
+    owns_frame = True
 
     def __init__(self, advance: Advance, frame: Tree, fed: bool):
         first = leaves(frame)[0]
@@ -79,7 +79,7 @@ class Captured:
 
 
 class CapturedCall:
-    """A call of a function of tensors as a CUDA graph. Its arguments are copied in, and what it gives is copied out."""
+    """A call of a function of tensors as a CUDA graph. Its arguments are copied in; what it gives lies where the next call writes, too."""
 
     def __init__(self, function: Callable[..., Tree], arguments: Tree):
         self.arguments = map_tree(torch.clone, arguments)
@@ -94,7 +94,7 @@ class CapturedCall:
     def __call__(self, arguments: Tree) -> Tree:
         copy_leaves(self.arguments, arguments)
         self.graph.replay()
-        return map_tree(torch.clone, self.given)
+        return self.given
 
 
 @contextmanager

@@ -22,6 +22,9 @@ Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
 class Repeated(Protocol):
     """A step that can be run any number of times."""
 
+    owns_frame: bool
+    """Whether the frame that it was given has been copied, so that its memory may be written over."""
+
     @property
     def frame(self) -> Tree:
         """Where it stands; overwritten by the next `run`."""
@@ -33,6 +36,8 @@ class Repeated(Protocol):
 
 
 class Eager:
+    owns_frame = False
+
     def __init__(self, advance: Advance, frame: Tree):
         self.advance = advance
         self.frame: Tree = frame

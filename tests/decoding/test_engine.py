@@ -13,7 +13,7 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import called, facts_of, forget_graphs, has_hooks, models_of, outline, reason_against, repeating
+from clew.decoding.engine import called, calling, facts_of, forget_graphs, models_of, outline, repeating, standing_of
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
@@ -66,7 +66,7 @@ def test_a_leaf_that_takes_another_s_place_is_not_lost():
 
 def test_a_step_that_does_not_say_what_it_depends_on_runs_eagerly():
     frame = (torch.zeros(2), torch.zeros(2))
-    assert reason_against(None) == "a part of the step does not say what it depends on"
+    assert standing_of(None).reason == "a part of the step does not say what it depends on"
     with repeating(counting, frame, steps=1000) as repeated:
         assert isinstance(repeated, Eager)
     with repeating(counting, frame, steps=1000, signature=("a",)) as repeated:
@@ -129,12 +129,23 @@ def test_weights_that_were_moved_are_noticed():
 
 @pytest.mark.parametrize("register", [lambda task: task.body.register_forward_hook, lambda task: register_module_forward_hook])
 def test_hooks_are_noticed(register):
-    task = model("gpt")
-    assert not has_hooks(task)
-    hook = register(task)(lambda *_: None)
-    assert has_hooks(task)
+    signature = signature_of(stepper := model("gpt").stepper())
+    assert standing_of(signature).reason is None
+    hook = register(stepper.task)(lambda *_: None)
+    assert standing_of(signature).reason == "the model is watched"
     hook.remove()
-    assert not has_hooks(task)
+    assert standing_of(signature).reason is None
+
+
+def test_a_hook_that_comes_after_a_token_is_called_from_then_on():
+    task, calls = model("gpt"), []
+    for _ in range(2):
+        tokens = greedy(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=20)
+        next(tokens)
+        hook = task.body.register_forward_hook(lambda *_: calls.append(1))
+        assert len(list(tokens)) == 19
+        hook.remove()
+    assert len(calls) == 38
 
 
 def set_training(task: LanguageModel) -> None:
@@ -295,6 +306,8 @@ def test_a_call_on_the_cpu_is_a_plain_call():
     tokens = torch.arange(3)
     for _ in range(3):
         assert called(doubled, (tokens, None), ("doubled",))["tokens"].tolist() == [0, 2, 4]
+        with calling(doubled, (tokens, None), ("doubled",)) as found:
+            assert found["tokens"].tolist() == [0, 2, 4]
     assert called(lambda text: text + "!", ("a",), ("text",)) == "a!"  # arguments that are no tensors
 
 
@@ -318,6 +331,46 @@ def test_a_call_that_comes_again_is_captured_and_reads_what_it_is_given():
         found = [called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)]
     assert [part["tokens"].tolist() for part in found] == [[2 * number] * 2 for number in range(4)]
     assert len(engine._calls) == 1
+
+
+@on_gpu
+def test_what_a_graph_lends_is_nobody_else_s_until_it_is_given_back():
+    forget_graphs()
+    numbers = [torch.full((2,), number, device="cuda") for number in range(4)]
+    with torch.no_grad():
+        for number in numbers[:2]:
+            called(doubled, (number, None), ("doubled",))
+        with calling(doubled, (numbers[2], None), ("doubled",)) as lent:
+            other = called(doubled, (numbers[3], None), ("doubled",))
+            assert (lent["tokens"].tolist(), other["tokens"].tolist()) == ([4, 4], [6, 6])
+        with calling(doubled, (numbers[1], None), ("doubled",)) as again:
+            assert again["tokens"].tolist() == [2, 2]
+    assert len(engine._calls) == 1
+
+
+@on_gpu
+@pytest.mark.parametrize("family", ["gpt", "llama"])
+def test_a_prompt_of_unequal_rows_is_captured(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 10**9)
+    forget_graphs()
+    prompts, mask = torch.randint(VOCABULARY, (3, 4, 9), device="cuda"), torch.arange(9) < torch.tensor([[9], [4], [7], [1]])
+    found = [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens for prompt in prompts]
+    assert len(engine._calls) == 1
+    monkeypatch.setattr(engine, "MOST_FAILURES", 0)  # nothing is captured from here on
+    assert [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens.tolist() for prompt in prompts] == [
+        tokens.tolist() for tokens in found
+    ]
+
+
+@on_gpu
+def test_a_call_that_gives_too_much_is_not_kept(monkeypatch):
+    monkeypatch.setattr(engine, "MOST_BYTES", 100)
+    forget_graphs()
+    with torch.no_grad():
+        for number in range(4):
+            assert called(lambda x: x.repeat(10), (torch.full((2,), number, device="cuda"),), ("long",)).tolist() == [number] * 20
+    assert not engine._calls
 
 
 @on_gpu
