@@ -23,6 +23,7 @@ from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
 from clew.decoding.stepper import Stepper, signature_of
 from clew.decoding.tape import Tape
 from clew.decoding.taped import Taped
+from clew.decoding.trees import TreeConstraint, TreeTokens
 from clew.layers.attention import Attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -106,6 +107,60 @@ def test_a_stepper_around_one_without_a_signature_has_none():
         Ensemble([Silent()]),
     ):
         assert signature_of(around) is None, type(around)
+
+
+TREES = TreeTokens(opens=[5, 6, 7], closes=[8, 9, 10], words=[11, 12], start=0, end=3)
+
+
+def parsing(task: LanguageModel, **changes: Any) -> TreeConstraint:
+    words = torch.tensor([4, 2, 7], device=next(task.parameters()).device)
+    return TreeConstraint(task.stepper(), **{"tokens": TREES, "lengths": words, "max_length": 40, **changes})
+
+
+def trees_written(task: LanguageModel, device: str) -> list[torch.Tensor]:
+    prompt = torch.zeros(3, 1, dtype=torch.long, device=device)
+    return [
+        greedy_sequences(parsing(task), prompt, max_new=40, end=3).tokens,
+        sample_sequences(parsing(task), prompt, max_new=40, end=3, seed=4).tokens,
+        beam_search(parsing(task), prompt, beams=3, max_new=40, end=3, n_best=2).tokens,
+    ]
+
+
+def test_a_tree_constraint_depends_on_its_tokens_and_bounds_and_not_on_its_sentences():
+    task = model("gpt")
+    signature = signature_of(parsing(task))
+    assert signature == signature_of(parsing(task, lengths=torch.tensor([1]), max_length=9))
+    for change in ({"max_depth": 9}, {"max_unary": 2}, {"tokens": TREES._replace(words=[11])}):
+        assert signature != signature_of(parsing(task, **change)), change
+    assert signature != signature_of(parsing(model("gpt")))
+
+
+@pytest.mark.parametrize("family", ["gpt", "recurrent"])
+def test_trees_that_are_written_from_a_tape_are_those_that_are_written_eagerly(family, monkeypatch):
+    task, taped = model(family), []
+    following = Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
+    found = [trees_written(task, "cpu") for _ in range(2)]
+    assert len(taped) > 40, "most steps are run from a tape"
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = trees_written(task, "cpu")
+    hook.remove()
+    assert all(map(torch.equal, found[0], eager)) and all(map(torch.equal, found[1], eager))
+
+
+@on_gpu
+@pytest.mark.parametrize("family", ["gpt", "recurrent"])
+def test_trees_that_are_written_from_a_graph_are_those_that_are_written_eagerly(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    found = [trees_written(task, "cuda") for _ in range(3)]
+    assert engine._graphs and engine._calls
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = trees_written(task, "cuda")
+    hook.remove()
+    for each in found:
+        assert all(map(torch.equal, each, eager))
 
 
 def test_a_signature_does_not_keep_its_model_alive():
