@@ -112,7 +112,7 @@ def beam_search(
             if 2 * count <= len(places) and watch is None:
                 rows = _going_on(outputs[0], count)
                 frame, places = search.selected(frame, rows), places[rows]
-            with repeating(search, frame, steps=left, signature=search.signature, standing=standing) as repeated:
+            with repeating(search, frame, steps=left, signature=search.signature, standing=standing, calm=search.calm) as repeated:
                 while left:
                     steps = min(looks_every(prompt.device), left)
                     blocks = repeated.run(steps)

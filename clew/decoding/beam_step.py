@@ -12,7 +12,7 @@ from clew.core.types import State
 from clew.decoding.back_pointers import Ended, best_of
 from clew.decoding.ends import constant
 from clew.decoding.ranking import Ranking
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, signature_of
 from clew.kernels import runs_equations
 from clew.kernels.beam_selection import beam_selection, is_supported
 
@@ -61,6 +61,9 @@ class Search:
         self.signature: Hashable = None
         if inner is not None and not is_watched:
             self.signature = ("beam", inner, beams, n_best, ends, ranking, early_stop)
+
+    def calm(self, frame: Frame) -> int:
+        return calm_steps(self.stepper, frame.state)
 
     def begin(self, log_probs: Tensor, state: State, limits: Tensor, longest: int) -> Frame:
         """One running hypothesis a sentence, of no tokens and log-probability 0, and none that has ended."""

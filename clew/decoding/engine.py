@@ -25,8 +25,8 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import is_watching
 from clew.core.types import Tree
 from clew.decoding.graphs import Captured, CapturedCall
-from clew.decoding.repeated import Advance, Eager, Repeated
-from clew.decoding.stepper import ASKS_THE_HOST
+from clew.decoding.repeated import Advance, Eager, Interrupted, Repeated
+from clew.decoding.stepper import ASKS_THE_HOST, names
 from clew.decoding.taped import WAITS, Taped
 from clew.kernels import runs_equations
 from clew.kernels.capture import FAILURES
@@ -66,24 +66,27 @@ def repeating(
     apart: bool = False,
     signature: Hashable = None,
     standing: Standing | None = None,
+    calm: Callable[[Tree], int] | None = None,
 ) -> Iterator[Repeated]:
     """The step in the fastest form that it has here, from a frame on, for about `steps` steps; `fed` says that every step is fed numbers,
     `apart` that this is one step of many that do not simply follow each other.
 
     `signature` says all that a step depends on besides its frame (see `Stepper`): what has an equal one may share a graph. What has none
-    runs eagerly. `standing` is that of the signature, where it was found out a moment ago.
+    runs eagerly. `standing` is that of the signature, where it was found out a moment ago. `calm` tells of a frame how many steps from it
+    on need not ask the host, of a step that asks it now and then: these can be captured.
     """
     standing = standing or standing_of(signature)
     if standing.reason is not None:
         log.debug("decoding runs eagerly: %s", standing.reason)
         yield Eager(advance, frame)
         return
-    repeated = taken(advance, frame, steps, fed, apart, signature, standing.facts)
+    calm = calm if names(signature, ASKS_THE_HOST) else None
+    repeated = taken(advance, frame, steps, fed, apart, signature, standing.facts, calm is not None)
     if repeated is None:
         yield Eager(advance, frame)
         return
     try:
-        yield repeated
+        yield Interrupted(repeated, advance, calm) if calm is not None and isinstance(repeated, Captured) else repeated
     finally:
         repeated.release()
         repeated.is_taken = False  # last: from here on it is another's
@@ -118,7 +121,7 @@ _lock = RLock()
 
 
 def taken(
-    advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable, facts: list[Hashable]
+    advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable, facts: list[Hashable], is_calm: bool
 ) -> Captured | Taped | None:
     """A graph or a tape of the step, standing at the frame, that nobody else takes until it is released; None where there is none, or it is
     not worth it."""
@@ -126,7 +129,7 @@ def taken(
     if (free := free_one(_graphs, key, facts)) is not None:
         free.restart(advance, frame)
         return free  # type: ignore[no-any-return]
-    made = made_for(advance, frame, steps, fed, apart, signature)
+    made = made_for(advance, frame, steps, fed, apart, signature, is_calm)
     if made is not None:
         keep(_graphs, key, made, facts, MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS)
     return made
@@ -222,17 +225,19 @@ def is_met(key: Hashable) -> bool:
     return is_known
 
 
-def made_for(advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable) -> Captured | Taped | None:
+def made_for(
+    advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable, is_calm: bool
+) -> Captured | Taped | None:
     device = leaves(frame)[0].device.type
     if device == "cpu":
         return Taped(advance, frame, WAITS, apart)
     if device != "cuda" or steps < LEAST_STEPS or not on_current_gpu(leaves(frame)[:1]):
         return None
-    if names(signature, ASKS_THE_HOST):
+    if names(signature, ASKS_THE_HOST) and not is_calm:
         log.debug("decoding runs eagerly: a part of the step asks the host")
         return None
     try:
-        captured = Captured(advance, frame, fed)
+        captured = Captured(advance, frame, fed, is_calm)
     except FAILURES as error:
         # Shapes that change, or a step that asks the host: what it was says which.
         log.debug("decoding runs eagerly: %s", str(error).split("\n")[0])
@@ -291,11 +296,6 @@ def modes() -> tuple[Hashable, ...]:
         torch.is_inference_mode_enabled(),
         runs_equations(),
     )
-
-
-def names(signature: Any, part: str) -> bool:
-    """Whether a signature has a part at any depth."""
-    return signature == part if not isinstance(signature, tuple) else any(names(each, part) for each in signature)
 
 
 def references(signature: Any) -> Iterator["weakref.ref[Any]"]:

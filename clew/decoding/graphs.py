@@ -10,7 +10,7 @@ from torch import Tensor
 from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree
 from clew.core.types import Tree
-from clew.decoding.looks import LOOK
+from clew.decoding.looks import LOOK, unasked
 from clew.decoding.repeated import Advance, Outputs
 from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
@@ -25,7 +25,8 @@ class Captured:
 
     owns_frame = True
 
-    def __init__(self, advance: Advance, frame: Tree, fed: bool):
+    def __init__(self, advance: Advance, frame: Tree, fed: bool, is_calm: bool = False):
+        """`is_calm` says that it is run only where the step need not ask the host."""
         first = leaves(frame)[0]
         self.frame = map_tree(torch.clone, frame)
         self.column = torch.zeros(1, dtype=torch.long, device=first.device)
@@ -34,13 +35,14 @@ class Captured:
         self.outputs: Outputs | None = None
         self.is_taken = False
         self.facts: list[Hashable] = []
-        self.graph = self.capture(advance)
+        self.graph = self.capture(advance, is_calm)
 
-    def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
+    def capture(self, advance: Advance, is_calm: bool) -> torch.cuda.CUDAGraph:
         with side_stream():
             for _ in range(2):  # kernels are compiled, and constants made, before the capture
                 self.step(advance)
-        return capture(lambda: self.step(advance))
+        with unasked() if is_calm else nullcontext():
+            return capture(lambda: self.step(advance))
 
     def step(self, advance: Advance) -> None:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
@@ -62,6 +64,10 @@ class Captured:
         if self.mode is not None:
             self.mode.refresh()
         copy_leaves(self.frame, frame)
+
+    def stand_at(self, frame: Tree) -> None:
+        """Goes on from a frame that the step, as it was written, has made from this one."""
+        overwrite(self.frame, frame)
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         assert self.outputs is not None and count <= LOOK

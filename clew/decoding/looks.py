@@ -1,12 +1,15 @@
 """When the host looks at what a device has computed, and how it goes on with other work until the numbers are there."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 Item = TypeVar("Item")
+_unasked: ContextVar[bool] = ContextVar("unasked", default=False)
 
 LOOK = 16
 """Steps between two looks of the host at a GPU."""
@@ -41,3 +44,17 @@ def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
         yield from held
         held = [item]
     yield from held
+
+
+@contextmanager
+def unasked() -> Iterator[None]:
+    """Within this context a step is captured that will be replayed only where it needs no host (see `calm_steps`), and may not ask it."""
+    token = _unasked.set(True)
+    try:
+        yield
+    finally:
+        _unasked.reset(token)
+
+
+def is_unasked() -> bool:
+    return _unasked.get()

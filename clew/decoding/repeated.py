@@ -35,6 +35,42 @@ class Repeated(Protocol):
         ...
 
 
+class Movable(Repeated, Protocol):
+    """A repeated step that can be told to go on from another frame of the same shapes, which was made from its own."""
+
+    def stand_at(self, frame: Tree) -> None: ...
+
+
+class Interrupted:
+    """A step that now and then has to be run as it was written: where `calm(frame)`, the number of steps until then, is 0."""
+
+    def __init__(self, inner: Movable, advance: Advance, calm: Callable[[Tree], int]):
+        self.inner, self.advance, self.calm = inner, advance, calm
+        self.left = 0  # steps that are known to be calm
+        self.owns_frame = inner.owns_frame
+
+    @property
+    def frame(self) -> Tree:
+        return self.inner.frame
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        found: list[Outputs] = []
+        done = 0
+        while done < count:
+            self.left = self.left or self.calm(self.frame)
+            if self.left:
+                steps = min(self.left, count - done)
+                found.append(self.inner.run(steps, None if fed is None else fed[done : done + steps]))
+                self.left -= steps
+            else:
+                steps = 1
+                frame, outputs = self.advance(self.frame, None if fed is None else fed[done])
+                self.inner.stand_at(frame)
+                found.append(stacked([outputs]))
+            done += steps
+        return tuple(torch.cat(parts, 1) for parts in zip(*found, strict=True))
+
+
 class Eager:
     owns_frame = False
 
@@ -50,6 +86,9 @@ class Eager:
                 self.frame, outputs = self.advance(self.frame, None if fed is None else fed[step])
                 found.append(outputs)
         return stacked(found)
+
+    def stand_at(self, frame: Tree) -> None:
+        self.frame = frame
 
 
 def stacked(outputs: Sequence[Outputs]) -> Outputs:

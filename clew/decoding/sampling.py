@@ -19,7 +19,7 @@ from clew.core.types import State, Tree
 from clew.decoding.ends import End, check_max_new, constant, end_tokens
 from clew.decoding.engine import Standing, calling, repeating, standing_of
 from clew.decoding.looks import Look, looks_every, one_ahead
-from clew.decoding.stepper import CHUNK, Start, Stepper, prompt_extent, read_to_end, signature_of, start_of, trimmed
+from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
 
 Draw = Callable[[int], Tensor]
 """From a count to uniform numbers (count, rows), one a step and row."""
@@ -167,6 +167,9 @@ class Walk:
         inner = signature_of(stepper)
         self.signature: Hashable = None if inner is None else ("walk", inner, ends)
 
+    def calm(self, frame: Frame) -> int:
+        return calm_steps(self.stepper, frame.state)
+
     def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
         tokens = choose(log_probs, uniform)
         if not self.ends:
@@ -219,7 +222,8 @@ def _following(
             frame, places = _selected(frame, kept), places[kept]
         if not len(places):
             return
-        with repeating(walk, frame, steps=left, fed=draw is not None, signature=walk.signature, standing=standing) as repeated:
+        fed, signature = draw is not None, walk.signature
+        with repeating(walk, frame, steps=left, fed=fed, signature=signature, standing=standing, calm=walk.calm) as repeated:
             if repeated.owns_frame:
                 lent.close()
             while left:

@@ -14,8 +14,10 @@ from clew.core.types import State, Tree
 
 CHUNK = 256
 """Positions of a prompt that are read by one call."""
+MANY = 2**62
 ASKS_THE_HOST = "asks the host"
-"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of it."""
+"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of them, but for
+steps in a row that it says to be alike (`calm_steps`)."""
 
 
 class Extent(NamedTuple):
@@ -76,6 +78,19 @@ class StartingStepper(Stepper, Protocol):
     def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
         """From another tree than its own, where that is not None."""
         ...
+
+
+def calm_steps(stepper: Any, state: State) -> int:
+    """How many steps of one token may follow in which a stepper has no reason to ask the host, as its method of this name says; the host
+    looks once. One that asks and has no method asks at every step."""
+    if hasattr(stepper, "calm_steps"):
+        return int(stepper.calm_steps(state))
+    return 0 if names(signature_of(stepper), ASKS_THE_HOST) else MANY
+
+
+def names(signature: Any, part: str) -> bool:
+    """Whether a signature has a part at any depth."""
+    return signature == part if not isinstance(signature, tuple) else any(names(each, part) for each in signature)
 
 
 class Start(NamedTuple):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, signature_of
 from clew.kernels.capture import held_by_graphs
 
 BEFORE, INSIDE, CLOSED, OVER = range(4)
@@ -154,6 +154,9 @@ class TreeConstraint:
         stack = zeros.new_zeros(rows, self.max_depth, len(Bracket._fields))
         writing = Writing(zeros + BEFORE, self.lengths, self.max_lengths, zeros, stack)
         return TreeState(self.stepper.initial_state(rows, capacity), writing)
+
+    def calm_steps(self, state: TreeState) -> int:
+        return calm_steps(self.stepper, state.inner)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: TreeState) -> tuple[Tensor, TreeState]:
         log_probs, inner = self.stepper(tokens, mask, state.inner)

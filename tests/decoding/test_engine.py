@@ -18,8 +18,9 @@ from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.graphs import copy_leaves, overwrite
-from clew.decoding.repeated import Eager
+from clew.decoding.repeated import Eager, Interrupted
 from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
+from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper, signature_of
 from clew.decoding.tape import Tape
 from clew.decoding.taped import Taped
@@ -57,6 +58,63 @@ def test_outputs_of_several_steps_stand_side_by_side():
     assert before.tolist() == [[0, 1, 2], [10, 11, 12]]
     assert sums.tolist() == [[1, 4, 9], [2, 6, 12]]
     assert repeated.frame[0].tolist() == [3, 13]
+
+
+@pytest.mark.parametrize("cuts", [(10,), (3, 3, 4), (1,) * 10, (4, 6)])
+def test_a_step_that_is_not_calm_is_run_as_it_was_written(cuts):
+    def written(frame: Any, fed: Any) -> Any:
+        number = frame[0] + 1
+        return (number,), (number + fed, torch.full_like(number, 1))
+
+    def captured(frame: Any, fed: Any) -> Any:
+        (number,), (output, kind) = written(frame, fed)
+        return (number,), (output, kind - 1)
+
+    def calm(frame: Any) -> int:
+        looked.append(frame[0].tolist())
+        return min((-number) % 4 for number in frame[0].tolist())  # a row at a multiple of 4 asks the host
+
+    looked: list[list[int]] = []
+    repeated = Interrupted(Eager(captured, (torch.tensor([1, 3]),)), written, calm)
+    fed, found, done = 100 * torch.arange(10)[:, None].expand(10, 2), [], 0
+    for count in cuts:
+        found.append(repeated.run(count, fed[done : done + count]))
+        done += count
+    outputs, kinds = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+    assert outputs.tolist() == [[start + 101 * step + 1 for step in range(10)] for start in (1, 3)]
+    assert kinds.tolist() == [[int((1 + step) % 4 == 0 or (3 + step) % 4 == 0) for step in range(10)]] * 2
+    assert repeated.frame[0].tolist() == [11, 13]
+    assert len(looked) <= 10, "the host looks where it does not know, and not at every step"
+
+
+def slid(task: LanguageModel, device: str) -> list[torch.Tensor]:
+    torch.manual_seed(6)
+    prompt, mask = torch.randint(VOCABULARY, (3, 9)).to(device), (torch.arange(9) < torch.tensor([[9], [4], [7]])).to(device)
+
+    def stepper() -> Stepper:
+        return Sliding(task.stepper(), limit=16, keep=6)
+
+    return [
+        greedy_sequences(stepper(), prompt, mask, max_new=60).tokens,
+        greedy_sequences(stepper(), prompt, max_new=30, end=[3, 7]).tokens,
+        sample_sequences(TopK(NoRepeatNgram(stepper(), n=3), k=9), prompt, mask, max_new=40, end=[3, 7], seed=4).tokens,
+        beam_search(stepper(), prompt, mask, beams=3, max_new=40, end=[3], n_best=2).tokens,
+    ]
+
+
+@on_gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_window_that_slides_is_captured_between_its_starts(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    found = [slid(task, "cuda") for _ in range(2)]
+    assert engine._graphs
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = slid(task, "cuda")
+    hook.remove()
+    for each in found:
+        assert all(map(torch.equal, each, eager))
 
 
 def test_a_leaf_that_takes_another_s_place_is_not_lost():
