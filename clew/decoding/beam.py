@@ -13,7 +13,7 @@ from clew.core.state import map_tree, select_rows
 from clew.core.types import State, Tree
 from clew.decoding.back_pointers import Ended, histories
 from clew.decoding.beam_step import EarlyStop, Frame, Search
-from clew.decoding.ends import End, check_max_new, end_tokens
+from clew.decoding.ends import End, check_max_new, end_tokens, num_going_on
 from clew.decoding.engine import called, calling, repeating, standing_of
 from clew.decoding.looks import looks_every
 from clew.decoding.ranking import LengthForm, Ranking
@@ -142,9 +142,8 @@ def _show(watch: Callable[[Expansion], None] | None, outputs: tuple[Tensor, ...]
 
 
 def _going_on(goes_on: Tensor, count: int) -> Tensor:
-    """The sentences that go on; on a GPU a power of two of them, filled up with others, so that shapes repeat."""
-    filled = 2 ** (count - 1).bit_length() if goes_on.device.type == "cuda" else count
-    return goes_on.int().argsort(descending=True, stable=True)[:filled]
+    """The sentences that go on."""
+    return goes_on.int().argsort(descending=True, stable=True)[: num_going_on(count, goes_on.device)]
 
 
 def _written(results: Results, places: Tensor, frame: Frame) -> Results:

@@ -27,6 +27,11 @@ def check_max_new(max_new: int) -> None:
         raise UserError(f"max_new ({max_new}) must be at least 1")
 
 
+def num_going_on(running: int, device: torch.device) -> int:
+    """How many rows go on where so many have not ended: on a GPU a power of two, filled up with others, so that shapes repeat."""
+    return 2 ** (running - 1).bit_length() if running and device.type == "cuda" else running
+
+
 @held_by_graphs
 @lru_cache(maxsize=256)
 def constant(tokens: tuple[int, ...], device: torch.device) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State, Tree
-from clew.decoding.ends import End, check_max_new, constant, end_tokens
+from clew.decoding.ends import End, check_max_new, constant, end_tokens, num_going_on
 from clew.decoding.engine import Standing, calling, repeating, standing_of
 from clew.decoding.looks import Look, looks_every, one_ahead
 from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
@@ -251,13 +251,12 @@ def _until_ended(steps: Step) -> Step:
 
 
 def remaining(running: Tensor, tree: Tree) -> Tensor | None:
-    """The rows to go on with where that is worth a change of shape: none is left, or at most half. On a GPU their number is a power of two,
-    filled up with rows that have ended, so that shapes repeat. All rows go on where a leaf of the tree is not theirs row by row."""
+    """The rows to go on with where that is worth a change of shape: none is left, or at most half (`num_going_on`). All rows
+    go on where a leaf of the tree is not theirs row by row."""
     rows, count = len(running), int(running.sum())
     if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
         return None if count else running.nonzero()[:, 0]
-    kept = 2 ** (count - 1).bit_length() if count and running.device.type == "cuda" else count
-    return running.int().argsort(descending=True, stable=True)[:kept]
+    return running.int().argsort(descending=True, stable=True)[: num_going_on(count, running.device)]
 
 
 def _selected(frame: Frame, rows: Tensor) -> Frame:

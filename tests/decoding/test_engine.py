@@ -13,6 +13,7 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
+from clew.decoding.ends import num_going_on
 from clew.decoding.engine import called, calling, facts_of, forget_graphs, models_of, outline, repeating, standing_of
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
@@ -517,6 +518,53 @@ def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
         greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long, device="cuda"), max_new=30)
     assert len(seen) == 30
     assert not engine._graphs
+
+
+def test_on_a_gpu_a_power_of_two_of_rows_goes_on():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [num_going_on(count, gpu) for count in range(10)] == [0, 1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert [num_going_on(count, cpu) for count in range(10)] == list(range(10))
+
+
+@on_gpu
+@pytest.mark.parametrize("length", [9, 700])
+def test_rows_of_unequal_length_that_end_apart_are_written_as_they_are_alone(length, monkeypatch):
+    """Read in chunks, and all but a power of two of them left out where half have ended."""
+    task = model("llama", "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    lengths = torch.tensor([length, 1, length // 2, 3, length - 1])[:, None]
+    prompt, mask = torch.randint(VOCABULARY, (5, length), device="cuda"), (torch.arange(length) < lengths).cuda()
+    ends = list(range(3, VOCABULARY, 9))
+    for _ in range(3):
+        found = greedy_sequences(task.stepper(), prompt, mask, max_new=80, end=ends)
+    rows = {key[2][0][0][0] for key in engine._graphs}
+    assert rows <= {1, 2, 4, 5}
+    for row, count in enumerate(lengths.flatten().tolist()):
+        alone = greedy_sequences(task.stepper(), prompt[row : row + 1, :count], max_new=80, end=ends)
+        assert alone.tokens[0, : alone.lengths[0]].tolist() == found.tokens[row, : found.lengths[row]].tolist()
+
+
+@on_gpu
+def test_a_step_that_asks_the_host_runs_eagerly_and_says_so(caplog):
+    caplog.set_level("DEBUG", logger="clew")
+    forget_graphs()
+
+    def asking(frame: Any, fed: Any) -> Any:
+        number = frame[0] + frame[0].sum().item()
+        return (number,), (number,)
+
+    with torch.no_grad(), repeating(asking, (torch.ones(1, device="cuda"),), steps=1000, signature=("asks the host here",)) as repeated:
+        assert repeated.run(3)[0].tolist() == [[2.0, 4.0, 8.0]]
+    assert not engine._graphs
+    assert [message.split(":")[0] for message in caplog.messages] == ["decoding runs eagerly"]
+
+
+def test_a_stepper_without_a_signature_runs_eagerly_and_says_so(caplog):
+    caplog.set_level("DEBUG", logger="clew")
+    with repeating(counting, (torch.zeros(2), torch.zeros(2)), steps=3):
+        pass
+    assert caplog.messages == ["decoding runs eagerly: a part of the step does not say what it depends on"]
 
 
 def test_what_runs_eagerly_says_why(caplog):
