@@ -24,7 +24,7 @@ from clew.core.pauses import pause_before
 from clew.core.state import leaves, map_tree
 from clew.core.taps import is_watching
 from clew.core.types import Tree
-from clew.decoding.graphs import Captured, CapturedCall
+from clew.decoding.graphs import Captured, CapturedCall, TooLarge
 from clew.decoding.repeated import Advance, Eager, Interrupted, Repeated
 from clew.decoding.stepper import ASKS_THE_HOST, names
 from clew.decoding.taped import WAITS, Taped
@@ -38,7 +38,7 @@ MOST_GRAPHS, MOST_TAPES = 8, 64
 MOST_CALLS = 12
 """Calls that are kept as graphs, and calls that are remembered: one whose shapes come back after more others is not worth a capture."""
 MOST_BYTES = 2**30
-"""Arguments of a call that is captured: with larger ones the GPU is not waiting for its kernels to be launched."""
+"""Of the arguments of a call that is captured, and of what it gives: with more the GPU is not waiting for its kernels to be launched."""
 MOST_FAILURES = 3
 """Shapes of a call whose capture fails before it is no longer tried."""
 
@@ -200,16 +200,15 @@ def call_taken(
     call: CapturedCall | None = free_one(_calls, key, standing.facts)
     if call is None:
         try:
-            call = CapturedCall(function, arguments)
+            call = CapturedCall(function, arguments, MOST_BYTES)
+        except TooLarge as error:
+            log.debug("a call is not captured: %s", error)
+            _failures[key] = MOST_FAILURES
         except FAILURES as error:
             log.debug("a call is not captured: %s", str(error).split("\n")[0])
             torch.cuda.synchronize()
             _failures[signature] = _failures.get(signature, 0) + 1
         else:
-            if sum(leaf.nbytes for leaf in leaves(call.given)) > MOST_BYTES:
-                log.debug("a call is not kept: it gives more than %d bytes", MOST_BYTES)
-                _failures[key] = MOST_FAILURES
-                return None
             keep(_calls, key, call, standing.facts, MOST_CALLS)
     return call  # outside of the handler, whose error holds on to the memory of what failed
 

@@ -84,15 +84,21 @@ class Captured:
         """Nothing but the graph's own frame is held."""
 
 
+class TooLarge(RuntimeError):
+    """What a call gives is so much that a graph of it is not worth its memory."""
+
+
 class CapturedCall:
     """A call of a function of tensors as a CUDA graph. Its arguments are copied in; what it gives lies where the next call writes, too."""
 
-    def __init__(self, function: Callable[..., Tree], arguments: Tree):
+    def __init__(self, function: Callable[..., Tree], arguments: Tree, most_bytes: int):
         self.arguments = map_tree(torch.clone, arguments)
         self.is_taken = False
         self.facts: list[Hashable] = []
         with side_stream():
-            function(*map_tree(torch.clone, arguments))
+            size = sum(leaf.nbytes for leaf in leaves(function(*map_tree(torch.clone, arguments))))
+        if size > most_bytes:
+            raise TooLarge(f"it gives {size} bytes")
         given: list[Tree] = []
         self.graph = capture(lambda: given.append(function(*self.arguments)))
         [self.given] = given

@@ -58,3 +58,8 @@ def unasked() -> Iterator[None]:
 
 def is_unasked() -> bool:
     return _unasked.get()
+
+
+def sent(numbers: Tensor, device: torch.device) -> Tensor:
+    """Numbers of the host on a device, which is not waited for."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)

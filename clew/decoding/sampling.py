@@ -18,7 +18,7 @@ from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State, Tree
 from clew.decoding.ends import End, check_max_new, constant, end_tokens, num_going_on
 from clew.decoding.engine import Standing, calling, repeating, standing_of
-from clew.decoding.looks import Look, looks_every, one_ahead
+from clew.decoding.looks import Look, looks_every, one_ahead, sent
 from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
 
 Draw = Callable[[int], Tensor]
@@ -197,7 +197,7 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: D
         return walk.choose(log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), uniform)
 
     signature = None if walk.signature is None else ("begin", walk.signature, mask is None)
-    uniform = None if draw is None else draw(1)[0].to(prompt.device)
+    uniform = None if draw is None else sent(draw(1)[0], prompt.device)
     with ExitStack() as lent:
         given = (prompt, mask, start.made_from, uniform), signature, (extent, *start.numbers), standing
         frame, first = lent.enter_context(calling(begin, *given))
@@ -228,7 +228,7 @@ def _following(
                 lent.close()
             while left:
                 count = min(looks_every(device), left)
-                numbers = None if draw is None else draw(count).to(device)[:, places]
+                numbers = None if draw is None else sent(draw(count), device)[:, places]
                 last, block = block, Step(*repeated.run(count, numbers))
                 left -= count
                 block = _until_ended(block) if walk.ends else block

@@ -478,7 +478,7 @@ def test_a_prompt_of_unequal_rows_is_captured(family, monkeypatch):
 
 
 @on_gpu
-def test_a_call_that_gives_too_much_is_not_kept(monkeypatch):
+def test_a_call_that_gives_too_much_is_not_captured(monkeypatch):
     monkeypatch.setattr(engine, "MOST_BYTES", 100)
     forget_graphs()
     with torch.no_grad():

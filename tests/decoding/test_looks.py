@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from clew.decoding.looks import LOOK, Look, looks_every, one_ahead
+from clew.decoding.looks import LOOK, Look, looks_every, one_ahead, sent
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 
@@ -29,3 +29,13 @@ def test_an_item_is_given_when_the_one_after_it_has_been_made(count):
 
     seen = [(item, len(made)) for item in one_ahead(items())]
     assert seen == [(number, min(number + 2, count)) for number in range(count)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_numbers_that_are_sent_arrive_as_they_were(device):
+    arrived = []
+    for number in range(20):
+        numbers = torch.full((3,), number, dtype=torch.float64)
+        arrived.append(sent(numbers, torch.device(device)))
+        del numbers  # its memory may be used again
+    assert [numbers.tolist() for numbers in arrived] == [[float(number)] * 3 for number in range(20)]
