@@ -29,7 +29,10 @@ def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tup
     if isinstance(first, dict):
         return {name: map_tree(function, leaf, *(o[name] for o in others), keep=keep) for name, leaf in first.items()}
     if isinstance(first, (tuple, list)):
-        parts = [map_tree(function, *leaves, keep=keep) for leaves in zip(first, *others, strict=True)]
+        if others:
+            parts = [map_tree(function, *leaves, keep=keep) for leaves in zip(first, *others, strict=True)]
+        else:
+            parts = [map_tree(function, leaf, keep=keep) for leaf in first]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(first).__name__}")
 
@@ -37,8 +40,23 @@ def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tup
 def leaves(tree: Tree, keep: tuple[type, ...] = ()) -> list[Tensor]:
     """Every tensor of a tree, in order, but those inside nodes of a type in `keep`."""
     found: list[Tensor] = []
-    map_tree(lambda leaf: found.append(leaf), tree, keep=keep)
+    _gather(tree, keep, found)
     return found
+
+
+def _gather(tree: Tree, keep: tuple[type, ...], found: list[Tensor]) -> None:
+    if isinstance(tree, Tensor):
+        found.append(tree)
+    elif tree is None or isinstance(tree, keep):
+        return
+    elif isinstance(tree, (tuple, list)):
+        for part in tree:
+            _gather(part, keep, found)
+    elif isinstance(tree, dict):
+        for part in tree.values():
+            _gather(part, keep, found)
+    else:
+        raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(tree).__name__}")
 
 
 def with_leaves(tree: Tree, new: Iterable[Tensor], keep: tuple[type, ...] = ()) -> Tree:

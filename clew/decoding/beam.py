@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,13 +10,14 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.state import map_tree, select_rows
-from clew.core.types import State
+from clew.core.types import State, Tree
 from clew.decoding.back_pointers import Ended, histories
 from clew.decoding.beam_step import EarlyStop, Frame, Search
-from clew.decoding.ends import End, check_max_new, end_tokens
-from clew.decoding.engine import called, looks_every, repeating
+from clew.decoding.ends import End, check_max_new, end_tokens, num_going_on
+from clew.decoding.engine import called, calling, repeating, standing_of
+from clew.decoding.looks import looks_every
 from clew.decoding.ranking import LengthForm, Ranking
-from clew.decoding.stepper import Stepper, prefill
+from clew.decoding.stepper import CHUNK, Stepper, prompt_extent, read_to_end, start_of, trimmed
 
 
 class Hypotheses(NamedTuple):
@@ -80,43 +82,58 @@ def beam_search(
     """
     _check_widths(beams, n_best)
     sentences = len(prompt)
-    limits = torch.as_tensor(max_new, device=prompt.device).expand(sentences)
-    longest = int(limits.max())
-    check_max_new(int(limits.min()))
-    ends = tuple(end_tokens(end, stepper.vocabulary, prompt.device).tolist())
+    limits, shortest, longest = _limits(max_new, prompt)
+    check_max_new(shortest)
+    ends = end_tokens(end, stepper.vocabulary)
     ranking = Ranking(length_penalty, length_form, coverage_penalty)
     search = Search(stepper, beams, n_best, ends, ranking, early_stop, is_watched=watch is not None)
-    if state is None:
-        state = stepper.initial_state(sentences, prompt.shape[1] + longest)
+    start, standing = start_of(stepper, state, sentences, prompt.shape[1] + longest), standing_of(search.signature)
+    extent = prompt_extent(prompt, mask)
+    prompt, mask = trimmed(prompt, mask, extent)
+    extent = extent.in_chunks(CHUNK)
 
-    def begin(prompt: Tensor, mask: Tensor | None, state: State, limits: Tensor) -> tuple[Frame, tuple[Tensor, ...]]:
-        log_probs, state = prefill(stepper, prompt, mask, state)
+    def begin(prompt: Tensor, mask: Tensor | None, made_from: Tree, limits: Tensor) -> tuple[Frame, tuple[Tensor, ...]]:
+        log_probs, state = read_to_end(stepper, prompt, mask, start.state(made_from), extent=extent)
         rows = torch.arange(sentences, device=prompt.device).repeat_interleave(beams)
         log_probs = log_probs[rows]
         frame = search.begin(log_probs, select_rows(state, rows), limits, longest)
         return search.expand(log_probs.view(sentences, beams, -1), frame)
 
-    # A mask is looked at by the host.
-    signature = ("begin", search.signature, longest) if mask is None and search.signature is not None else None
-    frame, outputs = called(begin, (prompt, mask, state, limits), signature)
-    results, places, left = Results(frame.ended, frame.trail), torch.arange(sentences, device=prompt.device), longest - 1
-    _show(watch, outputs)  # `places` are those of the sentences that go on
-    while left and (count := int(outputs[0].sum())):
-        if 2 * count <= len(places) and watch is None:
-            rows = _going_on(outputs[0], count)
-            frame, places = search.selected(frame, rows), places[rows]
-        with repeating(search, frame, steps=left, signature=search.signature) as repeated:
-            while left:
-                steps = min(looks_every(prompt.device), left)
-                blocks = repeated.run(steps)
-                left -= steps
-                outputs = tuple(block[:, -1] for block in blocks)
-                _show(watch, outputs)
-                if 2 * int(outputs[0].sum()) <= len(places) and (watch is None or not bool(outputs[0].any())):
-                    break
-            results = _written(results, places, repeated.frame)
-            frame = map_tree(torch.clone, repeated.frame) if left else frame
-    return _hypotheses(results, n_best, ends, stepper.vocabulary)
+    signature = None if search.signature is None else ("begin", search.signature, mask is None)
+    given = (prompt, mask, start.made_from, limits), signature, (longest, extent, *start.numbers), standing
+    with calling(begin, *given) as (frame, outputs):
+        results, places, left = Results(frame.ended, frame.trail), torch.arange(sentences, device=prompt.device), longest - 1
+        _show(watch, outputs)  # `places` are those of the sentences that go on
+        # Where a sentence ends at its limit alone, and all have the same, none goes on without another.
+        ends_apart = bool(ends) or shortest < longest or watch is not None
+        # A GPU is not waited for where the next steps may be launched meanwhile.
+        count = int(outputs[0].sum()) if ends_apart and (looks_every(prompt.device) == 1 or watch is not None) else sentences
+        while left and count:
+            if 2 * count <= len(places) and watch is None:
+                rows = _going_on(outputs[0], count)
+                frame, places = search.selected(frame, rows), places[rows]
+            with repeating(search, frame, steps=left, signature=search.signature, standing=standing, calm=search.calm) as repeated:
+                while left:
+                    steps = min(looks_every(prompt.device), left)
+                    blocks = repeated.run(steps)
+                    left -= steps
+                    outputs = tuple(block[:, -1] for block in blocks)
+                    _show(watch, outputs)
+                    count = int(outputs[0].sum()) if ends_apart and left else count
+                    if 2 * count <= len(places) and (watch is None or not count):
+                        break
+                results = _written(results, places, repeated.frame)
+                frame = map_tree(torch.clone, repeated.frame) if left else frame
+        return _hypotheses(results, n_best, ends, stepper.vocabulary)
+
+
+def _limits(max_new: int | Tensor, prompt: Tensor) -> tuple[Tensor, int, int]:
+    """How many tokens each sentence (sentences,) may have, the fewest and the most."""
+    if not isinstance(max_new, Tensor):
+        return torch.full_like(prompt[:, 0], max_new), max_new, max_new
+    limits = max_new.to(prompt.device).expand(len(prompt))
+    shortest, longest = torch.stack(limits.aminmax()).tolist()
+    return limits, shortest, longest
 
 
 def _show(watch: Callable[[Expansion], None] | None, outputs: tuple[Tensor, ...]) -> None:
@@ -125,9 +142,8 @@ def _show(watch: Callable[[Expansion], None] | None, outputs: tuple[Tensor, ...]
 
 
 def _going_on(goes_on: Tensor, count: int) -> Tensor:
-    """The sentences that go on; on a GPU a power of two of them, filled up with others, so that shapes repeat."""
-    filled = 2 ** (count - 1).bit_length() if goes_on.device.type == "cuda" else count
-    return goes_on.int().argsort(descending=True, stable=True)[:filled]
+    """The sentences that go on."""
+    return goes_on.int().argsort(descending=True, stable=True)[: num_going_on(count, goes_on.device)]
 
 
 def _written(results: Results, places: Tensor, frame: Frame) -> Results:
@@ -138,11 +154,16 @@ def _written(results: Results, places: Tensor, frame: Frame) -> Results:
 
 def _hypotheses(results: Results, n_best: int, ends: tuple[int, ...], vocabulary: int) -> Hypotheses:
     """The best, with no more columns than the longest needs, and the padding that `Hypotheses` promises."""
-    scores, log_probs, lengths, choices = (part[:, :n_best] for part in results.ended)
+    found: Hypotheses = called(partial(_read, n_best, ends, vocabulary), results, ("read", n_best, ends, vocabulary))
+    return found._replace(tokens=found.tokens[..., : int(found.lengths.max())])
+
+
+def _read(n_best: int, ends: tuple[int, ...], vocabulary: int, ended: Ended, trail: Tensor) -> Hypotheses:
+    scores, log_probs, lengths, choices = (part[:, :n_best] for part in ended)
     is_unfilled = scores == -math.inf
     lengths = lengths.masked_fill(is_unfilled, 0)
-    steps = int(lengths.max())
-    tokens = histories(results.trail[:, :steps], lengths, choices, vocabulary)
+    steps = int(lengths.max()) if looks_every(trail.device) == 1 else trail.shape[1]  # where looking costs nothing, fewer columns do
+    tokens = histories(trail[:, :steps], lengths, choices, vocabulary)
     is_real = torch.arange(steps, device=lengths.device) < lengths[..., None]
     tokens = tokens.masked_fill(~is_real, ends[0] if ends else 0)
     return Hypotheses(tokens, lengths, log_probs.masked_fill(is_unfilled, -math.inf), scores)

@@ -12,7 +12,9 @@ from clew.core.types import State
 from clew.decoding.back_pointers import Ended, best_of
 from clew.decoding.ends import constant
 from clew.decoding.ranking import Ranking
-from clew.decoding.stepper import Stepper, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, signature_of
+from clew.kernels import runs_equations
+from clew.kernels.beam_selection import beam_selection, is_supported
 
 EarlyStop = Literal["never", "likely", "full"]
 """When a search ends that lets only the `beams` most probable candidates of a step end, as that of `transformers` does: when no running
@@ -60,6 +62,9 @@ class Search:
         if inner is not None and not is_watched:
             self.signature = ("beam", inner, beams, n_best, ends, ranking, early_stop)
 
+    def calm(self, frame: Frame) -> int:
+        return calm_steps(self.stepper, frame.state)
+
     def begin(self, log_probs: Tensor, state: State, limits: Tensor, longest: int) -> Frame:
         """One running hypothesis a sentence, of no tokens and log-probability 0, and none that has ended."""
         trail = limits.new_zeros(len(limits), longest, self.beams)
@@ -75,8 +80,13 @@ class Search:
 
     def expand(self, log_probs: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
         """`log_probs` (sentences, beams, vocabulary) are those of the next token."""
-        vocabulary, step = self.stepper.vocabulary, frame.step + 1
-        best, choices = self.candidates(log_probs, frame.log_probs)
+        vocabulary = self.stepper.vocabulary
+        # First each beam's own: a maximum over a sentence's beams times the vocabulary would be by far the slowest part of a step on a GPU.
+        own, words = log_probs.topk(min(self.width, vocabulary))  # (sentences, beams, width)
+        if self.takes_kernel(own):
+            return self.expand_by_kernel(own, words, frame)
+        step = frame.step + 1
+        best, choices = self.candidates(own, words, frame.log_probs)
         has_ended = ((choices % vocabulary)[..., None] == constant(self.ends, choices.device)).any(-1)
         running, kept = best.masked_fill(has_ended, -math.inf).topk(self.beams)
         chosen = choices.gather(1, kept)
@@ -104,12 +114,23 @@ class Search:
             return new, (goes_on,)
         return new, (goes_on, choices // vocabulary % self.beams, choices % vocabulary, best, scores, kept)
 
-    def candidates(self, log_probs: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
+    def takes_kernel(self, own: Tensor) -> bool:
+        is_plain = self.early_stop is None and not self.ranking.coverage_penalty and not self.is_watched
+        return is_plain and not runs_equations() and is_supported(own, self.width)
+
+    def expand_by_kernel(self, own: Tensor, words: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
+        """The rest of `expand` in one kernel."""
+        ends = constant(self.ends, own.device)
+        given = own, words, frame.log_probs, frame.ended, frame.trail, frame.divisors, frame.limits, frame.step, ends
+        chosen = beam_selection(*given, width=self.width, vocabulary=self.stepper.vocabulary, n_best=self.n_best)
+        ended, state = Ended(*chosen.ended), reorder(frame.state, chosen.rows)
+        new = Frame(chosen.tokens, chosen.running, ended, frame.trail, frame.divisors, frame.limits, chosen.step, state)
+        return new, (chosen.goes_on,)
+
+    def candidates(self, own: Tensor, words: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
         """The `width` most probable continuations of a sentence's beams by one token, best first, and their choices."""
         vocabulary = self.stepper.vocabulary
-        # First each beam's own: a maximum over a sentence's beams times the vocabulary would be by far the slowest part of a step on a GPU.
-        own, tokens = log_probs.topk(min(self.width, vocabulary))  # (sentences, beams, width)
-        choices = tokens + torch.arange(0, running.numel() * vocabulary, vocabulary, device=tokens.device).view(*running.shape, 1)
+        choices = words + torch.arange(0, running.numel() * vocabulary, vocabulary, device=words.device).view(*running.shape, 1)
         best, place = (running[..., None] + own).flatten(1).topk(self.width)  # (sentences, width)
         return best, choices.flatten(1).gather(1, place)
 

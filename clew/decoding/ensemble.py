@@ -7,7 +7,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.stepper import Stepper, read_at, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, read_at, signature_of
 
 
 class Ensemble:
@@ -29,6 +29,9 @@ class Ensemble:
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
         return tuple(stepper.initial_state(rows, capacity) for stepper in self.steppers)
+
+    def calm_steps(self, state: State) -> int:
+        return min(calm_steps(*each) for each in zip(self.steppers, state, strict=True))
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         found = [read_at(stepper, tokens, mask, own, at) for stepper, own in zip(self.steppers, state, strict=True)]

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.types import State
+from clew.core.types import State, Tree
 from clew.decoding.ends import constant
 from clew.decoding.history import History, empty_history
-from clew.decoding.stepper import Stepper, picked, read_at, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signature_of
 
 
 def signature_with(around: Any, stepper: Stepper) -> Hashable:
@@ -41,8 +41,18 @@ class Filter:
     def signature(self) -> Hashable:
         return signature_with(self, self.stepper)
 
-    def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        return self.stepper.initial_state(rows, capacity)
+    @property
+    def starts_from(self) -> Tree:
+        return getattr(self.stepper, "starts_from", None)
+
+    def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
+        if starts_from is None:
+            return self.stepper.initial_state(rows, capacity)
+        starting: Any = self.stepper
+        return starting.initial_state(rows, capacity, starts_from)
+
+    def calm_steps(self, state: State) -> int:
+        return calm_steps(self.stepper, state)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         log_probs, state = read_at(self.stepper, tokens, mask, state, at)
@@ -73,6 +83,9 @@ class HistoryFilter:
 
     def initial_state(self, rows: int, capacity: int | None = None) -> FilterState:
         return FilterState(self.stepper.initial_state(rows, capacity), empty_history(rows, capacity))
+
+    def calm_steps(self, state: FilterState) -> int:
+        return calm_steps(self.stepper, state.inner)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState, at: Tensor | None = None) -> tuple[Tensor, FilterState]:
         log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)

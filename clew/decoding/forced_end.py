@@ -10,7 +10,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.ends import End, constant, end_tokens
-from clew.decoding.stepper import Stepper, picked, read_at, signature_of
+from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signature_of
 
 
 class ForcedState(NamedTuple):
@@ -26,7 +26,7 @@ class ForcedEnd:
     """
 
     def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
-        ends = tuple(end_tokens(end, stepper.vocabulary, torch.device("cpu")).tolist())
+        ends = end_tokens(end, stepper.vocabulary)
         if not ends:
             raise UserError("forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false")
         self.stepper = stepper
@@ -44,6 +44,9 @@ class ForcedEnd:
 
     def initial_state(self, rows: int, capacity: int | None = None) -> ForcedState:
         return ForcedState(self.stepper.initial_state(rows, capacity), self.most.expand(rows).clone())
+
+    def calm_steps(self, state: ForcedState) -> int:
+        return calm_steps(self.stepper, state.inner)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: ForcedState, at: Tensor | None = None) -> tuple[Tensor, ForcedState]:
         log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)

@@ -10,6 +10,7 @@ from torch import Tensor
 from clew.core.pauses import pause
 from clew.core.state import leaves, map_tree
 from clew.core.types import Tree
+from clew.decoding.looks import LOOK, unasked
 from clew.decoding.repeated import Advance, Outputs
 from clew.kernels.ahead import starting_ahead
 from clew.kernels.capture import capture
@@ -17,15 +18,15 @@ from clew.kernels.deferred import made
 from clew.kernels.few_rows import few_rows
 from clew.kernels.moving import copy_all, write_columns
 
-LOOK = 16
-"""Steps between two looks of the host at a GPU."""
-
 
 class Captured:
     """A step as a CUDA graph. `frame` is what every replay reads and writes; `column` says which of the LOOK columns of `outputs` the next
     step writes."""
 
-    def __init__(self, advance: Advance, frame: Tree, fed: bool):
+    owns_frame = True
+
+    def __init__(self, advance: Advance, frame: Tree, fed: bool, is_calm: bool = False):
+        """`is_calm` says that it is run only where the step need not ask the host."""
         first = leaves(frame)[0]
         self.frame = map_tree(torch.clone, frame)
         self.column = torch.zeros(1, dtype=torch.long, device=first.device)
@@ -34,13 +35,14 @@ class Captured:
         self.outputs: Outputs | None = None
         self.is_taken = False
         self.facts: list[Hashable] = []
-        self.graph = self.capture(advance)
+        self.graph = self.capture(advance, is_calm)
 
-    def capture(self, advance: Advance) -> torch.cuda.CUDAGraph:
+    def capture(self, advance: Advance, is_calm: bool) -> torch.cuda.CUDAGraph:
         with side_stream():
             for _ in range(2):  # kernels are compiled, and constants made, before the capture
                 self.step(advance)
-        return capture(lambda: self.step(advance))
+        with unasked() if is_calm else nullcontext():
+            return capture(lambda: self.step(advance))
 
     def step(self, advance: Advance) -> None:
         fed = None if self.fed is None else self.fed.index_select(0, self.column)[0]
@@ -63,6 +65,10 @@ class Captured:
             self.mode.refresh()
         copy_leaves(self.frame, frame)
 
+    def stand_at(self, frame: Tree) -> None:
+        """Goes on from a frame that the step, as it was written, has made from this one."""
+        overwrite(self.frame, frame)
+
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         assert self.outputs is not None and count <= LOOK
         pause()
@@ -78,15 +84,21 @@ class Captured:
         """Nothing but the graph's own frame is held."""
 
 
-class CapturedCall:
-    """A call of a function of tensors as a CUDA graph. Its arguments are copied in, and what it gives is copied out."""
+class TooLarge(RuntimeError):
+    """What a call gives is so much that a graph of it is not worth its memory."""
 
-    def __init__(self, function: Callable[..., Tree], arguments: Tree):
+
+class CapturedCall:
+    """A call of a function of tensors as a CUDA graph. Its arguments are copied in; what it gives lies where the next call writes, too."""
+
+    def __init__(self, function: Callable[..., Tree], arguments: Tree, most_bytes: int):
         self.arguments = map_tree(torch.clone, arguments)
         self.is_taken = False
         self.facts: list[Hashable] = []
         with side_stream():
-            function(*map_tree(torch.clone, arguments))
+            size = sum(leaf.nbytes for leaf in leaves(function(*map_tree(torch.clone, arguments))))
+        if size > most_bytes:
+            raise TooLarge(f"it gives {size} bytes")
         given: list[Tree] = []
         self.graph = capture(lambda: given.append(function(*self.arguments)))
         [self.given] = given
@@ -94,7 +106,7 @@ class CapturedCall:
     def __call__(self, arguments: Tree) -> Tree:
         copy_leaves(self.arguments, arguments)
         self.graph.replay()
-        return map_tree(torch.clone, self.given)
+        return self.given
 
 
 @contextmanager

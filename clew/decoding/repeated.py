@@ -22,6 +22,9 @@ Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
 class Repeated(Protocol):
     """A step that can be run any number of times."""
 
+    owns_frame: bool
+    """Whether the frame that it was given has been copied, so that its memory may be written over."""
+
     @property
     def frame(self) -> Tree:
         """Where it stands; overwritten by the next `run`."""
@@ -32,7 +35,45 @@ class Repeated(Protocol):
         ...
 
 
+class Movable(Repeated, Protocol):
+    """A repeated step that can be told to go on from another frame of the same shapes, which was made from its own."""
+
+    def stand_at(self, frame: Tree) -> None: ...
+
+
+class Interrupted:
+    """A step that now and then has to be run as it was written: where `calm(frame)`, the number of steps until then, is 0."""
+
+    def __init__(self, inner: Movable, advance: Advance, calm: Callable[[Tree], int]):
+        self.inner, self.advance, self.calm = inner, advance, calm
+        self.left = 0  # steps that are known to be calm
+        self.owns_frame = inner.owns_frame
+
+    @property
+    def frame(self) -> Tree:
+        return self.inner.frame
+
+    def run(self, count: int, fed: Tensor | None = None) -> Outputs:
+        found: list[Outputs] = []
+        done = 0
+        while done < count:
+            self.left = self.left or self.calm(self.frame)
+            if self.left:
+                steps = min(self.left, count - done)
+                found.append(self.inner.run(steps, None if fed is None else fed[done : done + steps]))
+                self.left -= steps
+            else:
+                steps = 1
+                frame, outputs = self.advance(self.frame, None if fed is None else fed[done])
+                self.inner.stand_at(frame)
+                found.append(stacked([outputs]))
+            done += steps
+        return tuple(torch.cat(parts, 1) for parts in zip(*found, strict=True))
+
+
 class Eager:
+    owns_frame = False
+
     def __init__(self, advance: Advance, frame: Tree):
         self.advance = advance
         self.frame: Tree = frame
@@ -45,6 +86,9 @@ class Eager:
                 self.frame, outputs = self.advance(self.frame, None if fed is None else fed[step])
                 found.append(outputs)
         return stacked(found)
+
+    def stand_at(self, frame: Tree) -> None:
+        self.frame = frame
 
 
 def stacked(outputs: Sequence[Outputs]) -> Outputs:

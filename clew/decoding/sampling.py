@@ -1,13 +1,13 @@
 """One sequence a row, token by token: the most probable token, or a random one. Both are iterators, so text can be shown as it comes.
 
-Each step yields the tokens (rows,) of all rows. A row that has ended repeats its own end token until the last row has ended too. Where half
+Each step gives the tokens (rows,) of all rows. A row that has ended repeats its own end token until the last row has ended too. Where half
 of the rows have ended, the others go on without them.
 """
 
 import hashlib
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import torch
@@ -16,9 +16,10 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.state import leaves, map_tree, select_rows
 from clew.core.types import State, Tree
-from clew.decoding.ends import End, check_max_new, constant, end_tokens
-from clew.decoding.engine import called, looks_every, repeating
-from clew.decoding.stepper import Stepper, prefill, signature_of
+from clew.decoding.ends import End, check_max_new, constant, end_tokens, num_going_on
+from clew.decoding.engine import Standing, calling, repeating, standing_of
+from clew.decoding.looks import Look, looks_every, one_ahead, sent
+from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
 
 Draw = Callable[[int], Tensor]
 """From a count to uniform numbers (count, rows), one a step and row."""
@@ -36,9 +37,11 @@ class Sequences(NamedTuple):
 
 
 class Step(NamedTuple):
-    tokens: Tensor  # (rows,)
-    log_probs: Tensor  # (rows,)
-    is_new: Tensor  # (rows,) False where the row had ended before
+    """One step (rows,), or a block of them (rows, steps)."""
+
+    tokens: Tensor
+    log_probs: Tensor
+    is_new: Tensor  # False where the row had ended before
 
 
 class Frame(NamedTuple):
@@ -53,14 +56,14 @@ def greedy(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Iterator[Tensor]:
     """y_t = argmax_w p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) a step."""
-    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, None, max_new, end))
+    return each_token(_blocks(stepper, prompt, mask, state, None, max_new, end, shown=True))
 
 
 def greedy_sequences(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Sequences:
     """All that `greedy` yields."""
-    return collected(_steps(stepper, prompt, mask, state, None, max_new, end))
+    return collected(_blocks(stepper, prompt, mask, state, None, max_new, end))
 
 
 def sample(
@@ -79,7 +82,7 @@ def sample(
     A row's randomness comes from (seed, its number) alone: 0, 1, 2, ... or what `row_numbers` says. So a row is sampled alike in any batch.
     """
     draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
-    return (step.tokens.clone() for step in _steps(stepper, prompt, mask, state, draw, max_new, end))
+    return each_token(_blocks(stepper, prompt, mask, state, draw, max_new, end, shown=True))
 
 
 def sample_sequences(
@@ -95,7 +98,7 @@ def sample_sequences(
 ) -> Sequences:
     """All that `sample` yields."""
     draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
-    return collected(_steps(stepper, prompt, mask, state, draw, max_new, end))
+    return collected(_blocks(stepper, prompt, mask, state, draw, max_new, end))
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
@@ -144,15 +147,15 @@ def precise(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def _steps(
-    stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int, end: End
+def _blocks(
+    stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int, end: End, shown: bool = False
 ) -> Iterator[Step]:
+    """The steps, in blocks; `shown` says that somebody is given each block before the next one."""
     # Not a generator itself, so that a mistake is reported where the call is, not at the first token.
     check_max_new(max_new)
-    ends = end_tokens(end, stepper.vocabulary, prompt.device)
-    if state is None:
-        state = stepper.initial_state(len(prompt), prompt.shape[1] + max_new)
-    return _walk(Walk(stepper, tuple(ends.tolist())), prompt, mask, state, draw, max_new)
+    ends = end_tokens(end, stepper.vocabulary)
+    start = start_of(stepper, state, len(prompt), prompt.shape[1] + max_new)
+    return _walk(Walk(stepper, ends), prompt, mask, start, draw, max_new, shown)
 
 
 class Walk:
@@ -163,6 +166,9 @@ class Walk:
         self.ends = ends
         inner = signature_of(stepper)
         self.signature: Hashable = None if inner is None else ("walk", inner, ends)
+
+    def calm(self, frame: Frame) -> int:
+        return calm_steps(self.stepper, frame.state)
 
     def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
         tokens = choose(log_probs, uniform)
@@ -180,66 +186,90 @@ class Walk:
 
 
 @torch.inference_mode()  # cheaper than no_grad by a quarter of the overhead of a step; what leaves this module is copied out of it
-def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int) -> Iterator[Step]:
-    # A mask is looked at by the host.
-    signature = None if mask is not None or walk.signature is None else ("prefill", walk.signature)
-    log_probs, state = called(partial(prefill, walk.stepper), (prompt, mask, state), signature)
-    begun = Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state)
-    frame, last = walk.choose(log_probs, begun, None if draw is None else draw(1)[0].to(prompt.device))
-    check_possible(last.log_probs, last.is_new)
-    yield last
-    left, places = max_new - 1, torch.arange(len(prompt), device=prompt.device)  # `places` are the rows of the prompt that go on
+def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: Draw | None, max_new: int, shown: bool) -> Iterator[Step]:
+    """On a GPU, and where no row can end, a block is looked at while the next one is running."""
+    standing, extent = standing_of(walk.signature), prompt_extent(prompt, mask)
+    prompt, mask = trimmed(prompt, mask, extent)
+    extent = extent.in_chunks(CHUNK)
+
+    def begin(prompt: Tensor, mask: Tensor | None, made_from: Tree, uniform: Tensor | None) -> tuple[Frame, Step]:
+        log_probs, state = read_to_end(walk.stepper, prompt, mask, start.state(made_from), extent=extent)
+        return walk.choose(log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), uniform)
+
+    signature = None if walk.signature is None else ("begin", walk.signature, mask is None)
+    uniform = None if draw is None else sent(draw(1)[0], prompt.device)
+    with ExitStack() as lent:
+        given = (prompt, mask, start.made_from, uniform), signature, (extent, *start.numbers), standing
+        frame, first = lent.enter_context(calling(begin, *given))
+        # Who is shown a token may change the model, or look on from then.
+        blocks = _looked_at(_following(walk, frame, first, draw, max_new, None if shown else standing, lent))
+        for block, least in one_ahead(blocks) if prompt.is_cuda and not walk.ends else blocks:
+            if least is not None and not least() > -math.inf:
+                check_possible(block.log_probs, block.is_new)
+            yield block
+
+
+def _following(
+    walk: Walk, frame: Frame, first: Step, draw: Draw | None, max_new: int, standing: Standing | None, lent: ExitStack
+) -> Iterator[Step]:
+    """The first step, and the blocks after it. What was lent is given back as soon as a graph has copied it."""
+    block = Step(*(part[:, None].clone() for part in first))
+    yield block
+    device, rows, left = block.tokens.device, len(block.tokens), max_new - 1
+    places = torch.arange(rows, device=device)  # the rows of the prompt that go on
     while left:
-        if walk.ends and (rows := remaining(frame.running, frame)) is not None:
-            frame, places = _selected(frame, rows), places[rows]
+        if walk.ends and (kept := remaining(frame.running, frame)) is not None:
+            frame, places = _selected(frame, kept), places[kept]
         if not len(places):
             return
-        with repeating(walk, frame, steps=left, fed=draw is not None, signature=walk.signature) as repeated:
+        fed, signature = draw is not None, walk.signature
+        with repeating(walk, frame, steps=left, fed=fed, signature=signature, standing=standing, calm=walk.calm) as repeated:
+            if repeated.owns_frame:
+                lent.close()
             while left:
-                count = min(looks_every(prompt.device), left)
-                numbers = None if draw is None else draw(count).to(prompt.device)[:, places]
-                found = Step(*repeated.run(count, numbers))
+                count = min(looks_every(device), left)
+                numbers = None if draw is None else sent(draw(count), device)[:, places]
+                last, block = block, Step(*repeated.run(count, numbers))
                 left -= count
-                for step in _until_ended(found) if walk.ends else _columns(found):
-                    last = step if len(places) == len(prompt) else _within(last, places, step)
-                    yield last
+                block = _until_ended(block) if walk.ends else block
+                block = block if len(places) == rows else _within(last, places, block)
+                yield block
                 if walk.ends and remaining(repeated.frame.running, repeated.frame) is not None:
                     break
             frame = map_tree(torch.clone, repeated.frame) if left else frame
 
 
-def _columns(steps: Step) -> Iterator[Step]:
-    """The steps of a block one by one."""
-    check_possible(steps.log_probs, steps.is_new)
-    return (Step(*columns) for columns in zip(*(part.unbind(1) for part in steps), strict=True))
+def _looked_at(blocks: Iterable[Step]) -> Iterator[tuple[Step, Look | None]]:
+    """Each block, and the least of its log-probabilities."""
+    return ((block, Look(block.log_probs.min()) if block.log_probs.numel() else None) for block in blocks)
 
 
-def _until_ended(steps: Step) -> Iterator[Step]:
+def _until_ended(steps: Step) -> Step:
     """Those that a row was running in; the host learns here which these are."""
     count = int(steps.is_new.any(0).sum())
-    return _columns(Step(*(part[:, :count] for part in steps)))
+    return Step(*(part[:, :count] for part in steps))
 
 
 def remaining(running: Tensor, tree: Tree) -> Tensor | None:
-    """The rows to go on with where that is worth a change of shape: none is left, or at most half. On a GPU their number is a power of two,
-    filled up with rows that have ended, so that shapes repeat. All rows go on where a leaf of the tree is not theirs row by row."""
+    """The rows to go on with where that is worth a change of shape: none is left, or at most half (`num_going_on`). All rows
+    go on where a leaf of the tree is not theirs row by row."""
     rows, count = len(running), int(running.sum())
     if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
         return None if count else running.nonzero()[:, 0]
-    kept = 2 ** (count - 1).bit_length() if count and running.device.type == "cuda" else count
-    return running.int().argsort(descending=True, stable=True)[:kept]
+    return running.int().argsort(descending=True, stable=True)[: num_going_on(count, running.device)]
 
 
 def _selected(frame: Frame, rows: Tensor) -> Frame:
     return Frame(frame.tokens[rows], frame.running[rows], select_rows(frame.state, rows, rows))
 
 
-def _within(last: Step, places: Tensor, step: Step) -> Step:
-    """A step of some rows as one of all: the others have ended and repeat their end."""
+def _within(last: Step, places: Tensor, block: Step) -> Step:
+    """A block of some rows as one of all: the others have ended and repeat their end."""
+    shape = len(last.tokens), block.tokens.shape[1]
     return Step(
-        last.tokens.index_copy(0, places, step.tokens),
-        torch.zeros_like(last.log_probs).index_copy(0, places, step.log_probs),
-        torch.zeros_like(last.is_new).index_copy(0, places, step.is_new),
+        last.tokens[:, -1:].expand(shape).index_copy(0, places, block.tokens),
+        block.log_probs.new_zeros(shape).index_copy(0, places, block.log_probs),
+        block.is_new.new_zeros(shape).index_copy(0, places, block.is_new),
     )
 
 
@@ -256,6 +286,11 @@ def check_possible(chosen: Tensor, running: Tensor) -> None:
         )
 
 
-def collected(steps: Iterator[Step]) -> Sequences:
-    tokens, log_probs, is_new = (torch.stack(column, 1) for column in zip(*steps, strict=True))  # (rows, steps)
+def each_token(blocks: Iterator[Step]) -> Iterator[Tensor]:
+    """The tokens (rows,) of each step."""
+    return (tokens.clone() for block in blocks for tokens in block.tokens.unbind(1))
+
+
+def collected(blocks: Iterator[Step]) -> Sequences:
+    tokens, log_probs, is_new = (torch.cat(parts, 1) for parts in zip(*blocks, strict=True))  # (rows, steps)
     return Sequences(tokens, is_new.sum(1), log_probs)

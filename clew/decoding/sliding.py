@@ -9,6 +9,7 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.types import State
 from clew.decoding.history import History, empty_history
+from clew.decoding.looks import is_unasked
 from clew.decoding.stepper import ASKS_THE_HOST, Stepper, read_at, read_to_end, signature_of
 
 
@@ -49,6 +50,9 @@ class Sliding:
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState, at: Tensor | None = None) -> tuple[Tensor, SlidingState]:
         inner = state.inner
         history, slots = state.history.extend(tokens, mask)
+        if is_unasked():
+            log_probs, inner = read_at(self.stepper, tokens, mask, inner, at)
+            return log_probs, SlidingState(inner, history)
         full = (slots > 0) & (self._start(slots) > self._start(slots - 1))
         begins = (full if mask is None else full & mask).any(0)  # (length,)
         restarts = begins.nonzero().flatten().tolist() if bool(begins.any()) else []
@@ -60,6 +64,12 @@ class Sliding:
             log_probs, inner = read_at(self.stepper, tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner, within)
             found.append(log_probs)
         return _joined(pieces, found, at), SlidingState(inner, history)
+
+    def calm_steps(self, state: SlidingState) -> int:
+        """How many tokens every row reads before one of them starts afresh."""
+        lengths, advance = state.history.lengths, self.limit - self.keep
+        begun = (lengths - self.limit + advance - 1).div(advance, rounding_mode="floor").clamp(min=0)
+        return int((self.limit + begun * advance - lengths).min())
 
     def _start(self, slots: Tensor) -> Tensor:
         """The slot s at which the window begins that the token in a slot is read in."""

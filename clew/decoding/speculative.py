@@ -32,6 +32,7 @@ from clew.decoding.sampling import (
     check_possible,
     choose,
     collected,
+    each_token,
     invert_cumulative,
     most_probable,
     numbers_of,
@@ -93,7 +94,7 @@ def speculative(
     `chunk` is how many guesses the first round has. A state that is given has room for the prompt, `max_new` and LONGEST tokens.
     """
     steps, _ = _begun(stepper, draft, prompt, mask, state, max_new, end, seed, row_numbers, chunk)
-    return (step.tokens.clone() for step in steps)
+    return each_token(steps)
 
 
 def speculative_sequences(
@@ -164,7 +165,7 @@ def _begun(
     if not 1 <= chunk <= LONGEST:
         raise UserError(f"chunk ({chunk}) must be at least 1 and at most {LONGEST}: how many tokens a draft guesses at first")
     draft.check(stepper)
-    ends = tuple(end_tokens(end, stepper.vocabulary, prompt.device).tolist())
+    ends = end_tokens(end, stepper.vocabulary)
     numbers = None
     if seed is not None:
         drawn = uniform_numbers(seed, numbers_of(prompt, row_numbers))(3 * max_new)
@@ -283,14 +284,15 @@ class Page:
         self.lengths.index_add_(0, places, counts)
 
     def ready(self, places: Tensor, running: Tensor) -> Iterator[Step]:
-        """The steps that no running row is still to write; a row that has ended repeats its last token."""
+        """The steps that no running row is still to write, if there are any; a row that has ended repeats its last token."""
         lengths = self.lengths[places][running]
         stop = int(lengths.min() if len(lengths) else self.lengths.max())
         last = self.tokens.gather(1, (self.lengths - 1)[:, None])[:, 0]
-        for t in range(self.shown, stop):
-            is_new = t < self.lengths
-            yield Step(torch.where(is_new, self.tokens[:, t], last), self.log_probs[:, t].clone(), is_new)
-        self.shown = max(self.shown, stop)
+        if stop > self.shown:
+            columns = slice(self.shown, stop)
+            is_new = torch.arange(self.shown, stop, device=last.device) < self.lengths[:, None]
+            yield Step(torch.where(is_new, self.tokens[:, columns], last[:, None]), self.log_probs[:, columns].clone(), is_new)
+            self.shown = stop
 
 
 def _appended(tokens: Tensor, mask: Tensor | None, last: Tensor) -> tuple[Tensor, Tensor]:

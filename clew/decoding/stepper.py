@@ -1,19 +1,34 @@
 """What decoding knows of a model: a function from tokens and a state to log-probabilities and a state."""
 
 import inspect
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, Protocol, TypeGuard
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.masks import chunk_lengths, mask_unless_full, row_lengths
-from clew.core.types import State
+from clew.core.masks import chunk_lengths, row_lengths
+from clew.core.types import State, Tree
 
+CHUNK = 256
+"""Positions of a prompt that are read by one call."""
+MANY = 2**62
 ASKS_THE_HOST = "asks the host"
-"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of it."""
+"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of them, but for
+steps in a row that it says to be alike (`calm_steps`)."""
+
+
+class Extent(NamedTuple):
+    """How many positions the rows of a chunk have, which begin with the real ones."""
+
+    shortest: int
+    longest: int
+
+    def in_chunks(self, chunk: int) -> "Extent":
+        """The same where only chunks are told apart that are full in every row."""
+        return self if self.shortest == self.longest else Extent(self.shortest // chunk * chunk, self.longest)
 
 
 class Stepper(Protocol):
@@ -25,7 +40,8 @@ class Stepper(Protocol):
     `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
     In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
     The state given to a call is consumed by it: `copy_state` to branch.
-    A call may also take `at`, the positions that are wanted (see `PickingStepper`).
+    A call may also take `at`, the positions that are wanted (see `PickingStepper`), and `initial_state` what it is made from (see
+    `StartingStepper`).
     One that has a `signature` says with it all that a call depends on besides its arguments, a model as a weak reference: steppers with
     equal signatures may share a captured step (see `engine`). One without it, or with None, runs eagerly.
     No log-probability is above 0, but they need not add up to one: what a constraint refuses is lost (see `filters`).
@@ -52,29 +68,74 @@ class PickingStepper(Stepper, Protocol):
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]: ...
 
 
+class StartingStepper(Stepper, Protocol):
+    """A stepper whose first state is made on its model's device from numbers and a tree of tensors, `starts_from`, so that making it may be
+    part of a captured call."""
+
+    @property
+    def starts_from(self) -> Tree: ...
+
+    def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
+        """From another tree than its own, where that is not None."""
+        ...
+
+
+def calm_steps(stepper: Any, state: State) -> int:
+    """How many steps of one token may follow in which a stepper has no reason to ask the host, as its method of this name says; the host
+    looks once. One that asks and has no method asks at every step."""
+    if hasattr(stepper, "calm_steps"):
+        return int(stepper.calm_steps(state))
+    return 0 if names(signature_of(stepper), ASKS_THE_HOST) else MANY
+
+
+def names(signature: Any, part: str) -> bool:
+    """Whether a signature has a part at any depth."""
+    return signature == part if not isinstance(signature, tuple) else any(names(each, part) for each in signature)
+
+
+class Start(NamedTuple):
+    """Where a text begins: the state that is made from some tensors, and the numbers that this depends on."""
+
+    made_from: Tree
+    state: Callable[[Tree], State]
+    numbers: tuple[int, ...]
+
+
+def start_of(stepper: Stepper, state: State, rows: int, capacity: int) -> Start:
+    """From a state that is given, or the stepper's first one."""
+    if state is None and (made_from := getattr(stepper, "starts_from", None)) is not None:
+        starting: Any = stepper
+        return Start(made_from, lambda starts_from: starting.initial_state(rows, capacity, starts_from), (rows, capacity))
+    return Start(stepper.initial_state(rows, capacity) if state is None else state, lambda state: state, ())
+
+
 def signature_of(*steppers: Any) -> Hashable:
     """What the steppers say that they depend on; None where one does not say."""
     found = tuple(getattr(stepper, "signature", None) for stepper in steppers)
     return None if None in found else found
 
 
-def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
+def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK) -> tuple[Tensor, State]:
     """Reads a prompt, which has no empty row: `read_to_end`."""
-    _check_prompt(tokens, mask)
-    return read_to_end(stepper, tokens, mask, state, chunk)
+    return read_to_end(stepper, tokens, mask, state, chunk, prompt_extent(tokens, mask))
 
 
-def read_to_end(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = 256) -> tuple[Tensor, State]:
+def read_to_end(
+    stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK, extent: Extent | None = None
+) -> tuple[Tensor, State]:
     """Each row's log_probs (rows, vocabulary) at its last real position, unspecified where it has none, and the state after it.
 
-    The stepper reads `chunk` positions a call, up to the longest row's end, and is asked for one position a row.
+    The stepper reads `chunk` positions a call, up to the longest row's end, and is asked for one position a row. With an `extent` the host
+    is not asked for the rows' lengths.
     """
     lengths = chunk_lengths(tokens, mask)
-    longest = tokens.shape[1] if mask is None else int(lengths.max())
+    if extent is None:
+        extent = extent_of(tokens, [tokens.shape[1]] * len(tokens) if mask is None else lengths.tolist())
+    shortest, longest = extent
     last: Tensor | None = None
     for start in range(0, longest, chunk):
         stop = min(start + chunk, longest)
-        real = None if mask is None else mask_unless_full(mask[:, start:stop])
+        real = None if mask is None or shortest >= stop else mask[:, start:stop]
         ends = lengths - 1 - start  # (rows,) where in this chunk the row ends, if it does
         at = None if stop - start == 1 else ends.clamp(0, stop - start - 1)[:, None]
         log_probs, state = read_at(stepper, tokens[:, start:stop], real, state, at)
@@ -109,13 +170,24 @@ def _has_positions(kind: type[Stepper]) -> bool:
     return "at" in inspect.signature(kind.__call__).parameters
 
 
-def _check_prompt(tokens: Tensor, mask: Tensor | None) -> None:
+def trimmed(tokens: Tensor, mask: Tensor | None, extent: Extent) -> tuple[Tensor, Tensor | None]:
+    """A prompt without the columns that no row has, and its mask, None where all is real."""
+    longest = extent.longest
+    return tokens[:, :longest], None if mask is None or extent.shortest == longest else mask[:, :longest]
+
+
+def prompt_extent(tokens: Tensor, mask: Tensor | None) -> Extent:
+    """That of a prompt, which has no empty row, and padding on the right alone; the host looks once."""
     if mask is None:
-        empty = [0] if tokens.shape[1] == 0 else []
+        lengths, late = [tokens.shape[1]] * len(tokens), []
     else:
-        empty = (row_lengths(mask) == 0).nonzero().flatten().tolist()
-        late = (mask[:, 1:] & ~mask[:, :-1]).any(1).nonzero().flatten().tolist()
-        if late:
-            raise UserError(f"row {late[0]} of the prompt has padding before a real token; pad on the right")
-    if empty:
-        raise UserError(f"row {empty[0]} of the prompt is empty; each row needs at least one token, such as the start token")
+        lengths, late = torch.stack([row_lengths(mask), (mask[:, 1:] & ~mask[:, :-1]).any(1).long()]).tolist()
+    if 1 in late:
+        raise UserError(f"row {late.index(1)} of the prompt has padding before a real token; pad on the right")
+    if 0 in lengths:
+        raise UserError(f"row {lengths.index(0)} of the prompt is empty; each row needs at least one token, such as the start token")
+    return extent_of(tokens, lengths)
+
+
+def extent_of(tokens: Tensor, lengths: list[int]) -> Extent:
+    return Extent(min(lengths, default=tokens.shape[1]), max(lengths, default=tokens.shape[1]))

@@ -29,6 +29,8 @@ class Taped:
     where steps are not apart.
     """
 
+    owns_frame = False
+
     def __init__(self, advance: Advance, frame: Tree, waits: int = 0, apart: bool = False):
         self.tape: Tape | None = None
         self.before: Recording | None = None

@@ -6,7 +6,8 @@ words (see `clew.data.linearisation`). Which of them may come next depends on th
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.types import State
-from clew.decoding.stepper import Stepper
+from clew.decoding.stepper import Stepper, calm_steps, signature_of
+from clew.kernels.capture import held_by_graphs
 
 BEFORE, INSIDE, CLOSED, OVER = range(4)
 """Where a row stands: nothing of its tree is written yet, some is, all is but the end token, or nothing may follow."""
@@ -71,6 +73,28 @@ class Moves(NamedTuple):
     depth: Tensor  # (moves, rows)
 
 
+class Roles(NamedTuple):
+    """What each token of a vocabulary does."""
+
+    kinds: Tensor  # (vocabulary,)
+    labels: Tensor  # (vocabulary,) of what it opens or closes, else -1
+    is_no_close: Tensor  # (vocabulary,)
+
+
+@held_by_graphs
+@lru_cache(maxsize=16)
+def roles_of(tokens: TreeTokens, vocabulary: int, device: torch.device) -> Roles:
+    """Made once: a step that is captured as a graph, or taped, reads the same tensors in every call."""
+    with torch.inference_mode(False):
+        kinds = torch.full((vocabulary,), OTHER, device=device)
+        labels = torch.full_like(kinds, -1)
+        for kind, ids in ((OPEN, tokens.opens), (CLOSE, tokens.closes), (WORD, tokens.words), (END, [tokens.end])):
+            kinds[list(ids)] = kind
+        for ids in (tokens.opens, tokens.closes):
+            labels[list(ids)] = torch.arange(len(ids), device=device)
+        return Roles(kinds, labels, kinds != CLOSE)
+
+
 class TreeState(NamedTuple):
     inner: State
     writing: Writing
@@ -103,21 +127,19 @@ class TreeConstraint:
         _check_lengths(lengths)
         self.stepper = stepper
         self.lengths = lengths.long()
-        self.start = tokens.start
+        self.tokens = tokens._replace(opens=tuple(tokens.opens), closes=tuple(tokens.closes), words=tuple(tokens.words))
         self.max_lengths = torch.zeros_like(self.lengths) + max_length
         self.max_depth, self.max_unary = max_depth, max_unary
         _check_max_lengths(self.lengths, self.max_lengths)
-        self.kinds = torch.full((stepper.vocabulary,), OTHER, device=lengths.device)
-        self.labels = torch.full_like(self.kinds, -1)
-        for kind, ids in ((OPEN, tokens.opens), (CLOSE, tokens.closes), (WORD, tokens.words), (END, [tokens.end])):
-            self.kinds[list(ids)] = kind
-        for ids in (tokens.opens, tokens.closes):
-            self.labels[list(ids)] = torch.arange(len(ids), device=lengths.device)
-        self.is_no_close = self.kinds != CLOSE
 
     @property
     def vocabulary(self) -> int:
         return self.stepper.vocabulary
+
+    @property
+    def signature(self) -> Hashable:
+        inner = signature_of(self.stepper)  # how far each tree is written is in the state
+        return None if inner is None else (type(self), self.tokens, self.max_depth, self.max_unary, inner)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> TreeState:
         if rows != len(self.lengths):
@@ -133,14 +155,18 @@ class TreeConstraint:
         writing = Writing(zeros + BEFORE, self.lengths, self.max_lengths, zeros, stack)
         return TreeState(self.stepper.initial_state(rows, capacity), writing)
 
+    def calm_steps(self, state: TreeState) -> int:
+        return calm_steps(self.stepper, state.inner)
+
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: TreeState) -> tuple[Tensor, TreeState]:
         log_probs, inner = self.stepper(tokens, mask, state.inner)
+        roles = roles_of(self.tokens, self.vocabulary, tokens.device)
         writing, moves, refused = state.writing, self._moves(state.writing), []
         for t in range(tokens.shape[1]):
             real = torch.ones_like(tokens[:, t], dtype=torch.bool) if mask is None else mask[:, t]
-            writing = self._after(writing, moves, tokens[:, t], real)
+            writing = self._after(roles, writing, moves, tokens[:, t], real)
             moves = self._moves(writing)
-            refused.append(~self._allowed(writing, moves))
+            refused.append(~_allowed(roles, writing, moves))
         log_probs = log_probs.masked_fill(torch.stack(refused, 1), -math.inf) if refused else log_probs
         return log_probs, TreeState(inner, writing)
 
@@ -154,7 +180,7 @@ class TreeConstraint:
         breaks = torch.where(will_hold_one, top.breaks, top.breaks + self._breaks(top.run, 1)).masked_fill(none_open, 0)
         bracket = Bracket(
             torch.stack([nothing, parent.label, top.label]),
-            torch.stack([nothing, parent.children + 1, top.children + 1]).clamp_(max=2),
+            torch.stack([nothing, parent.children + 1, top.children + 1]).clamp(max=2),
             torch.stack([nothing, own_chain, nothing]),
             torch.stack([(top.run + 1) * will_hold_one, parent.run, top.run]),
             torch.stack([breaks, parent.breaks, top.breaks]),
@@ -175,11 +201,11 @@ class TreeConstraint:
     def _breaks(self, run: Tensor, chain: Tensor | int) -> Tensor:
         """Words needed in `run` brackets, each around the one before and nothing else, the innermost around a chain of `chain`: that chain
         may grow by max_unary - chain, and each word starts another that may grow to max_unary."""
-        return (run + chain - 1).clamp_(min=0).div_(self.max_unary, rounding_mode="floor")
+        return (run + chain - 1).clamp(min=0).div(self.max_unary, rounding_mode="floor")
 
-    def _after(self, writing: Writing, moves: Moves, tokens: Tensor, real: Tensor) -> Writing:
+    def _after(self, roles: Roles, writing: Writing, moves: Moves, tokens: Tensor, real: Tensor) -> Writing:
         """After one token (rows,) of each row, where it is real. A row that is given what was refused is over."""
-        kinds, labels, rows = self.kinds[tokens], self.labels[tokens], torch.arange(len(tokens), device=tokens.device)
+        kinds, labels, rows = roles.kinds[tokens], roles.labels[tokens], torch.arange(len(tokens), device=tokens.device)
         chosen = kinds.clamp(max=WORD), rows
         names_innermost = (kinds != CLOSE) | (labels == moves.bracket.label[WORD])
         moves_on = real & (kinds <= WORD) & names_innermost & moves.allowed[chosen]
@@ -187,7 +213,7 @@ class TreeConstraint:
         bracket = Bracket(*(field[chosen] for field in moves.bracket))
         bracket = bracket._replace(label=torch.where(kinds == OPEN, labels, bracket.label))
         phase = torch.where(moves_on, torch.where(depth == 0, CLOSED, INSIDE), OVER)
-        phase = torch.where(writing.phase == BEFORE, torch.where(tokens == self.start, INSIDE, BEFORE), phase)
+        phase = torch.where(writing.phase == BEFORE, torch.where(tokens == self.tokens.start, INSIDE, BEFORE), phase)
         return Writing(
             torch.where(real, phase, writing.phase),
             torch.where(moves_on, moves.words_left[chosen], writing.words_left),
@@ -196,12 +222,13 @@ class TreeConstraint:
             _written(writing.stack, moves_on, depth, bracket),
         )
 
-    def _allowed(self, writing: Writing, moves: Moves) -> Tensor:
-        """True (rows, vocabulary) where a token may follow."""
-        before = writing.phase == BEFORE
-        by_kind = torch.stack([*moves.allowed, writing.phase == CLOSED, before], 1)  # (rows, kinds)
-        names_innermost = self.labels == moves.bracket.label[WORD][:, None]
-        return before[:, None] | (by_kind[:, self.kinds] & (self.is_no_close | names_innermost))
+
+def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
+    """True (rows, vocabulary) where a token may follow."""
+    before = writing.phase == BEFORE
+    by_kind = torch.stack([*moves.allowed, writing.phase == CLOSED, before], 1)  # (rows, kinds)
+    names_innermost = roles.labels == moves.bracket.label[WORD][:, None]
+    return before[:, None] | (by_kind[:, roles.kinds] & (roles.is_no_close | names_innermost))
 
 
 def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:

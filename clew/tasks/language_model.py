@@ -14,7 +14,7 @@ from clew.core.batches import map_batch
 from clew.core.config import TaskSection
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
-from clew.core.types import Body, State, Term
+from clew.core.types import Body, State, Term, Tree
 from clew.data.plans import TokenBatch
 from clew.decoding.stepper import picked
 from clew.layers.dropouts import DROPOUTS
@@ -215,7 +215,11 @@ class LanguageStepper:
     def signature(self) -> Hashable:
         return type(self), weakref.ref(self.task)
 
-    def initial_state(self, rows: int, capacity: int | None = None) -> State:
+    @property
+    def starts_from(self) -> Tree:
+        return ()
+
+    def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
         return self.task.initial_state(rows, capacity)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:

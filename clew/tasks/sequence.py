@@ -15,7 +15,7 @@ from clew.core.batches import padded
 from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError, unknown
 from clew.core.masks import real_positions, row_lengths
-from clew.core.types import Memory, State, Term
+from clew.core.types import Memory, State, Term, Tree
 from clew.data.examples import Pair
 from clew.data.kinds.pairs import PAIRS
 from clew.decoding.engine import called
@@ -440,8 +440,12 @@ class SequenceStepper:
     def signature(self) -> Hashable:
         return type(self), weakref.ref(self.task)
 
-    def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        return self.task.body.initial_state(rows, self.memory, capacity)
+    @property
+    def starts_from(self) -> Tree:
+        return self.memory
+
+    def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
+        return self.task.body.initial_state(rows, self.memory if starts_from is None else starts_from, capacity)
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)

@@ -13,16 +13,19 @@ from clew.core.state import leaves, map_tree
 from clew.core.taps import watching
 from clew.decoding import engine
 from clew.decoding.beam import beam_search
-from clew.decoding.engine import called, facts_of, forget_graphs, has_hooks, models_of, outline, reason_against, repeating
+from clew.decoding.ends import num_going_on
+from clew.decoding.engine import called, calling, facts_of, forget_graphs, models_of, outline, repeating, standing_of
 from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import Banned, NoRepeatNgram, RepetitionPenalty, Temperature, TopK, with_filters
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.graphs import copy_leaves, overwrite
-from clew.decoding.repeated import Eager
+from clew.decoding.repeated import Eager, Interrupted
 from clew.decoding.sampling import greedy, greedy_sequences, sample_sequences
+from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper, signature_of
 from clew.decoding.tape import Tape
 from clew.decoding.taped import Taped
+from clew.decoding.trees import TreeConstraint, TreeTokens
 from clew.layers.attention import Attention
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
@@ -58,6 +61,63 @@ def test_outputs_of_several_steps_stand_side_by_side():
     assert repeated.frame[0].tolist() == [3, 13]
 
 
+@pytest.mark.parametrize("cuts", [(10,), (3, 3, 4), (1,) * 10, (4, 6)])
+def test_a_step_that_is_not_calm_is_run_as_it_was_written(cuts):
+    def written(frame: Any, fed: Any) -> Any:
+        number = frame[0] + 1
+        return (number,), (number + fed, torch.full_like(number, 1))
+
+    def captured(frame: Any, fed: Any) -> Any:
+        (number,), (output, kind) = written(frame, fed)
+        return (number,), (output, kind - 1)
+
+    def calm(frame: Any) -> int:
+        looked.append(frame[0].tolist())
+        return min((-number) % 4 for number in frame[0].tolist())  # a row at a multiple of 4 asks the host
+
+    looked: list[list[int]] = []
+    repeated = Interrupted(Eager(captured, (torch.tensor([1, 3]),)), written, calm)
+    fed, found, done = 100 * torch.arange(10)[:, None].expand(10, 2), [], 0
+    for count in cuts:
+        found.append(repeated.run(count, fed[done : done + count]))
+        done += count
+    outputs, kinds = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+    assert outputs.tolist() == [[start + 101 * step + 1 for step in range(10)] for start in (1, 3)]
+    assert kinds.tolist() == [[int((1 + step) % 4 == 0 or (3 + step) % 4 == 0) for step in range(10)]] * 2
+    assert repeated.frame[0].tolist() == [11, 13]
+    assert len(looked) <= 10, "the host looks where it does not know, and not at every step"
+
+
+def slid(task: LanguageModel, device: str) -> list[torch.Tensor]:
+    torch.manual_seed(6)
+    prompt, mask = torch.randint(VOCABULARY, (3, 9)).to(device), (torch.arange(9) < torch.tensor([[9], [4], [7]])).to(device)
+
+    def stepper() -> Stepper:
+        return Sliding(task.stepper(), limit=16, keep=6)
+
+    return [
+        greedy_sequences(stepper(), prompt, mask, max_new=60).tokens,
+        greedy_sequences(stepper(), prompt, max_new=30, end=[3, 7]).tokens,
+        sample_sequences(TopK(NoRepeatNgram(stepper(), n=3), k=9), prompt, mask, max_new=40, end=[3, 7], seed=4).tokens,
+        beam_search(stepper(), prompt, mask, beams=3, max_new=40, end=[3], n_best=2).tokens,
+    ]
+
+
+@on_gpu
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_window_that_slides_is_captured_between_its_starts(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    found = [slid(task, "cuda") for _ in range(2)]
+    assert engine._graphs
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = slid(task, "cuda")
+    hook.remove()
+    for each in found:
+        assert all(map(torch.equal, each, eager))
+
+
 def test_a_leaf_that_takes_another_s_place_is_not_lost():
     first, second = torch.tensor([1.0]), torch.tensor([2.0])
     overwrite((first, second), (second, first))
@@ -66,7 +126,7 @@ def test_a_leaf_that_takes_another_s_place_is_not_lost():
 
 def test_a_step_that_does_not_say_what_it_depends_on_runs_eagerly():
     frame = (torch.zeros(2), torch.zeros(2))
-    assert reason_against(None) == "a part of the step does not say what it depends on"
+    assert standing_of(None).reason == "a part of the step does not say what it depends on"
     with repeating(counting, frame, steps=1000) as repeated:
         assert isinstance(repeated, Eager)
     with repeating(counting, frame, steps=1000, signature=("a",)) as repeated:
@@ -108,6 +168,60 @@ def test_a_stepper_around_one_without_a_signature_has_none():
         assert signature_of(around) is None, type(around)
 
 
+TREES = TreeTokens(opens=[5, 6, 7], closes=[8, 9, 10], words=[11, 12], start=0, end=3)
+
+
+def parsing(task: LanguageModel, **changes: Any) -> TreeConstraint:
+    words = torch.tensor([4, 2, 7], device=next(task.parameters()).device)
+    return TreeConstraint(task.stepper(), **{"tokens": TREES, "lengths": words, "max_length": 40, **changes})
+
+
+def trees_written(task: LanguageModel, device: str) -> list[torch.Tensor]:
+    prompt = torch.zeros(3, 1, dtype=torch.long, device=device)
+    return [
+        greedy_sequences(parsing(task), prompt, max_new=40, end=3).tokens,
+        sample_sequences(parsing(task), prompt, max_new=40, end=3, seed=4).tokens,
+        beam_search(parsing(task), prompt, beams=3, max_new=40, end=3, n_best=2).tokens,
+    ]
+
+
+def test_a_tree_constraint_depends_on_its_tokens_and_bounds_and_not_on_its_sentences():
+    task = model("gpt")
+    signature = signature_of(parsing(task))
+    assert signature == signature_of(parsing(task, lengths=torch.tensor([1]), max_length=9))
+    for change in ({"max_depth": 9}, {"max_unary": 2}, {"tokens": TREES._replace(words=[11])}):
+        assert signature != signature_of(parsing(task, **change)), change
+    assert signature != signature_of(parsing(model("gpt")))
+
+
+@pytest.mark.parametrize("family", ["gpt", "recurrent"])
+def test_trees_that_are_written_from_a_tape_are_those_that_are_written_eagerly(family, monkeypatch):
+    task, taped = model(family), []
+    following = Tape.next_step
+    monkeypatch.setattr(Tape, "next_step", lambda tape, ahead: taped.append(tape) or following(tape, ahead))
+    found = [trees_written(task, "cpu") for _ in range(2)]
+    assert len(taped) > 40, "most steps are run from a tape"
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = trees_written(task, "cpu")
+    hook.remove()
+    assert all(map(torch.equal, found[0], eager)) and all(map(torch.equal, found[1], eager))
+
+
+@on_gpu
+@pytest.mark.parametrize("family", ["gpt", "recurrent"])
+def test_trees_that_are_written_from_a_graph_are_those_that_are_written_eagerly(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    found = [trees_written(task, "cuda") for _ in range(3)]
+    assert engine._graphs and engine._calls
+    hook = task.register_forward_hook(lambda *_: None)
+    eager = trees_written(task, "cuda")
+    hook.remove()
+    for each in found:
+        assert all(map(torch.equal, each, eager))
+
+
 def test_a_signature_does_not_keep_its_model_alive():
     task = model("recurrent")
     signature, gone = signature_of(Banned(task.stepper(), tokens=[0])), weakref.ref(task)
@@ -129,12 +243,23 @@ def test_weights_that_were_moved_are_noticed():
 
 @pytest.mark.parametrize("register", [lambda task: task.body.register_forward_hook, lambda task: register_module_forward_hook])
 def test_hooks_are_noticed(register):
-    task = model("gpt")
-    assert not has_hooks(task)
-    hook = register(task)(lambda *_: None)
-    assert has_hooks(task)
+    signature = signature_of(stepper := model("gpt").stepper())
+    assert standing_of(signature).reason is None
+    hook = register(stepper.task)(lambda *_: None)
+    assert standing_of(signature).reason == "the model is watched"
     hook.remove()
-    assert not has_hooks(task)
+    assert standing_of(signature).reason is None
+
+
+def test_a_hook_that_comes_after_a_token_is_called_from_then_on():
+    task, calls = model("gpt"), []
+    for _ in range(2):
+        tokens = greedy(task.stepper(), torch.zeros(1, 1, dtype=torch.long), max_new=20)
+        next(tokens)
+        hook = task.body.register_forward_hook(lambda *_: calls.append(1))
+        assert len(list(tokens)) == 19
+        hook.remove()
+    assert len(calls) == 38
 
 
 def set_training(task: LanguageModel) -> None:
@@ -295,6 +420,8 @@ def test_a_call_on_the_cpu_is_a_plain_call():
     tokens = torch.arange(3)
     for _ in range(3):
         assert called(doubled, (tokens, None), ("doubled",))["tokens"].tolist() == [0, 2, 4]
+        with calling(doubled, (tokens, None), ("doubled",)) as found:
+            assert found["tokens"].tolist() == [0, 2, 4]
     assert called(lambda text: text + "!", ("a",), ("text",)) == "a!"  # arguments that are no tensors
 
 
@@ -318,6 +445,46 @@ def test_a_call_that_comes_again_is_captured_and_reads_what_it_is_given():
         found = [called(doubled, (torch.full((2,), number, device="cuda"), None), ("doubled",)) for number in range(4)]
     assert [part["tokens"].tolist() for part in found] == [[2 * number] * 2 for number in range(4)]
     assert len(engine._calls) == 1
+
+
+@on_gpu
+def test_what_a_graph_lends_is_nobody_else_s_until_it_is_given_back():
+    forget_graphs()
+    numbers = [torch.full((2,), number, device="cuda") for number in range(4)]
+    with torch.no_grad():
+        for number in numbers[:2]:
+            called(doubled, (number, None), ("doubled",))
+        with calling(doubled, (numbers[2], None), ("doubled",)) as lent:
+            other = called(doubled, (numbers[3], None), ("doubled",))
+            assert (lent["tokens"].tolist(), other["tokens"].tolist()) == ([4, 4], [6, 6])
+        with calling(doubled, (numbers[1], None), ("doubled",)) as again:
+            assert again["tokens"].tolist() == [2, 2]
+    assert len(engine._calls) == 1
+
+
+@on_gpu
+@pytest.mark.parametrize("family", ["gpt", "llama"])
+def test_a_prompt_of_unequal_rows_is_captured(family, monkeypatch):
+    task = model(family, "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 10**9)
+    forget_graphs()
+    prompts, mask = torch.randint(VOCABULARY, (3, 4, 9), device="cuda"), torch.arange(9) < torch.tensor([[9], [4], [7], [1]])
+    found = [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens for prompt in prompts]
+    assert len(engine._calls) == 1
+    monkeypatch.setattr(engine, "MOST_FAILURES", 0)  # nothing is captured from here on
+    assert [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens.tolist() for prompt in prompts] == [
+        tokens.tolist() for tokens in found
+    ]
+
+
+@on_gpu
+def test_a_call_that_gives_too_much_is_not_captured(monkeypatch):
+    monkeypatch.setattr(engine, "MOST_BYTES", 100)
+    forget_graphs()
+    with torch.no_grad():
+        for number in range(4):
+            assert called(lambda x: x.repeat(10), (torch.full((2,), number, device="cuda"),), ("long",)).tolist() == [number] * 20
+    assert not engine._calls
 
 
 @on_gpu
@@ -351,6 +518,53 @@ def test_a_model_that_is_watched_runs_eagerly(monkeypatch):
         greedy_sequences(task.stepper(), torch.zeros(1, 1, dtype=torch.long, device="cuda"), max_new=30)
     assert len(seen) == 30
     assert not engine._graphs
+
+
+def test_on_a_gpu_a_power_of_two_of_rows_goes_on():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [num_going_on(count, gpu) for count in range(10)] == [0, 1, 2, 4, 4, 8, 8, 8, 8, 16]
+    assert [num_going_on(count, cpu) for count in range(10)] == list(range(10))
+
+
+@on_gpu
+@pytest.mark.parametrize("length", [9, 700])
+def test_rows_of_unequal_length_that_end_apart_are_written_as_they_are_alone(length, monkeypatch):
+    """Read in chunks, and all but a power of two of them left out where half have ended."""
+    task = model("llama", "cuda")
+    monkeypatch.setattr(engine, "LEAST_STEPS", 1)
+    forget_graphs()
+    lengths = torch.tensor([length, 1, length // 2, 3, length - 1])[:, None]
+    prompt, mask = torch.randint(VOCABULARY, (5, length), device="cuda"), (torch.arange(length) < lengths).cuda()
+    ends = list(range(3, VOCABULARY, 9))
+    for _ in range(3):
+        found = greedy_sequences(task.stepper(), prompt, mask, max_new=80, end=ends)
+    rows = {key[2][0][0][0] for key in engine._graphs}
+    assert rows <= {1, 2, 4, 5}
+    for row, count in enumerate(lengths.flatten().tolist()):
+        alone = greedy_sequences(task.stepper(), prompt[row : row + 1, :count], max_new=80, end=ends)
+        assert alone.tokens[0, : alone.lengths[0]].tolist() == found.tokens[row, : found.lengths[row]].tolist()
+
+
+@on_gpu
+def test_a_step_that_asks_the_host_runs_eagerly_and_says_so(caplog):
+    caplog.set_level("DEBUG", logger="clew")
+    forget_graphs()
+
+    def asking(frame: Any, fed: Any) -> Any:
+        number = frame[0] + frame[0].sum().item()
+        return (number,), (number,)
+
+    with torch.no_grad(), repeating(asking, (torch.ones(1, device="cuda"),), steps=1000, signature=("asks the host here",)) as repeated:
+        assert repeated.run(3)[0].tolist() == [[2.0, 4.0, 8.0]]
+    assert not engine._graphs
+    assert [message.split(":")[0] for message in caplog.messages] == ["decoding runs eagerly"]
+
+
+def test_a_stepper_without_a_signature_runs_eagerly_and_says_so(caplog):
+    caplog.set_level("DEBUG", logger="clew")
+    with repeating(counting, (torch.zeros(2), torch.zeros(2)), steps=3):
+        pass
+    assert caplog.messages == ["decoding runs eagerly: a part of the step does not say what it depends on"]
 
 
 def test_what_runs_eagerly_says_why(caplog):

@@ -5,8 +5,13 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.decoding.beam import beam_search
+from clew.decoding.ensemble import Ensemble
+from clew.decoding.filters import FilterState, NoRepeatNgram, TopK
+from clew.decoding.forced_end import ForcedEnd, ForcedState
+from clew.decoding.history import empty_history
 from clew.decoding.sampling import greedy_sequences
-from clew.decoding.sliding import Sliding
+from clew.decoding.sliding import Sliding, SlidingState
+from clew.decoding.stepper import ASKS_THE_HOST, MANY, calm_steps
 from tests.decoding.steppers import Attending, Recurrent, padded, probs_after
 
 
@@ -92,3 +97,31 @@ def test_a_restart_must_leave_room(keep):
     with pytest.raises(UserError) as error:
         Sliding(Recurrent(3, 0), limit=8, keep=keep)
     assert str(error.value) == f"keep ({keep}) must be at least 1 and below limit (8), so that a restart leaves room for new tokens"
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=3),
+    limit_and_keep=st.integers(2, 6).flatmap(lambda limit: st.tuples(st.just(limit), st.integers(1, limit - 1))),
+)
+def test_calm_steps_end_where_the_first_row_starts_afresh(lengths, limit_and_keep):
+    limit, keep = limit_and_keep
+    stepper = Sliding(Recurrent(5, 7), limit, keep)
+    state = SlidingState(None, empty_history(len(lengths))._replace(lengths=torch.tensor(lengths)))
+    rows = [[0] * length for length in lengths]
+    calm = 0
+    while all(len(window([*row, 0], limit, keep)) == len(window(row, limit, keep)) + 1 for row in rows):
+        rows, calm = [[*row, 0] for row in rows], calm + 1
+    assert stepper.calm_steps(state) == calm
+    assert calm_steps(TopK(stepper, k=2), state) == calm
+    assert calm_steps(NoRepeatNgram(stepper, n=2), FilterState(state, empty_history(len(lengths)))) == calm
+    forced = ForcedEnd(Ensemble([Recurrent(5, 7), stepper]), end=1, max_new=3, prompt=1)
+    assert calm_steps(forced, ForcedState((None, state), torch.zeros(1))) == calm
+
+
+def test_a_stepper_that_asks_the_host_and_does_not_say_when_is_never_calm():
+    class Asking:
+        signature = ("asking", ASKS_THE_HOST)
+
+    assert calm_steps(Asking(), None) == 0
+    assert calm_steps(Recurrent(5, 7), None) == MANY

@@ -9,7 +9,7 @@ from clew.decoding.ensemble import Ensemble
 from clew.decoding.filters import FILTERS
 from clew.decoding.forced_end import ForcedEnd
 from clew.decoding.sliding import Sliding
-from clew.decoding.stepper import picked, prefill, read_at
+from clew.decoding.stepper import Extent, picked, prefill, prompt_extent, read_at, start_of, trimmed
 from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.steppers import Attending, Recurrent, padded
 from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
@@ -51,6 +51,32 @@ def test_prefill_of_ragged_prompts_in_any_chunks_is_each_prompt_alone_in_one(row
         alone, _ = stepper(torch.tensor([[*row, 2]]), None, stepper.initial_state(1, 10))
         torch.testing.assert_close(last[i], alone[0, -2])
         torch.testing.assert_close(following[i, 0], alone[0, -1])
+
+
+def test_a_prompt_is_cut_to_its_longest_row_and_has_no_mask_where_all_rows_are_as_long():
+    tokens = torch.arange(10).view(2, 5)
+    for lengths, wanted in (([3, 3], None), ([3, 1], [[True] * 3, [True, False, False]])):
+        mask = torch.arange(5) < torch.tensor(lengths)[:, None]
+        extent = prompt_extent(tokens, mask)
+        assert extent == (min(lengths), 3)
+        cut, left = trimmed(tokens, mask, extent)
+        assert cut.tolist() == [[0, 1, 2], [5, 6, 7]]
+        assert (None if left is None else left.tolist()) == wanted
+    assert prompt_extent(tokens, None) == (5, 5)
+
+
+def test_extents_that_fill_the_same_chunks_are_alike():
+    assert Extent(9, 20).in_chunks(4) == Extent(11, 20).in_chunks(4) == (8, 20)
+    assert Extent(9, 9).in_chunks(4) == (9, 9)
+
+
+def test_a_first_state_that_starts_from_tensors_is_made_of_those_that_come_later():
+    task = model("gpt")
+    start = start_of(task.stepper(), None, 3, 20)
+    assert start.made_from == () and start.numbers == (3, 20)
+    made, plain = start.state(start.made_from), task.stepper().initial_state(3, 20)
+    assert all(map(torch.equal, leaves(made), leaves(plain)))
+    assert start_of(task.stepper(), made, 3, 20)[::2] == (made, ())
 
 
 def test_prefill_stops_at_the_longest_row_and_never_holds_more_than_a_chunk():

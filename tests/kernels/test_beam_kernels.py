@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from clew.core.masks import Clock
+from clew.core.state import leaves
 from clew.decoding.beam import Hypotheses, beam_search
+from clew.decoding.beam_step import Frame, Search
+from clew.decoding.ranking import Ranking
+from clew.kernels.beam_selection import has_form
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.top_k import topk
 from clew.layers import attention
@@ -104,3 +108,53 @@ def test_rows_that_lie_apart_are_read_where_they_lie(device):
     x = torch.randn(3, 5, 30, device=device)
     for part in (x[:, -1], x[:, :, 3:9], x.transpose(1, 2)):
         assert torch.equal(topk(part, 3).values, part.topk(3).values)
+
+
+class OfWords:
+    """Stands for a stepper of so many words, whose log-probabilities are given."""
+
+    def __init__(self, vocabulary: int):
+        self.vocabulary = vocabulary
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+@pytest.mark.parametrize(
+    "beams, vocabulary, ends, penalty",
+    [(5, 40, (), 1.0), (5, 40, (3,), 1.0), (3, 30, (1, 2, 7), 0.6), (4, 5, (0,), 0.0), (8, 60, (9,), 1.5)],
+)
+def test_what_a_step_chooses_in_one_kernel_is_what_its_equations_choose(device, beams, vocabulary, ends, penalty, n_best, monkeypatch):
+    sentences, longest = 3, 7
+    search = Search(OfWords(vocabulary), beams, n_best, ends, Ranking(penalty), None, is_watched=False)
+    limits = torch.tensor([7, 3, 5], device=device)
+    table = 2 * torch.randn(longest, sentences, beams, vocabulary, device=device)
+    table[:, :, :, list(ends)] += 2.0  # many end
+    table[2, 1] = -torch.inf  # nothing is left
+    table[3, 2, :, : vocabulary // 2] = 1.0  # equals
+
+    def frames() -> list[Frame]:
+        state = (torch.arange(sentences * beams, device=device)[:, None],)
+        found = [search.begin(table[0].flatten(0, 1), state, limits, longest)]
+        for log_probs in table.log_softmax(-1):
+            frame, (goes_on,) = search.expand(log_probs.nan_to_num(nan=-torch.inf), found[-1])
+            found.append(frame._replace(trail=frame.trail.clone()))
+            outcomes.append(goes_on.tolist())
+        return found
+
+    outcomes: list[list[bool]] = []
+    with torch.no_grad():
+        monkeypatch.setattr(Search, "takes_kernel", lambda search, own: False)
+        # Of equals the first is taken, as the kernel of a captured step does; torch leaves open which.
+        with monkeypatch.context() as patched:
+            patched.setattr(Tensor, "topk", lambda x, k: sorted_topk(x, k))
+            wanted = frames()
+            monkeypatch.setattr(Search, "takes_kernel", lambda search, own: has_form(own, search.width))
+            found = frames()
+    assert outcomes[:longest] == outcomes[longest:]
+    for step, (frame, other) in enumerate(zip(found, wanted, strict=True)):
+        for name in Frame._fields:
+            assert all(map(torch.equal, leaves(getattr(frame, name)), leaves(getattr(other, name)))), (step, name)
+
+
+def sorted_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    values, indices = x.sort(dim=-1, descending=True, stable=True)
+    return values[..., :k], indices[..., :k]
