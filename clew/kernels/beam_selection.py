@@ -141,10 +141,13 @@ if triton is not None:
         at = sentence * BEAMS + b
         tl.store(rows + at, on_choice // vocabulary, mask=is_beam)
         tl.store(tokens + at, on_choice % vocabulary, mask=is_beam)
-        tl.store(trail + (sentence * longest + now) * BEAMS + b, on_choice, mask=is_beam)
+        is_within = now < longest  # a capture is prepared by steps that may pass the last one
+        tl.store(trail + (sentence * longest + now) * BEAMS + b, on_choice, mask=is_beam & is_within)
 
         place = divisors + (sentence * longest + now) * 3
-        here, soon, last = tl.load(place), tl.load(place + 1), tl.load(place + 2)
+        here = tl.load(place, mask=is_within, other=1.0)
+        soon = tl.load(place + 1, mask=is_within, other=1.0)
+        last = tl.load(place + 2, mask=is_within, other=1.0)
         may_run = now + 1 < tl.load(limits + sentence)
         of_best = tl.where(has_ended, tl.div_rn(best, tl.zeros_like(best) + here), float("-inf"))
         of_on = tl.where(may_run, float("-inf"), tl.div_rn(on, tl.zeros_like(on) + here))
