@@ -4,7 +4,7 @@ A step is a product and few operations (`plans`), a step backwards is a few sums
 at the end. Under autograd the equation has several times as many operations, and a product for a weight's gradient in every step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from clew.core.types import State
 from clew.kernels.cells.expressions import Node
 from clew.kernels.cells.plans import Plan, error_of, plan_of
+from clew.kernels.cells.products import product, products_of
 from clew.kernels.cells.tracing import Step
 from clew.kernels.cells.values import Tensors, Values, evaluated, known
 
@@ -68,7 +69,8 @@ class _Walk(torch.autograd.Function):
                     sums[plan.added[leaf]] = sums[leaf]
                 elif any(each in plan.added for each in leaves):
                     whole[:, :, block] = 0
-            products.append((whole.view(length, batch, -1), weight.mT, any(each in plan.added for each in leaves)))
+            is_added = any(each in plan.added for each in leaves)
+            products.append((_multiplied(weight, batch, length, is_added), whole.view(length, batch, -1).unbind(0)))
         columns |= {node: block.unbind(0) for node, block in sums.items()}
 
         kept = {node: sums[node] for node in plan.kept if node in sums}
@@ -99,11 +101,8 @@ class _Walk(torch.autograd.Function):
         ]
         steps = [(function, [columns[each] for each in arguments], columns[result]) for function, arguments, result in plan.ahead]
         for t in range(length):
-            for (whole, weight, is_added), owner in zip(products, owners, strict=True):
-                if is_added:
-                    whole[t].addmm_(states[owner][t], weight)
-                else:
-                    torch.mm(states[owner][t], weight, out=whole[t])
+            for (multiply, sums_at), owner in zip(products, owners, strict=True):
+                multiply(states[owner][t], sums_at[t])
             for function, reads, writes in steps:
                 function(*[read[t] for read in reads], out=writes[t])
             for source, target in copies:
@@ -186,8 +185,11 @@ class _Walk(torch.autograd.Function):
                 if result in plan.stored:
                     values[result] = whole
         steps = [(function, [columns[each] for each in arguments], columns[result]) for function, arguments, result in plan.back]
-        products = [whole.unbind(0) for whole in of_products]
         begun = [bool(sums.terms.get(graph.leaf("state", place))) for place in range(len(states))]
+        products: list[tuple[Callable[[Tensor, Tensor], Any], Column, Column]] = []
+        for whole, weight, owner in zip(of_products, weights, ctx.owners, strict=True):
+            is_first = not begun[owner] and owner not in ctx.owners[: len(products)]
+            products.append((_multiplied(weight.mT, batch, length, not is_first), whole.unbind(0), of_states[owner]))
         for place, errors_of_state in enumerate(of_states):
             if not begun[place] and place not in ctx.owners:
                 for each in errors_of_state[:-1]:
@@ -195,13 +197,8 @@ class _Walk(torch.autograd.Function):
         for t in reversed(range(length)):
             for function, reads, writes in steps:
                 function(*[read[t] for read in reads], out=writes[t])
-            is_begun = list(begun)
-            for product, weight, owner in zip(products, weights, ctx.owners, strict=True):
-                if is_begun[owner]:
-                    of_states[owner][t].addmm_(product[t], weight)
-                else:
-                    torch.mm(product[t], weight, out=of_states[owner][t])
-                    is_begun[owner] = True
+            for multiply, of_product, of_owner in products:
+                multiply(of_product[t], of_owner[t])
 
         needs = ctx.needs_input_grad[4:]
         gradients: list[Tensor | None] = []
@@ -219,8 +216,16 @@ class _Walk(torch.autograd.Function):
             gradients.append(evaluated(error, values).expand(length, batch, width).sum_to_size(each.shape))
         for place, (errors_of_product, owner) in enumerate(zip(of_products, ctx.owners, strict=True), start=num_inputs + num_fixed):
             flat = errors_of_product.flatten(0, 1)
-            gradients.append(flat.mT @ states[owner][:-1].flatten(0, 1) if needs[place] else None)
+            gradients.append(product(flat.mT, states[owner][:-1].flatten(0, 1).mT) if needs[place] else None)
         return None, None, None, None, *gradients, *(errors_of_state[0].clone() for errors_of_state in of_states)
+
+
+def _multiplied(weight: Tensor, rows: int, times: int, is_added: bool) -> Callable[[Tensor, Tensor], Any]:
+    """What writes x W^T, or adds it, to a result."""
+    if (multiply := products_of(weight, rows, times)) is not None:
+        return (lambda x, result: result.add_(multiply(x))) if is_added else (lambda x, result: result.copy_(multiply(x)))
+    across = weight.mT
+    return (lambda x, result: result.addmm_(x, across)) if is_added else (lambda x, result: torch.mm(x, across, out=result))
 
 
 def _of_input(

@@ -190,3 +190,19 @@ def test_a_single_step_and_a_watched_cell_are_looped():
         y, _ = layer(x)
         assert (type(y.grad_fn).__name__ == "_WalkBackward") == (x.shape[1] > 1)
     assert isinstance(layer, nn.Module)
+
+
+@pytest.mark.parametrize("name", ["peephole_lstm", "Clipped"])
+def test_long_walks_in_float32_are_near_the_equation(name):
+    torch.manual_seed(1)
+    layer, x = Recurrent(BUILT[name](20, 64).eval()), torch.randn(16, 20, 20)
+
+    def run() -> list[torch.Tensor]:
+        y, _ = layer(x)
+        return [y, *torch.autograd.grad(y.sin().sum(), list(layer.parameters()))]
+
+    found = run()
+    with only_equations():
+        right = run()
+    for a, b in zip(found, right, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)

@@ -1,0 +1,48 @@
+"""Products on a CPU: of one weight with many small inputs, one after another, and of two long ones.
+
+oneDNN multiplies a weight in a form of its own two to three times as fast as the product that torch calls, from some rows on; putting the
+weight into that form takes as long as a few products.
+"""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+LEAST_ROWS, LEAST_TIMES, LEAST_WEIGHTS = 16, 16, 2**14
+
+
+def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Tensor] | None:
+    """x -> x W^T for `times` inputs (rows, width) in float32; None where the form of the weight does not pay or there is none."""
+    if rows < LEAST_ROWS or times < LEAST_TIMES or weight.numel() < LEAST_WEIGHTS or not is_supported(weight):
+        return None
+    form = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
+    return lambda x: _product(x, form)
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """left right^T, of two that may be long and lie in memory either way."""
+    is_long = left.shape[1] >= LEAST_ROWS and left.numel() >= LEAST_WEIGHTS and right.numel() >= LEAST_WEIGHTS
+    return _product(left, right) if is_long and is_supported(right) else left @ right.mT
+
+
+def is_supported(weight: Tensor) -> bool:
+    is_plain = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return is_plain and bool(torch.backends.mkldnn.enabled) and has_form()
+
+
+@cache
+def has_form() -> bool:
+    """Whether this build of torch has the operators, which are inner ones, and they do what they are taken for."""
+    x, weight = torch.linspace(-1, 1, 48).view(16, 3), torch.linspace(-2, 2, 15).view(5, 3)
+    try:
+        found = _product(x, torch.ops.mkldnn._reorder_linear_weight(weight, 16))
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
+    return torch.allclose(found, x @ weight.mT, atol=1e-5)
+
+
+def _product(x: Tensor, form: Tensor) -> Tensor:
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(x, form, None, "none", [], "")
+    return product
