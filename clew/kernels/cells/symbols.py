@@ -20,7 +20,11 @@ from clew.kernels.cells.expressions import Graph, Node
 
 
 class Refused(Exception):
-    """A step that is not traced, and why."""
+    """A step that is not traced, and why. It may be at another time where that `is_passing`."""
+
+    def __init__(self, reason: str, is_passing: bool = False):
+        super().__init__(reason)
+        self.is_passing = is_passing
 
 
 class Matrix(NamedTuple):
@@ -63,6 +67,8 @@ class Symbol(Tensor):
     features: int
     is_row: bool
     """Whether it holds one number a row. Where units are one number wide it may be either."""
+    kind: torch.dtype
+    """The same as `dtype`, which would be asked for through torch."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -129,6 +135,7 @@ class Trace:
         features = 1 if is_row else sum(self.width if isinstance(part, Node) else part.features for part in parts)
         made: Symbol = torch.Tensor._make_wrapper_subclass(Symbol, (self.batch, features), dtype=dtype or self.dtype, device=self.device)
         made.traced_by, made.parts, made.features, made.is_row = self, tuple(parts), features, is_row and self.width > 1
+        made.kind = dtype or self.dtype
         self._made.append(weakref.ref(made))
         return made
 
@@ -208,7 +215,7 @@ class Trace:
         columns = zip(*(self.blocks(value, count) for value in values), strict=True)
         parts = [self.graph.apply(name, *column) for column in columns]
         if dtype is None:
-            dtype = next((symbol.dtype for symbol in symbols if symbol.dtype != torch.bool), self.dtype)
+            dtype = next((symbol.kind for symbol in symbols if symbol.kind != torch.bool), self.dtype)
         return self.symbol(parts, dtype=dtype, is_row=not wide)
 
     def linear(self, x: Symbol, weight: Tensor, bias: Tensor | None) -> Symbol:

@@ -50,7 +50,7 @@ def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, s
     states = leaves(state)
     width = _width_of(states, leaves(state, keep=(Memory,)))
     if torch._C._len_torch_function_stack():
-        raise Refused("a torch function mode is active")
+        raise Refused("a torch function mode is active", is_passing=True)
     trace = Trace(FUNCTIONS, states[0], width)
     for each in (*states, *leaves(inputs, keep=(Fixed,))):
         trace.check(each)
@@ -123,10 +123,10 @@ def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, An
     owner = getattr(step, "__self__", step)
     modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
     if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
-        raise Refused("a hook is registered on all modules")
+        raise Refused("a hook is registered on all modules", is_passing=True)
     for module in modules:
         if any(getattr(module, kind) for kind in _HOOKS):
-            raise Refused(f"a hook is registered on its {type(module).__name__}")
+            raise Refused(f"a hook is registered on its {type(module).__name__}", is_passing=True)
     return {module: (dict(module.__dict__), dict(module._buffers)) for module in modules}
 
 

@@ -5,8 +5,9 @@ differ, which would be a fault of the walk, such steps are looped.
 """
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,6 @@ from clew.core.state import leaves, map_state, map_tree, where_rows
 from clew.core.taps import is_watched
 from clew.core.types import Fixed, State, Tree
 from clew.kernels.cells.comparing import results_of, say
-from clew.kernels.cells.expressions import in_order
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.kernels.cells.written_out import walk
 
@@ -25,12 +25,16 @@ LEAST_STEPS = 2
 COMPARED = 3
 """Steps that are compared."""
 
+_looped: MutableMapping[nn.Module, bool] = WeakKeyDictionary()
+"""Cells that were refused, and whether they were training: to ask again would take as long as a few steps."""
 _is_right: dict[Hashable, bool] = {}
 
 
 def may_walk(cell: nn.Module, length: int) -> bool:
     """Whether a chunk may be walked, as far as that can be told before its inputs are computed."""
-    return length >= LEAST_STEPS and not torch.compiler.is_compiling() and not is_exporting() and not is_watched(cell)
+    if length < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
+        return False
+    return _looped.get(cell) is not cell.training
 
 
 def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
@@ -39,9 +43,11 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
         step = trace_step(cell, inputs, state)
         if not step.inputs:
             raise Refused("it reads no inputs")
-        if any(node.name == "mean" and len(node.arguments) > 1 for node in in_order([step.output, *step.new_states])):
+        if any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
             raise Refused("it takes means over several blocks, which a loop does in fewer operations")
     except Refused as reason:
+        if not reason.is_passing:
+            _looped[cell] = cell.training
         say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
         return None
     return walk(step, real) if is_right(cell, step, inputs, real, state) else None

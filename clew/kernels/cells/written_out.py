@@ -5,6 +5,7 @@ at the end. Under autograd the equation has several times as many operations, an
 """
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from clew.core.types import State
 from clew.kernels.cells.expressions import Node
-from clew.kernels.cells.plans import Plan, error_of, plan_of
+from clew.kernels.cells.plans import Instruction, Plan, error_of, plan_of
 from clew.kernels.cells.products import product, products_of
 from clew.kernels.cells.tracing import Step
 from clew.kernels.cells.values import Tensors, Values, evaluated, known
@@ -33,7 +34,8 @@ def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State]:
     counts = len(step.inputs), len(step.fixed), len(step.matrices)
     tensors = [*step.inputs, *step.fixed, *(matrix.weight for matrix in step.matrices), *step.states]
     owners = [matrix.state for matrix in step.matrices]
-    y, *states = _Walk.apply(_plans[key], counts, owners, real, *(x.to(dtype) for x in tensors))  # type: ignore[no-untyped-call]
+    given = step.inputs[0].shape[1], counts, owners, real, *(x.to(dtype) for x in tensors)
+    y, *states = _Walk.apply(_plans[key], *given)  # type: ignore[no-untyped-call]
     return y, step.rebuild(states)
 
 
@@ -41,210 +43,261 @@ def column(value: Tensor, length: int) -> Column:
     return value.unbind(0) if value.dim() == 3 else [value] * length
 
 
-class _Walk(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, plan: Plan, counts: tuple[int, int, int], owners: Sequence[int], real: Tensor | None, *given: Tensor) -> Any:
-        num_inputs, num_fixed, num_matrices = counts
-        ends = num_inputs, num_inputs + num_fixed, num_inputs + num_fixed + num_matrices
-        tensors = Tensors(given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] : ends[2]], given[ends[2] :])
-        graph, values = plan.graph, known(plan.graph, tensors, real)
-        (batch, width), length = tensors.states[0].shape, given[0].shape[1]
-        keeps = any(ctx.needs_input_grad)
+class _Walked:
+    """What both ways through the steps share: the leaves and values of a plan, and nodes by step."""
 
-        states = [state.new_empty(length + 1, batch, width) for state in tensors.states]
-        columns: dict[Node, Column] = {}
-        for place, (state, new) in enumerate(zip(tensors.states, states, strict=True)):
-            new[0] = state
-            columns[graph.leaf("state", place)] = new[:-1].unbind(0)
-        products, sums, num_products = [], dict[Node, Tensor](), 0
-        for weight in tensors.weights:
-            leaves = [graph.leaf("product", num_products + block) for block in range(len(weight) // width)]
-            num_products += len(leaves)
-            whole = weight.new_empty(length, batch, len(leaves), width)
-            for block, leaf in enumerate(leaves):
-                sums[leaf] = whole[:, :, block]
-                if leaf in plan.added:
-                    (other,) = (each for each in plan.added[leaf].arguments if each is not leaf)
-                    whole[:, :, block] = evaluated(other, values)
-                    sums[plan.added[leaf]] = sums[leaf]
-                elif any(each in plan.added for each in leaves):
-                    whole[:, :, block] = 0
-            is_added = any(each in plan.added for each in leaves)
-            products.append((_multiplied(weight, batch, length, is_added), whole.view(length, batch, -1).unbind(0)))
-        columns |= {node: block.unbind(0) for node, block in sums.items()}
+    def __init__(self, plan: Plan, length: int, owners: Sequence[int], tensors: Tensors, real: Tensor | None):
+        self.plan, self.graph, self.length, self.owners, self.tensors = plan, plan.graph, length, owners, tensors
+        self.batch, self.width = tensors.states[0].shape
+        self.values = known(plan.graph, tensors, real)
+        self.columns: dict[Node, Column] = {}
 
-        kept = {node: sums[node] for node in plan.kept if node in sums}
-        at_end = [node for place, node in enumerate(plan.carried) if plan.carried.index(node) == place and node in plan.moving]
+    @cached_property
+    def leaves(self) -> list[list[Node]]:
+        """Of the products of each matrix."""
+        leaves: list[list[Node]] = []
+        for weight in self.tensors.weights:
+            first = sum(map(len, leaves))
+            leaves.append([self.graph.leaf("product", first + block) for block in range(len(weight) // self.width)])
+        return leaves
+
+    def new(self, *shape: int) -> Tensor:
+        return self.tensors.states[0].new_empty(shape)
+
+    def column(self, node: Node) -> Column:
+        if node not in self.columns:
+            self.columns[node] = column(evaluated(node, self.values), self.length)
+        return self.columns[node]
+
+    def steps(self, instructions: Sequence[Instruction]) -> list[tuple[Callable[..., Any], list[Column], Column]]:
+        return [(function, [self.column(each) for each in arguments], self.columns[result]) for function, arguments, result in instructions]
+
+    def know_states(self, states: Sequence[Tensor]) -> None:
+        """`states` are (length + 1, batch, width)."""
+        for place, (node, state) in enumerate(zip(self.plan.carried, states, strict=True)):
+            self.values[self.graph.leaf("state", place)] = state[:-1]
+            self.values[node] = state[1:]
+
+
+class _Ahead(_Walked):
+    """The steps forwards."""
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.states = [self.new(self.length + 1, self.batch, self.width) for _ in self.tensors.states]
+        for place, (first, state) in enumerate(zip(self.tensors.states, self.states, strict=True)):
+            state[0] = first
+            self.columns[self.graph.leaf("state", place)] = state[:-1].unbind(0)
+        self.sums: dict[Node, Tensor] = {}
+        self.products = [self.prepare(weight, leaves) for weight, leaves in zip(self.tensors.weights, self.leaves, strict=True)]
+        self.kept = {node: self.sums[node] for node in self.plan.kept if node in self.sums}
+        self.columns.update({node: each.unbind(0) for node, each in self.sums.items()})
+        self.place()
+
+    def prepare(self, weight: Tensor, leaves: Sequence[Node]) -> tuple[Callable[[Tensor, Tensor], Any], Column]:
+        """How a matrix is multiplied, and where to: on top of what its products are only added to."""
+        added = self.plan.added
+        is_added = any(leaf in added for leaf in leaves)
+        whole = self.new(self.length, self.batch, len(leaves), self.width)
+        for block, leaf in enumerate(leaves):
+            self.sums[leaf] = whole[:, :, block]
+            if leaf in added:
+                (other,) = (each for each in added[leaf].arguments if each is not leaf)
+                whole[:, :, block] = evaluated(other, self.values)
+                self.sums[added[leaf]] = self.sums[leaf]
+            elif is_added:
+                whole[:, :, block] = 0
+        return multiplied(weight, self.batch, self.length, is_added), whole.view(self.length, self.batch, -1).unbind(0)
+
+    def place(self) -> None:
+        """Where each result of a step is written: where states are, where another node was, where it is kept, or anywhere."""
+        plan, self.copies = self.plan, list[tuple[Node, Column]]()
         results = {instruction.result for instruction in plan.ahead}
-        homes = {node: states[plan.carried.index(node)][1:] for node in at_end if node in results}
-        for _, arguments, result in plan.ahead:
-            for argument in arguments:
-                if argument not in columns:
-                    columns[argument] = column(evaluated(argument, values), length)
-            if result in homes:
-                columns[result] = homes[result].unbind(0)
-            elif result in plan.placed:
-                columns[result] = columns[plan.placed[result]]
-                if plan.placed[result] in sums:
-                    kept.update({result: sums[plan.placed[result]]} if result in plan.kept else {})
+        for place, (node, state) in enumerate(zip(plan.carried, self.states, strict=True)):
+            if node in results and plan.carried.index(node) == place:
+                self.columns[node] = state[1:].unbind(0)
             else:
-                shape = (batch, 1 if result in plan.is_row else width)
+                self.copies.append((node, state[1:].unbind(0)))
+        for _, _, result in plan.ahead:
+            if result in self.columns:
+                continue
+            if (there := plan.placed.get(result)) is not None:
+                self.columns[result] = self.columns[there]
                 if result in plan.kept:
-                    kept[result] = states[0].new_empty(length, *shape)
-                    columns[result] = kept[result].unbind(0)
-                else:
-                    columns[result] = [states[0].new_empty(shape)] * length
-        copies = [
-            (columns[node] if node in columns else column(evaluated(node, values), length), states[place][1:].unbind(0))
-            for place, node in enumerate(plan.carried)
-            if node not in homes or plan.carried.index(node) != place
+                    self.kept[result] = self.sums[there]
+                continue
+            shape = self.batch, 1 if result in plan.is_row else self.width
+            if result in plan.kept:
+                self.kept[result] = self.new(self.length, *shape)
+            self.columns[result] = self.kept[result].unbind(0) if result in plan.kept else [self.new(*shape)] * self.length
+
+    def run(self) -> None:
+        steps = self.steps(self.plan.ahead)
+        copies = [(self.column(node), target) for node, target in self.copies]
+        products = [
+            (multiply, self.states[owner].unbind(0), sums) for (multiply, sums), owner in zip(self.products, self.owners, strict=True)
         ]
-        steps = [(function, [columns[each] for each in arguments], columns[result]) for function, arguments, result in plan.ahead]
-        for t in range(length):
-            for (multiply, sums_at), owner in zip(products, owners, strict=True):
-                multiply(states[owner][t], sums_at[t])
-            for function, reads, writes in steps:
-                function(*[read[t] for read in reads], out=writes[t])
+        for t in range(self.length):
+            for multiply, states, sums in products:
+                multiply(states[t], sums[t])
+            for function, arguments, result in steps:
+                function(*[argument[t] for argument in arguments], out=result[t])
             for source, target in copies:
                 target[t].copy_(source[t])
 
-        for node, home in homes.items():
-            values[node] = home
-        if plan.output in plan.carried:
-            y = states[plan.carried.index(plan.output)][1:]
+    def output(self) -> Tensor:
+        """y (batch, length, width)."""
+        self.know_states(self.states)
+        self.values.update(self.kept)
+        return evaluated(self.plan.output, self.values).expand(self.length, self.batch, self.width).transpose(0, 1)
+
+
+class _Back(_Walked):
+    """The steps backwards, from the errors of y and of the last states."""
+
+    def __init__(self, *given: Any, states: Sequence[Tensor], kept: Values, of_y: Tensor, of_last: Sequence[Tensor]):
+        super().__init__(*given)
+        self.states, self.sums = states, self.plan.sums
+        self.know_states(states)
+        self.values.update(kept)
+        self.values[self.graph.leaf("error", 0)] = of_y.transpose(0, 1)
+        self.of_states = [self.prepare_state(place, of_state) for place, of_state in enumerate(of_last)]
+        self.parts: dict[Node, tuple[int, int]] = {}
+        """The matrix and the block of a product's error."""
+        self.of_products = [self.prepare_products(number, leaves) for number, leaves in enumerate(self.leaves)]
+        self.place()
+
+    def prepare_state(self, place: int, of_last: Tensor) -> Column:
+        """Errors of a state: before step t the t-th. Those of all steps are kept only where they are needed."""
+        incoming = self.graph.leaf("error", place + 1)
+        if incoming in self.plan.stored:
+            whole = self.new(self.length + 1, self.batch, self.width)
+            self.values[incoming] = whole[1:]
+            of_state: Column = whole.unbind(0)
         else:
-            values.update(kept)
-            for place, state in enumerate(states):
-                values[graph.leaf("state", place)] = state[:-1]
-            y = evaluated(plan.output, values).expand(length, batch, width)
-        if keeps:
-            names = [name for name in kept if name in plan.kept]
-            inputs = [x if any(leaf.name == "input" for leaf in plan.needed) else None for x in tensors.inputs]
-            ctx.save_for_backward(real, *inputs, *tensors.fixed, *tensors.weights, *states, *(kept[name] for name in names))
-            ctx.plan, ctx.counts, ctx.owners, ctx.names, ctx.inputs = plan, counts, owners, names, [x.shape for x in given[:num_inputs]]
+            both = self.new(2, self.batch, self.width)
+            of_state = [both[t % 2] for t in range(self.length + 1)]
+        of_state[self.length].copy_(of_last)
+        self.columns[incoming] = of_state[1:]
+        self.columns[error_of(self.graph, self.graph.leaf("state", place))] = of_state
+        return of_state
+
+    def prepare_products(self, number: int, leaves: Sequence[Node]) -> Tensor:
+        """Errors of a matrix's products: (length, batch, n * width)."""
+        whole = self.new(self.length, self.batch, len(leaves), self.width)
+        for block, leaf in enumerate(leaves):
+            of_block = whole[:, :, block]
+            self.columns[error_of(self.graph, leaf)] = of_block.unbind(0)
+            if not self.sums.terms.get(leaf):
+                of_block.zero_()
+            if leaf in self.sums.errors:
+                self.values[self.sums.errors[leaf]] = of_block
+                self.parts[self.sums.errors[leaf]] = number, block
+        return whole.view(self.length, self.batch, -1)
+
+    def place(self) -> None:
+        for _, _, result in self.plan.back:
+            if result in self.columns:
+                continue
+            is_stored = result in self.plan.stored
+            whole = self.new(self.length if is_stored else 1, self.batch, 1 if result.name == "mean" else self.width)
+            self.columns[result] = whole.unbind(0) if is_stored else [whole[0]] * self.length
+            if is_stored:
+                self.values[result] = whole
+
+    def run(self) -> None:
+        steps = self.steps(self.plan.back)
+        begun = {place for place in range(len(self.states)) if self.sums.terms.get(self.graph.leaf("state", place))}
+        products = []
+        for whole, weight, owner in zip(self.of_products, self.tensors.weights, self.owners, strict=True):
+            multiply = multiplied(weight.mT, self.batch, self.length, is_added=owner in begun)
+            products.append((multiply, whole.unbind(0), self.of_states[owner]))
+            begun.add(owner)
+        idle = [of_state for place, of_state in enumerate(self.of_states) if place not in begun]
+        for t in reversed(range(self.length)):
+            for function, arguments, result in steps:
+                function(*[argument[t] for argument in arguments], out=result[t])
+            for multiply, of_product, of_state in products:
+                multiply(of_product[t], of_state[t])
+            for of_state in idle:
+                of_state[t].zero_()
+
+    def of_fixed(self, place: int) -> Tensor | None:
+        error = self.sums.errors.get(self.graph.leaf("fixed", place))
+        if error is None:
+            return None
+        return evaluated(error, self.values).expand(self.length, self.batch, self.width).sum_to_size(self.tensors.fixed[place].shape)
+
+    def of_weight(self, number: int) -> Tensor:
+        return product(self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT)
+
+    def of_input(self, first: int, count: int) -> Tensor:
+        """(batch, length, count * width) of blocks from the first on, whose errors most often are those of a matrix's products."""
+        errors = [self.sums.errors.get(self.graph.leaf("input", first + block)) for block in range(count)]
+        places = [self.parts.get(error) if error is not None else None for error in errors]
+        if places[0] is not None and places == [(places[0][0], places[0][1] + block) for block in range(count)]:
+            number, block = places[0]
+            return self.of_products[number][:, :, block * self.width : (block + count) * self.width].transpose(0, 1)
+        of_input = self.new(self.length, self.batch, count, self.width)
+        for error, of_block in zip(errors, of_input.unbind(2), strict=True):
+            of_block.copy_(evaluated(error, self.values) if error is not None else of_block.new_zeros(()))
+        return of_input.flatten(2).transpose(0, 1)
+
+
+class _Walk(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, plan: Plan, length: int, counts: tuple[int, int, int], owners: Sequence[int], real: Tensor | None, *given: Tensor
+    ) -> Any:
+        tensors = _parted(given, counts)
+        ahead = _Ahead(plan, length, owners, tensors, real)
+        ahead.run()
+        if any(ctx.needs_input_grad):
+            inputs = tensors.inputs if any(leaf.name == "input" for leaf in plan.needed) else [None] * counts[0]
+            rest = *tensors.fixed, *tensors.weights, *ahead.states
+            ctx.save_for_backward(real, *inputs, *rest, *ahead.kept.values())
+            ctx.plan, ctx.length, ctx.counts, ctx.owners, ctx.names = plan, length, counts, owners, list(ahead.kept)
+            ctx.num_saved, ctx.blocks = counts[0] + len(rest), [x.shape[2] // ahead.width for x in given[: counts[0]]]
         # Copies, since outputs that are views of each other cannot be written over by their users.
-        return y.transpose(0, 1).contiguous(), *(state[-1].clone() for state in states)
+        return ahead.output().clone(memory_format=torch.contiguous_format), *(state[-1].clone() for state in ahead.states)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_y: Tensor, *of_last: Tensor) -> Any:
-        plan: Plan = ctx.plan
-        graph, sums = plan.graph, plan.sums
-        num_inputs, num_fixed, num_matrices = ctx.counts
         real, *saved = ctx.saved_tensors
-        inputs, saved = saved[:num_inputs], saved[num_inputs:]
-        fixed, saved = saved[:num_fixed], saved[num_fixed:]
-        weights, saved = saved[:num_matrices], saved[num_matrices:]
-        states, saved = saved[: len(of_last)], saved[len(of_last) :]
-        length, batch, width = states[0][1:].shape
-        values = known(graph, Tensors(inputs, fixed, weights, [state[0] for state in states]), real)
-        values.update(zip(ctx.names, saved, strict=True))
-        for place, (node, state) in enumerate(zip(plan.carried, states, strict=True)):
-            values[graph.leaf("state", place)] = state[:-1]
-            values[node] = state[1:]
-
-        errors = graph.leaf("error", 0)
-        values[errors] = of_y.transpose(0, 1)
-        columns: dict[Node, Column] = {errors: values[errors].unbind(0)}
-        of_states: list[Column] = []
-        for place, of_state in enumerate(of_last):
-            incoming = graph.leaf("error", place + 1)
-            if incoming in plan.stored:
-                whole = of_state.new_empty(length + 1, batch, width)
-                values[incoming] = whole[1:]
-                of_states.append(whole.unbind(0))
-            else:
-                both = of_state.new_empty(2, batch, width)
-                of_states.append([both[t % 2] for t in range(length + 1)])
-            of_states[-1][length].copy_(of_state)
-            columns[incoming] = of_states[-1][1:]
-            columns[error_of(graph, graph.leaf("state", place))] = of_states[-1]
-        of_products: list[Tensor] = []
-        parts: dict[Node, tuple[int, int]] = {}  # the matrix and the block of a product's error
-        num_products = 0
-        for number, weight in enumerate(weights):
-            count = len(weight) // width
-            leaves = [graph.leaf("product", num_products + block) for block in range(count)]
-            num_products += count
-            make = torch.empty if all(sums.terms.get(leaf) for leaf in leaves) else torch.zeros
-            whole = make(length, batch, count, width, dtype=weight.dtype, device=weight.device)
-            of_products.append(whole.view(length, batch, count * width))
-            for block, leaf in enumerate(leaves):
-                columns[error_of(graph, leaf)] = whole[:, :, block].unbind(0)
-                if leaf in sums.errors:
-                    values[sums.errors[leaf]] = whole[:, :, block]
-                    parts[sums.errors[leaf]] = number, block
-        for _, arguments, result in plan.back:
-            for node in arguments:
-                if node not in columns:
-                    columns[node] = column(evaluated(node, values), length)
-            if result not in columns:
-                shape = batch, 1 if result.name == "mean" else width
-                whole = states[0].new_empty(length if result in plan.stored else 1, *shape)
-                columns[result] = whole.unbind(0) * (1 if result in plan.stored else length)
-                if result in plan.stored:
-                    values[result] = whole
-        steps = [(function, [columns[each] for each in arguments], columns[result]) for function, arguments, result in plan.back]
-        begun = [bool(sums.terms.get(graph.leaf("state", place))) for place in range(len(states))]
-        products: list[tuple[Callable[[Tensor, Tensor], Any], Column, Column]] = []
-        for whole, weight, owner in zip(of_products, weights, ctx.owners, strict=True):
-            is_first = not begun[owner] and owner not in ctx.owners[: len(products)]
-            products.append((_multiplied(weight.mT, batch, length, not is_first), whole.unbind(0), of_states[owner]))
-        for place, errors_of_state in enumerate(of_states):
-            if not begun[place] and place not in ctx.owners:
-                for each in errors_of_state[:-1]:
-                    each.zero_()
-        for t in reversed(range(length)):
-            for function, reads, writes in steps:
-                function(*[read[t] for read in reads], out=writes[t])
-            for multiply, of_product, of_owner in products:
-                multiply(of_product[t], of_owner[t])
-
-        needs = ctx.needs_input_grad[4:]
-        gradients: list[Tensor | None] = []
-        first = 0
-        for place, shape in enumerate(ctx.inputs):
-            leaves = [graph.leaf("input", first + block) for block in range(shape[2] // width)]
-            first += len(leaves)
-            wanted = [sums.errors.get(leaf) for leaf in leaves]
-            gradients.append(_of_input(wanted, values, parts, of_products, shape, states[0]) if needs[place] else None)
-        for place, each in enumerate(fixed, start=num_inputs):
-            error = sums.errors.get(graph.leaf("fixed", place - num_inputs))
-            if not needs[place] or error is None:
-                gradients.append(None)
-                continue
-            gradients.append(evaluated(error, values).expand(length, batch, width).sum_to_size(each.shape))
-        for place, (errors_of_product, owner) in enumerate(zip(of_products, ctx.owners, strict=True), start=num_inputs + num_fixed):
-            flat = errors_of_product.flatten(0, 1)
-            gradients.append(product(flat.mT, states[owner][:-1].flatten(0, 1).mT) if needs[place] else None)
-        return None, None, None, None, *gradients, *(errors_of_state[0].clone() for errors_of_state in of_states)
+        tensors, kept = _parted(saved[: ctx.num_saved], ctx.counts), saved[ctx.num_saved :]
+        states = tensors.states  # of all steps
+        tensors = tensors._replace(states=[state[0] for state in states])
+        values = dict(zip(ctx.names, kept, strict=True))
+        back = _Back(ctx.plan, ctx.length, ctx.owners, tensors, real, states=states, kept=values, of_y=of_y, of_last=of_last)
+        back.run()
+        firsts = [sum(ctx.blocks[:place]) for place in range(ctx.counts[0])]
+        gradients: list[Callable[[], Tensor | None]] = [
+            *(partial(back.of_input, first, count) for first, count in zip(firsts, ctx.blocks, strict=True)),
+            *(partial(back.of_fixed, place) for place in range(ctx.counts[1])),
+            *(partial(back.of_weight, number) for number in range(ctx.counts[2])),
+            *(of_state[0].clone for of_state in back.of_states),
+        ]
+        needs = ctx.needs_input_grad[-len(gradients) :]
+        return (
+            None,
+            None,
+            None,
+            None,
+            None,
+            *(gradient() if is_needed else None for gradient, is_needed in zip(gradients, needs, strict=True)),
+        )
 
 
-def _multiplied(weight: Tensor, rows: int, times: int, is_added: bool) -> Callable[[Tensor, Tensor], Any]:
+def _parted(given: Sequence[Any], counts: Sequence[int]) -> Tensors:
+    """Inputs, fixed tensors and weights, so many of each, and states."""
+    ends = [sum(counts[:place]) for place in range(1, 4)]
+    return Tensors(given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] : ends[2]], given[ends[2] :])
+
+
+def multiplied(weight: Tensor, rows: int, times: int, is_added: bool) -> Callable[[Tensor, Tensor], Any]:
     """What writes x W^T, or adds it, to a result."""
     if (multiply := products_of(weight, rows, times)) is not None:
         return (lambda x, result: result.add_(multiply(x))) if is_added else (lambda x, result: result.copy_(multiply(x)))
     across = weight.mT
     return (lambda x, result: result.addmm_(x, across)) if is_added else (lambda x, result: torch.mm(x, across, out=result))
-
-
-def _of_input(
-    errors: Sequence[Node | None],
-    values: Values,
-    parts: dict[Node, tuple[int, int]],
-    of_products: Sequence[Tensor],
-    shape: Sequence[int],
-    like: Tensor,
-) -> Tensor:
-    """(batch, length, n * width) of the errors of n blocks, which most often are those of a matrix's products, side by side."""
-    batch, length, features = shape
-    width = features // len(errors)
-    places = [parts.get(error) if error is not None else None for error in errors]
-    if places[0] is not None and places == [(places[0][0], places[0][1] + block) for block in range(len(errors))]:
-        number, block = places[0]
-        return of_products[number][:, :, block * width : block * width + features].transpose(0, 1)
-    of_input = like.new_zeros(length, batch, features)
-    for error, of_block in zip(errors, of_input.split(width, -1), strict=True):
-        if error is not None:
-            of_block.copy_(evaluated(error, values))
-    return of_input.transpose(0, 1)

@@ -12,7 +12,7 @@ from clew.kernels import only_equations
 from clew.kernels.cells import plans, walking, written_out
 from clew.kernels.cells.tracing import trace_step
 from clew.kernels.cells.written_out import walk
-from clew.layers.cells import CELLS, Cell
+from clew.layers.cells import CELLS, Cell, DroppedCell
 from clew.layers.recurrent import Recurrent, RecurrentState, unbind_steps
 from tests.kernels.cells.built import BUILT
 from tests.kernels.cells.own_cells import OWN, Leaky
@@ -206,3 +206,19 @@ def test_long_walks_in_float32_are_near_the_equation(name):
         right = run()
     for a, b in zip(found, right, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_cell_is_looped_while_a_hook_is_on_it_and_walked_after():
+    layer, x, seen = Recurrent(Leaky(5, 6)), torch.randn(2, 4, 5), []
+    handle = layer.cell.recurrent.register_forward_hook(lambda *_: seen.append(1))
+    layer(x)
+    assert len(seen) == 4
+    handle.remove()
+    assert type(layer(x)[0].grad_fn).__name__ == "_WalkBackward"
+
+
+def test_a_cell_that_draws_in_training_is_walked_in_evaluation():
+    layer, x = Recurrent(DroppedCell(CELLS["coupled_lstm"](5, 6), 0.5)), torch.randn(2, 4, 5)
+    for _ in range(2):
+        assert type(layer.train()(x)[0].grad_fn).__name__ != "_WalkBackward"
+    assert type(layer.eval()(x)[0].grad_fn).__name__ != "StackBackward0"
