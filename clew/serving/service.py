@@ -5,6 +5,7 @@ GET  /health     whether it answers, of which runs, and by which version
 GET  /metrics    counts, for Prometheus
 POST /VERB       what the run's task does: {"text": ...} or {"texts": [...]}, and options -> {"answers": [...]}
 POST /RUN/VERB   the same, where there are several runs
+/v1/...          what clients of OpenAI's API ask (`openai`)
 
 Where the run reads pictures or sounds, what is asked about is a file, sent as {"data": BASE64, "name": NAME}.
 """
@@ -16,6 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,12 +27,13 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, said, while_connected, wrong_method
+from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, refusal, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
 from clew.serving.flows import EVENTS, GONE, LINES, Flow
 from clew.serving.guard import MOST_BYTES
 from clew.serving.metrics import FAMILIES, Metrics
+from clew.serving.openai.routes import OpenAIRoutes
 from clew.serving.profiles import Profile
 from clew.serving.routes import described
 from clew.serving.sent_files import MOST_BODY
@@ -58,6 +61,7 @@ class Service:
         queue: int = 64,
         seconds: float = 60.0,
         longest: int = LONGEST_TEXT,
+        templates: Path | None = None,
         version: str = "",
         debug: bool = False,
     ):
@@ -76,6 +80,7 @@ class Service:
                     self.writers[id(run), verb] = Writer(
                         worker, run.task, joins, rows=batch, most_bytes=prefixes, queue=queue, seconds=seconds, saw=self.saw
                     )
+        self.openai = OpenAIRoutes(self, templates)
         self.metrics = Metrics(FAMILIES)
         self.profiles = {name: Profile() for name in self.runs}
         self.trained: dict[str, Profile] = {}
@@ -100,6 +105,7 @@ class Service:
             Route("/", self.index),
             Route("/health", self.health),
             Route("/metrics", self.counts),
+            *self.openai.routes(),
             Route("/{path:path}", self.answer, methods=["GET", "POST"]),
         ]
         return Starlette(routes=routes, exception_handlers={404: self.missing, 405: wrong_method})
@@ -133,10 +139,13 @@ class Service:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def missing(self, request: Request, error: Exception) -> Response:
-        return said(HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {few_of(['/', '/health', '/metrics', *self.routes])}")
+        known = few_of(["/", "/health", "/metrics", *self.routes, *self.openai.paths])
+        return refusal(request, HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {known}")
 
     async def answer(self, request: Request) -> Response:
         path = request.scope["path"]
+        if path in self.openai.paths:
+            return await wrong_method(request, LookupError(path))
         if path not in self.routes:
             return await self.missing(request, LookupError(path))
         if request.method != "POST":

@@ -288,6 +288,7 @@ def test_the_index_describes_every_route_with_the_runs_own_defaults(make: Make) 
     assert found["openapi"] == "3.1.0" and found["info"]["version"] == "1.2"
     assert {*found["paths"]} == {
         *("/lstm/generate", "/lstm/classify", "/lstm/embed", "/classifier/classify", "/classifier/embed", "/", "/health", "/metrics"),
+        "/v1/models",
     }
     schema = found["paths"]["/lstm/generate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["properties"]["max_new"]["default"] == small_run("lstm").config.decoding.max_new
