@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 SHARE = 0.25
 """Seconds that one job advances a batch for; smaller jobs overtake it meanwhile."""
+NEWS_EVERY, MANY = 0.01, 16
+"""Seconds between two times at which the loop is woken, where so many rows are written: each time it takes Python from the worker."""
 READ_AT_ONCE = 20_000
 """Characters of prompts that are cut into tokens between two steps."""
 
@@ -114,6 +116,7 @@ class Writer:
         self.is_free = threading.Lock()
         self.news: list[tuple[Asked, list[Any]]] = []
         """What is to be told."""
+        self.sent = 0.0
 
     @property
     def num_waiting(self) -> int:
@@ -200,7 +203,6 @@ class Writer:
                     self._end(self.going.popleft())
                 self._take()
                 if not self.taken:
-                    self._send()
                     return
                 self._tell(self.batch.advance())
         except BaseException as error:
@@ -208,6 +210,7 @@ class Writer:
             if isinstance(error, Ended):
                 raise
         finally:
+            self._send()
             self.is_free.release()
 
     def _take(self) -> None:
@@ -265,7 +268,8 @@ class Writer:
             if is_complete:
                 self._end(asked)
             self.news += [(asked, [*(() if passed is None else (passed,)), *((Completed(),) if is_complete else ())])]
-        self._send()
+        if len(self.owners) < MANY or time.monotonic() - self.sent >= NEWS_EVERY:
+            self._send()
 
     def _refuse(self, asked: Asked, error: BaseException) -> None:
         self._end(asked)
@@ -274,6 +278,7 @@ class Writer:
     def _send(self) -> None:
         """Wakes the loop of the server once for all that there is to tell."""
         news, self.news = [(asked, found) for asked, found in self.news if found], []
+        self.sent = time.monotonic()
         for loop in {asked.loop for asked, _ in news}:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(pass_on, [(asked, found) for asked, found in news if asked.loop is loop])
