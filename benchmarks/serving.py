@@ -1,10 +1,13 @@
-"""`python -m benchmarks.serving RUN [--clients 32] [--seconds 60]`: clients that ask `clew serve` over this machine's own address.
+"""`python -m benchmarks.serving RUN [--clients 64] [--seconds 120]`: clients that ask `clew serve` over this machine's own address.
 `benchmarks.serving_attacked` has the same under attack.
 
 Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are larger than the server
-takes; the others have one text each, or now and then several. The server is a process of its own. What is printed: answers a second, their
-latency, the statuses of all answers, how many texts a call of the model answered, and the server's memory along the way. It ends with 1
-where an answer is none that was to be expected, or the memory has grown by more than a tenth since the first fifth of the time.
+takes; the others have one text each, or now and then several. With --long some have other options besides, such as more to write. The
+server is a process of its own. What is printed: answers a second, their latency, the statuses of all answers, how many texts a call of the
+model answered, and the server's memory along the way. It ends with 1 where an answer is none that was to be expected, or the memory has
+grown by more than a tenth since the first fifth of the time.
+
+  python -m benchmarks.serving runs/shakespeare-lstm --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share 5
 """
 
 import argparse
@@ -20,25 +23,34 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 WORDS = ["the", "a", "small", "red", "ball", "of", "thread", "was", "tied", "to", "her", "door", "and", "she", "went", "in"]
 OVERSIZED = b'{"text": "' + b"a" * 1_200_000 + b'"}'
-EXPECTED = {"asked": {200}, "cancelled": {0, 200}, "oversized": {413}}
+EXPECTED = {"asked": {200}, "long": {200}, "cancelled": {0, 200}, "oversized": {413}}
 
 
 class Client:
     """Keeps its connection while it can."""
 
-    def __init__(self, host: str, port: int, path: str, options: dict, seed: int):
-        self.host, self.port, self.path, self.options = host, port, path, options
+    def __init__(self, host: str, port: int, path: str, given: argparse.Namespace, seed: int):
+        self.host, self.port, self.path = host, port, path
+        self.options, self.long = json.loads(given.options), json.loads(given.long)
+        self.shares = {
+            "asked": 98 - given.long_share * bool(self.long),
+            "long": given.long_share * bool(self.long),
+            "cancelled": 1,
+            "oversized": 1,
+        }
         self.random = random.Random(seed)
         self.streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.statuses: Counter[tuple[str, int]] = Counter()
-        self.latencies: list[float] = []
+        self.latencies: dict[str, list[float]] = {"asked": [], "long": []}
+        self.texts_told = 0
 
     async def work(self, until: float) -> None:
         while time.monotonic() < until:
-            kind = self.random.choices(["asked", "cancelled", "oversized"], [98, 1, 1])[0]
+            kind = self.random.choices([*self.shares], [*self.shares.values()])[0]
             began = time.monotonic()
             try:
                 status = await asyncio.wait_for(self.ask(kind), 90)
@@ -46,12 +58,13 @@ class Client:
                 status = -1
                 self.close()
             self.statuses[kind, status] += 1
-            if kind == "asked" and status == 200:
-                self.latencies.append(time.monotonic() - began)
+            if kind in self.latencies and status == 200:
+                self.latencies[kind].append(time.monotonic() - began)
         self.close()
 
     async def ask(self, kind: str) -> int:
-        body = OVERSIZED if kind == "oversized" else json.dumps({**self.texts(), **self.options}).encode()
+        options = {**self.options, **(self.long if kind == "long" else {})}
+        body = OVERSIZED if kind == "oversized" else json.dumps({**self.texts(), **options}).encode()
         if self.streams is None:
             self.streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self.streams
@@ -67,7 +80,7 @@ class Client:
         found = await reader.readexactly(length)
         status = int(lines[0].split()[1])
         if status == 200:
-            assert json.loads(found)["answers"]
+            self.texts_told += len(json.loads(found)["answers"])
         if "connection: close" in lines:
             self.close()
         return status
@@ -87,6 +100,12 @@ def memory(process: int) -> float:
     return int(subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True).stdout) / 1024
 
 
+def processor_seconds(process: int) -> float:
+    """Of all threads of a process, which other processes on the machine change little."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def watch(process: int, until: float, seconds: float) -> list[float]:
     found = [memory(process)]
     while time.monotonic() < until:
@@ -97,7 +116,7 @@ async def watch(process: int, until: float, seconds: float) -> list[float]:
 
 async def measure(process: int, port: int, path: str, options: argparse.Namespace) -> tuple[list[Client], list[float]]:
     until = time.monotonic() + options.seconds
-    clients = [Client("127.0.0.1", port, path, json.loads(options.options), seed) for seed in range(options.clients)]
+    clients = [Client("127.0.0.1", port, path, options, seed) for seed in range(options.clients)]
     sizes, *_ = await asyncio.gather(watch(process, until, options.seconds), *(client.work(until) for client in clients))
     return clients, sizes
 
@@ -111,15 +130,20 @@ async def metrics(port: int) -> dict[str, float]:
 
 
 def report(clients: list[Client], sizes: list[float], seen: dict[str, float], seconds: float) -> bool:
-    latencies = sorted(latency for client in clients for latency in client.latencies)
     statuses = sum((client.statuses for client in clients), Counter())
-    cuts = [latencies[0], *statistics.quantiles(latencies, n=100)]
-    print(f"{len(clients)} clients, {seconds:g} s: {statuses.total():,} requests, {len(latencies) / seconds:.1f} answers/s")
-    quantiles = ", ".join(f"{share} % {1e3 * cuts[share]:.0f} ms" for share in (50, 95, 99))
-    print(f"latency: {quantiles}, longest {latencies[-1]:.2f} s")
+    answers = {kind: sorted(latency for client in clients for latency in client.latencies[kind]) for kind in ("asked", "long")}
+    count, texts = sum(map(len, answers.values())), sum(client.texts_told for client in clients)
+    rates = f"{count / seconds:.1f} answers/s, {texts / seconds:.1f} texts/s"
+    print(f"{len(clients)} clients, {seconds:g} s: {statuses.total():,} requests, {rates}")
+    for kind, latencies in answers.items():
+        if len(latencies) > 1:
+            cuts = [latencies[0], *statistics.quantiles(latencies, n=100)]
+            quantiles = ", ".join(f"{share} % {1e3 * cuts[share]:.0f} ms" for share in (50, 95, 99))
+            print(f"latency of {len(latencies):,} {kind}: {quantiles}, longest {latencies[-1]:.2f} s")
     print("answers: " + ", ".join(f"{count:,} x {kind} {status}" for (kind, status), count in sorted(statuses.items())))
     texts, calls = (sum(value for name, value in seen.items() if name.startswith(f"clew_batch_texts_{part}")) for part in ("sum", "count"))
-    print(f"texts a call: {texts / calls:.1f} ({calls:,.0f} calls)")
+    if calls:
+        print(f"texts a call: {texts / calls:.1f} ({calls:,.0f} calls)")
     early = max(sizes[: max(len(sizes) // 5, 1) + 1])
     print("memory along the way, in MB: " + " ".join(f"{size:.0f}" for size in sizes))
     print(f"memory: {sizes[0]:.0f} MB at the start, {early:.0f} after a fifth, {sizes[-1]:.0f} at the end, {max(sizes):.0f} at most")
@@ -150,13 +174,19 @@ def serving(run: str, device: str, limit: str = "") -> Iterator[tuple[subprocess
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--device", default="cpu", help="where the server runs its model")
     parser.add_argument("--options", default="{}", help="of every request, as JSON, e.g. '{\"max_new\": 20}'")
+    parser.add_argument("--long", default="{}", help="of some requests, besides --options")
+    parser.add_argument("--long-share", type=float, default=5.0, help="per cent of requests that have --long")
     given = parser.parse_args()
     with serving(given.run, given.device) as (server, port, path):
+        before = processor_seconds(server.pid)
         clients, sizes = asyncio.run(measure(server.pid, port, path, given))
+        spent = processor_seconds(server.pid) - before
+        count = sum(len(latencies) for client in clients for latencies in client.latencies.values())
+        print(f"the server's processor time: {spent:.0f} s, {1e3 * spent / max(count, 1):.2f} ms an answer")
         is_well = report(clients, sizes, asyncio.run(metrics(port)), given.seconds)
     print(f"ended by SIGTERM with {server.returncode}")
     sys.exit(0 if is_well and server.returncode == 143 else 1)

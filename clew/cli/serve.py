@@ -14,7 +14,9 @@ curl -H 'Content-Type: application/json' -d '{"text": "A fine film."}' http://12
 and a captioner with {"picture": {"data": "BASE64", "name": "scene.png"}} at /caption.
 
 Of several runs each has routes of its own, /RUN/VERB. Requests that wait together and have equal options are answered by
-one call of the model. A text that is generated can be sent piece by piece ({"stream": true}). GET / lists the routes and
+one call of the model; texts that are generated are written in a running batch, which requests join and leave whatever their
+options. They can be sent piece by piece ({"stream": true}). Clients of OpenAI's API find /v1/models, /v1/completions,
+/v1/chat/completions and /v1/embeddings, which take the folder's name as the model. GET / lists the routes and
 their options, /health says whether the server answers, and /metrics has counts for Prometheus, with what the texts of
 requests are like beside those of the training data. No text is kept or logged.
 
@@ -36,9 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
     add("--host", default="127.0.0.1", metavar="ADDRESS", help="the address to listen at (default: 127.0.0.1, this machine alone)")
     add("--allow-host", action="append", default=[], metavar="NAME", help="another name that the server is asked under; may be repeated")
-    add("--batch", type=int, default=32, metavar="N", help="texts that are answered together at most (default: 32)")
+    add("--batch", type=int, default=64, metavar="N", help="texts that are answered together at most (default: 64)")
     add("--wait", type=float, default=5.0, metavar="MS", help="milliseconds that a request waits for others (default: 5)")
     add("--queue", type=int, default=64, metavar="N", help="requests that wait at most; more are told to come back (default: 64)")
+    add("--prefixes", type=int, default=64, metavar="MB", help="megabytes held of what prompts have in common; 0: none (default: 64)")
+    add("--chat-template", type=Path, metavar="FILE", help="how /v1/chat/completions makes a prompt of messages (JSON; see the guide)")
     add("--timeout", type=float, default=60.0, metavar="S", help="seconds in which a request has its answer (default: 60)")
     add("--longest", type=int, default=10_000, metavar="N", help="characters of a text, or places of a file, at most (default: 10,000)")
     add("--no-training", action="store_true", help="do not read the training data for the values that /metrics sets beside the requests'")
@@ -75,7 +79,14 @@ def run(options: argparse.Namespace) -> int:
         if options.debug:
             log_to_standard_error()
         worker = Worker(longest_queue=2 * options.queue + 1)
-        limits = {"batch": options.batch, "wait": options.wait / 1000, "queue": options.queue, "seconds": options.timeout}
+        limits = {
+            "batch": options.batch,
+            "templates": options.chat_template,
+            "prefixes": options.prefixes * 2**20,
+            "wait": options.wait / 1000,
+            "queue": options.queue,
+            "seconds": options.timeout,
+        }
         service = Service(runs, worker, **limits, longest=options.longest, version=__version__, debug=options.debug)
         if not options.no_training:
             read_training(service)
@@ -94,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
             say(f"serving {', '.join(str(run.folder) for run in runs)}: {address} (Ctrl-C ends it)")
             for path in service.routes:
                 say(f"  POST {address}{path}")
+            if service.openai.paths:
+                say(f"  {address}/v1 for clients of OpenAI's API")
             if key is not None and not os.environ.get("CLEW_KEY"):
                 say(f"  every request brings the header  Authorization: Bearer {key}")
 
@@ -108,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
 def check_options(options: argparse.Namespace) -> None:
     from clew.core.errors import UserError
 
-    for name, least in {"batch": 1, "queue": 1, "longest": 1, "wait": 0.0}.items():
+    for name, least in {"batch": 1, "queue": 1, "longest": 1, "wait": 0.0, "prefixes": 0}.items():
         if not getattr(options, name) >= least:
             raise UserError(f"--{name} ({getattr(options, name)}) must be at least {least:g}")
     if not options.wait <= 1000:

@@ -102,6 +102,17 @@ def write_rows(state: State, rows: Tensor, new: State) -> State:
     return map_state(lambda leaf, part: leaf.index_copy(0, rows, part.to(leaf.dtype)), state, new)
 
 
+def put_rows(state: State, rows: Tensor, new: State) -> None:
+    """Writes the rows of `new` over `rows` of the state, in place. Where a leaf of one has more room than that of the other, such as a
+    buffer of keys and values for more positions, what both have is written; memory stays."""
+
+    def put(leaf: Tensor, part: Tensor) -> Tensor:
+        common = tuple(slice(min(sizes)) for sizes in zip(leaf.shape[1:], part.shape[1:], strict=True))
+        return leaf[(slice(None), *common)].index_copy_(0, rows, part[(slice(None), *common)].to(leaf.dtype))
+
+    map_state(put, state, new)
+
+
 def copy_state(state: State) -> State:
     """A state that shares nothing with the first: a buffer that a call will write in place can be branched this way."""
     return map_state(torch.clone, state)

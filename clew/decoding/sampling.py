@@ -113,7 +113,7 @@ def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
 
 def uniform_numbers(seed: int, row_numbers: Sequence[int]) -> Draw:
     """What each row's own generator draws, in float64: the same numbers however many are asked for at a time."""
-    generators = [_generator(seed, number) for number in row_numbers]
+    generators = [row_generator(seed, number) for number in row_numbers]
     return lambda count: torch.stack([torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators], 1)
 
 
@@ -137,7 +137,7 @@ def numbers_of(prompt: Tensor, row_numbers: Sequence[int] | None) -> Sequence[in
     return row_numbers
 
 
-def _generator(seed: int, row_number: int) -> torch.Generator:
+def row_generator(seed: int, row_number: int) -> torch.Generator:
     """A generator on the CPU, the same for (seed, row_number) on every machine: Python's own hash is not."""
     digest = hashlib.blake2b(f"{seed} {row_number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

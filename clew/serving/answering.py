@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from clew.core.errors import UserError
 from clew.runs.loaded import Run
 from clew.runs.names import run_names
+from clew.serving.mistakes import mistake
 from clew.text.tokenizer import Tokenizer
 
 Value = TypeVar("Value")
@@ -32,12 +33,17 @@ def said(status: HTTPStatus, sentence: str, **more: Any) -> JSON:
 
 
 async def missing(request: Request, error: Exception) -> Response:
-    return said(HTTPStatus.NOT_FOUND, "there is nothing at this address")
+    return refusal(request, HTTPStatus.NOT_FOUND, "there is nothing at this address")
+
+
+def refusal(request: Request, status: HTTPStatus, sentence: str) -> JSON:
+    """A mistake, as the clients of the route that was asked read it."""
+    return JSON(mistake(request.scope["path"], int(status), sentence), int(status))
 
 
 async def wrong_method(request: Request, error: Exception) -> Response:
     other = "GET" if request.method == "POST" else "POST"
-    return said(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here; ask by {other}")
+    return refusal(request, HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here; ask by {other}")
 
 
 async def body_of(request: Request) -> dict[str, Any]:

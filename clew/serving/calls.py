@@ -48,6 +48,16 @@ class Call:
     is_stream: bool = False
     longest: int = LONGEST_TEXT
 
+    @property
+    def joins(self) -> bool:
+        """Whether its rows may be written in a batch that others join and leave."""
+        return self.use.joins is not None and self.use.joins.fits(self.options)
+
+    @property
+    def samples(self) -> int:
+        """Rows of one text."""
+        return getattr(self.options, "samples", 1)
+
     def size(self, rows: Sequence[Any]) -> float:
         """How much work some of its rows are at most: tokens written, and what is read in the same measure."""
         return written_of(self.use, rows, self.options) + characters_of(rows) / CHARACTERS

@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clew.core.errors import UserError, shown
+from clew.serving.mistakes import mistake
 
 MOST_BYTES = 1_000_000
 MOST_DRAINED = 7 * MOST_BYTES
@@ -68,7 +69,7 @@ class Guard:
         if scope["type"] != "http":
             return await self.other(scope, receive, send)
         fields = header_fields(scope)
-        answer = Answer(send, self.headers, scope["path"].startswith("/api/"))
+        answer = Answer(send, self.headers, scope["path"])
         if refused := self.refusal(scope, fields):
             self.refused(int(refused[0]))
             return await answer.say(*refused)
@@ -155,8 +156,10 @@ class Guard:
 class Answer:
     """What an application sends, with the headers that every answer has."""
 
-    def __init__(self, send: Any, headers: list[tuple[bytes, bytes]], is_data: bool):
+    def __init__(self, send: Any, headers: list[tuple[bytes, bytes]], path: str):
         self.send = send
+        self.path = path
+        is_data = path.startswith("/api/")
         self.headers = headers + ([(b"cache-control", b"no-store")] if is_data else [(b"cache-control", b"no-cache")])
         self.cookie: str | None = None
 
@@ -168,7 +171,7 @@ class Answer:
         await self.send(message)
 
     async def say(self, status: HTTPStatus, sentence: str) -> None:
-        body = json.dumps({"error": sentence}).encode()
+        body = json.dumps(mistake(self.path, int(status), sentence)).encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await self({"type": "http.response.start", "status": int(status), "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -95,7 +95,7 @@ FAMILIES = {
     "clew_request_seconds": Family("histogram", "from a request to its answer", SECONDS),
     "clew_queue_length": Family("gauge", "requests that wait"),
     "clew_streams": Family("gauge", "texts that are being sent piece by piece"),
-    "clew_batch_texts": Family("histogram", "texts that one call of the model answers", SIZES),
+    "clew_batch_texts": Family("histogram", "texts that are answered together: by one call of the model, or in a running batch", SIZES),
     "clew_texts_total": Family("counter", "texts read"),
     "clew_tokens_total": Family("counter", "tokens of the texts read"),
     "clew_unknown_tokens_total": Family("counter", "tokens of the texts read that the model does not know"),

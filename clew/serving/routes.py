@@ -74,6 +74,7 @@ def definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 OTHERS = {
     "/": "these routes",
+    "/v1/models": "the runs by the names that clients of OpenAI's API ask for; /v1/completions and the others are described there",
     "/health": "whether the server answers, of which runs, and by which version",
     "/metrics": "counts, for Prometheus",
 }

@@ -5,6 +5,7 @@ GET  /health     whether it answers, of which runs, and by which version
 GET  /metrics    counts, for Prometheus
 POST /VERB       what the run's task does: {"text": ...} or {"texts": [...]}, and options -> {"answers": [...]}
 POST /RUN/VERB   the same, where there are several runs
+/v1/...          what clients of OpenAI's API ask (`openai`)
 
 Where the run reads pictures or sounds, what is asked about is a file, sent as {"data": BASE64, "name": NAME}.
 """
@@ -13,9 +14,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,22 +27,24 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, said, while_connected, wrong_method
+from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, refusal, said, while_connected, wrong_method
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
+from clew.serving.flows import EVENTS, GONE, LINES, Flow
 from clew.serving.guard import MOST_BYTES
 from clew.serving.metrics import FAMILIES, Metrics
+from clew.serving.openai.routes import OpenAIRoutes
 from clew.serving.profiles import Profile
 from clew.serving.routes import described
 from clew.serving.sent_files import MOST_BODY
 from clew.serving.worker import Busy, Ended, Failed, Late, Worker, as_exception
+from clew.serving.writing import Writer
 from clew.text.patterns import TokenizerFault
 
 log = logging.getLogger(__name__)
 
-GONE = 499
-"""Whoever asked went away; nobody reads this status but the counts."""
-EVENTS, LINES = "text/event-stream", "application/x-ndjson"
+PREFIXES = 64 * 2**20
+"""Bytes that are held of what prompts have in common, of each run."""
 
 
 class Service:
@@ -51,11 +55,13 @@ class Service:
         runs: Sequence[Run],
         worker: Worker,
         *,
-        batch: int = 32,
+        batch: int = 64,
+        prefixes: int = PREFIXES,
         wait: float = 0.005,
         queue: int = 64,
         seconds: float = 60.0,
         longest: int = LONGEST_TEXT,
+        templates: Path | None = None,
         version: str = "",
         debug: bool = False,
     ):
@@ -67,6 +73,14 @@ class Service:
         self.debug = debug
         self.worker = worker
         self.batcher = Batcher(worker, batch=batch, wait=wait, queue=queue, seconds=seconds, saw=self.saw)
+        self.writers: dict[tuple[int, str], Writer] = {}
+        for run in self.runs.values():
+            for verb, use in run.uses.items():
+                if (joins := use.joins) is not None:
+                    self.writers[id(run), verb] = Writer(
+                        worker, run.task, joins, rows=batch, most_bytes=prefixes, queue=queue, seconds=seconds, saw=self.saw
+                    )
+        self.openai = OpenAIRoutes(self, templates)
         self.metrics = Metrics(FAMILIES)
         self.profiles = {name: Profile() for name in self.runs}
         self.trained: dict[str, Profile] = {}
@@ -81,11 +95,17 @@ class Service:
         """Of a request: more where files are sent."""
         return MOST_BODY if any(run.uses[verb].names_files for run, verb in self.routes.values()) else MOST_BYTES
 
+    @property
+    def num_waiting(self) -> int:
+        """Requests of which nothing is done yet."""
+        return len(self.batcher.waiting) + sum(writer.num_waiting for writer in self.writers.values())
+
     def app(self) -> Starlette:
         routes = [
             Route("/", self.index),
             Route("/health", self.health),
             Route("/metrics", self.counts),
+            *self.openai.routes(),
             Route("/{path:path}", self.answer, methods=["GET", "POST"]),
         ]
         return Starlette(routes=routes, exception_handlers={404: self.missing, 405: wrong_method})
@@ -111,26 +131,34 @@ class Service:
         return [verb for each, verb in self.routes.values() if each is run]
 
     async def counts(self, request: Request) -> Response:
-        self.metrics.put("clew_queue_length", {}, len(self.batcher.waiting))
-        self.metrics.put("clew_streams", {}, self.batcher.streams)
+        self.metrics.put("clew_queue_length", {}, self.num_waiting)
+        self.metrics.put("clew_streams", {}, self.batcher.streams + sum(writer.streams for writer in self.writers.values()))
         for profiles, of in ((self.profiles, "requests"), (self.trained, "training")):
             for name, profile in profiles.items():
                 profile.put(self.metrics, name, of)
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def missing(self, request: Request, error: Exception) -> Response:
-        return said(HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {few_of(['/', '/health', '/metrics', *self.routes])}")
+        known = few_of(["/", "/health", "/metrics", *self.routes, *self.openai.paths])
+        return refusal(request, HTTPStatus.NOT_FOUND, f"there is nothing at this address; known: {known}")
 
     async def answer(self, request: Request) -> Response:
         path = request.scope["path"]
+        if path in self.openai.paths:
+            return await wrong_method(request, LookupError(path))
         if path not in self.routes:
             return await self.missing(request, LookupError(path))
         if request.method != "POST":
             return await wrong_method(request, LookupError(path))
         run, verb = self.routes[path]
-        began, labels = time.monotonic(), {"run": self.names[id(run)], "verb": verb}
-        response = await self.answered(request, run, verb)
-        if isinstance(response, Streamed):
+        return await self.counted(lambda: self.names[id(run)], verb, self.answered(request, run, verb))
+
+    async def counted(self, run: Callable[[], str], verb: str, answer: Awaitable[Response]) -> Response:
+        """The answer, whose status and time are counted under the run's name, which is known when it is there."""
+        began = time.monotonic()
+        response = await answer
+        labels = {"run": run(), "verb": verb}
+        if isinstance(response, Flow):
             response.ended = lambda status: self.ended(labels, began, status)
         else:
             self.ended(labels, began, response.status_code)
@@ -148,15 +176,20 @@ class Service:
             call = call_of(run, verb, await body_of(request), self.longest)
             if call.is_stream:
                 return await self.streamed(request, call)
-            return JSON({"answers": call.told(await while_connected(request, self.batcher.answers(call)))})
+            answers = await while_connected(request, self.answerer(call).answers(call))
+            return JSON({"answers": call.told(answers)})
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             return self.refused(as_exception(error))
 
+    def answerer(self, call: Call) -> Batcher | Writer:
+        """Where its rows are written in a running batch, that; else requests of equal options are answered by one call of the model."""
+        return self.writers[id(call.run), call.verb] if call.joins else self.batcher
+
     async def streamed(self, request: Request, call: Call) -> "Streamed":
         """The first piece is waited for, so that what is wrong with a request has its status."""
-        pieces = self.batcher.stream(call)
+        pieces = self.answerer(call).stream(call)
         first = await while_connected(request, anext(pieces, None))
         is_events = EVENTS in request.headers.get("accept", "")
         return Streamed(call.first_text, first, pieces, is_events, self.batcher.seconds, self.refused)
@@ -175,8 +208,8 @@ class Service:
             sentence = f"{error} ended the work on this request, and the server goes on; ask with another text, or see where with --debug"
         return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
-    def saw(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None) -> None:
-        """In the worker's thread: what was asked and told."""
+    def saw(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None, together: int = 0) -> None:
+        """In the worker's thread: what was asked and told, and how many texts were written together where that is more than these."""
         name = self.names[id(call.run)]
         profile = self.profiles[name]
         before = (profile.texts, profile.tokens, profile.unknown)
@@ -184,58 +217,42 @@ class Service:
         for family, value, old in zip(READ, (profile.texts, profile.tokens, profile.unknown), before, strict=True):
             self.metrics.count(family, {"run": name}, value - old)
         if answers is not None:
-            self.metrics.observe("clew_batch_texts", {"run": name, "verb": call.verb}, len(rows))
+            self.metrics.observe("clew_batch_texts", {"run": name, "verb": call.verb}, max(together, len(rows)))
             if call.use is next(iter(call.run.uses.values())):
                 for label, count in profile.told(call.use, call.run, answers).items():
                     self.metrics.count("clew_labels_total", {"run": name, "label": label}, count)
 
 
-class Streamed(Response):
+class Streamed(Flow):
     """Pieces as they come: server-sent events, or a JSON object a line. The last has the whole text, or says what went wrong."""
 
     def __init__(self, prompt: str, first: str | None, pieces: AsyncIterator[str], is_events: bool, seconds: float, refused: Any):
-        super().__init__(media_type=EVENTS if is_events else LINES)
-        del self.headers["content-length"]
+        super().__init__(EVENTS if is_events else LINES, seconds)
         self.prompt = prompt
         self.first = first
         self.pieces = pieces
         self.is_events = is_events
-        self.seconds = seconds
         self.refused = refused
-        self.ended: Any = lambda status: None
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        status = GONE
-        try:
-            with suppress(Gone):
-                status = await while_connected(Request(scope, receive), self.send_all(send))
-        finally:
-            self.ended(status)
-
-    async def send_all(self, send: Any) -> int:
-        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        whole, status = self.first or "", 200
+    async def lines(self) -> AsyncGenerator[str, None]:
+        whole = self.first or ""
         last: dict[str, Any]
         try:
             async with aclosing(self.pieces):  # type: ignore[type-var]
                 if self.first is not None:
-                    await self.send_one(send, {"text": self.first})
+                    yield self.line({"text": self.first})
                 async for piece in self.pieces:
                     whole += piece
-                    await self.send_one(send, {"text": piece})
+                    yield self.line({"text": piece})
             last = {"done": True, "prompt": self.prompt, "text": whole}
         except Exception as error:
             response = self.refused(error)
-            last, status = {"done": True, **json.loads(response.body)}, response.status_code
-        await self.send_one(send, last, more=False)
-        return status
+            last, self.status = {"done": True, **json.loads(response.body)}, response.status_code
+        yield self.line(last)
 
-    async def send_one(self, send: Any, fields: Mapping[str, Any], *, more: bool = True) -> None:
-        """A reader that takes nothing for too long is left alone."""
+    def line(self, fields: Mapping[str, Any]) -> str:
         line = json.dumps(fields)
-        body = f"data: {line}\n\n" if self.is_events else f"{line}\n"
-        async with asyncio.timeout(self.seconds):
-            await send({"type": "http.response.body", "body": body.encode("ascii"), "more_body": more})
+        return f"data: {line}\n\n" if self.is_events else f"{line}\n"
 
 
 STATUS: dict[type[Exception], int] = {

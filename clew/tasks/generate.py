@@ -12,6 +12,7 @@ from clew.core.errors import UserError, shown
 from clew.metrics.diversity import distinct, repetition
 from clew.tasks.drafting import PROMPT
 from clew.tasks.generation import Generated, RefusedPrompt, generate_rows, stream
+from clew.tasks.joining import JOINING
 from clew.tasks.translation import confidence_of
 from clew.tasks.use import Answered, Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
 
@@ -121,6 +122,7 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     objects=generated_objects,
     formats={"text": as_texts},
     stream=stream_row,
+    joins=JOINING,
     answers_blank=True,
     skips_blank=True,
     tables=False,

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 EXPECTED = 0.02
 """The probability from which on a model is said to expect a token."""
 
+CONTEXT = 16
+"""Tokens that are decoded with a new one, so that it is written as it is behind them."""
+
 
 @dataclass(frozen=True)
 class Generated:
@@ -146,39 +149,51 @@ def draft_of(task: "LanguageModel", draft: "LanguageModel | str | None", config:
 
 
 def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Sequence[int]) -> Iterator[str]:
-    """The text of tokens as they come. What is not yet a whole character, its last bytes missing, waits for them."""
-    ids: list[int] = []
-    shown = ""
+    """The text of tokens as they come."""
+    growing = Growing(tokenizer, prompt)
     for token in tokens:
         if token in ends:
             break
-        ids.append(token)
-        text = continuation(tokenizer, prompt, ids)
-        if not text.endswith("\ufffd") and len(text) > len(shown):
-            yield text[len(shown) :]
-            shown = text
-    if rest := continuation(tokenizer, prompt, ids)[len(shown) :]:
+        if piece := growing.add(token):
+            yield piece
+    if rest := growing.rest():
         yield rest
+
+
+class Growing:
+    """A text that grows behind a prompt, which is given as text or as tokens, token by token. What is not yet a whole character, its last
+    bytes missing, waits for them. Only the last tokens are decoded again, so that a long text costs no more a token than a short one."""
+
+    def __init__(self, tokenizer: Tokenizer, prompt: str | Sequence[int]):
+        self.tokenizer = tokenizer
+        self.ids = (tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt))[-CONTEXT:]
+        self.shown = len(tokenizer.decode(self.ids))
+        self.drops_space = isinstance(prompt, str) and drops_space(tokenizer, prompt)
+
+    def add(self, token: int) -> str:
+        self.ids.append(token)
+        text = self.tokenizer.decode(self.ids)
+        return self._new(text) if not text.endswith("\ufffd") and len(text) > self.shown else ""
+
+    def rest(self) -> str:
+        """What waits for bytes that will not come."""
+        return self._new(self.tokenizer.decode(self.ids))
+
+    def _new(self, text: str) -> str:
+        new, self.shown = text[self.shown :], len(text)
+        if len(self.ids) > 2 * CONTEXT:
+            self.ids = self.ids[-CONTEXT:]
+            self.shown = len(self.tokenizer.decode(self.ids))
+        if new and self.drops_space:
+            new, self.drops_space = new.removeprefix(" "), False
+        return new
 
 
 def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
     """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a text."""
     if not prompts:
         raise UserError("there is no prompt; give at least one, empty if need be")
-    rows = []
-    frame = task.tokenizer.frame
-    before = [] if frame is None else frame.before
-    limit = task.body.max_length
-    for row, prompt in enumerate(prompts):
-        try:
-            task.tokenizer.check(prompt)
-        except UserError as error:
-            raise RefusedPrompt(str(error), row) from None
-        tokens = [*before, *task.encode(prompt)] or start_of(task)
-        if limit is not None and len(tokens) > limit:
-            remedy = "shorten it, or train with a larger model.max_length"
-            raise RefusedPrompt(f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row)
-        rows.append(torch.tensor(tokens))
+    rows = [torch.tensor(prompt_tokens(task, prompt, row)) for row, prompt in enumerate(prompts)]
     device = task.body.embedding.like.device
     lengths = torch.tensor([len(row) for row in rows])
     padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
@@ -186,17 +201,52 @@ def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor,
     return padded.to(device), None if bool(mask.all()) else mask.to(device)
 
 
+def prompt_tokens(task: "LanguageModel", prompt: str, row: int = 0) -> list[int]:
+    """What the model reads of a prompt."""
+    try:
+        task.tokenizer.check(prompt)
+    except UserError as error:
+        raise RefusedPrompt(str(error), row) from None
+    tokens = read_by(task, task.encode(prompt))
+    check_length(task, tokens, row)
+    return tokens
+
+
+def read_by(task: "LanguageModel", tokens: Sequence[int]) -> list[int]:
+    """A prompt's own tokens with what the model reads around them; of none what starts a text."""
+    frame = task.tokenizer.frame
+    return [*(() if frame is None else frame.before), *tokens] or start_of(task)
+
+
+def check_length(task: "LanguageModel", tokens: Sequence[int], row: int = 0) -> None:
+    limit = task.body.max_length
+    if limit is not None and len(tokens) > limit:
+        remedy = "shorten it, or train with a larger model.max_length"
+        raise RefusedPrompt(f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row)
+
+
 def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) -> Stepper:
     """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of what it has read."""
     stepper: Stepper = task.stepper()
     limit = task.body.max_length
     if limit is not None and prompt.shape[1] + config.max_new > limit:
-        stepper = Sliding(stepper, limit=limit, keep=max(limit // 2, 1))
-    tokenizer = task.tokenizer
-    banned = [token for token in (tokenizer.unknown, tokenizer.pad) if token is not None]
-    if not ends_of(tokenizer, config) and tokenizer.unit == "subword" and tokenizer.end is not None:
-        banned.append(tokenizer.end)
-    return filtered_as(config, stepper, tuple(banned))
+        stepper = Sliding(stepper, limit=limit, keep=kept_of(limit))
+    end = banned_end(task.tokenizer, config)
+    return filtered_as(config, stepper, (*never_written(task.tokenizer), *(() if end is None else (end,))))
+
+
+def kept_of(limit: int) -> int:
+    """How many positions are read again where a model has read all that it can tell apart."""
+    return max(limit // 2, 1)
+
+
+def never_written(tokenizer: Tokenizer) -> tuple[int, ...]:
+    return tuple(token for token in (tokenizer.unknown, tokenizer.pad) if token is not None)
+
+
+def banned_end(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
+    """The end token, where nothing ends with it and it would show."""
+    return tokenizer.end if not ends_of(tokenizer, config) and tokenizer.unit == "subword" else None
 
 
 def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
@@ -236,4 +286,9 @@ def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
     """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives alone."""
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
-    return text.removeprefix(" ") if tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace() else text
+    return text.removeprefix(" ") if drops_space(tokenizer, prompt) else text
+
+
+def drops_space(tokenizer: Tokenizer, prompt: str) -> bool:
+    """Whether the space that comes before a word stands in the prompt already."""
+    return tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace()

@@ -266,6 +266,11 @@ def embedded_objects(number: int, row: TextRow, found: np.ndarray | TokenVectors
     return [{"line": number, "text": row.text, "tokens": tokens}]
 
 
+def vector_of(found: np.ndarray | TokenVectors) -> list[float]:
+    assert isinstance(found, np.ndarray)
+    return [float(value) for value in found]
+
+
 def reads_texts(task: Any) -> bool:
     """Whether a task reads a text by itself, so that it has a vector."""
     return lacking(task, "vectors") is None
@@ -284,5 +289,6 @@ EMBED: Use[TextRow, np.ndarray | TokenVectors] = Use(
     objects=embedded_objects,
     formats={},
     answers_blank=True,
+    vector=vector_of,
     watch=Watch(tokens=tokens_of),
 )

@@ -6,12 +6,13 @@ The command line, the server, Python and model cards are generic over `Use`, so 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.decoding.continuous import Continuous, Wanted
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
@@ -113,6 +114,38 @@ class Watch(Generic[R, A]):
     """Whether some training examples may be asked about when a server starts."""
 
 
+class Growing(Protocol):
+    """A text that grows token by token."""
+
+    def add(self, token: int) -> str:
+        """What a token adds to the text; nothing where it is a part of a character."""
+        ...
+
+    def rest(self) -> str:
+        """What waits for bytes that will not come."""
+        ...
+
+
+@dataclass(frozen=True)
+class Joining(Generic[R, A]):
+    """How the rows of a use are written in a batch that others join and leave (`decoding.continuous`). A prompt is a text or tokens."""
+
+    fits: Callable[[Any], bool]
+    """`fits(options)`: whether a row with these options may; others ask for another algorithm."""
+    batch: Callable[[Any, int, int], Continuous]
+    """`batch(task, most_rows, most_bytes)`: a batch that holds at most so many bytes of what prompts have in common."""
+    prompt: Callable[[R], str]
+    tokens: Callable[[Any, str | Sequence[int], int | None], list[int]]
+    """`tokens(task, prompt, number)`: what the model reads of it, or the sentence that refuses it, which names it by a number if it has
+    one."""
+    wanted: Callable[[Any, Sequence[int], Any, int], Wanted]
+    """`wanted(task, tokens, options, number)`: what a row is to write behind what is read."""
+    growing: Callable[[Any, str | Sequence[int]], Growing]
+    """`growing(task, prompt)`: the text behind a prompt, token by token."""
+    answer: Callable[[Any, R, Sequence[int], float], A]
+    """`answer(task, row, tokens, log_prob)`: of the tokens that were written, without the one that ended them."""
+
+
 @dataclass(frozen=True)
 class Use(Generic[R, A]):
     """What may be asked of a run. The first field of `row` is TEXT on the command line and `text` in JSON."""
@@ -138,6 +171,10 @@ class Use(Generic[R, A]):
     """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where it is no such."""
     stream: Callable[[Sequence[Any], R, Any, int], Iterator[str] | None] | None = None
     """`stream(tasks, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
+    joins: Joining[R, A] | None = None
+    """How rows are written in a batch that others join and leave, where they may be."""
+    vector: Callable[[A], Sequence[float]] | None = None
+    """`vector(answer)`: the one vector that an answer is, where it is one."""
     beside: Callable[[Any], str | None] = lambda options: None
     """`beside(options)`: the folder of another run that the answer takes help from; its task comes behind the one that is asked."""
     writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)

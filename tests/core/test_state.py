@@ -12,6 +12,7 @@ from clew.core.state import (
     leaves,
     map_state,
     map_tree,
+    put_rows,
     reorder,
     select_rows,
     where_rows,
@@ -80,6 +81,16 @@ def test_written_rows_replace_those_named_and_no_others():
     written = write_rows(state(), torch.tensor([2, 0]), part)
     assert written["a"].left.tolist() == [[101.0], [1.0], [100.0]]
     assert written["b"][0].tolist() == [111, 11, 110]
+
+
+def test_put_rows_are_written_in_place_as_far_as_both_have_room():
+    state = {"cache": torch.zeros(3, 4, 2), "count": torch.zeros(3), "memory": MEMORY, "none": None}
+    cache, count = state["cache"], state["count"]
+    put_rows(state, torch.tensor([2, 0]), {"cache": torch.ones(2, 2, 2), "count": torch.tensor([5.0, 7.0]), "memory": MEMORY, "none": None})
+    assert cache[:, :, 0].tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]] and count.tolist() == [7, 0, 5]
+    small = {"cache": torch.zeros(1, 1, 2), "count": torch.zeros(1), "memory": MEMORY, "none": None}
+    put_rows(small, torch.tensor([0]), {"cache": cache[2:], "count": count[2:], "memory": MEMORY, "none": None})
+    assert small["cache"].tolist() == [[[1, 1]]] and small["count"].tolist() == [5]
 
 
 def test_a_copy_shares_nothing_that_a_step_writes():

@@ -127,12 +127,12 @@ def test_requests_of_equal_options_wait_to_be_answered_together(make: Make) -> N
     service = make("lstm", batch=8)
     seen: list[int] = []
     service.batcher.saw = lambda call, rows, answers: seen.append(len(rows))
-    body = {"text": "the", "max_new": 200}
+    body = {"text": "the", "max_new": 200, "repetition_penalty": 1.1}  # which no running batch has
 
     async def everyone() -> None:
         transport = httpx.ASGITransport(app=service.app())
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
-            first = asyncio.ensure_future(client.post("/generate", json={"texts": ["the"] * 8, "max_new": 200}))
+            first = asyncio.ensure_future(client.post("/generate", json={**body, "text": None, "texts": ["the"] * 8}))
             while not service.batcher.running:
                 await asyncio.sleep(0.001)
             await asyncio.gather(first, *(client.post("/generate", json=body) for _ in range(8)))

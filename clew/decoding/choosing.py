@@ -1,0 +1,123 @@
+"""How each row of a batch chooses its next token, as tensors, so that one step serves rows with unequal options. Knows no model.
+
+    p'(w) = top_p(top_k(p(w)^(1 / temperature) / Z)),   y = argmax_w p'(w), or drawn from p'
+
+the same as `filters` inside each other, with a banned token, a temperature, a k and a p for each row.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.decoding.filters import normalised
+from clew.decoding.sampling import choose, most_probable
+
+
+class Choice(NamedTuple):
+    """How one row chooses. `banned` is a token that it never writes; `alternatives` is how many of the most probable tokens are told beside
+    each one that is chosen."""
+
+    is_greedy: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    banned: int | None = None
+    alternatives: int = 0
+
+
+class Kinds(NamedTuple):
+    """What a step has to do for at least one of its rows."""
+
+    draws: bool = False
+    tempers: bool = False
+    cuts: bool = False
+    bans: bool = False
+    alternatives: int = 0
+
+    def __or__(self, other: "Kinds") -> "Kinds":
+        """What rows of either ask for."""
+        return Kinds(*(max(pair) for pair in zip(self, other, strict=True)))  # type: ignore[arg-type]
+
+
+class Choices(NamedTuple):
+    """The choices of all rows; each (rows,)."""
+
+    is_greedy: Tensor
+    temperature: Tensor
+    top_k: Tensor
+    rest: Tensor
+    """The mass that top-p leaves out at most."""
+    banned: Tensor
+    """-1 where none is."""
+
+
+MOST_ALTERNATIVES = 20
+PLAIN = Choice(is_greedy=True)
+"""How a row that nobody asked for chooses."""
+
+
+def check_choice(choice: Choice) -> None:
+    if not 0 < choice.temperature < math.inf:
+        raise UserError(f"temperature ({choice.temperature}) must be above 0 and finite; use greedy decoding for the limit 0")
+    if choice.top_k is not None and choice.top_k < 1:
+        raise UserError(f"top_k ({choice.top_k}) must be a whole number of at least 1")
+    if choice.top_p is not None and not 0 < choice.top_p <= 1:
+        raise UserError(f"top_p ({choice.top_p}) must be above 0 and at most 1")
+    if not 0 <= choice.alternatives <= MOST_ALTERNATIVES:
+        raise UserError(f"alternatives ({choice.alternatives}) must be at least 0 and at most {MOST_ALTERNATIVES}")
+
+
+def kinds_of(choice: Choice) -> Kinds:
+    cuts = choice.top_k is not None or choice.top_p is not None
+    # One number of alternatives for all who ask, so that few steps are ever made.
+    return Kinds(
+        not choice.is_greedy, choice.temperature != 1, cuts, choice.banned is not None, MOST_ALTERNATIVES if choice.alternatives else 0
+    )
+
+
+def choices_of(rows: Sequence[Choice], device: torch.device) -> Choices:
+    # The tolerance is that of `filters.Nucleus`.
+    rest = [-1.0 if row.top_p is None else (1 - row.top_p) * (1 + 1e-5) for row in rows]
+    banned = [-1 if row.banned is None else row.banned for row in rows]
+    most = [2**31 if row.top_k is None else row.top_k for row in rows]
+    columns = ([row.is_greedy for row in rows], [row.temperature for row in rows], most, rest, banned)
+    return Choices(*(torch.tensor(column, device=device) for column in columns))
+
+
+def shaped(log_probs: Tensor, choices: Choices, kinds: Kinds) -> Tensor:
+    """log p' (rows, vocabulary)."""
+    if kinds.bans:
+        tokens = torch.arange(log_probs.shape[-1], device=log_probs.device)
+        log_probs = log_probs.masked_fill(tokens == choices.banned[:, None], -math.inf)
+    if kinds.tempers:
+        peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
+        temperature = choices.temperature[:, None].to(log_probs.dtype)
+        log_probs = torch.where(temperature == 1, log_probs, normalised((log_probs - peak) / temperature))
+    if kinds.cuts:
+        log_probs = cut(log_probs, choices)
+    return log_probs
+
+
+def cut(log_probs: Tensor, choices: Choices) -> Tensor:
+    """The k most probable tokens, and of these as many as reach p, by one sort."""
+    vocabulary = log_probs.shape[-1]
+    ascending, order = log_probs.sort(-1)
+    places = torch.arange(vocabulary - 1, -1, -1, device=log_probs.device)  # 0 is the most probable token
+    has_k, has_p = choices.top_k[:, None] < vocabulary, choices.rest[:, None] >= 0
+    among = torch.where(has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending)
+    among_p = normalised(among)
+    outside = among_p.exp().cumsum(-1) <= choices.rest[:, None].to(log_probs.dtype)
+    outside[..., -1] = False
+    left = torch.where(has_p, normalised(among_p.masked_fill(outside, -math.inf)), among)
+    return torch.where(has_k | has_p, torch.zeros_like(log_probs).scatter(-1, order, left), log_probs)
+
+
+def chosen(log_probs: Tensor, choices: Choices, kinds: Kinds, uniform: Tensor | None) -> Tensor:
+    """The next token of every row (rows,), of log p'."""
+    if not kinds.draws or uniform is None:
+        return most_probable(log_probs)
+    return torch.where(choices.is_greedy, most_probable(log_probs), choose(log_probs, uniform))

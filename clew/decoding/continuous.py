@@ -1,0 +1,568 @@
+"""A batch that rows join and leave while it runs. Knows no model, no text and no server.
+
+    join(wanted) -> row,   advance() -> what was written,   leave(row)
+
+A row first reads its prompt but the last token, apart from the batch and a chunk at a time, so that a long one holds up nobody. Then it has
+a slot in the running batch, which reads one token of every row a step and chooses each one's next as its own options say
+(`choosing`). What a row writes depends on its prompt, its options, its seed and its number alone, and is what it would be alone.
+
+Every tensor of a running batch is allocated once, with rows and positions in powers of two, and rows are written in place. So its step is
+a graph or a tape (`engine`) that is run again and again, whoever comes and goes. A slot without a row reads on, which nobody looks at, and
+is emptied before it is full. Rows wait where all slots are taken; after `TURN` steps those that write longest go to the back of the queue,
+with their states.
+
+With a `limit`, a row that has read so many positions goes on from its last `keep` tokens, as with `Sliding`: it reads them anew.
+"""
+
+import math
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.core.state import leaves, map_tree, put_rows, select_rows
+from clew.core.types import State
+from clew.decoding.choosing import PLAIN, Choice, Choices, Kinds, check_choice, choices_of, chosen, kinds_of, shaped
+from clew.decoding.ends import check_max_new
+from clew.decoding.engine import LEAST_STEPS, repeating
+from clew.decoding.looks import looks_every
+from clew.decoding.prefixes import Overwritten, Prefixes, overwritten_of, trimmed
+from clew.decoding.repeated import Outputs, Repeated
+from clew.decoding.sampling import row_generator
+from clew.decoding.stepper import Stepper, read_at, signature_of
+
+CHUNK = 64
+"""Tokens of a prompt that are read at once; a multiple of it is where prompts that begin alike may part."""
+READS = 16
+"""Chunks that are read between two steps of the batch, over all rows."""
+EVERY = 4
+"""One round of reading in so many takes those that came first, the others those that have least to read."""
+JOINS_EVERY = 8
+"""Steps that a row waits for others to join with, at most; it does not where it is one of so many that run."""
+LOOKS_EVERY, MANY = 4, 16
+"""Steps between two looks at a batch of many rows on a CPU: looking takes Python as long as a small model's step."""
+TURN = 32
+"""Steps after which a row hands its slot on, where others wait for one."""
+PATIENCE = 8
+"""Times at which rows may join, all of which a quarter of a batch's room has to suffice before the batch is made smaller."""
+LEAST_ROOM = 64
+"""Positions that a batch has room for at least."""
+MOST_TRIED, BYTES_TRIED = 2**13, 2**26
+"""Positions, and bytes of one row, up to which it is tried out what a state is made of."""
+DRAWN = 16
+"""Numbers that a row draws at a time."""
+
+
+class Wanted(NamedTuple):
+    """What a row is to write: what it goes on from, how long, which tokens end it, and how it chooses."""
+
+    prompt: Sequence[int]
+    max_new: int
+    ends: Sequence[int] = ()
+    choice: Choice = Choice()
+    seed: int = 0
+    number: int = 0
+
+
+class Written(NamedTuple):
+    """What a row has written since it was last looked at, a token each, or the error that ended it. `log_probs` are those of the
+    distributions that the tokens were chosen from, and `plain` the stepper's own; `alternatives` are pairs of a token and its own
+    log-probability, the most probable first."""
+
+    row: "Row"
+    tokens: list[int]
+    log_probs: list[float]
+    plain: list[float]
+    alternatives: list[list[tuple[int, float]]]
+    ended: str | None = None
+    """`end` where the last is an end token, `length` where it is the last of `max_new`; None where the row goes on."""
+    error: Exception | None = None
+
+    @property
+    def text(self) -> list[int]:
+        """The tokens without the one that ended them."""
+        return self.tokens[:-1] if self.ended == "end" else self.tokens
+
+
+class Part(NamedTuple):
+    """One row of a state."""
+
+    of: State
+    index: int  # type: ignore[assignment]
+
+    def alone(self) -> State:
+        rows = torch.tensor([self.index], device=leaves(self.of)[0].device)
+        return select_rows(self.of, rows)
+
+
+class Row:
+    """`tokens` are all of its own, the prompt first; those from `position` + `begins` on are not read yet."""
+
+    def __init__(self, wanted: Wanted):
+        self.wanted = wanted
+        self.tokens = list(wanted.prompt)
+        self.begins = 0
+        """Where the window begins that the model sees."""
+        self.position = 0
+        """Positions of the window that are read."""
+        self.part: Part | None = None
+        """What it has read, where it has no slot."""
+        self.slot: int | None = None
+        self.turn = 0
+        self.digests: list[bytes] | None = None
+        self.overwritten: list[Overwritten] = []
+        self.generator = None if wanted.choice.is_greedy else row_generator(wanted.seed, wanted.number)
+        self.drawn: list[float] = []
+
+    @property
+    def num_new(self) -> int:
+        return len(self.tokens) - len(self.wanted.prompt)
+
+    @property
+    def left(self) -> int:
+        """Tokens that are to be read apart from the batch: all but the last."""
+        return len(self.tokens) - self.begins - self.position - 1
+
+    def draw(self, count: int) -> list[float]:
+        if self.generator is None:
+            return [0.0] * count
+        while len(self.drawn) < count:
+            self.drawn += torch.rand(DRAWN, generator=self.generator, dtype=torch.float64).tolist()
+        found, self.drawn = self.drawn[:count], self.drawn[count:]
+        return found
+
+    def begin_anew(self, keep: int) -> None:
+        """Its window is full: what it sees from now on are its last `keep` tokens, and the one that is not read yet."""
+        self.begins = len(self.tokens) - keep - 1
+        self.position, self.part, self.slot, self.digests = 0, None, None, []
+
+
+class Frame(NamedTuple):
+    """Between two steps: the token that each row reads next, how it chooses, and what it has read."""
+
+    tokens: Tensor  # (rows,)
+    choices: Choices
+    state: State
+
+
+class Advance:
+    """One step of all rows."""
+
+    def __init__(self, stepper: Stepper, kinds: Kinds):
+        self.stepper = stepper
+        self.kinds = kinds
+        inner = signature_of(stepper)
+        self.signature: Hashable = None if inner is None else ("continuous", inner, kinds)
+
+    def __call__(self, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Outputs]:
+        plain, state = self.stepper(frame.tokens[:, None], None, frame.state)
+        plain = plain[:, -1]
+        log_probs = shaped(plain, frame.choices, self.kinds)
+        tokens = chosen(log_probs, frame.choices, self.kinds, uniform)
+        outputs = [tokens, *(of.gather(1, tokens[:, None])[:, 0] for of in (log_probs, plain))]
+        if count := min(self.kinds.alternatives, plain.shape[-1]):
+            outputs += plain.topk(count, -1)
+        return Frame(tokens, frame.choices, state), tuple(outputs)
+
+
+class Continuous:
+    """Rows of one stepper that are written together, at most `most_rows` in a batch. `prefixes` holds what prompts have in common.
+
+    `steps` counts steps of the batch, `num_read` tokens that were read apart from it.
+    """
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        *,
+        device: torch.device | str = "cpu",
+        most_rows: int = 64,
+        limit: int | None = None,
+        keep: int | None = None,
+        prefixes: Prefixes | None = None,
+    ):
+        self.stepper = stepper
+        self.device = torch.device(device)
+        self.most_rows = most_rows
+        self.limit = limit
+        self.keep = max(limit // 2, 1) if keep is None and limit is not None else keep
+        self.prefixes = prefixes
+        self.chunk = CHUNK if prefixes is None else prefixes.block
+        self.waiting: list[Row] = []
+        """Rows without a slot, in the order in which they came."""
+        self.slots: list[Row | None] = []
+        self.positions: list[int] = []
+        """Of each slot, whether a row has it or not."""
+        self.room = 0
+        self.kinds = Kinds()
+        self.opened = ExitStack()
+        self.running: Repeated | None = None
+        self.ample = 0
+        """Times for which a quarter of the room has sufficed."""
+        self.rounds = self.steps = self.num_read = self.since = 0
+        self.least_room, self.has_room = rooms_of(stepper)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.waiting and not any(self.slots)
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.waiting) + sum(row is not None for row in self.slots)
+
+    def join(self, wanted: Wanted) -> Row:
+        """A row that takes part from the next `advance` on."""
+        check_max_new(wanted.max_new)
+        check_choice(wanted.choice)
+        if not len(wanted.prompt):
+            raise UserError("the prompt is empty; a row needs at least one token, such as the start token")
+        if any(not 0 <= token < self.stepper.vocabulary for token in wanted.prompt):
+            raise UserError(f"the prompt has a token outside of the vocabulary, which has {self.stepper.vocabulary}: 0 and up")
+        if self.limit is not None and len(wanted.prompt) > self.limit:
+            raise UserError(f"the prompt has {len(wanted.prompt)} tokens, and the model takes {self.limit}; shorten it")
+        row = Row(wanted)
+        self.waiting.append(row)
+        return row
+
+    def leave(self, row: Row) -> None:
+        """Ends a row at once, wherever it stands; one that has ended may be told so again."""
+        if row.slot is not None:
+            self.slots[row.slot] = None
+            row.slot = None
+        elif row in self.waiting:
+            self.waiting.remove(row)
+        row.part = None
+
+    def close(self) -> list[Row]:
+        """Drops the batch, and gives the rows that have not ended."""
+        rows = [*(row for row in self.slots if row is not None), *self.waiting]
+        for row in rows:
+            self.leave(row)
+        self._drop()
+        return rows
+
+    @torch.inference_mode()
+    def advance(self) -> list[Written]:
+        """Reads some of what is to be read, and writes the next tokens of all rows that have a slot."""
+        if self._is_time():
+            self._read()
+            self._hand_on()
+            self._admit()
+        before = self.steps
+        written = self._step()
+        self.since += self.steps - before
+        if not any(self.slots) and not any(row.left == 0 for row in self.waiting):
+            self._drop()
+        return written
+
+    def _is_time(self) -> bool:
+        """Whether rows join now: at once where they are many beside those that run, else those of some steps together, which costs less."""
+        rows = [row for row in self.slots if row is not None]
+        room = self.most_rows - len(rows) + sum(row.turn >= TURN for row in rows)
+        if self.since < JOINS_EVERY and JOINS_EVERY * min(len(self.waiting), room) < len(rows):
+            return False
+        self.since = 0
+        return True
+
+    # Reading
+
+    def _read(self) -> None:
+        """One chunk of some rows, each as far as the next place where prompts may part."""
+        ready = sum(row.left == 0 for row in self.waiting)
+        unread = [row for row in self.waiting if row.left]
+        if not unread or ready >= self.most_rows:
+            return
+        self.rounds += 1
+        if self.rounds % EVERY:
+            unread.sort(key=lambda row: row.left)
+        rows: list[Row] = []
+        reading: dict[bytes, Row] = {}
+        awaited: set[bytes] = set()
+        longest = 0
+        for row in unread:
+            self._skip(row)
+            if not row.left:
+                continue
+            following = self._following(row)
+            if following is not None and following in reading:  # another reads the same: its state will be taken
+                awaited.add(following)
+                continue
+            longest = max(longest, min(row.left, self.chunk))
+            if rows and longest * (len(rows) + 1) > READS * self.chunk:  # padding is read, too
+                break
+            rows.append(row)
+            if following is not None:
+                reading[following] = row
+        if rows:
+            self._read_chunk(rows)
+        for digest in awaited:
+            self._share(reading[digest])
+
+    def _skip(self, row: Row) -> None:
+        """Takes what another row has read of the same."""
+        if self.prefixes is None:
+            return
+        if row.digests is None:
+            row.digests = self.prefixes.digests(row.tokens[: row.left])  # nothing is read yet
+        behind = row.position // self.chunk
+        if behind >= len(row.digests) or row.digests[behind] not in self.prefixes:
+            return
+        found = self.prefixes.find(row.digests)
+        if found is not None and found[0] > behind:
+            row.part, row.overwritten = Part(found[1], 0), []
+            self.prefixes.hits += found[0] * self.chunk - row.position
+            row.position = found[0] * self.chunk
+
+    def _following(self, row: Row) -> bytes | None:
+        """The digest of the block that a row is about to read, where it is a whole one."""
+        behind = row.position // self.chunk
+        return row.digests[behind] if row.digests and behind < len(row.digests) else None
+
+    def _read_chunk(self, rows: list[Row]) -> None:
+        counts = [min(row.left, self.chunk) for row in rows]
+        state = self.stepper.initial_state(
+            len(rows), self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
+        )
+        for part, places in parted(rows):
+            put_rows(state, self._numbers(places), part)
+        starts = [row.begins + row.position for row in rows]
+        longest = max(counts)
+        read = [row.tokens[start : start + count] + [0] * (longest - count) for row, start, count in zip(rows, starts, counts, strict=True)]
+        mask = None if min(counts) == longest else torch.arange(longest) < torch.tensor(counts)[:, None]
+        _, state = read_at(
+            self.stepper,
+            torch.tensor(read, device=self.device),
+            None if mask is None else mask.to(self.device),
+            state,
+            torch.zeros(len(rows), 1, dtype=torch.long, device=self.device),  # no distribution is asked for
+        )
+        self.num_read += sum(counts)
+        for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
+            row.part = Part(state, place)
+            row.position += count
+            if self.prefixes is not None and row.digests and count == self.chunk:
+                row.overwritten.append(overwritten_of(state, place))
+            if not row.left:
+                self._share(row)
+
+    def _share(self, row: Row) -> None:
+        """Lets others go on from the last whole block that a row has read."""
+        count = row.position // self.chunk
+        if self.prefixes is None or not row.overwritten or row.part is None:
+            return
+        assert row.digests is not None
+        room = max(count * self.chunk, self.least_room)
+        fresh = self.stepper.initial_state(1, room if self.limit is None else min(room, self.limit))
+        self.prefixes.put(trimmed(fresh, row.part.alone()), row.digests[:count], row.overwritten)
+
+    # Slots
+
+    def _hand_on(self) -> None:
+        """Takes the slots of rows that have had their turn, where others wait for one."""
+        ready = sum(row.left == 0 for row in self.waiting)
+        free = self.most_rows - sum(row is not None for row in self.slots)
+        had = sorted((row for row in self.slots if row is not None and row.turn >= TURN), key=lambda row: -row.turn)
+        for row in had[: max(ready - free, 0)]:
+            self._take_out(row)
+            self.waiting.append(row)
+
+    def _take_out(self, row: Row) -> None:
+        assert row.slot is not None and self.running is not None
+        row.part = Part(Part(self.running.frame.state, row.slot).alone(), 0)
+        self.slots[row.slot] = None
+        row.slot = None
+
+    def _admit(self) -> None:
+        """Gives rows that wait for nothing else a slot, and makes room for all."""
+        there = [row for row in self.slots if row is not None]
+        coming = [row for row in self.waiting if not row.left][: self.most_rows - len(there)]
+        rows = [*there, *coming]
+        if not rows:
+            return
+        for row in coming:
+            self.waiting.remove(row)
+            row.turn = 0
+        kinds = self.kinds
+        for row in coming:
+            kinds |= kinds_of(row.wanted.choice)
+        self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
+        if not coming:
+            return
+        free = deque(slot for slot, row in enumerate(self.slots) if row is None)
+        for row in coming:
+            row.slot = free.popleft()
+            self.slots[row.slot] = row
+            self.positions[row.slot] = row.position
+        assert self.running is not None
+        frame: Frame = self.running.frame
+        slots = self._numbers([row.slot for row in coming if row.slot is not None])
+        frame.tokens.index_copy_(0, slots, torch.tensor([row.tokens[-1] for row in coming], device=self.device))
+        put_rows(frame.choices, slots, choices_of([row.wanted.choice for row in coming], self.device))
+        new = [row for row in coming if row.part is None]
+        if new:
+            self._empty([row.slot for row in new if row.slot is not None], frame)
+        for part, places in parted(coming):
+            put_rows(frame.state, slots[self._numbers(places)], part)
+        for row in coming:
+            row.part, row.overwritten = None, []
+
+    def _fit(self, count: int, longest: int, kinds: Kinds) -> None:
+        """A batch of so many rows and positions at least, in powers of two."""
+        rows, room = min(power_of_two(count), self.most_rows), self._room_for(longest)
+        is_small = rows > len(self.slots) or (self.has_room and room > self.room) or kinds != self.kinds or self.running is None
+        is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room)
+        self.ample = self.ample + 1 if is_large else 0
+        if is_small or self.ample > PATIENCE:
+            if not is_large or self.ample <= PATIENCE:
+                rows, room = max(rows, len(self.slots)), max(room, self.room)
+            self._rebuild(rows, room, kinds)
+
+    def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
+        there = [row for row in self.slots if row is not None]
+        choices = choices_of([row.wanted.choice for row in there] + [PLAIN] * (rows - len(there)), self.device)
+        tokens = torch.tensor([row.tokens[-1] for row in there] + [0] * (rows - len(there)), device=self.device)
+        frame = Frame(tokens, choices, map_tree(torch.clone, self.stepper.initial_state(rows, room)))
+        if there:
+            assert self.running is not None
+            old = self._numbers([row.slot for row in there if row.slot is not None])
+            put_rows(frame.state, self._numbers(range(len(there))), select_rows(self.running.frame.state, old))
+        self._drop()
+        self.slots = [*there, *[None] * (rows - len(there))]
+        self.positions = [row.position for row in there] + [0] * (rows - len(there))
+        for slot, row in enumerate(there):
+            row.slot = slot
+        self.room, self.kinds, self.ample = room, kinds, 0
+        step = Advance(self.stepper, kinds)
+        self.running = self.opened.enter_context(repeating(step, frame, steps=LEAST_STEPS, fed=kinds.draws, signature=step.signature))
+
+    def _drop(self) -> None:
+        self.opened.close()
+        self.running, self.slots, self.positions, self.room, self.kinds = None, [], [], 0, Kinds()
+
+    def _empty(self, slots: Sequence[int], frame: Frame) -> None:
+        put_rows(frame.state, self._numbers(slots), self.stepper.initial_state(len(slots), self.room))
+        for slot in slots:
+            self.positions[slot] = 0
+
+    # Writing
+
+    def _step(self) -> list[Written]:
+        rows = [row for row in self.slots if row is not None]
+        if not rows or self.running is None:
+            return []
+        looks = max(looks_every(self.device), LOOKS_EVERY if len(rows) >= MANY else 1)
+        count = min(looks, max(row.wanted.max_new - row.num_new for row in rows))
+        if self.limit is not None:
+            count = min(count, self.limit - max(row.position for row in rows))
+        if self.has_room and max(row.position for row in rows) + count > self.room:
+            self._fit(len(rows), max(row.position for row in rows) + count, self.kinds)
+        full = self._bound()
+        if full is not None and (
+            emptied := [slot for slot, row in enumerate(self.slots) if row is None and self.positions[slot] + count > full]
+        ):
+            self._empty(emptied, self.running.frame)
+        fed = None
+        if self.kinds.draws:
+            columns = [[0.0] * count if row is None else row.draw(count) for row in self.slots]
+            fed = torch.tensor(columns, dtype=torch.float64).T.contiguous().to(self.device)
+        outputs = [output.tolist() for output in self.running.run(count, fed)]
+        self.steps += count
+        self.positions = [position + count for position in self.positions]
+        written: list[Written] = []
+        for row in rows:
+            slot = row.slot
+            assert slot is not None
+            row.position += count
+            row.turn += count
+            written.append(self._tell(row, *(output[slot] for output in outputs)))
+            if row.slot is not None and self.limit is not None and row.position >= self.limit:
+                assert self.keep is not None
+                self.slots[slot] = None
+                row.begin_anew(self.keep)
+                self.waiting.append(row)
+        return written
+
+    def _tell(
+        self,
+        row: Row,
+        tokens: list[int],
+        log_probs: list[float],
+        plain: list[float],
+        values: list[list[float]] | None = None,
+        others: list[list[int]] | None = None,
+    ) -> Written:
+        """What a row has written in a block of steps, up to its end."""
+        wanted = row.wanted
+        count, ended, error = len(tokens), None, None
+        if (left := wanted.max_new - row.num_new) <= count:
+            count, ended = left, "length"
+        if wanted.ends and (place := next((place for place in range(count) if tokens[place] in wanted.ends), None)) is not None:
+            count, ended = place + 1, "end"
+        if not sum(log_probs[:count]) > -math.inf:
+            count, ended = next(place for place, log_prob in enumerate(log_probs) if not log_prob > -math.inf), "error"
+            error = UserError(
+                "there is no next token of probability above 0: all its log-probabilities are -inf, or one is NaN; "
+                "loosen the filters, or look for what diverged in the model"
+            )
+        row.tokens += tokens[:count]
+        alternatives: list[list[tuple[int, float]]] = []
+        if (most := wanted.choice.alternatives) and values is not None and others is not None:
+            alternatives = [list(zip(others[place], values[place], strict=True))[:most] for place in range(count)]
+        if ended is not None:
+            self.leave(row)
+        return Written(row, tokens[:count], log_probs[:count], plain[:count], alternatives, ended, error)
+
+    def _bound(self) -> int | None:
+        """Positions after which a slot has to be emptied."""
+        bounds = [bound for bound in (self.room if self.has_room else None, self.limit) if bound is not None]
+        return min(bounds, default=None)
+
+    def _room_for(self, longest: int) -> int:
+        room = power_of_two(max(longest, self.least_room))
+        return room if self.limit is None else min(room, self.limit)
+
+    def _numbers(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(list(numbers), dtype=torch.long, device=self.device)
+
+
+def parted(rows: Sequence[Row]) -> Iterator[tuple[State, list[int]]]:
+    """What rows have read, those of one state together, and the places of these rows."""
+    states: dict[int, tuple[State, list[int]]] = {}
+    for place, row in enumerate(rows):
+        if row.part is not None:
+            states.setdefault(id(row.part.of), (row.part.of, []))[1].append(place)
+    for state, places in states.values():
+        index = torch.tensor([part.index for place in places if (part := rows[place].part) is not None], device=leaves(state)[0].device)
+        yield select_rows(state, index), places
+
+
+@torch.inference_mode()
+def rooms_of(stepper: Stepper) -> tuple[int, bool]:
+    """The least room, in positions, from which on a state is made of the same parts: a window has a ring only where that is smaller than
+    all positions. And whether a state then has room for so many positions and no more."""
+    room, state = LEAST_ROOM, stepper.initial_state(1, LEAST_ROOM)
+    least, larger, largest = room, state, state
+    while room < MOST_TRIED and sum(leaf.nbytes for leaf in leaves(largest)) < BYTES_TRIED:
+        room *= 2
+        larger, largest = largest, stepper.initial_state(1, room)
+        if form_of(largest) != form_of(larger):
+            least = room
+    return least, [leaf.shape for leaf in leaves(larger)] != [leaf.shape for leaf in leaves(largest)]
+
+
+def form_of(state: State) -> Hashable:
+    """The parts that a state is made of."""
+    if isinstance(state, dict):
+        return tuple((name, form_of(part)) for name, part in state.items())
+    if isinstance(state, (tuple, list)):
+        return (type(state).__qualname__, *map(form_of, state))
+    return type(state).__qualname__
+
+
+def power_of_two(count: int) -> int:
+    """The least that is not smaller."""
+    return 1 << max(count - 1, 0).bit_length()

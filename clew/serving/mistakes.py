@@ -1,0 +1,15 @@
+"""A mistake as JSON: one sentence, or on the routes of OpenAI's API the object that its clients read. Knows no route but these."""
+
+from http import HTTPStatus
+from typing import Any
+
+OPENAI = "/v1/"
+"""What those routes begin with."""
+
+
+def mistake(path: str, status: int, sentence: str, code: str | None = None) -> dict[str, Any]:
+    if not path.startswith(OPENAI):
+        return {"error": sentence}
+    kinds = {HTTPStatus.UNAUTHORIZED: "authentication_error", HTTPStatus.FORBIDDEN: "permission_error"}
+    kind = "server_error" if status >= 500 else kinds.get(HTTPStatus(status), "invalid_request_error")
+    return {"error": {"message": sentence, "type": kind, "param": None, "code": code}}

@@ -1,0 +1,172 @@
+"""The texts of one request as they are written: cut at its stops, with log-probabilities where they are asked for. Knows no route."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from clew.decoding.continuous import Wanted, Written
+from clew.serving.calls import Call
+from clew.serving.writing import Told
+from clew.tasks.use import Growing, Joining
+from clew.text.tokenizer import Tokenizer
+
+
+class TokenTold(NamedTuple):
+    """A token that was written, its log-probability, the most probable ones in its place, and where in the text it begins."""
+
+    token: int
+    log_prob: float
+    alternatives: list[tuple[int, float]]
+    offset: int
+
+
+class Piece(NamedTuple):
+    """What is new of one of the texts; `finish` says why it ended."""
+
+    index: int  # type: ignore[assignment]
+    text: str
+    tokens: list[TokenTold]
+    finish: str | None
+
+
+class Choice:
+    """One text as it grows. What may be the beginning of a stop waits until it is known."""
+
+    def __init__(self, growing: Growing, stops: Sequence[str]):
+        self.growing = growing
+        self.stops = stops
+        self.length = 0
+        """Characters that were passed on."""
+        self.held = ""
+        self.tokens: list[TokenTold] = []
+        self.num_written = 0
+        """Tokens, with the one that ended it, and without those behind a stop."""
+
+    def add(self, written: Written) -> tuple[str, list[TokenTold], str | None]:
+        """The new text, its tokens, and why it ended, if it did."""
+        new, finish, is_cut = "", None, False
+        for place, token in enumerate(written.text):
+            offset = self.length + len(new) + len(self.held)
+            self.tokens.append(TokenTold(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset))
+            self.held += self.growing.add(token)
+            if self.stops and (found := first_stop(self.held, self.stops)) is not None:
+                self.held, finish, is_cut = self.held[:found], "stop", True
+                self.num_written += place + 1
+                break
+            count = len(self.held) - held_back(self.held, self.stops)
+            new, self.held = new + self.held[:count], self.held[count:]
+        else:
+            self.num_written += len(written.tokens)
+            if written.ended is not None:
+                self.held += self.growing.rest()
+                finish = "stop" if written.ended == "end" else "length"
+                if (found := first_stop(self.held, self.stops)) is not None:
+                    self.held, finish, is_cut = self.held[:found], "stop", True
+        if finish is not None:
+            new, self.held = new + self.held, ""
+        self.length += len(new)
+        if not new and finish is None:
+            return "", [], None
+        # A token is told with the text that it begins; what a stop cuts off has none.
+        tokens = [token for token in self.tokens if token.offset < self.length or (finish is not None and not is_cut)]
+        self.tokens = self.tokens[len(tokens) :]
+        return new, tokens, finish
+
+
+def first_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Where the first of the stops begins."""
+    return min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
+
+
+def held_back(text: str, stops: Sequence[str]) -> int:
+    """Characters at the end of a text that may begin a stop."""
+    return max((count for stop in stops for count in range(1, len(stop)) if text.endswith(stop[:count])), default=0)
+
+
+class Choices:
+    """What a request asks of its rows: those of the first prompt, then those of the next. Passed on is a list of pieces, as soon as there
+    are any where `streams`, else when all texts are complete."""
+
+    def __init__(
+        self,
+        joining: Joining[Any, Any],
+        call: Call,
+        prompts: Sequence[str | list[int]],
+        *,
+        stops: Sequence[str],
+        alternatives: int,
+        streams: bool,
+    ):
+        self.joining = joining
+        self.call = call
+        self.task = call.run.task
+        self.prompts = prompts
+        self.stops = stops
+        self.alternatives = alternatives
+        self.streams = streams
+        self.count = len(call.rows)
+        self.choices: dict[int, Choice] = {}
+        self.pieces: list[Piece] = []
+        self.num_read = self.num_complete = 0
+
+    @property
+    def num_written(self) -> int:
+        return sum(choice.num_written for choice in self.choices.values())
+
+    def prompt(self, place: int) -> tuple[int, str | list[int]]:
+        number = place * len(self.prompts) // self.count
+        return number, self.prompts[number]
+
+    def size(self, place: int) -> int:
+        return len(self.prompt(place)[1])
+
+    def wanted(self, place: int) -> Wanted:
+        number, prompt = self.prompt(place)
+        tokens = self.joining.tokens(self.task, prompt, number + 1 if len(self.prompts) > 1 else None)
+        if place * len(self.prompts) % self.count == 0:  # the first text behind this prompt
+            self.num_read += len(tokens)
+        self.choices[place] = Choice(self.joining.growing(self.task, prompt), self.stops)
+        wanted = self.joining.wanted(self.task, tokens, self.call.options, place + 1)
+        return wanted._replace(choice=wanted.choice._replace(alternatives=self.alternatives))
+
+    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+        complete = set()
+        for place, written in told:
+            text, tokens, finish = self.choices[place].add(written)
+            if text or finish is not None:
+                self.pieces.append(Piece(place, text, tokens, finish))
+            if finish is not None:
+                complete.add(place)
+        self.num_complete += len(complete)
+        if not self.pieces or not (self.streams or self.num_complete == self.count):
+            return None, complete
+        pieces, self.pieces = self.pieces, []
+        return pieces, complete
+
+
+def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shift: int) -> dict[str, Any]:
+    """As /v1/completions tells them."""
+    return {
+        "tokens": [tokenizer.decode([each.token]) for each in tokens],
+        "token_logprobs": [each.log_prob for each in tokens],
+        "top_logprobs": [{tokenizer.decode([token]): log_prob for token, log_prob in finite(each.alternatives)} for each in tokens],
+        "text_offset": [each.offset + shift for each in tokens],
+    }
+
+
+def chat_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], most: int) -> dict[str, Any]:
+    """As /v1/chat/completions tells them."""
+
+    def one(token: int, log_prob: float) -> dict[str, Any]:
+        text = tokenizer.decode([token])
+        return {"token": text, "logprob": log_prob, "bytes": list(text.encode("utf-8", "replace"))}
+
+    content = []
+    for each in tokens:
+        others = [one(token, log_prob) for token, log_prob in finite(each.alternatives)[:most]]
+        content.append({**one(each.token, each.log_prob), "top_logprobs": others})
+    return {"content": content, "refusal": None}
+
+
+def finite(alternatives: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    """Without tokens that can never be written."""
+    return [(token, log_prob) for token, log_prob in alternatives if log_prob > float("-inf")]

@@ -1,0 +1,331 @@
+"""Models, completions, chats and embeddings as clients of OpenAI's API ask for them. Knows a run by what its uses can do.
+
+GET  /v1/models             the runs that one of the others answers
+POST /v1/completions        texts behind prompts, of runs whose rows join a running batch
+POST /v1/chat/completions   the same, the messages of a chat being put together by a template
+POST /v1/embeddings         a vector for each text, of runs that have one
+"""
+
+import asyncio
+import base64
+import json
+import secrets
+import struct
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from clew.core.errors import UserError, few_of, named
+from clew.runs.loaded import Run
+from clew.serving.answering import JSON, body_of, while_connected
+from clew.serving.calls import Call, call_of
+from clew.serving.flows import EVENTS, GONE, Flow
+from clew.serving.mistakes import OPENAI, mistake
+from clew.serving.openai.chat_templates import ChatTemplate, template_for
+from clew.serving.openai.choices import Choices, Piece, TokenTold, chat_log_probs, completion_log_probs
+from clew.serving.openai.requests import COMPLETION_TOKENS, Chat, Completion, Embeddings, Writing, read_request
+from clew.serving.worker import as_exception
+from clew.serving.writing import Writer
+from clew.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from clew.serving.service import Service
+
+LARGEST_SEED = 2**31
+
+
+class NoModel(UserError):
+    """No run has the name that was asked for."""
+
+
+class Asking(NamedTuple):
+    """A request for texts: what is written, by whom, and what stands before each."""
+
+    kind: str
+    """`text_completion` or `chat.completion`."""
+    model: str
+    call: Call
+    choices: Choices
+    echoes: list[str]
+    """Behind each prompt's place what is told before its texts."""
+    request: Writing
+    log_probs: int | None
+    """How many alternatives are told beside each token; None where nothing is."""
+
+
+class OpenAIRoutes:
+    def __init__(self, service: "Service", template: Path | None):
+        self.service = service
+        self.writing = {name: verb for name, run in service.runs.items() if (verb := verb_with(run, "joins")) is not None}
+        self.embedding = {name: verb for name, run in service.runs.items() if (verb := verb_with(run, "vector")) is not None}
+        self.templates: dict[str, ChatTemplate] = {name: template_for(service.runs[name].folder, template) for name in self.writing}
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the routes that some run answers."""
+        names = [*(("completions", "chat/completions") if self.writing else ()), *(("embeddings",) if self.embedding else ())]
+        return [f"{OPENAI}{name}" for name in (*names, *(("models",) if names else ()))]
+
+    def routes(self) -> list[Route]:
+        asked: dict[str, Callable[..., Any]] = {
+            "completions": self.completions,
+            "chat/completions": self.chats,
+            "embeddings": self.embeddings,
+        }
+        return [
+            Route(f"{OPENAI}models", self.models),
+            Route(f"{OPENAI}models/{{name:path}}", self.models),
+            *(Route(f"{OPENAI}{name}", self.route(name, answer), methods=["POST"]) for name, answer in asked.items()),
+        ]
+
+    def route(self, name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+        async def endpoint(request: Request) -> Response:
+            body: dict[str, Any] = {}
+
+            async def answered() -> Response:
+                try:
+                    body.update(await body_of(request))
+                    response: Response = await answer(request, body)
+                except asyncio.CancelledError:
+                    raise
+                except BaseException as error:
+                    return self.refused(as_exception(error))
+                return response
+
+            return await self.service.counted(lambda: self.named(body), name, answered())
+
+        return endpoint
+
+    def named(self, body: Mapping[str, Any]) -> str:
+        """The run that was asked, as it is counted; what nobody has is not."""
+        name = body.get("model")
+        return name if isinstance(name, str) and name in self.service.runs else ""
+
+    async def models(self, request: Request) -> Response:
+        names = sorted({*self.writing, *self.embedding})
+        if (name := request.path_params.get("name")) is not None:
+            return JSON(self.model(name)) if name in names else self.refused(no_model(name, names))
+        return JSON({"object": "list", "data": [self.model(name) for name in names]})
+
+    def model(self, name: str) -> dict[str, Any]:
+        folder = self.service.runs[name].folder
+        created = int(folder.stat().st_mtime) if folder.exists() else 0
+        return {"id": name, "object": "model", "created": created, "owned_by": "clew"}
+
+    def run_of(self, body: Mapping[str, Any], among: Mapping[str, str]) -> tuple[str, Run, str]:
+        name = body.get("model")
+        if not isinstance(name, str):
+            raise UserError(f"model must be given; known: {few_of(sorted(among)) or 'none that can do this'}")
+        if name not in among:
+            raise no_model(name, sorted(among))
+        return name, self.service.runs[name], among[name]
+
+    # Texts
+
+    async def completions(self, request: Request, body: Mapping[str, Any]) -> Response:
+        name, run, verb = self.run_of(body, self.writing)
+        asked: Completion = read_request(Completion, body)
+        if asked.echo and asked.logprobs is not None:
+            raise UserError("logprobs of an echoed prompt are not told here; leave echo or logprobs out")
+        prompts = asked.prompts
+        texts = [self.text_of(run.task.tokenizer, prompt, "the prompt") for prompt in prompts]
+        call = self.call(run, verb, texts, asked, COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens)
+        choices = self.choices(call, prompts, asked.stops, asked.logprobs, asked)
+        echoes = texts if asked.echo else [""] * len(texts)
+        return await self.written(request, Asking("text_completion", name, call, choices, echoes, asked, asked.logprobs))
+
+    async def chats(self, request: Request, body: Mapping[str, Any]) -> Response:
+        name, run, verb = self.run_of(body, self.writing)
+        asked: Chat = read_request(Chat, body)
+        if asked.top_logprobs is not None and not asked.logprobs:
+            raise UserError("top_logprobs is for logprobs; set that to true")
+        template = self.templates[name]
+        call = self.call(run, verb, [asked.prompt(template)], asked, asked.most)
+        alternatives = (asked.top_logprobs or 0) if asked.logprobs else None
+        prompts = [str(row.text) for row in call.rows[:1]]
+        choices = self.choices(call, prompts, [*asked.stops, *template.stop], alternatives, asked)
+        return await self.written(request, Asking("chat.completion", name, call, choices, [""], asked, alternatives))
+
+    def call(self, run: Run, verb: str, texts: list[str], asked: Writing, most: int | None) -> Call:
+        """As our own route has it, with its bounds. Without a seed every answer is another."""
+        seed = {"seed": secrets.randbelow(LARGEST_SEED)} if asked.seed is None else {}
+        call = call_of(run, verb, {"texts": texts, **asked.options(most), **seed}, self.service.longest)
+        if not call.joins:
+            raise UserError("this run's own decoding settings are for `clew generate` and our own routes; see decoding in its config.json")
+        return call
+
+    def choices(
+        self, call: Call, prompts: Sequence[str | list[int]], stops: Sequence[str], alternatives: int | None, asked: Writing
+    ) -> Choices:
+        assert call.use.joins is not None
+        return Choices(call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(asked.stream))
+
+    def text_of(self, tokenizer: Tokenizer, given: str | list[int], what: str) -> str:
+        """What was given, as text."""
+        if isinstance(given, str):
+            return given
+        if len(given) > self.service.longest:
+            raise UserError(f"{what} has {len(given):,} tokens, and at most {self.service.longest:,} are taken here; send it in parts")
+        if strange := [token for token in given if not 0 <= token < tokenizer.vocabulary]:
+            raise UserError(f"{what} has the token {strange[0]}, and the model's are 0 to {tokenizer.vocabulary - 1}")
+        return tokenizer.decode(given)
+
+    def writer(self, call: Call) -> Writer:
+        return self.service.writers[id(call.run), call.verb]
+
+    async def written(self, request: Request, asking: Asking) -> Response:
+        told = self.writer(asking.call).told(asking.call, asking.choices)
+        pieces: list[Piece] = await while_connected(request, anext(told))
+        self.service.saw(asking.call, asking.call.rows[:: asking.call.samples], None)
+        if asking.request.stream:
+            return EventStream(asking, pieces, told, self.service.batcher.seconds, self.refused)
+        await told.aclose()
+        return JSON(complete(asking, pieces))
+
+    # Vectors
+
+    async def embeddings(self, request: Request, body: Mapping[str, Any]) -> Response:
+        name, run, verb = self.run_of(body, self.embedding)
+        asked: Embeddings = read_request(Embeddings, body)
+        is_base64 = asked.is_base64
+        use = run.uses[verb]
+        reader = run.task.vectors()[1]
+        texts = [self.text_of(reader.tokenizer, given, "the input") for given in asked.inputs]
+        call = call_of(run, verb, {"texts": texts}, self.service.longest)
+        answers = await while_connected(request, self.service.batcher.answers(call))
+        assert use.vector is not None and use.watch is not None
+        watch = use.watch
+        count = await self.service.worker.do(lambda: sum(len(watch.tokens(run.task, row)[0]) for row in call.rows))
+        vectors = [use.vector(answer) for answer in answers]
+        data = [
+            {"object": "embedding", "index": index, "embedding": packed(vector) if is_base64 else vector}
+            for index, vector in enumerate(vectors)
+        ]
+        return JSON({"object": "list", "data": data, "model": name, "usage": {"prompt_tokens": count, "total_tokens": count}})
+
+    # Mistakes
+
+    def refused(self, error: Exception) -> JSON:
+        """What our own routes say, in the form that these clients read."""
+        if isinstance(error, NoModel):
+            return JSON(mistake(OPENAI, 404, str(error), "model_not_found"), 404)
+        ours = self.service.refused(error)
+        sentence = json.loads(bytes(ours.body))["error"]
+        response = JSON(mistake(OPENAI, 400 if ours.status_code == GONE else ours.status_code, sentence), ours.status_code)
+        if "retry-after" in ours.headers:
+            response.headers["retry-after"] = ours.headers["retry-after"]
+        return response
+
+
+class EventStream(Flow):
+    """Pieces of texts as server-sent events, in the form of chunks, and [DONE] behind the last."""
+
+    def __init__(self, asking: Asking, first: list[Piece], told: AsyncGenerator[Any, None], seconds: float, refused: Any):
+        super().__init__(EVENTS, seconds)
+        self.asking = asking
+        self.first = first
+        self.told = told
+        self.refused = refused
+
+    async def lines(self) -> AsyncGenerator[str, None]:
+        asking = self.asking
+        options = asking.request.stream_options
+        counts = options is not None and options.include_usage
+        head = {**head_of(asking, chunk=True), **({"usage": None} if counts else {})}
+        try:
+            async with aclosing(self.told):
+                for choice in opened(asking):
+                    yield event({**head, "choices": [choice]})
+                for piece in self.first:
+                    yield event({**head, "choices": [chunk_of(asking, piece)]})
+                async for pieces in self.told:
+                    for piece in pieces:
+                        yield event({**head, "choices": [chunk_of(asking, piece)]})
+            if counts:
+                yield event({**head, "choices": [], "usage": usage_of(asking.choices)})
+            yield "data: [DONE]\n\n"
+        except Exception as error:
+            response = self.refused(error)
+            self.status = response.status_code
+            yield f"data: {bytes(response.body).decode()}\n\n"
+
+
+def verb_with(run: Run, part: str) -> str | None:
+    """The first of a run's verbs whose use has a part."""
+    return next((verb for verb, use in run.uses.items() if getattr(use, part) is not None), None)
+
+
+def no_model(name: str, known: Sequence[str]) -> NoModel:
+    return NoModel(f"there is no model {named(name)} that can do this; known: {few_of(list(known)) or 'none'}")
+
+
+def event(fields: Mapping[str, Any]) -> str:
+    return f"data: {json.dumps(fields, separators=(',', ':'))}\n\n"
+
+
+def packed(vector: Sequence[float]) -> str:
+    """32-bit numbers, the lowest byte first, in base64."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
+
+
+def head_of(asking: Asking, *, chunk: bool) -> dict[str, Any]:
+    is_chat = asking.kind == "chat.completion"
+    return {
+        "id": f"{'chatcmpl' if is_chat else 'cmpl'}-{secrets.token_hex(12)}",
+        "object": "chat.completion.chunk" if is_chat and chunk else asking.kind,
+        "created": int(time.time()),
+        "model": asking.model,
+    }
+
+
+def usage_of(choices: Choices) -> dict[str, int]:
+    return {
+        "prompt_tokens": choices.num_read,
+        "completion_tokens": choices.num_written,
+        "total_tokens": choices.num_read + choices.num_written,
+    }
+
+
+def opened(asking: Asking) -> list[dict[str, Any]]:
+    """What comes before the first piece of each text: a role, or the prompt where it is echoed."""
+    if asking.kind == "chat.completion":
+        role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        return [{"index": index, **role} for index in range(asking.choices.count)]
+    echoes = [(index, asking.echoes[asking.choices.prompt(index)[0]]) for index in range(asking.choices.count)]
+    return [{"index": index, "text": echo, "logprobs": None, "finish_reason": None} for index, echo in echoes if echo]
+
+
+def chunk_of(asking: Asking, piece: Piece) -> dict[str, Any]:
+    told = {"index": piece.index, "logprobs": log_probs_of(asking, piece.tokens), "finish_reason": piece.finish}
+    if asking.kind == "chat.completion":
+        return {**told, "delta": {"content": piece.text} if piece.text else {}}
+    return {**told, "text": piece.text}
+
+
+def complete(asking: Asking, pieces: Sequence[Piece]) -> dict[str, Any]:
+    choices = []
+    for index in range(asking.choices.count):
+        own = [piece for piece in pieces if piece.index == index]
+        text = "".join(piece.text for piece in own)
+        tokens = [token for piece in own for token in piece.tokens]
+        told = {"index": index, "logprobs": log_probs_of(asking, tokens), "finish_reason": own[-1].finish}
+        if asking.kind == "chat.completion":
+            choices.append({**told, "message": {"role": "assistant", "content": text, "refusal": None}})
+        else:
+            choices.append({**told, "text": asking.echoes[asking.choices.prompt(index)[0]] + text})
+    return {**head_of(asking, chunk=False), "choices": choices, "usage": usage_of(asking.choices)}
+
+
+def log_probs_of(asking: Asking, tokens: Sequence[TokenTold]) -> dict[str, Any] | None:
+    if asking.log_probs is None:
+        return None
+    tokenizer = asking.call.run.task.tokenizer
+    if asking.kind == "chat.completion":
+        return chat_log_probs(tokenizer, tokens, asking.log_probs)
+    return completion_log_probs(tokenizer, tokens, 0)

@@ -1,0 +1,362 @@
+"""Texts that are written together: a request's rows join the running batch of its run, and leave it when they end. Knows no server.
+
+Each run has one batch (`decoding.continuous`), which a job of the worker advances while there are rows. Requests come from the loop of the
+server, and join between two steps; what was written goes back to it. A request of many rows has some of them in the batch at a time, its
+fair share, so that it does not hold up those that come after it.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import aclosing, suppress
+from typing import Any, NamedTuple, Protocol
+
+from clew.core.errors import UserError
+from clew.decoding.continuous import Continuous, Row, Wanted, Written
+from clew.serving.calls import Call
+from clew.serving.worker import Busy, Ended, Late, Worker, as_exception
+from clew.tasks.use import Growing, Joining
+from clew.text.patterns import TokenizerFault
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.25
+"""Seconds that one job advances a batch for; smaller jobs overtake it meanwhile."""
+NEWS_EVERY, MANY = 0.01, 16
+"""Seconds between two times at which the loop is woken, where so many rows are written: each time it takes Python from the worker."""
+READ_AT_ONCE = 20_000
+"""Characters of prompts that are cut into tokens between two steps."""
+
+Saw = Callable[[Call, Sequence[Any], Sequence[Any] | None, int], None]
+
+
+class Told(NamedTuple):
+    """What was written of one of a request's rows."""
+
+    place: int
+    written: Written
+
+
+class Teller(Protocol):
+    """What a request asks of its `count` rows, and what it is told. All of it runs in the worker's thread, where texts are cut into tokens
+    and put together."""
+
+    count: int
+
+    def size(self, place: int) -> int:
+        """Characters of a row's prompt, roughly."""
+        ...
+
+    def wanted(self, place: int) -> Wanted: ...
+
+    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+        """What is passed on of what was written, or None; and the rows that are complete before their own end."""
+        ...
+
+
+class Asked:
+    """A request, its rows, and what is passed on of them."""
+
+    def __init__(self, call: Call, teller: Teller):
+        self.call = call
+        self.teller = teller
+        self.loop = asyncio.get_running_loop()
+        self.passed: asyncio.Queue[Any] = asyncio.Queue()
+        self.came = self.ended = 0
+        """Rows that have joined, and that have ended."""
+        self.rows: dict[Row, int] = {}
+        """Those in the batch, by their place."""
+        self.has_begun = self.is_done = False
+
+    def pass_on(self, found: list[Any]) -> None:
+        for each in found:
+            self.passed.put_nowait(each)
+
+
+class Completed:
+    """Comes behind all that is passed on."""
+
+
+class Writer:
+    """The batch of one run. At most `queue` requests wait to be begun; `seconds` is how long one waits for what comes next."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        task: Any,
+        joining: Joining[Any, Any],
+        *,
+        rows: int = 64,
+        most_bytes: int = 0,
+        queue: int = 64,
+        seconds: float = 60.0,
+        saw: Saw = lambda call, rows, answers, together: None,
+    ):
+        self.worker = worker
+        self.task = task
+        self.joining = joining
+        self.batch: Continuous = joining.batch(task, rows, most_bytes)
+        self.rows = rows
+        self.queue = queue
+        self.seconds = seconds
+        self.saw = saw
+        self.coming: deque[Asked] = deque()
+        self.going: deque[Asked] = deque()
+        """From the server's loop to the worker's thread."""
+        self.open: list[Asked] = []
+        """The loop's: all that somebody waits for."""
+        self.streams = 0
+        self.taken: list[Asked] = []
+        """The worker's: those that have rows in the batch, or will have."""
+        self.owners: dict[Row, Asked] = {}
+        self.driving: asyncio.Task[None] | None = None
+        self.is_free = threading.Lock()
+        self.news: list[tuple[Asked, list[Any]]] = []
+        """What is to be told."""
+        self.sent = 0.0
+
+    @property
+    def num_waiting(self) -> int:
+        return sum(not asked.has_begun for asked in self.open)
+
+    async def answers(self, call: Call) -> list[Any]:
+        """An answer a row."""
+        late = f"there was no answer within {self.seconds:g} seconds; ask for less, or again when less is asked"
+        async with aclosing(self.told(call, Answers(self, call), late)) as told:
+            answers: list[Any] = await anext(told)
+            return answers
+
+    async def stream(self, call: Call) -> AsyncIterator[str]:
+        """The pieces of one continuation."""
+        async with aclosing(self.told(call, Pieces(self, call))) as told:
+            self.streams += 1
+            try:
+                async for text in told:
+                    yield text
+            finally:
+                self.streams -= 1
+
+    async def told(self, call: Call, teller: Teller, late: str | None = None) -> AsyncGenerator[Any, None]:
+        """What a teller passes on, as soon as it is there. The rows leave the batch when nobody goes on to ask."""
+        asked = self._join(Asked(call, teller))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self.seconds):
+                        passed = await asked.passed.get()
+                except TimeoutError:
+                    raise Late(late or f"nothing was written for {self.seconds:g} seconds; ask again when less is asked") from None
+                if isinstance(passed, Completed):
+                    return
+                if isinstance(passed, Exception):
+                    raise passed
+                yield passed
+        finally:
+            self._leave(asked)
+
+    # In the server's loop
+
+    def _join(self, asked: Asked) -> Asked:
+        if self.num_waiting >= self.queue:
+            raise Busy(f"{self.num_waiting} requests wait already; ask again when some are done")
+        self.open.append(asked)
+        self.coming.append(asked)
+        self._drive()
+        return asked
+
+    def _leave(self, asked: Asked) -> None:
+        self.open.remove(asked)
+        if not asked.is_done:
+            self.going.append(asked)
+            self._drive()
+
+    def _drive(self) -> None:
+        if self.driving is None or self.driving.done():
+            self.driving = asyncio.ensure_future(self._driven())
+
+    async def _driven(self) -> None:
+        """Has the worker advance the batch as long as there is anything to do."""
+        while self.coming or self.going or self.taken:
+            size = min((asked.call.size(asked.call.rows[:1]) for asked in self.open), default=0.0)
+            try:
+                await asyncio.wrap_future(self.worker.submit(self._work, seconds=self.seconds, size=size).result)
+            except Busy as error:
+                if self.worker.closed:
+                    self._fail(error)
+                await asyncio.sleep(0.01)
+            except Exception as error:
+                log.debug("a job of a running batch ended: %s", error)  # those who waited have been told by the job itself
+                await asyncio.sleep(0)
+
+    # In the worker's thread
+
+    def _work(self) -> None:
+        if not self.is_free.acquire(blocking=False):  # a job that was given up goes on to its next pause
+            return
+        until = time.monotonic() + SHARE
+        try:
+            while time.monotonic() < until:
+                while self.going:
+                    self._end(self.going.popleft())
+                self._take()
+                if not self.taken:
+                    return
+                self._tell(self.batch.advance())
+        except BaseException as error:
+            self._fail(as_exception(error))
+            if isinstance(error, Ended):
+                raise
+        finally:
+            self._send()
+            self.is_free.release()
+
+    def _take(self) -> None:
+        """Rows join: of each request as many as are its share, one after the other."""
+        while self.coming:
+            self.taken.append(self.coming.popleft())
+        share = max(self.rows // max(len(self.taken), 1), 1)
+        room = READ_AT_ONCE
+        eager = self._eager(self.taken, share)
+        while eager and room > 0:
+            for asked in eager:
+                room -= asked.teller.size(asked.came)
+                self._take_row(asked)
+            eager = self._eager(eager, share)
+
+    def _eager(self, some: list[Asked], share: int) -> list[Asked]:
+        return [asked for asked in some if not asked.is_done and asked.came < asked.teller.count and len(asked.rows) < share]
+
+    def _take_row(self, asked: Asked) -> None:
+        try:
+            row = self.batch.join(asked.teller.wanted(asked.came))
+        except Ended:
+            raise
+        except BaseException as error:
+            if isinstance(error, UserError) and not isinstance(error, TokenizerFault):
+                self.saw(asked.call, asked.call.rows, None, 0)
+            self._refuse(asked, error)
+            return
+        asked.rows[row] = asked.came
+        asked.came += 1
+        self.owners[row] = asked
+
+    def _tell(self, found: list[Written]) -> None:
+        told: dict[Asked, list[Told]] = {}
+        for written in found:
+            asked = self.owners[written.row]
+            told.setdefault(asked, []).append(Told(asked.rows[written.row], written))
+        for asked, some in told.items():
+            asked.has_begun = True
+            if errors := [written.error for _, written in some if written.error is not None]:
+                self._refuse(asked, errors[0])
+                continue
+            try:
+                passed, complete = asked.teller.hear(some)
+            except Ended:
+                raise
+            except BaseException as error:
+                self._refuse(asked, error)
+                continue
+            for row in {written.row for place, written in some if written.ended is not None or place in complete}:
+                self.batch.leave(row)
+                del asked.rows[row], self.owners[row]
+                asked.ended += 1
+            is_complete = asked.ended == asked.teller.count
+            if is_complete:
+                self._end(asked)
+            self.news += [(asked, [*(() if passed is None else (passed,)), *((Completed(),) if is_complete else ())])]
+        if len(self.owners) < MANY or time.monotonic() - self.sent >= NEWS_EVERY:
+            self._send()
+
+    def _refuse(self, asked: Asked, error: BaseException) -> None:
+        self._end(asked)
+        self.news.append((asked, [as_exception(error)]))
+
+    def _send(self) -> None:
+        """Wakes the loop of the server once for all that there is to tell."""
+        news, self.news = [(asked, found) for asked, found in self.news if found], []
+        self.sent = time.monotonic()
+        for loop in {asked.loop for asked, _ in news}:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(pass_on, [(asked, found) for asked, found in news if asked.loop is loop])
+
+    def _end(self, asked: Asked) -> None:
+        """Takes a request's rows out of the batch."""
+        asked.is_done = True
+        for row in asked.rows:
+            self.batch.leave(row)
+            del self.owners[row]
+        asked.rows.clear()
+        if asked in self.taken:
+            self.taken.remove(asked)
+        if asked in self.coming:
+            self.coming.remove(asked)
+
+    def _fail(self, error: Exception) -> None:
+        """Nothing of what was under way can be gone on with."""
+        self.batch.close()
+        for asked in [*self.taken, *self.coming]:
+            self._refuse(asked, error)
+        self._send()
+
+
+def pass_on(news: list[tuple[Asked, list[Any]]]) -> None:
+    """In the loop of the server."""
+    for asked, found in news:
+        asked.pass_on(found)
+
+
+class Answers:
+    """Tells all answers when the last is there."""
+
+    def __init__(self, writer: Writer, call: Call):
+        self.writer, self.call = writer, call
+        self.joining, self.task = writer.joining, writer.task
+        self.prompts = [self.joining.prompt(row) for row in call.rows]
+        self.count = len(self.prompts)
+        self.tokens: list[list[int]] = [[] for _ in self.prompts]
+        self.log_probs = [0.0] * self.count
+        self.left = self.count
+
+    def size(self, place: int) -> int:
+        return len(self.prompts[place])
+
+    def wanted(self, place: int) -> Wanted:
+        number = place // self.call.samples + 1 if self.count > self.call.samples else None
+        tokens = self.joining.tokens(self.task, self.prompts[place], number)
+        return self.joining.wanted(self.task, tokens, self.call.options, place + 1)
+
+    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+        for place, written in told:
+            self.tokens[place] += written.text
+            self.log_probs[place] += sum(written.log_probs)
+            self.left -= written.ended is not None
+        if self.left:
+            return None, ()
+        rows = zip(self.call.rows, self.tokens, self.log_probs, strict=True)
+        answers = [self.joining.answer(self.task, row, tokens, log_prob) for row, tokens, log_prob in rows]
+        together = max(len(self.writer.owners), self.count)
+        self.writer.saw(self.call, self.call.rows, answers, together)
+        return answers, ()
+
+
+class Pieces(Answers):
+    """Tells the text of one row as it is written."""
+
+    growing: Growing
+
+    def wanted(self, place: int) -> Wanted:
+        self.growing = self.joining.growing(self.task, self.prompts[place])
+        wanted = super().wanted(place)
+        self.writer.saw(self.call, self.call.rows, None, 0)
+        return wanted
+
+    def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
+        [(_, written)] = told
+        text = "".join(map(self.growing.add, written.text))
+        if written.ended is not None:
+            text += self.growing.rest()
+        return text or None, ()

@@ -1,0 +1,334 @@
+"""Rows that join and leave a running batch write what they would write alone."""
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from clew.core.errors import UserError
+from clew.decoding.choosing import Choice
+from clew.decoding.continuous import CHUNK, JOINS_EVERY, MANY, TURN, Continuous, Row, Wanted
+from clew.decoding.engine import forget_graphs
+from clew.decoding.filters import with_filters
+from clew.decoding.prefixes import Prefixes
+from clew.decoding.sampling import Sequences, greedy_sequences, sample_sequences
+from clew.decoding.sliding import Sliding
+from clew.decoding.stepper import Stepper
+from clew.models import MODELS
+from clew.sources.tokens import Tokens
+from clew.tasks.language_model import LanguageModel, LanguageStepper
+from tests.decoding.steppers import Recurrent, Transition
+
+VOCABULARY = 11
+BODIES = {
+    "lstm": ("recurrent", {"cell": "lstm", "dim": 8, "num_layers": 2}),
+    "gru": ("recurrent", {"cell": "gru", "dim": 8}),
+    "gpt": ("gpt", {"dim": 8, "num_layers": 2, "num_heads": 2, "max_length": 48}),
+    "llama": ("llama", {"dim": 8, "num_layers": 2, "num_heads": 2}),
+    "mixed": ("mixed", {"dim": 8, "layers": ["lstm", {"name": "attention", "num_heads": 2}, "gru"]}),
+    "windowed": ("mixed", {"dim": 8, "layers": [{"name": "attention", "num_heads": 2, "window": 5}, "lstm"]}),
+}
+CHOICES = [
+    Choice(is_greedy=True),
+    Choice(),
+    Choice(temperature=0.6),
+    Choice(top_k=3),
+    Choice(temperature=1.4, top_k=5, top_p=0.9),
+    Choice(top_p=0.7),
+    Choice(banned=4),
+]
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    yield
+    forget_graphs()
+
+
+def body_stepper(name: str) -> tuple[Stepper, int | None]:
+    """A small model whose distributions are far from flat, and how many positions it tells apart."""
+    torch.manual_seed(3)
+    family, options = BODIES[name]
+    body = MODELS[family].build(MODELS[family].config(**options), Tokens(VOCABULARY))
+    for parameter in body.parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(2.0)
+    return Headless(body), body.max_length
+
+
+class Headless(LanguageStepper):
+    """A body whose vectors are read off as log-probabilities by a fixed matrix."""
+
+    def __init__(self, body):
+        self.body = body.eval()
+        self.vocabulary = VOCABULARY
+        self.output = torch.randn(VOCABULARY, body.dim, generator=torch.Generator().manual_seed(1))
+        self.read = 0
+
+    signature = None
+
+    def initial_state(self, rows, capacity=None):
+        return self.body.initial_state(rows, capacity=capacity)
+
+    def __call__(self, tokens, mask, state, at=None):
+        self.read += tokens.numel() if mask is None else int(mask.sum())
+        hidden, state = self.body(tokens, mask, state)
+        hidden = hidden if at is None else hidden[torch.arange(len(at))[:, None], at]
+        return (hidden @ self.output.T).log_softmax(-1), state
+
+
+def alone(stepper: Stepper, wanted: Wanted, limit: int | None) -> Sequences:
+    choice = wanted.choice
+    if limit is not None and len(wanted.prompt) + wanted.max_new > limit:
+        stepper = Sliding(stepper, limit, limit // 2)
+    banned = () if choice.banned is None else (choice.banned,)
+    stepper = with_filters(stepper, temperature=choice.temperature, top_k=choice.top_k, top_p=choice.top_p, banned=banned)
+    prompt, end = torch.tensor([list(wanted.prompt)]), list(wanted.ends)
+    if choice.is_greedy:
+        return greedy_sequences(stepper, prompt, max_new=wanted.max_new, end=end)
+    return sample_sequences(stepper, prompt, max_new=wanted.max_new, end=end, seed=wanted.seed, row_numbers=[wanted.number])
+
+
+def drawn(count: int, seed: int = 0) -> list[Wanted]:
+    """Rows that are unlike each other; every third begins like others."""
+    rnd = random.Random(seed)
+    shared = [rnd.randrange(VOCABULARY) for _ in range(40)]
+    found = []
+    for number in range(count):
+        length = rnd.randint(1, 40)
+        prompt = shared[:length] if number % 3 == 0 else [rnd.randrange(VOCABULARY) for _ in range(length)]
+        ends = (7,) if number % 2 else ()
+        found.append(Wanted(prompt, rnd.choice([1, 5, 20, 40]), ends, CHOICES[number % len(CHOICES)], seed=number % 4, number=number))
+    return found
+
+
+class One(NamedTuple):
+    """A token that a row has written."""
+
+    row: Row
+    token: int
+    log_prob: float
+    plain: float
+    alternatives: list[tuple[int, float]]
+    ended: str | None
+    error: Exception | None
+
+
+def advanced(batch: Continuous) -> list[One]:
+    """What is written until the batch is looked at, token by token."""
+    found = []
+    for row, tokens, log_probs, plain, alternatives, ended, error in batch.advance():
+        for place, token in enumerate(tokens):
+            others = alternatives[place] if alternatives else []
+            found.append(One(row, token, log_probs[place], plain[place], others, ended if place == len(tokens) - 1 else None, None))
+        if error is not None:
+            found.append(One(row, -1, 0.0, 0.0, [], ended, error))
+    return found
+
+
+def written_by(batch: Continuous, coming: list[Wanted], seed: int = 0, most: int = 3) -> list[list[One]]:
+    """What each row writes, a few joining at a time."""
+    rnd, rows, found = random.Random(seed), list[Row](), dict[Row, list[One]]()
+    waiting = list(coming)
+    while waiting or not batch.is_idle:
+        for _ in range(rnd.randint(0, most) if waiting else 0):
+            if waiting:
+                rows.append(batch.join(waiting.pop(0)))
+        for each in advanced(batch):
+            found.setdefault(each.row, []).append(each)
+    return [found[row] for row in rows]
+
+
+@pytest.mark.parametrize("shares", [False, True], ids=["reading all", "sharing prefixes"])
+@pytest.mark.parametrize("name", BODIES)
+def test_rows_of_a_running_batch_are_what_each_is_alone(name: str, shares: bool) -> None:
+    stepper, limit = body_stepper(name)
+    coming = drawn(9)
+    batch = Continuous(stepper, most_rows=4, limit=limit, prefixes=Prefixes(8, 10**7) if shares else None)
+    for wanted, written in zip(coming, written_by(batch, coming), strict=True):
+        expected = alone(stepper, wanted, limit)
+        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], wanted
+        assert [each.log_prob for each in written] == pytest.approx(expected.log_probs[0].tolist()[: len(written)], abs=1e-3)
+        assert written[-1].ended == ("end" if written[-1].token in wanted.ends else "length")
+        assert all(each.ended is None for each in written[:-1])
+    assert batch.running is None and batch.slots == []
+
+
+def test_many_rows_that_are_looked_at_every_few_steps_end_where_each_does() -> None:
+    stepper, limit = body_stepper("gpt")
+    coming = [wanted._replace(max_new=min(wanted.max_new, 14)) for wanted in drawn(MANY + 4, seed=2)]
+    batch = Continuous(stepper, most_rows=32, limit=limit)
+    found = written_by(batch, coming, most=len(coming))
+    assert batch.steps < sum(map(len, found)) / 4
+    for wanted, written in zip(coming, found, strict=True):
+        expected = alone(stepper, wanted, limit)
+        assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], wanted
+        assert written[-1].ended == ("end" if written[-1].token in wanted.ends else "length")
+
+
+def test_a_step_that_is_taped_writes_the_same() -> None:
+    from tests.instruments.small_runs import small_run
+
+    task = small_run("lstm").task
+    assert isinstance(task, LanguageModel) and task.stepper().signature is not None
+    coming = [Wanted([1 + number % 9, 2], 40, (), Choice(), seed=number) for number in range(4)]
+    batch = Continuous(task.stepper(), most_rows=4)
+    for wanted, written in zip(coming, written_by(batch, coming, most=4), strict=True):
+        assert [each.token for each in written] == alone(task.stepper(), wanted, None).tokens[0].tolist()
+
+
+def test_prompts_that_begin_alike_are_read_once() -> None:
+    for name in ("lstm", "llama", "windowed"):
+        stepper, _ = body_stepper(name)
+        shared = [number % VOCABULARY for number in range(64)]
+        coming = [Wanted([*shared, number, 3], 4, (), Choice(is_greedy=True)) for number in range(6)]
+        read = {}
+        for prefixes in (None, Prefixes(8, 10**7)):
+            batch = Continuous(stepper, most_rows=8, prefixes=prefixes)
+            stepper.read = 0
+            texts = [[each.token for each in row] for row in written_by(batch, coming, most=6)]
+            read[prefixes is None] = (texts, batch.num_read, stepper.read)
+        assert read[True][0] == read[False][0]
+        assert read[True][1] == 6 * 65 and read[False][1] == 64 + 6, name
+        assert read[True][2] - read[False][2] == 5 * 64
+
+
+def test_prefixes_hold_so_many_bytes_and_the_oldest_go_first() -> None:
+    stepper, _ = body_stepper("llama")
+    prefixes = Prefixes(8, 40_000)
+    batch = Continuous(stepper, prefixes=prefixes)
+    prompts = [[number] * 33 for number in range(VOCABULARY)]
+    for prompt in prompts:
+        written_by(batch, [Wanted(prompt, 1)])
+        assert 0 < prefixes.bytes <= prefixes.most_bytes
+        assert prefixes.bytes == sum(entry.bytes for entry in prefixes.entries.values())
+    kept = [prefixes.find(prefixes.digests(prompt)) is not None for prompt in prompts]
+    assert kept == sorted(kept) and kept[-1] and not kept[0]  # the last ones, and none that came before one that went
+    oldest = prompts[kept.index(True)]
+    prefixes.find(prefixes.digests(oldest))  # taken again, it is no longer the oldest
+    written_by(batch, [Wanted([1, 2] * 17, 1)])
+    assert prefixes.find(prefixes.digests(oldest)) is not None
+    written_by(Continuous(stepper, prefixes=(none := Prefixes(8, 10))), [Wanted(prompts[0], 1)])
+    assert none.bytes == 0 and not none.entries
+
+
+def test_a_long_row_does_not_hold_up_short_ones() -> None:
+    stepper = Recurrent(VOCABULARY, seed=1, positions=4096)
+    batch = Continuous(stepper, most_rows=2)
+    long = [batch.join(Wanted([1], 1000)) for _ in range(5)]
+    for _ in range(3):
+        batch.advance()
+    short = batch.join(Wanted([2], 5))
+    found: list[One] = []
+    before = batch.steps
+    while not any(each.row is short and each.ended for each in found):
+        found += advanced(batch)
+    # Both slots were taken, and three long rows waited before it: it has its turn after each pair of rows had one.
+    assert batch.steps - before <= 3 * (TURN + JOINS_EVERY) + 5
+    assert all(row.num_new < 1000 for row in long)
+    batch.close()
+
+
+def test_a_long_prompt_is_read_between_the_steps_of_others() -> None:
+    stepper = Recurrent(VOCABULARY, seed=1, positions=10_000)
+    batch = Continuous(stepper, most_rows=4)
+    other = batch.join(Wanted([1], 400))
+    batch.advance()
+    reading = batch.join(Wanted([3] * (20 * CHUNK), 1))
+    while reading.left:
+        before, left = other.num_new, reading.left
+        batch.advance()
+        assert other.num_new == before + 1 and left - reading.left <= CHUNK
+    batch.close()
+
+
+def test_a_row_that_leaves_is_gone_at_once_and_the_others_go_on() -> None:
+    stepper, _ = body_stepper("lstm")
+    batch = Continuous(stepper, most_rows=4, prefixes=Prefixes(8, 10**6))
+    stays, *leaving = (Wanted([number + 1], 30, seed=5) for number in range(3))
+    row, first, second = batch.join(stays), batch.join(leaving[0]), batch.join(leaving[1])
+    written = advanced(batch)
+    batch.leave(first)
+    batch.leave(second)
+    batch.leave(second)
+    waits = batch.join(Wanted([1] * 30, 3))
+    batch.leave(waits)
+    assert batch.num_rows == 1
+    while not batch.is_idle:
+        written += advanced(batch)
+    assert {each.row for each in written[3:]} == {row}
+    assert [each.token for each in written if each.row is row] == alone(stepper, stays, None).tokens[0].tolist()
+
+
+def test_rows_and_positions_of_a_batch_are_powers_of_two() -> None:
+    stepper, _ = body_stepper("llama")
+    batch = Continuous(stepper, most_rows=16)
+    seen = set()
+    for number in range(11):
+        batch.join(Wanted([1] * (1 + 12 * number), 10))
+    while not batch.is_idle:
+        batch.advance()
+        if batch.slots:
+            seen.add((len(batch.slots), batch.room))
+    assert seen and all(count & (count - 1) == 0 for pair in seen for count in pair), seen
+
+
+def test_a_batch_that_has_become_small_gives_back_its_room() -> None:
+    stepper, _ = body_stepper("lstm")
+    batch = Continuous(stepper, most_rows=16)
+    for number in range(16):
+        batch.join(Wanted([1], 300 if number == 0 else 3))
+    batch.advance()
+    assert len(batch.slots) == 16
+    while not batch.is_idle and len(batch.slots) == 16:
+        batch.advance()
+    assert len(batch.slots) == 1
+    batch.close()
+
+
+def test_a_row_without_a_possible_token_ends_with_an_error_and_others_go_on() -> None:
+    batch = Continuous(Transition([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 0]]), most_rows=4)
+    bad, good = batch.join(Wanted([2], 5)), batch.join(Wanted([1], 5))
+    found = []
+    while not batch.is_idle:
+        found += advanced(batch)
+    [error] = [each for each in found if each.row is bad]
+    assert error.ended == "error" and "no next token of probability above 0" in str(error.error)
+    assert [each.token for each in found if each.row is good] == [1] * 5
+
+
+def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None:
+    batch = Continuous(Transition([[0.1, 0.6, 0.3]] * 3))
+    row = batch.join(Wanted([0], 2, choice=Choice(top_k=1, alternatives=2)))
+    plain = batch.join(Wanted([0], 2))
+    found = [*advanced(batch), *advanced(batch)]
+    for each in found:
+        if each.row is row:
+            assert [token for token, _ in each.alternatives] == [1, 2]
+            assert [2.718281828**log_prob for _, log_prob in each.alternatives] == pytest.approx([0.6, 0.3])
+            assert each.token == 1 and each.log_prob == pytest.approx(0.0, abs=1e-6) and 2.718281828**each.plain == pytest.approx(0.6)
+        else:
+            assert each.row is plain and each.alternatives == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        (Wanted([], 3), "the prompt is empty; a row needs at least one token, such as the start token"),
+        (Wanted([11], 3), "the prompt has a token outside of the vocabulary, which has 11: 0 and up"),
+        (Wanted([1], 0), "max_new (0) must be at least 1"),
+        (Wanted([1] * 9, 3), "the prompt has 9 tokens, and the model takes 8; shorten it"),
+        (Wanted([1], 3, choice=Choice(temperature=0.0)), "temperature (0.0) must be above 0 and finite"),
+        (Wanted([1], 3, choice=Choice(top_k=0)), "top_k (0) must be a whole number of at least 1"),
+        (Wanted([1], 3, choice=Choice(top_p=1.5)), "top_p (1.5) must be above 0 and at most 1"),
+        (Wanted([1], 3, choice=Choice(alternatives=21)), "alternatives (21) must be at least 0 and at most 20"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(wanted: Wanted, sentence: str) -> None:
+    batch = Continuous(Recurrent(VOCABULARY, seed=1), limit=8)
+    with pytest.raises(UserError) as error:
+        batch.join(wanted)
+    assert sentence in str(error.value)
+    assert batch.is_idle

@@ -1,0 +1,233 @@
+"""Requests whose rows are written in one running batch: shares, streams, and whoever leaves or fails."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from clew.serving.calls import Call, call_of
+from clew.serving.service import Service
+from clew.serving.worker import Worker
+from clew.serving.writing import Writer
+from tests.instruments.small_runs import small_run
+from tests.serving.asking import run_with_pattern
+
+
+def call(text: str, name: str = "lstm", **options: Any) -> Call:
+    return call_of(small_run(name), "generate", {"text": text, **options})
+
+
+def with_writer(work: Any, name: str = "lstm", **options: Any) -> Any:
+    async def run() -> Any:
+        worker = Worker()
+        joins = small_run(name).uses["generate"].joins
+        assert joins is not None
+        try:
+            return await work(Writer(worker, small_run(name).task, joins, **options))
+        finally:
+            worker.close(10.0)
+
+    return asyncio.run(run())
+
+
+def alone(text: str, name: str = "lstm", **options: Any) -> list[str]:
+    return [one.text for row in small_run(name).ask("generate", [text], **options) for one in row]
+
+
+async def collected(pieces: Any) -> str:
+    return "".join([piece async for piece in pieces])
+
+
+async def settled(writer: Writer) -> None:
+    while writer.driving is not None and not writer.driving.done():
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gpt", "llama", "bytes"])
+def test_requests_with_unequal_options_are_written_together_as_each_alone(name: str) -> None:
+    asked = [
+        {"text": "the walls", "max_new": 30, "seed": 3},
+        {"text": "she", "max_new": 4, "method": "greedy"},
+        {"text": "", "max_new": 40, "temperature": 0.5},
+        {"text": "a", "max_new": 9, "top_k": 2, "samples": 5},
+        {"text": "the thread was small", "max_new": 12, "top_p": 0.6},
+    ]
+
+    async def work(writer: Writer) -> Any:
+        calls = [call_of(small_run(name), "generate", body) for body in asked]
+        streamed = [collected(writer.stream(each)) for each in calls if len(each.rows) == 1]
+        found = await asyncio.gather(*(writer.answers(each) for each in calls), *streamed)
+        await settled(writer)
+        assert writer.batch.is_idle and writer.owners == {} and writer.taken == [] and writer.open == []
+        return found
+
+    *answers, first, second, third, last = with_writer(work, name, rows=4)
+    expected = [alone(name=name, **body) for body in asked]
+    assert [[one.text for row in each for one in row] for each in answers] == expected
+    assert [[first], [second], [third], [last]] == [expected[0], expected[1], expected[2], expected[4]]
+
+
+def test_a_request_of_many_rows_has_its_share_and_no_more() -> None:
+    async def work(writer: Writer) -> tuple[bool, list[int]]:
+        many = asyncio.ensure_future(writer.answers(call("the", max_new=300, samples=40)))
+        while not writer.owners:
+            await asyncio.sleep(0.001)
+        shares = []
+        for _ in range(3):
+            await writer.answers(call("she", max_new=3))
+            shares.append(max(len(asked.rows) for asked in writer.taken) if writer.taken else 0)
+        is_under_way = not many.done()
+        many.cancel()
+        await asyncio.wait([many])
+        await settled(writer)
+        assert writer.batch.is_idle
+        return is_under_way, shares
+
+    is_under_way, shares = with_writer(work, rows=8)
+    assert is_under_way and all(share <= 8 for share in shares)
+
+
+def test_a_stream_that_is_left_takes_its_row_out_of_the_batch() -> None:
+    async def work(writer: Writer) -> int:
+        pieces = writer.stream(call("the", max_new=4000))
+        await anext(pieces)
+        await pieces.aclose()  # type: ignore[attr-defined]
+        await settled(writer)
+        assert writer.batch.is_idle and writer.streams == 0
+        return writer.batch.steps
+
+    assert with_writer(work) < 4000
+
+
+def test_a_request_that_is_refused_says_which_text_and_leaves_the_others_alone() -> None:
+    async def work(writer: Writer) -> list[Any]:
+        texts = call_of(small_run("lstm"), "generate", {"texts": ["the", "she Ж", "a"], "max_new": 5})
+        asked = [writer.answers(texts), writer.answers(call("she Ж")), writer.answers(call("she", max_new=5))]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        await settled(writer)
+        assert writer.batch.is_idle and writer.owners == {}
+        return found
+
+    several, one, good = with_writer(work)
+    assert str(several).startswith("text 2: the prompt has characters") and str(one).startswith("the prompt has characters")
+    assert [each.text for each in good[0]] == alone("she", max_new=5)
+
+
+def test_what_goes_wrong_in_the_batch_is_told_to_all_and_the_next_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(writer: Writer) -> list[Any]:
+        advance, calls = writer.batch.advance, []
+
+        def fails_once() -> Any:
+            calls.append(1)
+            if len(calls) == 3:
+                raise RuntimeError("out of memory")
+            return advance()
+
+        monkeypatch.setattr(writer.batch, "advance", fails_once)
+        lost = await asyncio.gather(*(writer.answers(call(text, max_new=20)) for text in ("the", "she")), return_exceptions=True)
+        return [*lost, await writer.answers(call("the", max_new=5))]
+
+    first, second, found = with_writer(work)
+    assert isinstance(first, RuntimeError) and isinstance(second, RuntimeError)
+    assert [each.text for each in found[0]] == alone("the", max_new=5)
+
+
+def test_a_batch_ends_when_the_worker_does() -> None:
+    async def work(writer: Writer) -> Any:
+        asked = asyncio.ensure_future(writer.answers(call("the", max_new=4000)))
+        while not writer.owners:
+            await asyncio.sleep(0.001)
+        writer.worker.close(5.0)
+        await asyncio.wait([asked], timeout=5.0)
+        return asked.exception()
+
+    assert "the server is ending" in str(with_writer(work))
+
+
+@pytest.mark.parametrize(
+    "options", [{"method": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram": 3}, {"forced_end": True, "stop": ["a"]}]
+)
+def test_options_that_ask_for_another_algorithm_go_the_other_way(options: dict[str, Any]) -> None:
+    asked = call("the", max_new=5, **options)
+    assert not asked.joins and call("the", max_new=5).joins
+    worker = Worker()
+    try:
+        service = Service([small_run("lstm")], worker)
+        assert service.answerer(asked) is service.batcher
+        assert isinstance(service.answerer(call_of(service.runs["lstm"], "generate", {"text": "the"})), Writer)
+    finally:
+        worker.close(10.0)
+
+
+def sent(app: Any, path: str, body: dict[str, Any], stop_after: int) -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+    """What a client gets that goes away after some pieces."""
+
+    async def run() -> tuple[list[bytes], list[tuple[bytes, bytes]]]:
+        parts: list[bytes] = []
+        headers: list[tuple[bytes, bytes]] = []
+        gone = asyncio.Event()
+        messages = [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers.extend(message["headers"])
+            elif message.get("body"):
+                parts.append(message["body"])
+                if len(parts) == stop_after:
+                    gone.set()
+
+        fields = [(b"content-type", b"application/json"), (b"accept", b"text/event-stream")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": fields, "query_string": b"", "root_path": ""}
+        await app(scope, receive, send)
+        return parts, headers
+
+    return asyncio.run(run())
+
+
+def test_server_sent_events_end_with_the_whole_text_and_a_broken_connection_ends_them() -> None:
+    worker = Worker()
+    try:
+        service = Service([small_run("lstm")], worker)
+        body = {"text": "the", "max_new": 12, "stream": True}
+        parts, headers = sent(service.app(), "/generate", body, 1000)
+        events = [json.loads(part.decode().removeprefix("data: ")) for part in parts]
+        assert (b"content-type", b"text/event-stream; charset=utf-8") in headers
+        [text] = alone("the", max_new=12)
+        assert events[-1] == {"done": True, "prompt": "the", "text": text} and len(events) > 3
+        assert "".join(event["text"] for event in events[:-1]) == text
+        parts, _ = sent(service.app(), "/generate", {**body, "max_new": 4000}, 3)
+        assert 3 <= len(parts) < 4000
+        writer = service.answerer(call_of(service.runs["lstm"], "generate", {"text": "the"}))
+        assert isinstance(writer, Writer) and writer.open == [] and writer.streams == 0
+    finally:
+        worker.close(10.0)
+
+
+def test_texts_that_take_too_long_to_cut_are_refused_one_by_one() -> None:
+    run = run_with_pattern(r"(a+)+$")
+    joins = run.uses["generate"].joins
+    assert joins is not None
+
+    async def work() -> list[Any]:
+        worker = Worker()
+        run.vocabularies["tokenizer"].limit_time(0.3)
+        writer = Writer(worker, run.task, joins)
+        texts = ["a" * 40 + "!", "the"]
+        try:
+            calls: list[Coroutine[Any, Any, Any]] = [
+                writer.answers(call_of(run, "generate", {"text": text, "max_new": 4})) for text in texts
+            ]
+            return await asyncio.gather(*calls, return_exceptions=True)
+        finally:
+            worker.close(10.0)
+
+    lost, found = asyncio.run(work())
+    assert isinstance(lost, Exception) and len(found[0]) == 1
