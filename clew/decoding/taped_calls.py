@@ -10,6 +10,7 @@ from clew.core.state import leaves
 from clew.core.types import State
 from clew.decoding.engine import repeating
 from clew.decoding.stepper import Stepper, read_at, signature_of
+from clew.kernels.step_mode import reading_mode
 
 
 class TapedCalls:
@@ -28,7 +29,8 @@ class TapedCalls:
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
         if mask is not None or self.signature is None or tokens.device.type != "cpu" or not leaves(state):
-            return read_at(self.stepper, tokens, mask, state, at)
+            with reading_mode(tokens.device):
+                return read_at(self.stepper, tokens, mask, state, at)
         length = tokens.shape[1]
         fed = tokens if at is None else torch.cat([tokens, at], 1)
         signature = ("call", self.signature, length, tuple(fed.shape))
