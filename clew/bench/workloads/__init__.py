@@ -10,7 +10,6 @@ from clew.bench.workloads.llama_decode import LLAMA_DECODE
 from clew.bench.workloads.lstm_decode import LSTM_DECODE
 from clew.bench.workloads.lstm_train import LSTM_TRAIN
 from clew.bench.workloads.mixed_decode import MIXED_DECODE
-from clew.bench.workloads.peephole import PEEPHOLE
 from clew.bench.workloads.runtimes import RUNTIME_WORKLOADS
 from clew.bench.workloads.seq2seq_train import SEQ2SEQ_TRAIN
 from clew.bench.workloads.transformer_beam import TRANSFORMER_BEAM
