@@ -9,8 +9,7 @@ from torch import Tensor
 from clew.bench.timing import Call
 
 
-def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
-    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+def gpt2_model(sizes: dict[str, int]) -> Any:
     transformers = import_module("transformers")
     config = transformers.GPT2Config(
         vocab_size=sizes["vocabulary"],
@@ -22,12 +21,10 @@ def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: to
         eos_token_id=None,
         pad_token_id=0,
     )
-    model = transformers.GPT2LMHeadModel(config).to(prompt.device, dtype).eval()
-    return generation(model, prompt, max_new_tokens=max_new, cache_implementation="static")
+    return transformers.GPT2LMHeadModel(config).eval()
 
 
-def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
-    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+def llama_model(sizes: dict[str, int]) -> Any:
     transformers = import_module("transformers")
     config = transformers.LlamaConfig(
         vocab_size=sizes["vocabulary"],
@@ -40,12 +37,12 @@ def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: t
         eos_token_id=None,
         pad_token_id=0,
     )
-    model = transformers.LlamaForCausalLM(config).to(prompt.device, dtype).eval()
-    return generation(model, prompt, max_new_tokens=max_new, cache_implementation="static")
+    return transformers.LlamaForCausalLM(config).eval()
 
 
-def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new: int, beams: int, dtype: torch.dtype) -> Call:
-    transformers = import_module("transformers")
+def marian_model(sizes: dict[str, int]) -> Any:
+    """Its last token is padding, which decoding starts from, as in those that are published."""
+    transformers, padding = import_module("transformers"), sizes["vocabulary"] - 1
     half = {"layers": sizes["num_layers"], "ffn_dim": 4 * sizes["dim"], "attention_heads": sizes["num_heads"]}
     config = transformers.MarianConfig(
         vocab_size=sizes["vocabulary"],
@@ -54,20 +51,40 @@ def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new
         max_position_embeddings=512,
         activation_function="relu",
         scale_embedding=True,
-        decoder_start_token_id=0,
-        pad_token_id=0,
+        decoder_start_token_id=padding,
+        pad_token_id=padding,
         eos_token_id=None,
         forced_eos_token_id=None,
         **{f"{name}_{key}": value for name in ("encoder", "decoder") for key, value in half.items()},
     )
-    model = transformers.MarianMTModel(config).to(source.device, dtype).eval()
-    return generation(model, source, mask, max_new_tokens=max_new, num_beams=beams, decoder_start_token_id=0)
+    return transformers.MarianMTModel(config).eval()
+
+
+def gpt2_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    return continuation(gpt2_model(sizes), prompt, max_new, dtype)
+
+
+def llama_generate(sizes: dict[str, int], prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+    """Greedy decoding over a static cache, which transformers compiles on CUDA."""
+    return continuation(llama_model(sizes), prompt, max_new, dtype)
+
+
+def continuation(model: Any, prompt: Tensor, max_new: int, dtype: torch.dtype) -> Call:
+    return generation(model.to(prompt.device, dtype), prompt, max_new_tokens=max_new, cache_implementation="static")
+
+
+def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new: int, beams: int, dtype: torch.dtype) -> Call:
+    model = marian_model(sizes).to(source.device, dtype)
+    start = sizes["vocabulary"] - 1
+    return generation(model, source, mask, max_new_tokens=max_new, num_beams=beams, decoder_start_token_id=start)
 
 
 def generation(model: Any, tokens: Tensor, mask: Tensor | None = None, **settings: Any) -> Call:
     # What the settings leave out is taken from the model's own, which have ends.
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
-    options = import_module("transformers").GenerationConfig(do_sample=False, pad_token_id=0, eos_token_id=None, **settings)
+    settings = {**settings, "pad_token_id": model.config.pad_token_id}
+    options = import_module("transformers").GenerationConfig(do_sample=False, eos_token_id=None, **settings)
     mask = torch.ones_like(tokens) if mask is None else mask.long()
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from threading import RLock
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ from clew.decoding.stepper import ASKS_THE_HOST, names
 from clew.decoding.taped import WAITS, Taped
 from clew.kernels import runs_equations
 from clew.kernels.capture import FAILURES
+from clew.kernels.step_mode import reading_mode
 
 LEAST_STEPS = 24
 """A capture costs about as much as so many eager steps."""
@@ -150,7 +151,7 @@ def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature
     when it comes in the same shapes again, where no gradient is asked for. `signature` says all else that it depends on."""
     call = call_taken(function, arguments, signature)
     if call is None:
-        return function(*arguments)
+        return read(function, arguments)
     try:
         return map_tree(torch.clone, call(arguments))
     finally:
@@ -169,12 +170,22 @@ def calling(
     those that the function depends on besides its signature."""
     call = call_taken(function, arguments, signature, numbers, standing)
     if call is None:
-        yield function(*arguments)
+        yield read(function, arguments)
         return
     try:
         yield call(arguments)
     finally:
         call.is_taken = False
+
+
+def read(function: Callable[..., Tree], arguments: tuple[Tree, ...]) -> Tree:
+    """The call as it was written."""
+    try:
+        given = leaves(arguments)
+    except TypeError:  # inputs that are more than tensors
+        given = []
+    with reading_mode(given[0].device) if given else nullcontext():
+        return function(*arguments)
 
 
 def call_taken(

@@ -4,7 +4,6 @@ A step is a function from a frame, a tree of tensors, to the next frame and what
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Protocol
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from clew.core.state import leaves
 from clew.core.types import Tree
-from clew.kernels.few_rows import few_rows
+from clew.kernels.step_mode import step_mode
 
 Outputs = tuple[Tensor, ...]
 Advance = Callable[[Tree, Tensor | None], tuple[Tree, Outputs]]
@@ -77,7 +76,7 @@ class Eager:
     def __init__(self, advance: Advance, frame: Tree):
         self.advance = advance
         self.frame: Tree = frame
-        self.mode = few_rows(leaves(frame)[0].device) or nullcontext()
+        self.mode = step_mode(leaves(frame)[0].device)
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
         found = []

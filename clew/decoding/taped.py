@@ -12,6 +12,7 @@ from clew.core.types import Tree
 from clew.decoding.recording import Recording
 from clew.decoding.repeated import Advance, Outputs, stacked
 from clew.decoding.tape import Tape
+from clew.kernels.step_mode import step_mode
 
 WAITS, TRIES, MISSES = 8, 4, 3
 """Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
@@ -83,7 +84,8 @@ class Taped:
 
     def run_written(self, fed: Tensor | None) -> Outputs:
         assert self.advance is not None
-        self.form, outputs = self.advance(self.frame, fed)
+        with step_mode(self.leaves[0].device):
+            self.form, outputs = self.advance(self.frame, fed)
         self.leaves, self.before = leaves(self.form), None
         return outputs
 

@@ -1,9 +1,12 @@
 """Chunks that are read from tapes, wherever they stand."""
 
+import weakref
+
 import pytest
 import torch
 
 from clew.core.state import copy_state
+from clew.decoding.engine import _graphs, forget_graphs
 from clew.decoding.tape import Tape
 from clew.decoding.taped_calls import TapedCalls
 from tests.decoding.test_engine import FAMILIES, VOCABULARY, model
@@ -47,4 +50,33 @@ def test_a_chunk_with_a_mask_is_read_as_it_was_written():
     task = model("gpt")
     tokens, mask = torch.randint(VOCABULARY, (2, 4)), torch.tensor([[True, True, True, True], [True, True, False, False]])
     taped, plain = (stepper(tokens, mask, stepper.initial_state(2, 9))[0] for stepper in (TapedCalls(task.stepper()), task.stepper()))
-    assert torch.equal(taped, plain)
+    torch.testing.assert_close(taped[mask], plain[mask])
+
+
+@torch.inference_mode()
+def test_tapes_that_are_held_are_given_back_with_their_holder():
+    forget_graphs()
+    task, tokens = model("gpt"), torch.randint(VOCABULARY, (1, 3))
+    for _ in range(3):
+        taped = TapedCalls(task.stepper())
+        place, state = weakref.ref(taped), taped.initial_state(1, 180)
+        for _ in range(20):
+            _, state = taped(tokens, None, state)
+        assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [True]
+        del taped
+        assert place() is None
+        assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [False]  # so that the next one takes the same
+
+
+@torch.inference_mode()
+def test_a_new_text_is_read_with_the_weights_of_its_time():
+    task, tokens = model("gpt"), torch.randint(VOCABULARY, (1, 3))
+    taped, plain = TapedCalls(task.stepper()), task.stepper()
+    for scale in (1.0, 2.0):
+        for parameter in task.parameters():
+            parameter.data = scale * parameter.data
+        state, other = taped.initial_state(1, 180), plain.initial_state(1, 180)
+        for _ in range(20):
+            found, state = taped(tokens, None, state)
+            expected, other = plain(tokens, None, other)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

@@ -111,6 +111,44 @@ def test_rounding_x_costs_no_more_than_half_a_step_of_each_entry(bits):
 
 
 @INTEGERS
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("columns", [64, 48, 16])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 17), (8, 1), (5, 3)])
+def test_a_product_of_few_texts_is_that_of_x_in_bfloat16(dtype, columns, shape):
+    weight, bias = integers_of(matrix(columns=columns).to(dtype), 8), torch.randn(24).to(dtype)
+    x = torch.randn(*shape, columns).to(dtype)
+    expected = x.bfloat16().double() @ weight.codes.double().T * weight.scales.double()
+    size = (x.double().abs() @ weight.floats(torch.double).abs().T) / 2**8 + 1e-5  # what rounding a sum to bfloat16 may cost
+    for given in (bias, None):
+        found = product(x, weight, given)
+        whole = expected if given is None else expected + given.double()
+        assert found.shape == (*shape, 24) and found.dtype == dtype
+        assert ((found.double() - whole).abs() <= size + whole.abs() / 2**7 * (dtype == torch.bfloat16)).all()
+
+
+@INTEGERS
+@pytest.mark.parametrize("columns", [17, 37, 40, 63])
+def test_a_width_that_a_vector_does_not_divide_is_a_product_of_integers(columns):
+    weight, x = integers_of(matrix(columns=columns).float(), 8), torch.randn(3, 1, columns)
+    torch.testing.assert_close(product(x, weight), integer_product(x, weight, None), rtol=0, atol=0)
+
+
+@INTEGERS
+def test_a_chunk_of_few_texts_is_rounded_as_its_steps_are():
+    weight, x = integers_of(matrix().float(), 8), torch.randn(8, 17, 64)
+    steps = [product(x[:, place, None], weight) for place in range(17)]
+    torch.testing.assert_close(product(x, weight), torch.cat(steps, 1), rtol=0, atol=0)
+
+
+@INTEGERS
+def test_a_few_texts_are_nearer_the_float_weight_than_many():
+    weight, x = integers_of(matrix().float(), 8), torch.randn(64, 1, 64)
+    whole = x.double() @ weight.floats(torch.double).T
+    few, many = torch.cat([product(x[row : row + 8], weight) for row in range(0, 64, 8)]), product(x, weight)
+    assert (few - whole).norm() < (many - whole).norm() / 2
+
+
+@INTEGERS
 def test_rows_of_zeros_and_of_no_number_stay_what_they_are():
     x, weight = torch.zeros(3, 64), integers_of(matrix().float(), 8)
     x[1, 5], x[2, 5] = float("nan"), float("inf")

@@ -10,6 +10,7 @@ from clew.bench.workloads.llama_decode import LLAMA_DECODE
 from clew.bench.workloads.lstm_decode import LSTM_DECODE
 from clew.bench.workloads.lstm_train import LSTM_TRAIN
 from clew.bench.workloads.mixed_decode import MIXED_DECODE
+from clew.bench.workloads.runtimes import RUNTIME_WORKLOADS
 from clew.bench.workloads.seq2seq_train import SEQ2SEQ_TRAIN
 from clew.bench.workloads.transformer_beam import TRANSFORMER_BEAM
 
@@ -27,5 +28,6 @@ WORKLOADS: dict[str, Workload] = {
         *LLAMA_DECODE,
         *MIXED_DECODE,
         TRANSFORMER_BEAM,
+        *RUNTIME_WORKLOADS,
     ]
 }

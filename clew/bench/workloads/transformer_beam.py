@@ -2,6 +2,7 @@
 
 import tokenizers
 import torch
+from torch import Tensor
 
 from clew.bench.published import marian_generate
 from clew.bench.timing import Call
@@ -23,29 +24,32 @@ def numbered_words(vocabulary: int) -> Tokenizer:
     return Tokenizer(tokenizers.Tokenizer(model))
 
 
+def base_transformer(sizes: dict[str, int]) -> SequenceToSequence:
+    vocabulary, dim, layers, heads = sizes.values()
+    config = TransformerConfig(dim=dim, num_layers=layers, num_heads=heads, dropout=0.0, shared_embeddings=True)
+    words = numbered_words(vocabulary)
+    return SequenceToSequence(build_transformer(config, Tokens(vocabulary), Tokens(vocabulary)), words, words).eval()
+
+
+def search(task: SequenceToSequence, source: Tensor, mask: Tensor | None, new: int) -> Call:
+    start = torch.full((len(source), 1), task.start, device=source.device)
+    read = SequenceBatch(source, mask, start, start, None, torch.zeros(len(source), dtype=torch.long, device=source.device))
+
+    @torch.no_grad()
+    def call() -> object:
+        return beam_search(task.stepper(read), start, beams=BEAMS, max_new=new, end=None)
+
+    return call
+
+
 def build(setting: Setting) -> Work:
     sizes, batch, length, new = setting.sizes((FULL, 64, 32, 32), cpu=(FULL, 4, 16, 16), quick=(QUICK, 4, 10, 10))
     dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
-    vocabulary, dim, layers, heads = sizes.values()
-    source = torch.randint(2, vocabulary, (batch, length), device=setting.device)
+    vocabulary, dim, layers, _ = sizes.values()
+    source = torch.randint(2, vocabulary - 1, (batch, length), device=setting.device)
     mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
-
-    def ours() -> Call:
-        config = TransformerConfig(dim=dim, num_layers=layers, num_heads=heads, dropout=0.0, shared_embeddings=True)
-        words = numbered_words(vocabulary)
-        body = build_transformer(config, Tokens(vocabulary), Tokens(vocabulary))
-        task = SequenceToSequence(body, words, words).to(setting.device, dtype).eval()
-        start = torch.full((batch, 1), task.start, device=setting.device)
-        read = SequenceBatch(source, mask, start, start, None, torch.zeros(batch, dtype=torch.long, device=setting.device))
-
-        @torch.no_grad()
-        def call() -> object:
-            return beam_search(task.stepper(read), start, beams=BEAMS, max_new=new, end=None)
-
-        return call
-
     sides = [
-        Side(OURS, ours),
+        Side(OURS, lambda: search(base_transformer(sizes).to(setting.device, dtype), source, mask, new)),
         Side(PEER, lambda: marian_generate(sizes, source, mask, new, BEAMS, dtype), needs="transformers"),
     ]
     rows, weights = batch * BEAMS, layers * 14 * dim**2 + vocabulary * dim
