@@ -23,8 +23,8 @@ from clew.text.patterns import TokenizerFault
 
 log = logging.getLogger(__name__)
 
-SHARE = 0.25
-"""Seconds that one job advances a batch for; smaller jobs overtake it meanwhile."""
+SHARE, LONGEST = 0.25, 5.0
+"""Seconds that one job advances a batch for where others wait, which may overtake it meanwhile, and where none does."""
 NEWS_EVERY, MANY = 0.01, 16
 """Seconds between two times at which the loop is woken, where so many rows are written: each time it takes Python from the worker."""
 READ_AT_ONCE = 20_000
@@ -196,9 +196,9 @@ class Writer:
     def _work(self) -> None:
         if not self.is_free.acquire(blocking=False):  # a job that was given up goes on to its next pause
             return
-        until = time.monotonic() + SHARE
+        began = time.monotonic()
         try:
-            while time.monotonic() < until:
+            while not self._is_over(time.monotonic() - began):
                 while self.going:
                     self._end(self.going.popleft())
                 self._take()
@@ -212,6 +212,11 @@ class Writer:
         finally:
             self._send()
             self.is_free.release()
+
+    def _is_over(self, seconds: float) -> bool:
+        """Whether a job makes room for others: handing over takes two threads' turns, which a busy machine makes long."""
+        others = bool(self.worker.waiting or self.worker.overtaken)
+        return seconds >= (SHARE if others else min(LONGEST, self.seconds / 4))
 
     def _take(self) -> None:
         """Rows join: of each request as many as are its share, one after the other."""

@@ -18,7 +18,7 @@ from clew.decoding.sliding import Sliding
 from clew.decoding.stepper import Stepper
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
-from clew.tasks.language_model import LanguageModel, LanguageStepper
+from clew.tasks.language_model import LanguageModel
 from tests.decoding.steppers import Recurrent, Transition
 
 VOCABULARY = 11
@@ -58,7 +58,7 @@ def body_stepper(name: str) -> tuple[Stepper, int | None]:
     return Headless(body), body.max_length
 
 
-class Headless(LanguageStepper):
+class Headless:
     """A body whose vectors are read off as log-probabilities by a fixed matrix."""
 
     def __init__(self, body):
@@ -66,8 +66,6 @@ class Headless(LanguageStepper):
         self.vocabulary = VOCABULARY
         self.output = torch.randn(VOCABULARY, body.dim, generator=torch.Generator().manual_seed(1))
         self.read = 0
-
-    signature = None
 
     def initial_state(self, rows, capacity=None):
         return self.body.initial_state(rows, capacity=capacity)
