@@ -23,7 +23,7 @@ RUNTIMES = {"CTranslate2": "ctranslate2", "ONNX Runtime": "onnxruntime", "llama.
 """Peers by the package that each needs."""
 CPU = torch.device("cpu")
 GPT, SMALL_GPT = GPTSizes(512, 384, 6, 6, 256), GPTSizes(512, 128, 2, 2, 64)
-LLAMA, SMALL_LLAMA = LlamaSizes(512, 384, 8, 6, 1024, 256), LlamaSizes(512, 128, 2, 2, 344, 64)
+LLAMA, SMALL_LLAMA = LlamaSizes(512, 384, 8, 6, 1024, 256), LlamaSizes(512, 128, 2, 2, 352, 64)
 PROMPT = 16
 
 
