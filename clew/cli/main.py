@@ -69,7 +69,8 @@ class Parser(argparse.ArgumentParser):
     """Says a mistake in one line, as every other mistake is said, without the usage above it."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(complain(f"{message if len(message) <= LONGEST else message[:LONGEST] + '...'}; `{self.prog} --help` shows how"))
+        message = message if len(message) <= LONGEST else message[:LONGEST] + "..."
+        self.exit(complain(f"{message}{'' if message.endswith('?') else ';'} `{self.prog} --help` shows how"))
 
 
 def build_parser() -> Parser:
@@ -176,7 +177,9 @@ def run(arguments: list[str]) -> int:
     parser = verb_parser(verb)
     options, more = parser.parse_known_intermixed_args(rest)
     if more and not getattr(options, "open", False):
-        parser.error(f"unrecognized arguments: {' '.join(more)}")
+        from clew.cli.meant import option_meant
+
+        parser.error(f"unrecognized arguments: {' '.join(more)}{option_meant(parser, more, rest)}")
     options.command_line = rest
     try:
         if options.code is not None:

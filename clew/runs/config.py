@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, SerializeAsAny, ValidationError, ValidationInfo
 
-from clew.core.config import ModelSection, Part, Section, TaskSection, one_of, part_of
+from clew.core.config import ModelSection, Part, Section, TaskSection, field_names, one_of, part_of
 from clew.core.errors import UserError, shown, unknown
 from clew.data.kinds.section import DataSection
 from clew.layers.adapters import ADAPTERS
@@ -13,6 +13,7 @@ from clew.layers.characters import CHARACTERS
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
 from clew.runs.explaining import MemberError, explain
+from clew.runs.known_names import field_meant
 from clew.tasks import TASKS
 from clew.tasks.writing import DecodingConfig
 from clew.text.train import TOKENIZERS
@@ -226,4 +227,18 @@ def resolve(settings: Mapping[str, Any]) -> Config:
     try:
         return Config(**settings)
     except ValidationError as error:
-        raise UserError(explain(error, Config)) from None
+        raise UserError(explain(error, Config, meant_by=meant_by)) from None
+
+
+def meant_by(name: str) -> str | None:
+    """The whole name of the field that a name stands for which is none by itself, as `lr` is none."""
+    return field_meant(name, every_field())
+
+
+def every_field() -> set[str]:
+    """The whole names of all the fields that a config can have, whatever its task and its family."""
+    plain = {section: info.annotation for section, info in Config.model_fields.items()}
+    sections = [(name, kind) for name, kind in plain.items() if isinstance(kind, type) and issubclass(kind, Section)]
+    sections += [("model", family.config) for family in MODELS.values()]
+    sections += [pair for entry in TASKS.values() for pair in (("task", entry.config), ("data", entry.section))]
+    return {*(plain.keys() - dict(sections)), *(f"{name}.{field}" for name, kind in sections for field in field_names(kind))}

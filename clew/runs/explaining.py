@@ -43,9 +43,14 @@ def takes_tuple(annotation: Any) -> bool:
 
 
 def explain(
-    error: ValidationError, root: type[Section], prefix: str = "", readers_of: Callable[[str], Sequence[str]] = lambda field: ()
+    error: ValidationError,
+    root: type[Section],
+    prefix: str = "",
+    readers_of: Callable[[str], Sequence[str]] = lambda field: (),
+    meant_by: Callable[[str], str | None] = lambda name: None,
 ) -> str:
-    """The first mistake that pydantic found, as one sentence with the field's whole name."""
+    """The first mistake that pydantic found, as one sentence with the field's whole name. `meant_by` is the field of a whole config that
+    an unknown name stands for."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
     name = (prefix + dotted(location)).strip(".")
@@ -53,17 +58,26 @@ def explain(
     if kind == "value_error":
         inner = context["error"]
         if isinstance(inner, MemberError):
-            return explain(inner.error, inner.section, f"{name}.", inner.readers_of)
+            return explain(inner.error, inner.section, f"{name}.", inner.readers_of, meant_by)
         return f"{name}: {inner}" if name else str(inner)
     if kind == "extra_forbidden":
         section = _section_at(root, location[:-1])
         known = list(field_names(section)) if section is not None else []
         where = (prefix + dotted(location[:-1])).strip(".")
-        where = f" of {where}" if where else ""
         readers = readers_of(location[-1])
-        near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};" if readers else did_you_mean(location[-1], known)
-        return f"unknown field {named(location[-1])}{where}{near} known: {few_of(list(known), 200) or 'none'}"
+        meant = within(where, meant_by(location[-1]), known)
+        if readers:
+            near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};"
+        else:
+            near = f"; did you mean '{meant}'?" if meant else did_you_mean(location[-1], known)
+        return f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{near} known: {few_of(list(known), 200) or 'none'}"
     return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
+
+
+def within(section: str, field: str | None, known: Sequence[str]) -> str | None:
+    """A field's name as it is called within a section; None where it would be of that section, which has no such field."""
+    inner = (field or "").removeprefix(f"{section}.")
+    return field if inner == field else inner if inner.partition(".")[0] in known else None
 
 
 def dotted(path: Sequence[str]) -> str:

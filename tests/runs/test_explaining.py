@@ -1,11 +1,15 @@
 import pytest
 
-from clew.core.config import Section
+from clew.core.config import Section, options_of
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS
 from clew.models import MODELS
 from clew.recipes.running import config_of
+from clew.runs.config import every_field
 from clew.runs.explaining import read_section
+from clew.runs.known_names import KNOWN_NAMES
+from clew.training.optimisers import OPTIMISERS
+from clew.training.schedules import SCHEDULES
 
 CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
 
@@ -41,6 +45,14 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("data.second=2", "unknown field 'second' of data; it is read by the task classification; known: corpus, train, "),
         ("embedding.form=x", "unknown field 'form' of embedding; did you mean 'from'? known: words, dim, vectors, tune, most_vectors, "),
         ("embedding.source=x", "unknown field 'source' of embedding;"),
+        ("lr=0.1", "unknown field 'lr'; did you mean 'training.learning_rate'? known: recipe, seed, device, "),
+        ("training.lr=0.1", "unknown field 'lr' of training; did you mean 'learning_rate'? known: steps, "),
+        ("steps=10", "unknown field 'steps'; did you mean 'training.steps'?"),
+        ("Batch-Size=8", "unknown field 'Batch-Size'; did you mean 'training.batch_size'?"),
+        ("weight_decay=0.1", "unknown field 'weight_decay'; did you mean 'training.optimiser.weight_decay'?"),
+        ("task.hidden_size=8", "unknown field 'hidden_size' of task; did you mean 'model.dim'?"),
+        ("model.n_embd=8", "unknown field 'n_embd' of model; did you mean 'dim'?"),
+        ("model.n_head=8", "unknown field 'n_head' of model; known: family, "),  # no recurrent family has heads
         ("data.valid_fraction=1", "data.valid_fraction must be below 1, not 1"),
         ("seed=-1", "seed must be at least 0, not -1"),
         ("device=gpu", "device must be one of 'auto', 'cpu', 'cuda' or 'mps', not 'gpu'"),
@@ -97,6 +109,17 @@ def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> N
         config_of("text-lstm", [assignment])
     assert str(error.value).startswith(sentence)
     assert str(error.value).isprintable() and len(str(error.value)) < 400
+
+
+def test_every_known_name_stands_for_a_field_that_there_is() -> None:
+    parts = {"training.optimiser": OPTIMISERS, "training.schedule": SCHEDULES}
+    options = {f"{field}.{option}" for field, table in parts.items() for member in table.values() for option in options_of(member)}
+    assert KNOWN_NAMES.keys() <= every_field() | options
+
+
+def test_a_known_name_stands_for_one_field() -> None:
+    names = [name for names in KNOWN_NAMES.values() for name in names]
+    assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(
