@@ -102,14 +102,15 @@ def show(grid: Sequence[Any]) -> None:
     rows = []
     for planned in grid:
         chosen = [*([planned.combination.recipe] if several else []), *(value for _, value in planned.combination.chosen)]
-        steps = planned.config.training.steps
+        epochs, steps = planned.config.training.epochs, planned.config.training.steps
         if not is_run(planned.folder):
-            rows.append([*chosen, f"0/{steps}", "", "", "", "", "not started", str(planned.folder)])
+            rows.append([*chosen, f"0/{steps}" if epochs is None else "0", "", "", "", "", "not started", str(planned.folder)])
             continue
         run = summarise(planned.folder)
         scores = [
             number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
+        steps = steps if epochs is None else run.config.training.steps
         state = "finished" if is_done(planned) else run.state
         rows.append([*chosen, f"{run.step}/{steps}", *scores, duration(run.seconds), state, str(planned.folder)])
     first = len(header) - 7

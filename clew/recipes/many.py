@@ -11,7 +11,7 @@ from clew.core.errors import UserError
 from clew.core.processes import from_first, rank
 from clew.recipes.grid import Combination, expand, split_values
 from clew.recipes.running import config_of, fixed_differences, run_recipe
-from clew.runs.config import Config
+from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import append_metrics, check_code, config_there, is_run
 from clew.runs.lock import is_locked
 from clew.runs.summary import is_finished, summarise
@@ -60,7 +60,7 @@ def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
     """Whether a folder holds a run that training with this config would go on with: no setting differs that a run must keep, it was not
     meant to be longer, and the user's file is the same."""
     there = config_there(folder) if is_run(folder) else None
-    if there is None or fixed_differences(there, config) or there.training.steps > config.training.steps:
+    if there is None or fixed_differences(there, config) or is_longer(there.training, config.training):
         return False
     try:
         check_code(folder, code)
@@ -69,8 +69,22 @@ def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
     return True
 
 
+def is_longer(there: TrainingConfig, planned: TrainingConfig) -> bool:
+    """Whether a run was meant to train longer than is planned; how many steps planned epochs are is known only once their data are read."""
+    if planned.epochs is None:
+        return there.steps > planned.steps
+    return there.epochs is None or there.epochs > planned.epochs
+
+
 def is_done(planned: Planned) -> bool:
-    return is_run(planned.folder) and is_finished(summarise(planned.folder).records, planned.config.training)
+    if not is_run(planned.folder):
+        return False
+    run, training = summarise(planned.folder), planned.config.training
+    if training.epochs is not None:
+        if run.config.training.epochs != training.epochs:
+            return False
+        training = training.model_copy(update={"steps": run.config.training.steps})
+    return is_finished(run.records, training)
 
 
 def run_planned(planned: Planned, *, code: Path | None = None, report: Report | None = None) -> None:

@@ -34,6 +34,7 @@ from clew.training.run import Result, check_training, train_run
 
 CHANGEABLE = (
     "training.steps",
+    "training.epochs",
     "training.evaluate_every",
     "training.log_every",
     "training.save_every",
@@ -138,7 +139,8 @@ def is_started(config: Config, out: Path | None) -> bool:
     """Whether the processes that torchrun started before these got as far as making the run."""
     if out is not None:
         return is_run(out)
-    return any(config_there(folder) == config for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
+    there = (config_there(folder) for folder in Path("runs").glob(f"{config.recipe}*") if is_run(folder))
+    return any(each is not None and not differences(each, config) for each in there)
 
 
 class Announcing:
@@ -192,7 +194,7 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
             f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
         )
     steps, done = config.training.steps, summarise(folder).step
-    if steps < min(done, there.training.steps):
+    if config.training.epochs is None and steps < min(done, there.training.steps):
         raise UserError(f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as many")
     return folder, config
 

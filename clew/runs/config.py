@@ -111,7 +111,8 @@ class TransferConfig(Section):
 class TrainingConfig(Section):
     """How the model is trained."""
 
-    steps: int = Field(1000, ge=1)
+    steps: int = Field(1000, ge=1, description="of the optimiser; where epochs are given, counted from them when training starts")
+    epochs: float | None = Field(None, gt=0, le=100_000, description="passes over the training data, in place of steps; 0.5 is half of one")
     batch_size: int = Field(32, ge=1, description="rows of a step")
     batch_tokens: int | None = Field(
         None, ge=1, description="of examples: tokens of a step, both sides and padding counted, instead of a number of rows"
@@ -135,7 +136,8 @@ class TrainingConfig(Section):
     learning_rate: float = Field(1e-3, gt=0)
     schedule: Annotated[Part, part_of("schedule")] = Field(
         "constant",
-        description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup: steps, or their share",
+        description="constant, cosine, linear, inverse_sqrt, by_epoch, plateau, with options such as warmup: steps, or their share; "
+        "one longer than the training is shortened",
     )
     clip_norm: float | None = Field(1.0, gt=0, description="gradients are scaled down to this norm")
     clip_value: float | None = Field(None, gt=0, description="every gradient entry is cut to this size")

@@ -8,7 +8,7 @@ from clew.core.config import Section, field_names, warmup_steps
 from clew.runs.config import Config
 from clew.runs.overriding import paths
 
-SCHEDULE = "training.schedule"
+SCHEDULE, STEPS = "training.schedule", "training.steps"
 
 
 def fields_of(config: Config) -> dict[str, Any]:
@@ -17,11 +17,14 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 
 def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two configs differ, each with its value in both; None where a config has no such field."""
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field. Steps that the second
+    counts, or will count, from its epochs are no field of their own."""
     a, b = fields_of(first), fields_of(second)
     found = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
     if SCHEDULE in found and is_same_schedule(found[SCHEDULE], first.training.steps, second.training.steps):
         del found[SCHEDULE]
+    if second.training.epochs is not None:
+        found.pop(STEPS, None)
     return found
 
 

@@ -39,6 +39,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "task.tied": ("tie_weights", "tie_word_embeddings", "tie_embeddings"),
     "task.label_smoothing": ("label_smoothing_factor", "smoothing"),
     "training.steps": ("max_steps", "max_iters", "num_steps", "n_steps", "iterations", "iters", "max_update", "train_steps", "total_steps"),
+    "training.epochs": ("num_epochs", "max_epochs", "n_epochs", "num_train_epochs", "max_epoch", "epoch", "passes"),
     "training.batch_size": ("bs", "batch", "bsz", "batchsize", "per_device_train_batch_size", "train_batch_size", "micro_batch_size"),
     "training.batch_tokens": ("max_tokens", "tokens_per_batch", "batch_type"),
     "training.length": (

@@ -18,8 +18,19 @@ DRAWN = ("batching", "vary_length", "documents", "bucket")
 
 def override(settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
-    resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has `given`."""
-    return _lay(settings, [parse_assignment(assignment) for assignment in assignments], given or {})
+    resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has `given`. Steps take the
+    place of epochs that were laid before."""
+    more = [parse_assignment(assignment) for assignment in assignments]
+    values = {".".join(path): value for path, value in more}
+    epochs = values.get("training.epochs")
+    if "training.steps" in values:
+        if epochs is not None:
+            raise UserError(
+                f"training.steps ({shown(values['training.steps'])}) and training.epochs ({shown(epochs)}) both say how long to train; "
+                "give one of them"
+            )
+        more.append((["training", "epochs"], None))
+    return _lay(settings, more, given or {})
 
 
 def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from clew.core.batches import Batches
 from clew.core.config import build_part, check_part
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.core.processes import first_alone, is_distributed, local_rank, rank, world_size
 from clew.layers.adapters import own_weights
 from clew.layers.recurrent import Recurrent
@@ -22,6 +23,7 @@ from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, is_run, write_weights
 from clew.runs.loaded import Run
 from clew.runs.predictions import write_predictions
+from clew.runs.summary import summarise
 from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint
@@ -107,6 +109,7 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
 
     problem = prepare_problem(config, folder if resume else None, progress)
     leave_if_asked(request, folder, "before the first step")
+    config = with_counted_steps(config, problem.batches, summarise(folder).step if resume else 0)
     freeze(problem.task, config)
     if config.training.norm_penalty and not any(isinstance(part, Recurrent) for part in problem.task.modules()):
         raise UserError(
@@ -122,6 +125,8 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     )
     for note in problem.notes:
         report.say(note)
+    if config.training.epochs is not None:
+        report.say(f"{config.training.epochs:g} epochs are {counted(config.training.steps, 'step')}")
     of_these = f", of which {trained:,} are trained" if trained < count else ""
     report.say(f"{count:,} parameters{of_these}; {problem.about}; writing to {folder}")
     first_alone(lambda: make_folder(folder) if rank() == 0 else None)
@@ -136,6 +141,22 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
             result = finish(running, config)
     leave_if_asked(request, folder, "after the final evaluation")
     return result
+
+
+def with_counted_steps(config: Config, batches: Batches, done: int) -> Config:
+    """A config that says how many epochs to train, with the steps that these come to; any other as it is."""
+    training = config.training
+    if training.epochs is None:
+        return config
+    whole = int(training.epochs)
+    part = training.epochs - whole
+    steps = sum(map(batches.per_epoch, range(whole))) + (round(part * batches.per_epoch(whole)) if part else 0)
+    if steps < done:
+        raise UserError(
+            f"the run has done {counted(done, 'step')} already, and training.epochs={training.epochs:g} asks for {steps:,}; "
+            "ask for at least as many"
+        )
+    return config.model_copy(update={"training": training.model_copy(update={"steps": max(steps, 1)})})
 
 
 @contextmanager

@@ -122,10 +122,13 @@ def begin(
         shard(task)
     if optimiser is None:
         optimiser = build_part("optimiser", settings.optimiser, OPTIMISERS, task.parameters(), settings.learning_rate)
+    schedule = build_part("schedule", settings.schedule, SCHEDULES, settings.steps)
+    if schedule.note:
+        report.say(schedule.note)
     training = Training(
         task,
         optimiser,
-        build_part("schedule", settings.schedule, SCHEDULES, settings.steps),
+        schedule,
         Best(settings.patience),
         Standing(),
         known,

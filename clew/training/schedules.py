@@ -9,7 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from clew.core.config import warmup_steps
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
+
+SHORTENED = 0.1
+"""The share of the steps that a warm-up has which was longer than all of them: the learning rate would never reach its height."""
 
 
 class Constant:
@@ -18,10 +21,15 @@ class Constant:
     def __init__(self, steps: int, *, warmup: int | float = 0):
         self.steps = steps
         self.warmup = warmup_steps(warmup, steps)
-        if not 0 <= self.warmup <= steps:
-            raise UserError(
-                f"the schedule's warmup ({warmup}) must be between 0 and the number of steps ({steps}); "
-                "set training.schedule.warmup or training.steps"
+        self.note = ""
+        """What a person should know of it."""
+        if self.warmup < 0:
+            raise UserError(f"the schedule's warmup ({warmup}) must be at least 0; set training.schedule.warmup")
+        if self.warmup > steps:
+            self.warmup = int(steps * SHORTENED)
+            self.note = (
+                f"a warm-up of {counted(int(warmup), 'step')} is longer than a training of {steps:,}, and is shortened to {self.warmup:,}: "
+                "a tenth; set the schedule's warmup for another"
             )
 
     def factor(self, step: int, epoch: int) -> float:

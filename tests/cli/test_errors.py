@@ -45,8 +45,8 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         ),
         (["train", "text-lstm", "training.schedule=cosin"], "unknown schedule 'cosin'; did you mean 'cosine'?"),
         (
-            ["train", "text-lstm", "training.steps=5", "training.schedule.warmup=100"],
-            "the schedule's warmup (100) must be between 0 and the number of steps (5); set training.schedule.warmup or training.steps",
+            ["train", "text-lstm", "training.schedule.warmup=-1"],
+            "the schedule's warmup (-1) must be at least 0; set training.schedule.warmup",
         ),
         (["train", "text-lstm"], "data.train names your text, e.g. `clew train text-lstm data.train=book.txt`"),
         (["train", "mine.yaml"], "no such file: mine.yaml; a recipe is a name from `clew recipes` or a YAML file"),

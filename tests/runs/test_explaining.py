@@ -19,8 +19,8 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
     [
         (
             "training.stepps=5",
-            "unknown field 'stepps' of training; did you mean 'steps'? known: steps, batch_size, batch_tokens, bucket, length, batching, "
-            "documents, optimiser, learning_rate, schedule, clip_norm, clip_value, ",
+            "unknown field 'stepps' of training; did you mean 'steps'? known: steps, epochs, batch_size, batch_tokens, bucket, length, "
+            "batching, documents, optimiser, learning_rate, schedule, clip_norm, clip_value, ",
         ),
         (
             "trainin.steps=5",

@@ -349,8 +349,8 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
         clew.fit(Line(), loader, tmp_path / "line", steps=0)
     with pytest.raises(UserError, match="unknown optimiser 'adm'; did you mean 'adam'"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, optimiser="adm")
-    with pytest.raises(UserError, match=r"the schedule's warmup \(3\) must be .*; set schedule.warmup or steps"):
-        clew.fit(Line(), loader, tmp_path / "line", steps=2, schedule={"name": "linear", "warmup": 3})
+    with pytest.raises(UserError, match=r"the schedule's warmup \(-3\) must be at least 0; set schedule.warmup"):
+        clew.fit(Line(), loader, tmp_path / "line", steps=2, schedule={"name": "linear", "warmup": -3})
     with pytest.raises(UserError, match=r"batch_size \(8\) must be at least accumulate \(9\)"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, accumulate=9)
     with pytest.raises(UserError, match="the optimiser has 2 parameters that the module has not; make it from module.parameters()"):

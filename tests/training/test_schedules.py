@@ -62,12 +62,19 @@ def test_plateau_goes_on_from_its_state_dict() -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_warmup_longer_than_the_run_is_refused(name: str) -> None:
-    message = (
-        r"the schedule's warmup \(11\) must be between 0 and the number of steps \(10\); set training.schedule.warmup or training.steps"
+def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_and_says_so(name: str) -> None:
+    long, as_long, tenth = (SCHEDULES[name](100, warmup=warmup) for warmup in (4000, 100, 10))
+    assert factors(long, range(100)) == factors(tenth, range(100))
+    assert as_long.warmup == 100 and as_long.note == tenth.note == ""
+    assert long.note == (
+        "a warm-up of 4,000 steps is longer than a training of 100, and is shortened to 10: a tenth; set the schedule's warmup for another"
     )
-    with pytest.raises(UserError, match=message):
-        SCHEDULES[name](10, warmup=11)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_negative_warmup_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"the schedule's warmup \(-1\) must be at least 0; set training.schedule.warmup"):
+        SCHEDULES[name](10, warmup=-1)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
