@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import VERBS, verb_parser
+from clew.cli.recipes import has
 from clew.layers.cells import CELLS
+from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
 
@@ -47,6 +49,9 @@ def test_a_command_of_the_readme_parses(call: list[str]) -> None:
     options, more = verb_parser(verb).parse_known_intermixed_args(rest)
     assert not more or options.open
     recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
+    if verb == "recipes" and recipe is not None and recipe not in RECIPES:  # a word
+        assert any(has(name, each, recipe) for name, each in RECIPES.items())
+        return
     if recipe is not None and options.code is None and not recipe.endswith((".yaml", ".yml")):
         for combination in expand(recipe, options.settings):
             config_of(combination.recipe, combination.assignments)

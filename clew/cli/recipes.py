@@ -1,40 +1,89 @@
-"""List the recipes, or print one as commented YAML: a file to change and give to `clew train`.
+"""List the recipes by task, or those that a word is about, or print one as commented YAML: a file to change and give to `clew train`.
 
 For example:
 
   clew recipes
+  clew recipes translation
   clew recipes shakespeare-lstm > mine.yaml
+
+A word is looked for in the names, the tasks and what is said of each.
 """
 
 import argparse
 import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+LEAST_WIDTH = 24
+"""Columns of text beside the names; a terminal that leaves fewer has it below them."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the recipe to print whole")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over it")
+    parser.add_argument("name", metavar="NAME|WORD", nargs="?", help="the recipe to print whole, or what the listed ones are about")
+    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over the recipe to print")
     parser.add_argument("--json", action="store_true", help="JSON lines")
 
 
 def run(options: argparse.Namespace) -> int:
     from clew.recipes import RECIPES
+
+    listed = RECIPES
+    if options.name is not None:
+        listed = (
+            {} if options.name in RECIPES or options.settings else {name: r for name, r in RECIPES.items() if has(name, r, options.name)}
+        )
+        if not listed:
+            return print_one(options)
+    if options.json:
+        for name, recipe in listed.items():
+            facts = {"about": recipe.about, "published": recipe.published, "takes": recipe.takes, "needs": recipe.needs}
+            print(json.dumps({"name": name, "task": recipe.task, **facts}))
+        return 0
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    width = max(map(len, RECIPES))
+    for number, task in enumerate(dict.fromkeys(recipe.task for recipe in listed.values())):
+        print(f"{chr(10) if number else ''}{words_of(task)}")
+        for name, recipe in listed.items():
+            if recipe.task == task:
+                print("\n".join(lines_of(name, recipe, width, columns)))
+    return 0
+
+
+def print_one(options: argparse.Namespace) -> int:
     from clew.recipes.running import config_of
     from clew.runs.fields import commented_yaml
 
-    if options.name is not None:
-        config = config_of(options.name, options.settings)
-        print(json.dumps(config.model_dump(mode="json")) if options.json else commented_yaml(config), end="\n" if options.json else "")
-        return 0
-    width = max(map(len, RECIPES))
-    for name, recipe in RECIPES.items():
-        if options.json:
-            print(
-                json.dumps(
-                    {"name": name, "about": recipe.about, "published": recipe.published, "takes": recipe.takes, "needs": recipe.needs}
-                )
-            )
-        else:
-            notes = {"published: ": recipe.published, "takes ": recipe.takes, "needs ": recipe.needs}
-            lines = [f"{'':{width}}  {what}{note}" for what, note in notes.items() if note]
-            print("\n".join([f"{name:{width}}  {recipe.about}", *lines]))
+    config = config_of(options.name, options.settings)
+    print(json.dumps(config.model_dump(mode="json")) if options.json else commented_yaml(config), end="\n" if options.json else "")
     return 0
+
+
+def has(name: str, recipe: Any, word: str) -> bool:
+    """Whether a recipe is about a word."""
+    return words_of(word.lower()) in words_of(f"{name} {recipe.task} {recipe.about}".lower())
+
+
+def words_of(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")
+
+
+def lines_of(name: str, recipe: Any, width: int, columns: int | None) -> list[str]:
+    """A recipe's name with what is said of it beside it, or below it where a terminal is narrow; whole lines where there is no terminal."""
+    notes = {"": recipe.about, "published: ": recipe.published, "takes ": recipe.takes, "needs ": recipe.needs}
+    said = [f"{what}{note}" for what, note in notes.items() if note]
+    if columns is None:
+        return beside(name, said, width)
+    if columns - width - 4 >= LEAST_WIDTH:
+        return beside(name, [line for note in said for line in folded(note, columns - width - 4)], width)
+    return [f"  {name}", *(f"    {line}" for note in said for line in folded(note, max(columns - 4, LEAST_WIDTH)))]
+
+
+def beside(name: str, said: Iterable[str], width: int) -> list[str]:
+    return [f"  {first:{width}}  {line}" for first, line in zip([name, *[""] * 99], said, strict=False)]
+
+
+def folded(text: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, columns, break_on_hyphens=False)

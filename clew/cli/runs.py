@@ -7,7 +7,8 @@ For example:
   clew runs --json
 
 DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why),
-running (another process is writing it) or averaged (by `clew average`). Scores are those of the best evaluation;
+running (another process is writing it) or averaged (by `clew average`). On a terminal
+that is too narrow for the table, each run is an entry of its own. Scores are those of the best evaluation;
 the time is that of training, from the speed that was logged where the run does not say it. A run that
 cannot be read is named on standard error and stops nothing; checkpoints of other programs' are passed over.
 """
@@ -123,7 +124,7 @@ def show(runs: list[Any]) -> None:
         rows.append([str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)])
     if all(run.measure == "loss" for run in runs):
         header, *rows = ([*row[:6], *row[7:]] for row in [header, *rows])
-    show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))))
+    show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))), entries=True)
     if shared:
         print(f"all of them changed {' '.join(shared)}")
 

@@ -1,7 +1,9 @@
 """Tables: aligned lines, Markdown and LaTeX; on a terminal, columns that fold instead of running over its edge."""
 
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from clew.cli.progress import clock
@@ -32,6 +34,24 @@ def text_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> 
     return "\n".join("  ".join(line).rstrip() for line in cells)
 
 
+def text_entries(header: Sequence[str], rows: Rows, columns: int) -> str:
+    """A row's first cell on a line of its own, and below it the others that are not empty, each with its column's name, as many on a line
+    as have room. No cell is cut: a word that is longer than a line runs over its edge."""
+    lines: list[str] = []
+    for first, *cells in rows:
+        said = [f"{name} {cell}" for name, cell in zip(header[1:], cells, strict=True) if cell]
+        wrapped = [line for words in said for line in textwrap.wrap(words, columns - 2, break_long_words=False, break_on_hyphens=False)]
+        lines.append(first)
+        line = ""
+        for piece in wrapped:
+            if line and len(line) + len(piece) + 4 > columns:
+                lines.append(f"  {line}")
+                line = ""
+            line = f"{line}  {piece}" if line else piece
+        lines.append(f"  {line}")
+    return "\n".join(lines)
+
+
 def markdown_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
     header, rows, right = without_empty(header, rows, right)
     rule = ["---:" if column in right else "---" for column in range(len(header))]
@@ -47,11 +67,16 @@ def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) ->
     return "\n".join([rf"\begin{{tabular}}{{{columns}}}", *body, r"\end{tabular}"])
 
 
-def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> None:
-    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its edge."""
+def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, entries: bool = False) -> None:
+    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its edge. With `entries` a
+    table that is wider than the terminal is written as an entry a row instead."""
     header, rows = [shown(name) for name in header], [[shown(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print(text_table(header, rows, right))
+        return
+    if entries:
+        columns, text = shutil.get_terminal_size().columns, text_table(header, rows, right)
+        print(text if max(map(len, text.splitlines())) <= columns else text_entries(header, rows, columns))
         return
     from rich.console import Console
     from rich.table import Table

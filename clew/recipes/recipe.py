@@ -14,3 +14,8 @@ class Recipe:
     published: str = ""
     takes: str = ""
     needs: str = ""
+
+    @property
+    def task(self) -> str:
+        """The name of what is learnt; no name in the settings is the first of all tasks."""
+        return str(self.settings.get("task", {}).get("name", "language_model"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import VERBS, verb_parser
+from clew.cli.recipes import has
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
@@ -30,7 +31,8 @@ def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
         options, more = verb_parser(verb).parse_known_intermixed_args(rest)
         assert not more or options.open
         for given in (getattr(options, "name", None), getattr(options, "what", None)):
-            assert given is None or given in RECIPES or given.startswith("runs/"), given
+            is_word = verb == "recipes" and any(has(name, recipe, given or "") for name, recipe in RECIPES.items())
+            assert given is None or given in RECIPES or given.startswith("runs/") or is_word, given
         if hasattr(options, "recipe"):
             for combination in expand(options.recipe, options.settings):
                 assert combination.recipe in RECIPES
@@ -63,7 +65,8 @@ def test_no_help_loads_torch() -> None:
     program = """
 import io, sys, contextlib
 from clew.cli.main import VERBS, main
-for arguments in [["--help"], [], ["--version"], ["trian"], *([verb, "--help"] for verb in VERBS)]:
+lists = [["recipes"], ["recipes", "translation"], ["recipes", "--json"]]
+for arguments in [["--help"], [], ["--version"], ["trian"], *([verb, "--help"] for verb in VERBS), *lists]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         main(arguments)
 heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from clew.cli.tables import duration, latex_table, markdown_table, number, show_table, size, text_table
+from clew.cli.tables import duration, latex_table, markdown_table, number, show_table, size, text_entries, text_table
 
 HEADER = ["name", "nothing", "loss"]
 ROWS = [["a_b & 50%", "", "1.5 ± 0.1"], ["x|y <z>", "", "12"]]
@@ -72,3 +72,40 @@ def test_numbers_times_and_sizes_read_well() -> None:
         "5.0 GB",
         "10000 TB",
     ]
+
+
+RUN_HEADER = ["run", "recipe", "valid loss", "perplexity", "state", "changed"]
+RUNS = [
+    ["runs/shakespeare-lstm-cell=gru-seed=1", "shakespeare-lstm", "1.5000", "4.48", "finished", "model.cell=gru seed=1 training.steps=800"],
+    ["runs/tagger", "ewt-tagger", "", "", "interrupted", ""],
+]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_entries_say_every_cell_and_fit(columns: int) -> None:
+    found = text_entries(RUN_HEADER, RUNS, columns)
+    assert max(map(len, found.splitlines())) <= columns
+    assert [line for line in found.splitlines() if not line.startswith(" ")] == [row[0] for row in RUNS]
+    for row in RUNS:
+        for cell in row[1:]:
+            assert all(word in found.split() for word in cell.split())
+
+
+def test_an_entry_names_its_values_and_leaves_empty_ones_out() -> None:
+    assert text_entries(RUN_HEADER, RUNS[1:], 80) == "runs/tagger\n  recipe ewt-tagger  state interrupted"
+    assert text_entries(RUN_HEADER, RUNS[1:], 30) == "runs/tagger\n  recipe ewt-tagger\n  state interrupted"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_table_of_entries_is_aligned_where_it_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setattr(sys, "stdout", terminal)
+        show_table(RUN_HEADER, RUNS, right=[2, 3], entries=True)
+    assert max(map(len, terminal.getvalue().splitlines())) <= columns
+    assert (terminal.getvalue().splitlines()[0].split() == " ".join(RUN_HEADER).split()) == (columns == 200)

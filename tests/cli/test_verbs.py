@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import clew as library
+from clew.cli.recipes import lines_of
 from clew.recipes import RECIPES
+from clew.recipes.running import config_of
 from clew.runs.directory import read_metrics
 from tests.cli.conftest import Clew
 from tests.runs.small import TEXT, gpt_settings, lstm_settings, write_text
@@ -184,6 +186,34 @@ def test_recipes_are_listed_with_what_is_published_of_them(clew: Clew) -> None:
     for name, recipe in RECIPES.items():
         assert f"{name:20}" in found.out and recipe.about in found.out and recipe.published in found.out
     assert [row["name"] for row in lines(clew("recipes", "--json").out)] == list(RECIPES)
+
+
+def test_recipes_are_listed_by_task(clew: Clew) -> None:
+    found = clew("recipes").out.splitlines()
+    headings = [line for line in found if line and not line.startswith(" ")]
+    assert headings == list(dict.fromkeys(recipe.task.replace("_", " ") for recipe in RECIPES.values()))
+    start = found.index("translation")
+    names = [line.split()[0] for line in found[start + 1 : found.index("", start)] if line[2] != " "]
+    assert names == [name for name, recipe in RECIPES.items() if recipe.task == "translation"]
+
+
+@pytest.mark.parametrize(("word", "some"), [("translation", "multi30k-lstm"), ("German", "tatoeba-lstm"), ("masked-language", "bert-base")])
+def test_recipes_are_listed_that_a_word_is_about(clew: Clew, word: str, some: str) -> None:
+    names = [row["name"] for row in lines(clew("recipes", word, "--json").out)]
+    assert some in names and "shakespeare-lstm" not in names and len(names) < len(RECIPES) / 4
+
+
+def test_every_recipe_says_its_own_task() -> None:
+    for name, recipe in RECIPES.items():
+        assert recipe.task == config_of(name).task.name
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_recipes_fit_on_a_terminal(columns: int) -> None:
+    for name, recipe in RECIPES.items():
+        said = lines_of(name, recipe, max(map(len, RECIPES)), columns)
+        assert max(map(len, said)) <= columns
+        assert recipe.about.split() == " ".join(said).split()[1 : 1 + len(recipe.about.split())]
 
 
 def test_a_recipe_is_printed_whole(clew: Clew) -> None:
