@@ -41,6 +41,7 @@ VERBS = {
     "recipes": "list the recipes, or print one as YAML",
     "describe": "a run's or a recipe's layers, shapes and parameters",
     "check": "run the laws on cells, scores, ... in a file of yours",
+    "doctor": "versions, devices, caches, disks, and what is missing for what",
     "bench": "time clew beside its peers on this machine",
 }
 ANSWERS = {*FORMS, "predict", "neighbours", "lexicon", "recipes"}

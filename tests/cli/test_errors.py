@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import VERBS
+from clew.core.errors import few_of
 from tests.cli.conftest import Clew, Outcome
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -23,7 +24,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["trian"], f"unknown verb 'trian'; did you mean 'train'? known: {', '.join(sorted(VERBS))}"),
+        (["trian"], f"unknown verb 'trian'; did you mean 'train'? known: {few_of(sorted(VERBS))}"),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
         (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),

@@ -102,6 +102,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "merge": [[f"classification_adapter{EVIL}", "--out", f"whole{EVIL}"]],
     "recipes": [[f"text-{EVIL}"], ["text-lstm", f"data.train={EVIL}"]],
     "describe": [["runs/classify"], [TEXT], [f"none{EVIL}"]],
+    "doctor": [[], ["--code", f"none{EVIL}.py"]],
     "check": [["own.py"], [f"none{EVIL}.py"]],
 }
 
