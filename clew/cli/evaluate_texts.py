@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 from clew.cli.precision import beside_whole, show_beside
+from clew.cli.progress import say
 
 
 def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> int:
     """The run's own validation and test parts with the baselines', or a file."""
     from clew.cli.evaluate import own_baselines, scored
     from clew.cli.lines import read_stdin
-    from clew.cli.progress import say
     from clew.core.errors import UserError
     from clew.data.notes import Notes
     from clew.data.text_files import TextString
@@ -51,7 +51,6 @@ def tells_tokens(run: Any) -> bool:
 
 def score_tokens(run: Any, file: str, text: str, options: argparse.Namespace) -> None:
     """A text in one stream, token by token."""
-    import sys
 
     from clew.tasks.streams import score_of
 
@@ -64,7 +63,7 @@ def score_tokens(run: Any, file: str, text: str, options: argparse.Namespace) ->
     unknown = run.tokenizer.unknown
     count = sum(token == unknown for token in scored.tokens) if unknown is not None else 0
     if count:
-        print(f"{count} of {len(scored.tokens)} tokens are unknown to the model", file=sys.stderr)
+        say(f"{count} of {len(scored.tokens)} tokens are unknown to the model")
     score = score_of(scored.likelihood, run.tokenizer.unit)
     beside = beside_whole(options, score, lambda whole: score_of(whole.score(text).likelihood, run.tokenizer.unit))
     show(file, score, beside, options.json)

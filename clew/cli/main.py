@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.cli.forms import add_form, read_forms
+from clew.cli.progress import quieted
 from clew.cli.screen import screens
 
 FORMS = read_forms()
@@ -125,6 +126,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(more_code=())
     about_trust = "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
     parser.add_argument("--trust", action="store_true", help=about_trust)
+    parser.add_argument("--quiet", action="store_true", help="say nothing on standard error but what went wrong")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and how decoding runs")
 
 
@@ -190,7 +192,7 @@ def run(arguments: list[str]) -> int:
 
             for file in (options.code, *options.more_code):
                 load_code(Path(file))
-        with trusting(options.trust), telling(options.debug):
+        with trusting(options.trust), telling(options.debug), quieted(options.quiet):
             status = options.run(options)
         sys.stdout.flush()
         return status

@@ -3,6 +3,9 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from clew.cli.screen import Screen, behind, shown
@@ -15,9 +18,22 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+_quiet: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quieted(asked: bool) -> Iterator[None]:
+    """Within this context nothing is said, where that is asked for: neither progress nor notes nor advice."""
+    token = _quiet.set(asked)
+    try:
+        yield
+    finally:
+        _quiet.reset(token)
+
+
 def say(text: str) -> None:
     """On standard error; where several processes train together, the first speaks for all."""
-    if os.environ.get("RANK", "0") == "0":
+    if os.environ.get("RANK", "0") == "0" and not _quiet.get():
         print(text, file=sys.stderr, flush=True)
 
 
@@ -135,4 +151,4 @@ def evaluation(step: int, score: Any, is_best: bool) -> str:
 
 
 def report() -> Lines | Bar:
-    return Bar() if sys.stderr.isatty() else Lines()
+    return Bar() if sys.stderr.isatty() and not _quiet.get() else Lines()

@@ -18,7 +18,7 @@ over finished runs and goes on with interrupted ones. One that fails stops no ot
 came of each, and the exit code is 1 where one failed. A comma inside [..], {..} or double quotes is part of its
 value: data.train='"here, there.txt"'. PowerShell wants quotes around "seed=1,2".
 
-Ctrl-C finishes the step, saves, and says how to go on.
+Ctrl-C finishes the step, saves, and says how to go on. --quiet shows neither progress nor samples.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     except Interrupted as stop:
         again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
         raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
-    if is_first():
+    if is_first() and not options.quiet:
         try:
             show(options, result)
         except KeyboardInterrupt as stop:

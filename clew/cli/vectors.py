@@ -12,11 +12,12 @@ neighbours and factorises their table, which on a small text is both quicker and
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from clew.cli.progress import clock, say
 
 METHODS = ("skip-gram", "cbow", "pmi")
 EVERY = 5.0
@@ -65,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
         raise
     words = vectors.words.words
     example = next((word for word in words if len(word) > 3 and word.isalpha()), next((w for w in words if w[0] != "-"), "WORD"))
-    print(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}", file=sys.stderr)
+    say(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}")
     if vectors.dim < options.dim:
-        print(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}", file=sys.stderr)
-    print(f"next:  {command('clew', 'neighbours', out, example)}", file=sys.stderr)
+        say(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}")
+    say(f"next:  {command('clew', 'neighbours', out, example)}")
     return 0
 
 
@@ -106,8 +107,6 @@ class Pace:
         self.began = self.last = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
-        from clew.cli.progress import clock, say
-
         now = time.monotonic()
         if now - self.last < EVERY or not done:
             return

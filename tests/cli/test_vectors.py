@@ -78,7 +78,7 @@ def test_a_mistake_is_one_line(clew: Clew, arguments: list[str], sentence: str) 
 def test_progress_is_shown_and_ctrl_c_leaves_nothing_behind(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("book.txt").write_text(TEXT * 50, encoding="utf-8")
     monkeypatch.setattr(vectors, "EVERY", 0.0)
-    monkeypatch.setattr("clew.cli.progress.say", lambda text: (print(text), os.kill(os.getpid(), signal.SIGINT)))
+    monkeypatch.setattr(vectors, "say", lambda text: (print(text), os.kill(os.getpid(), signal.SIGINT)))
     found = clew("vectors", "book.txt", "--dim", 4)
     assert found.status == 130
     assert found.out.startswith("reading: ") and " left\n" in found.out
