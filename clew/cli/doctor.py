@@ -22,7 +22,9 @@ from clew.cli.tables import size, text_table
 
 PURPOSES = {
     "plot": "pictures drawn with matplotlib: figure() in Python, .png, .pdf of `clew look` and `clew compare`",
-    "tensorboard": "a run's records as TensorBoard events",
+    "tensorboard": "training.log=[tensorboard]: a run's records as events",
+    "wandb": "training.log=[wandb]: a run's records for Weights & Biases, offline",
+    "mlflow": "training.log=[mlflow]: a run's records for MLflow, in SQLite",
     "elmo": "published ELMo weights: `clew import` of HDF5 files",
     "sound": "FLAC, Ogg and MP3; WAV is read without",
     "hf": "comparisons with transformers; checkpoints are read and written without",

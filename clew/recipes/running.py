@@ -37,6 +37,7 @@ CHANGEABLE = (
     "training.epochs",
     "training.evaluate_every",
     "training.log_every",
+    "training.log:",
     "training.save_every",
     "training.patience",
     "training.keep",

@@ -162,6 +162,10 @@ class TrainingConfig(Section):
     save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")
     keep: int = Field(2, ge=1, description="checkpoints kept, the newest; the best weights are kept beside them")
     log_every: int = Field(10, ge=1)
+    log: list[Literal["tensorboard", "wandb", "mlflow"]] | None = Field(
+        None,
+        description="programs that records are written for too, such as [tensorboard, wandb]; TensorBoard where not given, if installed",
+    )
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without a better one")
 
 

@@ -82,6 +82,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
     "training.evaluate_batch": ("eval_batch_size", "per_device_eval_batch_size", "valid_batch_size", "test_batch_size"),
     "training.save_every": ("save_steps", "save_interval", "save_freq", "checkpoint_every", "save_interval_updates", "save_strategy"),
     "training.keep": ("save_total_limit", "keep_last_epochs", "keep_checkpoints", "save_top_k"),
+    "training.log": ("report_to", "logger", "loggers", "wandb", "tensorboard", "mlflow", "use_wandb", "wandb_log", "logdir"),
     "training.log_every": ("logging_steps", "log_interval", "log_freq", "log_every_n_steps", "print_every"),
     "training.patience": ("early_stopping", "early_stopping_patience", "early_stop", "early_stopping_rounds"),
     "decoding.max_new": ("max_new_tokens", "max_length_generation", "max_tokens_generated"),

@@ -10,6 +10,17 @@ from pathlib import Path
 from typing import Any
 
 
+def numbers_of(record: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None:
+    """A record's step and its numbers, None where it has no step, or nothing else."""
+    step = record.get("step")
+    if not isinstance(step, int):
+        return None
+    found = {
+        name: each for name, each in record.items() if isinstance(each, (int, float)) and not isinstance(each, bool) and name != "step"
+    }
+    return (step, found) if found else None
+
+
 class Events:
     """Writes records as scalars into the run's folder: `train.loss` is shown as train/loss.
 
@@ -32,17 +43,13 @@ class Events:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """A record of metrics.jsonl: its numbers at its step. What is no number, or has no step, is left out."""
-        step = record.get("step")
-        if self.writer is None or not isinstance(step, int):
+        found = numbers_of(record)
+        if self.writer is None or found is None:
             return
-        values = [
-            self.summary.Value(tag=name.replace(".", "/", 1), simple_value=value)
-            for name, value in record.items()
-            if name != "step" and isinstance(value, (int, float)) and not isinstance(value, bool)
-        ]
-        if values:
-            self.writer.add_event(self.proto.Event(wall_time=time.time(), step=step, summary=self.summary(value=values)))
-            self.writer.flush()
+        step, numbers = found
+        values = [self.summary.Value(tag=name.replace(".", "/", 1), simple_value=value) for name, value in numbers.items()]
+        self.writer.add_event(self.proto.Event(wall_time=time.time(), step=step, summary=self.summary(value=values)))
+        self.writer.flush()
 
     def close(self) -> None:
         """Closes the file; a second time does nothing."""

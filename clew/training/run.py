@@ -27,8 +27,8 @@ from clew.runs.summary import summarise
 from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint
-from clew.training.events import Events
 from clew.training.freezing import check_unfreezing, freeze
+from clew.training.loggers import check_loggers, loggers_of
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision, resolved
@@ -39,9 +39,6 @@ from clew.training.running import Running, evaluate_now, go_back, is_unevaluated
 from clew.training.schedules import SCHEDULES
 from clew.training.signals import Interrupted, Request, stop_requests
 from clew.training.step_log import StepLog
-
-EVENTS = "events"
-"""The folder of a run's TensorBoard files."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,7 @@ def check_training(training: TrainingConfig) -> None:
     build_part("schedule", training.schedule, SCHEDULES, training.steps)
     if training.average is not None:
         build_part("average", training.average, AVERAGES, nn.Module())
+    check_loggers(training.log)
     if training.vary_length and training.batching != "streams":
         raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
     if training.norm_penalty and (training.compile or training.recompute or training.parallel == "fsdp"):
@@ -161,16 +159,16 @@ def with_counted_steps(config: Config, batches: Batches, done: int) -> Config:
 
 @contextmanager
 def events(running: Running, resume: bool) -> Iterator[None]:
-    """Within this context the first process writes what is measured as TensorBoard events too."""
+    """Within this context the first process writes what is measured for other programs too."""
     if rank() == 0:
         with writing("the events", running.folder):
-            running.events = Events(running.folder / EVENTS, after=running.training.standing.step if resume else None)
+            running.loggers = loggers_of(running.settings.log, running.folder, running.training.standing.step if resume else None)
     try:
         yield
     finally:
-        if running.events is not None:
+        for logger in running.loggers:
             with suppress(OSError):  # what was to be written is in metrics.jsonl too
-                running.events.close()
+                logger.close()
 
 
 def run_loop(running: Running) -> None:

@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint
 from clew.training.compiled import Carrying, compiled
-from clew.training.events import Events
 from clew.training.freezing import scale_rates, unfreezing
 from clew.training.hardware import peak_flops, peak_memory
 from clew.training.loader import Loader
+from clew.training.loggers import Logger
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS
 from clew.training.parallel import replicate, shard, whole_weights
@@ -60,7 +60,7 @@ class Running:
     report: Report
     flops_per_token: float
     peak: float | None
-    events: Events | None = None
+    loggers: list[Logger] = field(default_factory=list)
     waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: ()
     """The parameters that a step leaves as they are."""
     unit: str = "tokens"
@@ -71,9 +71,9 @@ class Running:
         if rank() == 0:
             with writing("the metrics", self.folder):
                 append_metrics(self.folder, record)
-        if self.events is not None:
+        for logger in self.loggers:
             with writing("the events", self.folder):
-                self.events.add(record)
+                logger.add(record)
 
     @property
     def task(self) -> nn.Module:
