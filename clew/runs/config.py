@@ -159,6 +159,11 @@ class TrainingConfig(Section):
     capture: bool = Field(True, description="on a GPU: launch the passes of batches whose shapes recur as CUDA graphs")
     evaluate_every: int = Field(250, ge=1)
     evaluate_batch: int | None = Field(None, ge=1, description="rows at evaluation; the training batch's where not given")
+    evaluate_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="about so many validation tokens are read by the evaluations on the way; all by the last, and where not given",
+    )
     save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")
     keep: int = Field(2, ge=1, description="checkpoints kept, the newest; the best weights are kept beside them")
     log_every: int = Field(10, ge=1)

@@ -79,6 +79,7 @@ KNOWN_NAMES: dict[str, tuple[str, ...]] = {
         *("eval_every", "eval_steps", "eval_interval", "eval_freq", "val_check_interval", "validate_interval", "evaluation_steps"),
         *("validate_interval_updates", "eval_strategy", "evaluate_interval"),
     ),
+    "training.evaluate_tokens": ("eval_iters", "limit_val_batches", "max_eval_samples", "eval_tokens"),
     "training.evaluate_batch": ("eval_batch_size", "per_device_eval_batch_size", "valid_batch_size", "test_batch_size"),
     "training.save_every": ("save_steps", "save_interval", "save_freq", "checkpoint_every", "save_interval_updates", "save_strategy"),
     "training.keep": ("save_total_limit", "keep_last_epochs", "keep_checkpoints", "save_top_k"),

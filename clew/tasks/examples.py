@@ -121,6 +121,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
     kind: Kind
     train: Vocabularies
     has_examples = True
+    can_cap = True
 
     @property
     def section(self) -> type[ExampleData]:
@@ -286,6 +287,9 @@ def find_unseen(task: Any, part: Sequence[Any]) -> Unseen:
 @torch.no_grad()
 def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
+    if evaluation.most_tokens is not None:
+        kept = drawn(lengths_of(task, encoded), evaluation.most_tokens)
+        examples, encoded = [examples[row] for row in kept], [encoded[row] for row in kept]
     batches = batches_by_length(lengths_of(task, encoded), evaluation_budget(evaluation.training))
     decoding: DecodingConfig = evaluation.decoding if evaluation.is_final else evaluation.decoding.model_copy(update=GREEDY)
     device = next(task.parameters()).device
@@ -349,6 +353,14 @@ def score_of(
         statistics = [{"loss": {"mean": pair or ()}, **of_measures} for pair, of_measures in zip(losses, statistics, strict=True)]
     scores_of, described_of, statistics_of = (dict(zip(ids, each, strict=True)) for each in (scores, described, statistics))
     return Score(values, value, text, scores_of, described_of, intervals, report, statistics_of, size)
+
+
+def drawn(lengths: np.ndarray, most: int) -> list[int]:
+    """Examples of so many tokens at most together, one at least: drawn from all of them, and the same every time."""
+    order = np.random.default_rng(len(lengths)).permutation(len(lengths))
+    count = np.searchsorted(lengths.sum(1)[order].cumsum(), most, side="right")
+    found: list[int] = sorted(order[: max(int(count), 1)].tolist())
+    return found
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:

@@ -89,6 +89,8 @@ class Evaluation:
     decoding: DecodingConfig
     seed: int
     is_final: bool = False
+    most_tokens: int | None = None
+    """How much of a part is read at most, about: the same of it every time."""
     autocast: Autocast = nullcontext
     interrupted: Callable[[], bool] = lambda: False
     whole: Callable[[nn.Module], AbstractContextManager[Any]] = lambda task: nullcontext()
@@ -107,6 +109,8 @@ class Learning(Protocol[P, E]):
 
     is_running: ClassVar[bool] = False
     """Whether bodies learn from running text, whose sentences stand between ends of lines."""
+    can_cap: ClassVar[bool] = False
+    """Whether an evaluation may read a part of what there is."""
     has_examples: ClassVar[bool] = False
     """Whether what is judged are examples, each with a prediction and a score of its own."""
 

@@ -38,6 +38,7 @@ class Streams(Learning[TextSource, TokenFile]):
     section = TextData
     reads = "text"
     is_running = True
+    can_cap = True
 
     def read(self, data: TextData, seed: int, notes: Notes) -> dict[str, TextSource]:
         return find_texts(data)
@@ -70,7 +71,13 @@ class Streams(Learning[TextSource, TokenFile]):
 
     def judge(self, task: Any, forward: Any, part: TextSource, encoded: TokenFile, evaluation: Evaluation) -> Score | None:
         found = evaluate(
-            task, encoded, evaluation.training, forward=forward, autocast=evaluation.autocast, interrupted=evaluation.interrupted
+            task,
+            encoded,
+            evaluation.training,
+            forward=forward,
+            autocast=evaluation.autocast,
+            interrupted=evaluation.interrupted,
+            most_tokens=evaluation.most_tokens,
         )
         return None if found is None else score_of(found, task.tokenizer.unit)
 
@@ -135,19 +142,23 @@ def evaluate(
     forward: Callable[..., Any] | None = None,
     autocast: Autocast = nullcontext,
     interrupted: Callable[[], bool] = lambda: False,
+    most_tokens: int | None = None,
 ) -> Likelihood | None:
     """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
-    process alone may do. `forward` is the task, or its compiled form."""
+    process alone may do. `forward` is the task, or its compiled form. With `most_tokens` it is that of the first batches, whose characters
+    are counted as those of the whole text are on average."""
     model = task if forward is None else forward
     plan = evaluation_plan(len(text), training)
+    share_read = 1.0 if most_tokens is None else most_tokens / plan.num_targets
+    num_batches = min(plan.num_batches, max(1, round(plan.num_batches * share_read)))
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
     names = ("loss", *getattr(task, "directions", ()))
-    totals = torch.zeros(len(names), dtype=torch.float64)
+    totals = torch.zeros(len(names) + 1, dtype=torch.float64)  # nats, and the tokens that they were paid for
     state = None
     try:
-        for number in range(plan.num_batches):
+        for number in range(num_batches):
             if interrupted() and world_size() == 1:
                 return None
             share, is_real = share_of(plan.batch(text.tokens, number, apart=text.apart))
@@ -156,13 +167,16 @@ def evaluate(
                 terms, after = model(batch, None if batch.fresh else state)
             state = after if training.batching == "streams" else None
             if is_real:
-                totals += torch.stack([terms[name].sum for name in names]).cpu().double()
+                count = terms["loss"].count.to(terms["loss"].sum)
+                totals += torch.stack([*(terms[name].sum for name in names), count]).cpu().double()
     finally:
         task.train(was_training)
-    nats, *directions = sum_over_processes(totals).tolist()
+    nats, *directions, num_read = sum_over_processes(totals).tolist()
     unpredicted = len(text.unpredicted)
     num_targets = plan.num_targets - unpredicted
     num_characters = text.num_characters_apart if unpredicted else text.num_target_characters
+    if num_batches < plan.num_batches:
+        num_targets, num_characters = int(num_read), round(num_characters * num_read / num_targets)
     return Likelihood(nats, num_targets, num_characters, dict(zip(names[1:], directions, strict=True)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from clew.baselines.beside import Baselines
+from clew.core.errors import UserError
 from clew.core.processes import from_first
 from clew.data.notes import Notes
 from clew.metrics.score import Score
@@ -31,6 +32,10 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
     entry, training, seed = TASKS[config.task.name], config.training, config.seed
     learning = entry.learns
     check_embedding(config)
+    if training.evaluate_tokens is not None and not learning.can_cap:
+        raise UserError(
+            f"training.evaluate_tokens is for running text and examples, and this task learns from {learning.reads}; leave it out"
+        )
     notes = Notes(faults=config.data.faults)
     parts = learning.read(config.data, seed, notes)
     vocabularies = agreed_vocabularies(config, learning, run, parts["train"])
@@ -55,7 +60,8 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
     def judge(
         part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
     ) -> Score | None:
-        evaluation = replace(plain, is_final=final, autocast=autocast, interrupted=interrupted)
+        most_tokens = None if final else training.evaluate_tokens
+        evaluation = replace(plain, is_final=final, most_tokens=most_tokens, autocast=autocast, interrupted=interrupted)
         score = learning.judge(task, forward, parts[part], encoded[part], evaluation)
         if score is None or not final:
             return score
