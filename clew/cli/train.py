@@ -7,6 +7,11 @@ RECIPE is a name from `clew recipes`, or a YAML file that names one and override
   clew train text-lstm data.train=book.txt --out runs/book
   clew train shakespeare-lstm --resume
 
+How long: training.steps, or training.epochs in their place. training.patience=3 stops early, after three evaluations
+(one every training.evaluate_every steps) without a better one; the weights of the best are the run's.
+
+  clew train classify data.train=tickets.csv training.epochs=10 training.patience=3
+
 Commas make a grid: every combination of the recipes and values that they separate is trained once, in order, in a
 folder of its own.
 
