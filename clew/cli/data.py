@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="whether the first line of a table names its columns (default: told from it)",
     )
+    add("--encoding", metavar="NAME", help="of the text: utf-8, cp1252, latin-1, utf-16, ... (default: UTF-8, or guessed)")
+    add("--delimiter", metavar="C", help="what parts the fields of a table: , ; | or tab (default: seen from it)")
     add("--json", action="store_true", help="one JSON object")
 
 
@@ -43,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
     from clew.core.errors import UserError
     from clew.data.descriptions import describe, shown
+    from clew.data.given_files import given_file
     from clew.data.records import listed
     from clew.data.uses import find_use, other_uses
 
@@ -52,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("two files are parallel text, line by line; --format and --header are for one file")
     if len(options.files) == 1 and options.format is None and (status := run_on_classes(options)) is not None:
         return status
-    description = describe(*options.files, format=options.format, header=options.header)
+    if len(options.files) == 2 and options.delimiter is not None:
+        raise UserError("two files are parallel text, line by line; --delimiter is for one file")
+    given = [given_file(file, options.encoding, options.delimiter) for file in options.files]
+    description = describe(*given, format=options.format, header=options.header)
     files, use = files_named(description, options)
     use = use or find_use(description)
     if use is None or not use.has_two_texts:
@@ -105,15 +111,14 @@ def as_object(files: Any) -> dict[str, Any]:
 
 def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any]:
     """What is in the sounds or pictures that a table names, and what they can be used for; None where it names none."""
-    from pathlib import Path
-
+    from clew.data.given_files import at_home, given_file
     from clew.data.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
 
     found = column_of_files(description.columns, [fields for _, fields in description.examples])
     if found is None or len(options.files) > 1 or description.num_files is not None:
         return None, None
     column, what = found
-    path = Path(options.files[0]).expanduser()
+    path = at_home(given_file(options.files[0], options.encoding, options.delimiter))
     folder = folder_of(what, description.examples[0][1][column].strip(), path.parent)
     files = measure_files(what, names_in(path, description.format, options.header, column), folder)
     use = use_of_files(what, column, description.columns)
@@ -128,9 +133,10 @@ def training_command(use: Any, options: argparse.Namespace) -> str:
 
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
     settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
-    given = {"format": options.format if len(options.files) == 1 else None, "header": options.header}
+    given = {"format": options.format if len(options.files) == 1 else None}
+    given |= {name: getattr(options, name) for name in ("header", "encoding", "delimiter")}
     fields = type(laid_config(use.recipe).data).model_fields
-    settings |= {f"data.{name}": str(value).lower() for name, value in given.items() if value is not None and name in fields}
+    settings |= {f"data.{name}": str(said).lower() for name, said in given.items() if said is not None and name in fields}
     code = [] if options.code is None else ["--code", options.code]
     return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 

@@ -1,7 +1,7 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped. A file is a
-document, but of a file of JSON lines (.jsonl) every line is one, its field `text` unless another is named.
+A file is opened as every text is (`lines`). It is a document, but of a file of JSON lines (.jsonl) every line is one, its field `text`
+unless another is named.
 """
 
 import io
@@ -13,9 +13,10 @@ from typing import NamedTuple, Protocol, TextIO
 
 from clew.core.errors import UserError
 from clew.data.extents import Extent, extent_of
-from clew.data.folders import at_home, files_at
+from clew.data.folders import ending, files_at
+from clew.data.given_files import at_home, given_encoding
 from clew.data.json_files import read_jsonl
-from clew.data.lines import is_zipped, no_text, opened
+from clew.data.lines import no_text, opened
 from clew.text.tokenizer import check_is_text
 
 PIECE = 2**16
@@ -79,8 +80,9 @@ class TextFiles:
         except OSError:
             return None
         rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
-        field = "" if self.field == FIELD else self.field
-        return Stamp(json.dumps(rows) + field, sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
+        encodings = sorted({encoding for path in self.paths if (encoding := given_encoding(path)) is not None})
+        how = ("" if self.field == FIELD else self.field) + (json.dumps(encodings) if encodings else "")
+        return Stamp(json.dumps(rows) + how, sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
 
     def __str__(self) -> str:
         more = len(self.paths) - 1
@@ -144,8 +146,7 @@ def has_text(path: Path, field: str) -> bool:
 
 def read_documents(path: Path, field: str) -> Iterator[Iterator[str]]:
     """The pieces of each document in a file."""
-    name = path.with_suffix("") if is_zipped(path) else path
-    if name.suffix.lower() != ".jsonl" or not path.is_file() or not path.stat().st_size:
+    if ending(path) != ".jsonl" or not path.is_file() or not path.stat().st_size:
         yield read_pieces(path)
         return
     for record in read_jsonl(path):

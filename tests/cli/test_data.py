@@ -122,7 +122,7 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
     ("files", "sentence"),
     [
         (["empty.csv"], "empty.csv: the file is empty; give one with text in it"),
-        (["binary.bin"], "binary.bin: byte 0x89 at offset 0 (line 1) is not UTF-8"),
+        (["binary.bin"], "binary.bin: this is a picture, not text; "),
         (["none.csv"], "no such file: none.csv; "),
         (["folder"], "folder: this is a folder; name a file in it: the folder folder is empty"),
         (["a", "b", "c"], "one file is described at a time, or two of parallel text, not 3"),
