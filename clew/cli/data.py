@@ -1,10 +1,11 @@
 """What is understood of a data file: its format and columns, three examples as they are read, how often each label comes,
 how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
 
-FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
-CoNLL-U or bracketed trees, or one that a file of yours adds with --code. Two files are parallel text, line by line. Of a
-folder its .txt and .jsonl files are read, those below it too, as where a language model is trained on it. Of sounds and
-pictures that a table names, or that lie in a folder with one for each class, it says how many there are, how long or large.
+FILE is any of the formats of docs/guides/own-data.md, packed or not: a text, CSV, TSV, JSON lines or a JSON array,
+Parquet, Arrow, a workbook, CoNLL columns, CoNLL-U or bracketed trees, or one that a file of yours adds with --code.
+Two files are parallel text, line by line. Of a folder its .txt and .jsonl files are read, those below it too, as where
+a language model is trained on it. Of sounds and pictures that a table names, or that lie in a folder with one for each
+class, it says how many there are, how long or large.
 
   clew data tickets.csv
   clew data train.de train.en
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="a data file, or a folder of text; two of parallel text, first what is read",
     )
-    add("--format", metavar="NAME", help="csv, tsv, jsonl, lines, conll, conllu or trees (default: told from the file)")
+    add("--format", metavar="NAME", help="csv, tsv, jsonl, json, table, xlsx, lines, conll, conllu or trees (default: told from it)")
     add(
         "--header",
         action=argparse.BooleanOptionalAction,

@@ -14,12 +14,15 @@ from clew.data.folders import ending
 from clew.data.format import Format
 from clew.data.given_files import given_delimiter
 from clew.data.graph_files import graphs_with_node_labels
-from clew.data.json_files import JSONL
+from clew.data.json_files import JSON_ARRAY, JSONL
 from clew.data.line_files import LINES, PARALLEL
 from clew.data.lines import read_lines
 from clew.data.squad_files import SQUAD
+from clew.data.table_files import FOLDER, TABLE, is_folder_of_tables
 from clew.data.tree_files import BRACKETS
 from clew.data.tsv_files import TSV
+from clew.data.unpacking import kind_at
+from clew.data.workbook_files import WORKBOOK
 
 SAMPLE = 2**16
 """Characters that are looked at."""
@@ -36,7 +39,10 @@ def find_format(path: Path, format: str | None = None, *, tables_alone: bool = F
 
 
 def recognise(path: Path, tables_alone: bool = False) -> str:
-    """By extension, .gz and its like aside; by content where several formats have that, or none."""
+    """By first bytes where these are no text; else by extension, .gz and its like aside; by content where several have that, or none."""
+    kind = FOLDER if is_folder_of_tables(path) else kind_at(path)
+    if (name := next((name for name in in_order() if kind in FORMATS[name].kinds), None)) is not None:
+        return name
     able = {name: FORMATS[name] for name in formats_named(path)}
     if len(able) == 1:
         return next(iter(able))
@@ -90,12 +96,15 @@ FORMATS: dict[str, Format] = {
     "squad": SQUAD,
     "coco": COCO,
     "flickr": FLICKR,
+    "json": JSON_ARRAY,
     "jsonl": replace(JSONL, dependency_graphs=graphs_with_node_labels),
     "trees": BRACKETS,
     "conllu": CONLLU,
     "conll": CONLL,
     "tsv": TSV,
     "csv": CSV,
+    "table": TABLE,
+    "xlsx": WORKBOOK,
     "lines": LINES,
     "parallel": PARALLEL,
 }

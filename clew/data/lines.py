@@ -16,9 +16,9 @@ from typing import TextIO
 
 from clew.core.errors import UserError, shortened
 from clew.data.encodings import Guess, Recoded, guess_encoding, of_beginning
-from clew.data.first_bytes import HEAD, is_foreign, kind_of
+from clew.data.first_bytes import HEAD, PACKED, is_foreign, kind_of
 from clew.data.given_files import TRIED, check_encoding, given_encoding
-from clew.data.unpacking import PIECE, open_bytes
+from clew.data.unpacking import PIECE, kind_at, open_bytes
 
 FEW = 5
 LOOKED_AT = 2**26
@@ -97,6 +97,8 @@ def guess_of(path: Path) -> Guess | None:
 
 def find_encoding(path: Path) -> Guess | None:
     """The encoding that a file is read in, and why, where that is not UTF-8; of a large file only the beginning is looked at."""
+    if kind_at(path) not in (None, *PACKED):
+        return None
     with reading(path), open_bytes(path) as stream:
         head = stream.peek(HEAD)[:HEAD]
         if (given := given_encoding(path)) is not None:

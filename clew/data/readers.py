@@ -184,20 +184,28 @@ def table_rows(
 ) -> Iterator[Row]:
     """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
     format = find_format(path, format, tables_alone=True)
-    read, has_lists = FORMATS[format].records, FORMATS[format].has_lists
+    read, has_lists, columns_of = FORMATS[format].records, FORMATS[format].has_lists, FORMATS[format].columns
     if read is None or (FORMATS[format].is_single and len(wanted) > 1):
         raise holds_no(path, format, kind, lambda other: other.records is not None)
     named = [column for column in wanted.values() if column is not None]
+    if columns_of is not None:
+        columns = list(columns_of(path))
+        places = find_roles(columns, roles_there(columns, wanted, optional), str(path))
+        return json_rows(read(path, header=header, wanted=list(places.values()), notes=notes), places, notes, optional)
     records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
-    there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
-    places = find_roles(columns, there, first.place if has_lists else str(path))
+    places = find_roles(columns, roles_there(columns, wanted, optional), first.place if has_lists else str(path))
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
+
+
+def roles_there(columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]) -> dict[str, Column | None]:
+    """What is wanted, without what is optional and not there."""
+    return {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
 
 
 def json_rows(records: Iterable[Record], places: Mapping[str, str], notes: Notes, optional: Collection[str] = ()) -> Iterator[Row]:
@@ -311,7 +319,7 @@ def parallel_files(
 
 
 def holds_no(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
-    able = [name for name, other in FORMATS.items() if is_able(other) and name != format]
+    able = [name for name, other in FORMATS.items() if is_able(other) and name != format and not other.kinds]
     return UserError(
         f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
         f"{', '.join(able)}"

@@ -46,6 +46,18 @@ def plain_name(name: str) -> str:
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 
+def kind_at(path: Path) -> str | None:
+    """What a file is by its first bytes, and a zip archive by its members; None for text, and for what cannot be opened."""
+    try:
+        with open_file(path) as file:
+            kind = kind_of(file.peek(HEAD)[:HEAD])
+            return kind_of_archive(zipfile.ZipFile(file).namelist()) or kind if kind == "zip" else kind
+    except zipfile.BadZipFile:
+        return "zip"
+    except (OSError, ValueError):
+        return None
+
+
 def unpacked(file: BinaryIO, kind: str, path: Path) -> Any:
     """A stream of what is in it."""
     if kind == "zip":
