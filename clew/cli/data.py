@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("two files are parallel text, line by line; --format and --header are for one file")
     if len(options.files) == 1 and options.format is None and (status := run_on_classes(options)) is not None:
         return status
+    if len(options.files) == 1 and options.format is None and (status := run_on_vectors(options)) is not None:
+        return status
     if len(options.files) == 2 and options.delimiter is not None:
         raise UserError("two files are parallel text, line by line; --delimiter is for one file")
     given = [given_file(file, options.encoding, options.delimiter) for file in options.files]
@@ -100,6 +102,35 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
     for line in class_lines(folder, classes, files):
         print(line)
     print(f"train on it with:\n  {command}")
+    return 0
+
+
+def run_on_vectors(options: argparse.Namespace) -> int | None:
+    """What a file of word vectors is for; None where it is another."""
+    from clew.core.errors import command
+    from clew.data.formats import formats_named
+    from clew.data.given_files import at_home
+    from clew.data.unpacking import kind_at
+    from clew.data.vectors import width_of_vectors
+
+    path = at_home(options.files[0])
+    is_plain = path.is_file() and path.stat().st_size > 0 and not formats_named(path) and kind_at(path) in (None, "gzip")
+    width = width_of_vectors(path) if is_plain else None
+    if width is None:
+        return None
+    commands = [
+        command("clew", "neighbours", path, "WORD"),
+        command("clew", "train", "tag", "data.train=FILE", f"embedding.vectors={path}"),
+    ]
+    if options.json:
+        print(
+            json.dumps(
+                {"path": str(path), "format": "word vectors", "width": width, "command": commands[0], "other_commands": commands[1:]}
+            )
+        )
+        return 0
+    print(f"{path}: word vectors of {width} numbers")
+    print(f"look at them with:\n  {commands[0]}\nor begin a model of words with them:\n  {commands[1]}")
     return 0
 
 

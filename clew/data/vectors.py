@@ -28,6 +28,8 @@ LONGEST = 2**22
 LONGEST_WORD = 2**12
 """Bytes of a word in a binary file."""
 HEADER = re.compile(rb"\d+ \d+\r?\n")
+FIRST, FEWEST = 20, 8
+"""Lines that tell a file of vectors, and numbers on each at least."""
 SEE = "see whether it is a file of word vectors"
 
 
@@ -126,6 +128,17 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
             where = f"{path}:{number}"
             end = line.index(" ") if line.count(" ") == width else word_end(line, width, where)
             yield Line(line[:end], line[end + 1 :], width, where)
+
+
+def width_of_vectors(path: Path) -> int | None:
+    """How many numbers a word has in a file of word vectors; None where the file is another."""
+    if is_binary(path):
+        return first_line(path)[1]
+    lines = [line.replace("\t", " ").rstrip(" ") for line in islice(read_lines(path, LONGEST), FIRST)]
+    said = header(lines[0])[1]
+    widths = {num_numbers(line.split(" ")) for line in (lines if said is None else lines[1:])}
+    width = widths.pop() if len(widths) == 1 else 0
+    return width if width >= FEWEST and said in (None, width) else None
 
 
 def is_binary(path: Path) -> bool:
