@@ -167,6 +167,12 @@ class Recoded(io.RawIOBase):
         super().close()
 
 
+def begins_as_utf8(head: bytes) -> bool:
+    """Whether the first bytes settle it: a character beyond ASCII is among them, and is UTF-8."""
+    rest = head.lstrip(bytes(range(0x80)))
+    return bool(rest) and is_utf8(rest[:4])
+
+
 def is_utf8(data: bytes) -> bool:
     """Whether the first character is UTF-8."""
     return any(decodes(data[:size], "utf-8") for size in range(1, min(len(data), 4) + 1))

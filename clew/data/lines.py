@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TextIO
 
 from clew.core.errors import UserError, shortened
-from clew.data.encodings import Guess, Recoded, guess_encoding, of_beginning
+from clew.data.encodings import Guess, Recoded, begins_as_utf8, guess_encoding, of_beginning
 from clew.data.first_bytes import HEAD, PACKED, is_foreign, kind_of
 from clew.data.given_files import TRIED, check_encoding, given_encoding
 from clew.data.unpacking import PIECE, kind_at, open_bytes
@@ -74,6 +74,8 @@ def open_text(path: Path) -> TextIO:
             raise is_foreign(path, kind)
         if (encoding := known_encoding(path, head)) is not None:
             return io.TextIOWrapper(stream, encoding=encoding, newline=None)
+        if begins_as_utf8(stream.peek(PIECE)):  # as it is, which is a fifth faster
+            return io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
         recoded = Recoded(stream, partial(guess_of, path))
         return io.TextIOWrapper(io.BufferedReader(recoded, PIECE), encoding="utf-8-sig", newline=None)
     except BaseException:
