@@ -46,7 +46,8 @@ def train(
     the user's file that the run keeps a copy of.
 
     `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source, target) or
-    (question, passage, answer).
+    (question, passage, answer); a table whose columns are called so (a DataFrame, a Dataset, a dict of columns, dicts); for a language
+    model a text, or a list of them. Generators are read to their end.
     """
     from pathlib import Path
 

@@ -102,7 +102,7 @@ def write_text(path: Path, *, zipped: bool) -> TextIO:
 
 
 def load_word_vectors(path: Path | str, most: int = 10**7) -> WordVectors:
-    """All words of a file in any of the text formats that `clew.data.vectors` reads, or of navec's, or so many of the first."""
+    """All words of a file in any of the formats that `clew.data.vectors` reads, or of navec's, or so many of the first."""
     if is_navec(path):
         words, values = read_navec(path, most)
         return WordVectors(Words(words), torch.from_numpy(values))

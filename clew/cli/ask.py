@@ -219,7 +219,7 @@ def given_rows(options: argparse.Namespace, use: Any, kind: Any, run: Any) -> tu
     if file is not None and file != "-":
         if use.read_file is not None:
             try:
-                found = use.read_file(Path(file).expanduser(), run.config.data, columns)
+                found = use.read_file(run.config.data.given(Path(file).expanduser()), run.config.data, columns)
             except UserError as error:
                 raise UserError(in_options(str(error))) from None
             if found is not None:

@@ -1,10 +1,11 @@
 """What is understood of a data file: its format and columns, three examples as they are read, how often each label comes,
 how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
 
-FILE is any of the formats of docs/guides/own-data.md, gzipped or not: a text, CSV, TSV, JSON lines, CoNLL columns,
-CoNLL-U or bracketed trees, or one that a file of yours adds with --code. Two files are parallel text, line by line. Of a
-folder its .txt and .jsonl files are read, those below it too, as where a language model is trained on it. Of sounds and
-pictures that a table names, or that lie in a folder with one for each class, it says how many there are, how long or large.
+FILE is any of the formats of docs/guides/own-data.md, packed or not: a text, CSV, TSV, JSON lines or a JSON array,
+Parquet, Arrow, a workbook, CoNLL columns, CoNLL-U or bracketed trees, or one that a file of yours adds with --code.
+Two files are parallel text, line by line. Of a folder its .txt and .jsonl files are read, those below it too, as where
+a language model is trained on it. Of sounds and pictures that a table names, or that lie in a folder with one for each
+class, it says how many there are, how long or large.
 
   clew data tickets.csv
   clew data train.de train.en
@@ -28,13 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="a data file, or a folder of text; two of parallel text, first what is read",
     )
-    add("--format", metavar="NAME", help="csv, tsv, jsonl, lines, conll, conllu or trees (default: told from the file)")
+    add("--format", metavar="NAME", help="csv, tsv, jsonl, json, table, xlsx, lines, conll, conllu or trees (default: told from it)")
     add(
         "--header",
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether the first line of a table names its columns (default: told from it)",
     )
+    add("--encoding", metavar="NAME", help="of the text: utf-8, cp1252, latin-1, utf-16, ... (default: UTF-8, or guessed)")
+    add("--delimiter", metavar="C", help="what parts the fields of a table: , ; | or tab (default: seen from it)")
     add("--json", action="store_true", help="one JSON object")
 
 
@@ -43,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
     from clew.core.errors import UserError
     from clew.data.descriptions import describe, shown
+    from clew.data.given_files import given_file
     from clew.data.records import listed
     from clew.data.uses import find_use, other_uses
 
@@ -52,7 +56,12 @@ def run(options: argparse.Namespace) -> int:
         raise UserError("two files are parallel text, line by line; --format and --header are for one file")
     if len(options.files) == 1 and options.format is None and (status := run_on_classes(options)) is not None:
         return status
-    description = describe(*options.files, format=options.format, header=options.header)
+    if len(options.files) == 1 and options.format is None and (status := run_on_vectors(options)) is not None:
+        return status
+    if len(options.files) == 2 and options.delimiter is not None:
+        raise UserError("two files are parallel text, line by line; --delimiter is for one file")
+    given = [given_file(file, options.encoding, options.delimiter) for file in options.files]
+    description = describe(*given, format=options.format, header=options.header)
     files, use = files_named(description, options)
     use = use or find_use(description)
     if use is None or not use.has_two_texts:
@@ -96,6 +105,35 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
     return 0
 
 
+def run_on_vectors(options: argparse.Namespace) -> int | None:
+    """What a file of word vectors is for; None where it is another."""
+    from clew.core.errors import command
+    from clew.data.formats import formats_named
+    from clew.data.given_files import at_home
+    from clew.data.unpacking import kind_at
+    from clew.data.vectors import width_of_vectors
+
+    path = at_home(options.files[0])
+    is_plain = path.is_file() and path.stat().st_size > 0 and not formats_named(path) and kind_at(path) in (None, "gzip")
+    width = width_of_vectors(path) if is_plain else None
+    if width is None:
+        return None
+    commands = [
+        command("clew", "neighbours", path, "WORD"),
+        command("clew", "train", "tag", "data.train=FILE", f"embedding.vectors={path}"),
+    ]
+    if options.json:
+        print(
+            json.dumps(
+                {"path": str(path), "format": "word vectors", "width": width, "command": commands[0], "other_commands": commands[1:]}
+            )
+        )
+        return 0
+    print(f"{path}: word vectors of {width} numbers")
+    print(f"look at them with:\n  {commands[0]}\nor begin a model of words with them:\n  {commands[1]}")
+    return 0
+
+
 def as_object(files: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
@@ -105,15 +143,14 @@ def as_object(files: Any) -> dict[str, Any]:
 
 def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any]:
     """What is in the sounds or pictures that a table names, and what they can be used for; None where it names none."""
-    from pathlib import Path
-
+    from clew.data.given_files import at_home, given_file
     from clew.data.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
 
     found = column_of_files(description.columns, [fields for _, fields in description.examples])
     if found is None or len(options.files) > 1 or description.num_files is not None:
         return None, None
     column, what = found
-    path = Path(options.files[0]).expanduser()
+    path = at_home(given_file(options.files[0], options.encoding, options.delimiter))
     folder = folder_of(what, description.examples[0][1][column].strip(), path.parent)
     files = measure_files(what, names_in(path, description.format, options.header, column), folder)
     use = use_of_files(what, column, description.columns)
@@ -128,9 +165,10 @@ def training_command(use: Any, options: argparse.Namespace) -> str:
 
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
     settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
-    given = {"format": options.format if len(options.files) == 1 else None, "header": options.header}
+    given = {"format": options.format if len(options.files) == 1 else None}
+    given |= {name: getattr(options, name) for name in ("header", "encoding", "delimiter")}
     fields = type(laid_config(use.recipe).data).model_fields
-    settings |= {f"data.{name}": str(value).lower() for name, value in given.items() if value is not None and name in fields}
+    settings |= {f"data.{name}": str(said).lower() for name, said in given.items() if said is not None and name in fields}
     code = [] if options.code is None else ["--code", options.code]
     return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 

@@ -52,7 +52,7 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
     notes = Notes(faults=data.faults)
     found = []
     for file in files:
-        examples = list(LABELLED.read_files([file], data, notes))
+        examples = list(LABELLED.read_files([data.given(file)], data, notes))
         if not examples:
             raise UserError(f"{file}: there is no text with a label in it")
         score_by = partial(chosen_score, examples=examples, choices=choices)

@@ -19,10 +19,11 @@ TABLES = (".csv", ".tsv", ".jsonl")
 
 def is_table(name: str | None) -> bool:
     """Whether a file is one by its name; those of a format of the user's own are too."""
+    from clew.data.folders import ending
     from clew.data.formats import FORMATS, formats_named
 
     path = Path(name or "")
-    if Path(path.name.removesuffix(".gz")).suffix.lower() in TABLES:
+    if ending(path) in TABLES:
         return True
     named = formats_named(path)
     return len(named) == 1 and FORMATS[named[0]].records is not None
@@ -83,8 +84,9 @@ def decoded(line: bytes, number: int) -> str:
 def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
     """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is an empty text."""
     from clew.core.errors import UserError
+    from clew.data.given_files import at_home
     from clew.data.notes import Notes
-    from clew.data.readers import as_path, as_text, table_rows
+    from clew.data.readers import as_text, table_rows
     from clew.data.values import Faulty
 
     def field(values: Mapping[str, Any], role: str) -> str:
@@ -92,7 +94,7 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
         return "" if value is None or (isinstance(value, str) and not value.strip()) else as_text(values, role)
 
     try:
-        records = enumerate(table_rows(as_path(name), "texts", wanted, None, None, Notes()), start=1)
+        records = enumerate(table_rows(at_home(name), "texts", wanted, None, None, Notes()), start=1)
         while some := list(islice(records, MOST)):
             found = []
             for number, (values, place) in some:

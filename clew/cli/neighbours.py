@@ -1,8 +1,9 @@
 """The words nearest a word: those whose vectors have the largest cosine with its own.
 
-VECTORS is a file as GloVe, word2vec, fastText and `clew vectors` write it, gzipped or not; or a run, whose table of words or
-other tokens is taken. Words that + and - join make one question: what is to woman as king is to man? Without a word, every line of
-standard input is a question; one that has no answer is told on standard error, and the next is still answered.
+VECTORS is a file as GloVe, word2vec (text or .bin), fastText and `clew vectors` write it, packed or not; or a run, whose
+table of words or other tokens is taken. Words that + and - join make one question: what is to woman as king is to man?
+Without a word, every line of standard input is a question; one that has no answer is told on standard error, and the next is
+still answered.
 
   clew neighbours vectors.txt king queen
   clew neighbours vectors.txt king - man + woman --n 5

@@ -1,6 +1,7 @@
 """Comma-separated values, as a rule with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and doubled quotes.
 
-What parts fields (`,`, `;` or a tab) is seen from the first line. Line ends are newlines in quoted fields too, as everywhere.
+What parts fields (`,`, `;`, `|` or a tab) is seen from the first lines, where it was not given. Line ends are newlines in quoted fields
+too, as everywhere.
 """
 
 import csv
@@ -12,12 +13,13 @@ from pathlib import Path
 
 from clew.core.errors import UserError
 from clew.data.format import Format, table_rows
+from clew.data.given_files import check_delimiter, given_delimiter
 from clew.data.lines import ended_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
 from clew.data.tsv_files import USUAL, is_number, is_value
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 QUOTED = re.compile(r'"[^"]*("|$)')
 LONGEST = 2**24
 """Characters in a field at most: a quote that never closes is found before it takes in a file of any size."""
@@ -35,8 +37,9 @@ def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
     name = str(path)
     lines = ended_lines(path)
     blank, first = first_line(lines)
-    delimiter = find_delimiter(first)
     start = [first, *islice(lines, LOOKED_AT)]
+    given = given_delimiter(path)
+    delimiter = find_delimiter(start) if given is None else check_delimiter(given)
     if header is None and all(as_number(column) is not None for column in wanted):
         header = not looks_like_data(rows_of(start, delimiter))
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # the module's own; it only ever grows here
@@ -62,7 +65,7 @@ def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
                 found = True
                 yield Record(dict(zip(columns, values, strict=True)), name, number)
                 continue
-            sentence = f"expected {len(columns)} columns between {DELIMITERS[delimiter]}, found {len(values)}"
+            sentence = f"expected {len(columns)} columns between {DELIMITERS.get(delimiter, repr(delimiter))}, found {len(values)}"
             if reader.line_num > number:
                 sentence += f" in the record that ends in line {reader.line_num}, where a quote may be missing"
             notes.fault("wrong number of fields", f"{name}:{number}", sentence)
@@ -112,10 +115,18 @@ def is_sentence(field: str) -> bool:
     return field.rstrip().endswith((".", "!", "?"))
 
 
-def find_delimiter(line: str) -> str:
-    """What parts the fields of a line most often, outside of quotes; a comma where nothing does."""
-    bare = QUOTED.sub("", line)
-    return max(DELIMITERS, key=bare.count)
+def find_delimiter(lines: Sequence[str]) -> str:
+    """What parts the records below into as many fields as the first, or most of them; of several that do, what parts the first line most
+    often, outside of quotes. A comma where nothing does."""
+    bare = QUOTED.sub("", lines[0])
+    there = [delimiter for delimiter in DELIMITERS if delimiter in bare]
+
+    def fit(delimiter: str) -> tuple[bool, int]:
+        rows = rows_of(lines, delimiter)
+        alike = sum(len(row) == len(rows[0]) for row in rows[1:])
+        return 10 * alike >= 9 * (len(rows) - 1), bare.count(delimiter)
+
+    return max(there, key=fit, default=",")
 
 
 def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) -> None:
@@ -134,9 +145,9 @@ def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) ->
 
 def is_csv(lines: Sequence[str]) -> bool:
     """Short names between commas or semicolons, no space around them, and as many fields in most of the records."""
-    first = next((line for line in lines if line.strip()), "")
+    ended = [f"{line}\n" for line in lines if line.strip()]
     try:
-        rows = [row for row in csv.reader((f"{line}\n" for line in lines), delimiter=find_delimiter(first)) if row]
+        rows = [row for row in csv.reader(ended, delimiter=find_delimiter(ended[:LOOKED_AT] or [""])) if row]
     except csv.Error:
         return False
     if len(rows) < 2 or len(rows[0]) < 2:

@@ -16,12 +16,14 @@ import numpy as np
 from clew.core.errors import UserError, counted
 from clew.data.described import ColumnDescription, Distribution, Field, Row, text_field
 from clew.data.documents import OBJECTS, TEXTS, has_bytes
+from clew.data.encodings import Guess
 from clew.data.folders import ending, files_below
 from clew.data.format import table_rows
 from clew.data.formats import FORMATS, find_format
+from clew.data.given_files import at_home
 from clew.data.json_files import JSONL, MOST_COLUMNS
 from clew.data.line_files import read_parallel
-from clew.data.lines import read_lines
+from clew.data.lines import find_encoding, read_lines
 from clew.data.notes import Notes
 from clew.data.records import check_found
 from clew.data.text_files import FIELD
@@ -51,6 +53,8 @@ class Description:
     ratio: Distribution | None
     num_files: int | None = None
     """Of a folder."""
+    encoding: Guess | None = None
+    """Of a file that is not UTF-8."""
 
     def __repr__(self) -> str:
         return "\n".join(shown(self))
@@ -59,7 +63,7 @@ class Description:
 def describe(path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None) -> Description:
     """What is in a file, or of text and JSON lines in a folder; with `target`, in two files of parallel text. A file of which nothing can
     be read is refused."""
-    path = Path(path).expanduser()
+    path = at_home(path)
     notes, num_files = Notes(faults="skip"), None
     rows: Iterator[Row]
     if target is None and path.is_dir() and (files := files_below(path, (*TEXTS, *OBJECTS), has_bytes)):
@@ -72,7 +76,7 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
         rows = FORMATS[format].rows(path, header, notes)
     else:
         format = "parallel"
-        rows = table_rows(lambda path, **_: read_parallel(path, Path(target).expanduser(), notes=notes))(path, None, notes)
+        rows = table_rows(lambda path, **_: read_parallel(path, at_home(target), notes=notes))(path, None, notes)
     survey, stopped = Survey(), None
     try:
         for place, fields in rows:
@@ -82,7 +86,8 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
             raise
         stopped = str(error)
     check_found(survey.num_records > 0, path, False, notes)
-    return replace(survey.description(str(path), format, notes, stopped), num_files=num_files)
+    encoding = find_encoding(path) if num_files is None and path.is_file() else None
+    return replace(survey.description(str(path), format, notes, stopped), num_files=num_files, encoding=encoding)
 
 
 def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
@@ -202,6 +207,8 @@ def shown(description: Description) -> Iterator[str]:
     """The lines of a description."""
     files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
     yield f"{description.path}: {FORMATS[description.format].about}{files}, {counted(description.num_records, 'record')}"
+    if description.encoding is not None:
+        yield f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME says otherwise"
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
         if column.is_blank:

@@ -15,7 +15,8 @@ from clew.core.errors import UserError, did_you_mean
 from clew.data.contents import ParallelText, RunningText
 from clew.data.corpora import find_corpus, get_corpus, read_corpus
 from clew.data.extents import Extent, extent_of
-from clew.data.folders import at_home, ending, files_at
+from clew.data.folders import ending, files_at
+from clew.data.given_files import at_home
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import read_lines
 from clew.data.measures import measured

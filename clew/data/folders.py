@@ -4,20 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clew.core.errors import UserError, shortened
+from clew.data.given_files import given_encoding, given_file
 from clew.data.lines import near
-
-
-def at_home(path: Path | str) -> Path:
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        raise UserError(
-            f"no such file: {shortened(str(path))}; there is no user of that name; write ./~ for a name that begins so"
-        ) from None
+from clew.data.unpacking import plain_name
 
 
 def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
-    """The file, or all below a folder with text in them whose names end so, .gz behind it or not, in the order of their names."""
+    """The file, or all below a folder with text in them whose names end so, packed or not, in the order of their names."""
     try:
         is_file, is_folder, is_there = path.is_file(), path.is_dir(), path.exists()
     except OSError as error:
@@ -38,10 +31,11 @@ def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bo
 
 
 def files_below(folder: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
-    named = sorted(file for file in folder.rglob("*") if ending(file) in endings and file.is_file())
+    encoding = given_encoding(folder)
+    named = sorted(given_file(file, encoding) for file in folder.rglob("*") if ending(file) in endings and file.is_file())
     return [file for file in named if not file.name.startswith(".") and has_text(file)]
 
 
 def ending(path: Path) -> str:
-    """What a name ends in, but for .gz."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
+    """What a name ends in, but for .gz and its like."""
+    return Path(plain_name(path.name.lower())).suffix

@@ -45,7 +45,11 @@ class Format:
     """Whether the first lines of a file are in it."""
     may_fit_tables: bool = False
     """Whether that may be so of a table."""
+    kinds: tuple[str, ...] = ()
+    """What `first_bytes` calls its files, where they are not text."""
     records: Reader | None = None
+    columns: Callable[[Path], Sequence[str]] | None = None
+    """The columns of a file that can be read without the others; `wanted` are then all that its records need."""
     has_lists: bool = False
     """Of a table: its fields may be lists, or have fields themselves."""
     is_single: bool = False

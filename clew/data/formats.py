@@ -10,14 +10,19 @@ from clew.data.coco_files import COCO
 from clew.data.conll_files import CONLL
 from clew.data.conllu_files import CONLLU
 from clew.data.csv_files import CSV
+from clew.data.folders import ending
 from clew.data.format import Format
+from clew.data.given_files import given_delimiter
 from clew.data.graph_files import graphs_with_node_labels
-from clew.data.json_files import JSONL
+from clew.data.json_files import JSON_ARRAY, JSONL
 from clew.data.line_files import LINES, PARALLEL
 from clew.data.lines import read_lines
 from clew.data.squad_files import SQUAD
+from clew.data.table_files import FOLDER, TABLE, is_folder_of_tables
 from clew.data.tree_files import BRACKETS
 from clew.data.tsv_files import TSV
+from clew.data.unpacking import kind_at
+from clew.data.workbook_files import WORKBOOK
 
 SAMPLE = 2**16
 """Characters that are looked at."""
@@ -27,14 +32,17 @@ def find_format(path: Path, format: str | None = None, *, tables_alone: bool = F
     """The format asked for, if it is one; else the one that the file seems to have. With `tables_alone` a .tsv is what it says it is, and
     never CoNLL columns."""
     if format is None:
-        return recognise(path, tables_alone)
+        return recognise(path, tables_alone) if given_delimiter(path) is None else "csv"
     if format not in FORMATS:
         raise unknown("data.format", format, FORMATS)
     return format
 
 
 def recognise(path: Path, tables_alone: bool = False) -> str:
-    """By extension, .gz aside; by content where several formats have that, or none."""
+    """By first bytes where these are no text; else by extension, .gz and its like aside; by content where several have that, or none."""
+    kind = FOLDER if is_folder_of_tables(path) else kind_at(path)
+    if (name := next((name for name in in_order() if kind in FORMATS[name].kinds), None)) is not None:
+        return name
     able = {name: FORMATS[name] for name in formats_named(path)}
     if len(able) == 1:
         return next(iter(able))
@@ -48,8 +56,7 @@ def recognise(path: Path, tables_alone: bool = False) -> str:
 
 def formats_named(path: Path) -> list[str]:
     """Those that have the ending of a file's name."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    suffix = next(reversed(suffixes[:-1] if suffixes[-1:] == [".gz"] else suffixes), "")
+    suffix = ending(path)
     return [name for name in in_order() if suffix in FORMATS[name].extensions]
 
 
@@ -89,12 +96,15 @@ FORMATS: dict[str, Format] = {
     "squad": SQUAD,
     "coco": COCO,
     "flickr": FLICKR,
+    "json": JSON_ARRAY,
     "jsonl": replace(JSONL, dependency_graphs=graphs_with_node_labels),
     "trees": BRACKETS,
     "conllu": CONLLU,
     "conll": CONLL,
     "tsv": TSV,
     "csv": CSV,
+    "table": TABLE,
+    "xlsx": WORKBOOK,
     "lines": LINES,
     "parallel": PARALLEL,
 }

@@ -1,48 +1,100 @@
-"""JSON lines: an object a line. A field inside another is named with dots: `translation.en`."""
+"""JSON lines, which have an object a line, and JSON arrays of objects. A field inside another is named with dots: `translation.en`."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, command
 from clew.data.described import Field, Row, text_field
 from clew.data.format import Format, Reader
-from clew.data.lines import ended_lines, read_lines
+from clew.data.lines import ended_lines, opened, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
 KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
 NUMBERS_FOR_NAMES = 'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
 
+GAP = re.compile(r"[\s,]*")
+ARRAY = re.compile(r"\s*\[\s*\{")
+PIECE, LONGEST = 2**16, 2**24
+"""Characters of an array that are read at once, and of a value in it at most."""
 MOST_COLUMNS = 100
 """Of a record that are described."""
 
 
 def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name."""
+    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name. An array is read as such."""
     notes = Notes() if notes is None else notes
     name = str(path)
     found = False
     for number, line in enumerate(read_lines(path), start=1):
+        if number == 1 and line.lstrip().startswith("["):
+            yield from read_json_array(path, notes=notes)
+            return
         if not line.strip():
             notes.skip("empty line", f"{name}:{number}")
             continue
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == 1 and line.strip() in ("[", "{"):
+            if number == 1 and line.strip() == "{":
                 raise UserError(f"{path}: {one_a_line(path)}") from None
             notes.fault("bad JSON", f"{name}:{number}", f"this is not JSON: {why(error)}")
             continue
         if isinstance(values, dict):
             found = True
             yield Record(values, name, number)
-        elif number == 1 and isinstance(values, list):
-            raise UserError(f"{path}: {one_a_line(path)}")
         else:
             notes.fault("no object", f"{name}:{number}", f"expected an object ({{...}}), found {KINDS[type(values)]}")
     check_found(found, path, False, notes)
+
+
+def read_json_array(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
+    """The objects of an array, each placed at the line where it begins. An object is in memory at a time, not the file."""
+    notes = Notes() if notes is None else notes
+    name, found = str(path), False
+    for line, value in array_values(path):
+        if isinstance(value, dict):
+            found = True
+            yield Record(value, name, line)
+        else:
+            notes.fault("no object", f"{name}:{line}", f"expected an object ({{...}}), found {KINDS[type(value)]}")
+    check_found(found, path, False, notes)
+
+
+def array_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """The values of an array and their lines, read in pieces."""
+    decoder, size = json.JSONDecoder(), PIECE
+    with opened(path) as stream:
+        text = stream.read(size)
+        place = text.find("[") + 1
+        line = 1 + text.count("\n", 0, place)
+        while True:
+            start = GAP.match(text, place).end()  # type: ignore[union-attr]
+            line += text.count("\n", place, start)
+            if text.startswith("]", start):
+                return
+            try:
+                value, place = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError) as error:
+                more = stream.read(size) if len(text) - start < LONGEST else ""
+                if not more:
+                    raise UserError(f"{path}:{line}: this is not JSON: {why(error)}") from None
+                text, place = text[start:] + more, 0
+                size = min(2 * size, LONGEST)  # so that a large object is not begun again for every piece
+                continue
+            yield line, value
+            line += text.count("\n", start, place)
+            size = PIECE
+
+
+def is_json_array(lines: Sequence[str]) -> bool:
+    """An array whose first value is an object."""
+    return ARRAY.match("\n".join(lines)) is not None
 
 
 def value_at(values: Mapping[str, Any], name: str) -> Any:
@@ -70,7 +122,7 @@ def is_list_of_numbers(value: Any) -> bool:
 
 
 def one_a_line(path: Path) -> str:
-    return f"JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c '.[]' {path.name}"
+    return f"JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c . {command(path)}"
 
 
 def read_json_file(path: Path) -> Any:
@@ -122,5 +174,13 @@ JSONL = Format(
     extensions=(".jsonl", ".ndjson", ".json"),
     fits=is_json,
     records=read_jsonl,
+    has_lists=True,
+)
+JSON_ARRAY = Format(
+    about="a JSON array",
+    rows=list_rows(read_json_array),
+    extensions=(".json",),
+    fits=is_json_array,
+    records=read_json_array,
     has_lists=True,
 )

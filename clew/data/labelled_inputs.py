@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from clew.data.class_folders import files_by_class
 from clew.data.examples import LabelledInput
+from clew.data.given_files import at_home
 from clew.data.notes import Notes
-from clew.data.readers import FilePath, as_path, built, listed_rows, table_rows
+from clew.data.readers import FilePath, built, listed_rows, table_rows
 from clew.data.records import Column
 from clew.data.values import as_labels, as_text
 
@@ -56,7 +57,7 @@ def read_labelled_inputs(
             return LabelledInput(files.given(given), as_labels(values["label"], label_separator), place)
 
         return built(rows, from_python, data, notes)
-    path = as_path(data)
+    path = at_home(data)
     if path.is_dir():
         found = files_by_class(path, files.name, files.endings, notes)
         return (LabelledInput(files.at(file), (label,), str(file)) for file, label in found)

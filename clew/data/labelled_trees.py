@@ -9,6 +9,7 @@ from clew.core.tree_nodes import NONE, head_nodes, phrase_nodes
 from clew.core.trees import Tree
 from clew.data.examples import Labelled, LabelledTree, Sentence
 from clew.data.formats import FORMATS, find_format
+from clew.data.given_files import at_home
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled
 from clew.data.records import Column, check_found, listed
@@ -30,7 +31,7 @@ def read_labelled_trees(
     """The trees of a file. Of a table `text` and `label` are columns; of CoNLL-U `label` is the name of a comment. `label_map` gives labels
     other names; a node whose label becomes None has none, and a tree whose root has none is left out, and counted."""
     notes = Notes() if notes is None else notes
-    path = Path(path).expanduser()
+    path = at_home(path)
     format = find_format(path, format, tables_alone=True)
     reader = FORMATS[format].labelled_trees
     if reader is not None:

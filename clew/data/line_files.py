@@ -7,10 +7,12 @@ from pathlib import Path
 from clew.core.errors import UserError
 from clew.data.described import Row, Use
 from clew.data.format import Format, table_rows
+from clew.data.given_files import given_encoding, given_file
 from clew.data.lines import near, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 from clew.data.tree_files import labelled_brackets
+from clew.data.unpacking import SUFFIXES
 
 
 def read_line_texts(
@@ -65,16 +67,17 @@ def unequal(source: Path, target: Path, ended: int, source_is_shorter: bool, num
 
 
 def find_parallel(prefix: Path | str, source: str, target: str) -> tuple[Path, Path]:
-    """The two files of parallel text: `corpus/train` with en and de is corpus/train.en and corpus/train.de, gzipped or not."""
+    """The two files of parallel text: `corpus/train` with en and de is corpus/train.en and corpus/train.de, packed or not."""
     paths = [Path(f"{prefix}.{language}") for language in (source, target)]
-    found = [next((p for p in (path, Path(f"{path}.gz")) if p.is_file()), None) for path in paths]
+    found = [next((p for p in (path, *(Path(f"{path}{suffix}") for suffix in SUFFIXES)) if p.is_file()), None) for path in paths]
     if not any(found):
         raise UserError(f"no such file: {prefix}, nor {paths[0]} and {paths[1]}; {near(Path(prefix))}")
     for path, file in zip(paths, found, strict=True):
         if file is None:
             there = next(file for file in found if file is not None)
             raise UserError(f"no such file: {path}, though {there} is there; parallel text is two files")
-    return found[0], found[1]  # type: ignore[return-value]
+    left, right = (given_file(file, given_encoding(prefix)) for file in found if file is not None)
+    return left, right
 
 
 def two_files(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:

@@ -1,27 +1,28 @@
 """A file's lines, one at a time. Knows no format.
 
-The text is UTF-8; a byte order mark is dropped, every line end (LF, CRLF, CR) is read as a newline, and a file whose name ends in .gz
-is unzipped as it is read. What cannot be read so is told with the file's name and, where it has one, the line.
+A file that is packed is unpacked as it is read, and what is not text is named (`first_bytes`). The text is UTF-8, or in the encoding that
+was given or is guessed; a byte order mark is dropped, and every line end (LF, CRLF, CR) is read as a newline. What cannot be read so is
+told with the file's name and, where it has one, the line.
 """
 
-import gzip
 import io
-import os
 import shlex
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TextIO
 
 from clew.core.errors import UserError, shortened
-from clew.core.files import open_file
+from clew.data.encodings import Guess, Recoded, begins_as_utf8, guess_encoding, of_beginning
+from clew.data.first_bytes import HEAD, PACKED, is_foreign, kind_of
+from clew.data.given_files import TRIED, check_encoding, given_encoding
+from clew.data.unpacking import PIECE, kind_at, open_bytes
 
 FEW = 5
-PIECE = 2**16
-SMALL, RATIO = 2**26, 100
-"""Bytes that any gzip file may become, and times its size that a larger one may."""
+LOOKED_AT = 2**26
+"""Bytes of a file in which an encoding is looked for, to be told."""
 
 
 def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
@@ -61,59 +62,57 @@ def reading(path: Path) -> Iterator[None]:
     try:
         check_file(path)
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(
-            f"{path}: cannot be unzipped ({str(error).rstrip('.')}); copy it again, or rename it if it is no gzip file"
-        ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def open_text(path: Path) -> TextIO:
-    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline=None)
+    stream = open_bytes(path)
+    try:
+        head = stream.peek(HEAD)[:HEAD]
+        if (kind := kind_of(head)) is not None and given_encoding(path) is None:
+            raise is_foreign(path, kind)
+        if (encoding := known_encoding(path, head)) is not None:
+            return io.TextIOWrapper(stream, encoding=encoding, newline=None)
+        if begins_as_utf8(stream.peek(PIECE)):  # as it is, which is a fifth faster
+            return io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
+        recoded = Recoded(stream, partial(guess_of, path))
+        return io.TextIOWrapper(io.BufferedReader(recoded, PIECE), encoding="utf-8-sig", newline=None)
+    except BaseException:
+        stream.close()
+        raise
 
 
-def open_bytes(path: Path) -> BinaryIO:
-    file = open_file(path)
-    return io.BufferedReader(Unzipped(file, path), PIECE) if is_zipped(path) else file
+def known_encoding(path: Path, head: bytes) -> str | None:
+    """The encoding that was given, or that the first bytes tell."""
+    if (given := given_encoding(path)) is not None:
+        return check_encoding(given)
+    told = of_beginning(head)
+    return None if told is None else told.encoding
 
 
-class Unzipped(io.RawIOBase):
-    """What a gzip file holds, up to what a text can be packed into so few bytes: a small file that would fill the memory is refused."""
-
-    def __init__(self, file: BinaryIO, path: Path):
-        super().__init__()
-        self.file, self.path = file, path
-        self.inner = gzip.GzipFile(fileobj=file, mode="rb")
-        self.left = most_unzipped(os.fstat(file.fileno()).st_size)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self.inner.read(len(buffer))
-        self.left -= len(chunk)
-        if self.left < 0:
-            raise too_packed(self.path)
-        buffer[: len(chunk)] = chunk
-        return len(chunk)
-
-    def close(self) -> None:
-        if not self.closed:
-            self.inner.close()
-            self.file.close()
-        super().close()
+def guess_of(path: Path) -> Guess | None:
+    """The encoding of a whole file that is not UTF-8."""
+    with open_bytes(path) as stream:
+        return guess_encoding(iter(lambda: stream.read(PIECE), b""))
 
 
-def most_unzipped(size: int) -> int:
-    """Bytes that so many of a gzip file may become: texts are packed into a tenth, rarely less than a fiftieth of their size."""
-    return max(SMALL, RATIO * size)
-
-
-def too_packed(path: Path) -> UserError:
-    return UserError(
-        f"{path}: unzipped, it is more than {RATIO} times its size, as no text is; where you trust it, unzip it first, and name that file"
-    )
+def find_encoding(path: Path) -> Guess | None:
+    """The encoding that a file is read in, and why, where that is not UTF-8; of a large file only the beginning is looked at."""
+    if kind_at(path) not in (None, *PACKED):
+        return None
+    with reading(path), open_bytes(path) as stream:
+        head = stream.peek(HEAD)[:HEAD]
+        if (given := given_encoding(path)) is not None:
+            return Guess(given, "it was given")
+        if (told := of_beginning(head)) is not None:
+            return None if told.encoding == "utf-8-sig" else told
+        found: list[Guess | None] = []
+        recoded = Recoded(stream, lambda: found.append(guess_of(path)) or found[0])  # type: ignore[func-returns-value]
+        for _ in range(LOOKED_AT // PIECE):
+            if recoded.is_settled or not recoded.read(PIECE):
+                break
+        return found[0] if found else None
 
 
 def is_zipped(path: Path) -> bool:
@@ -148,11 +147,14 @@ def near(path: Path) -> str:
 
 
 def no_text(path: Path) -> UserError:
-    """Where the first byte is that no UTF-8 text has, and what makes text of it. Lines can be decoded one by one: no byte of a longer
-    character is a newline."""
+    """Where the first byte is that the encoding does not have, and what makes text of it."""
+    if (given := given_encoding(path)) is not None:
+        return UserError(
+            f"{path}: this is not {given}, which data.encoding says; leave it out to have it guessed, or try {', '.join(TRIED)}"
+        )
     offset, number, start = 0, 1, b""
     with open_bytes(path) as stream:
-        for line in stream:
+        for line in stream:  # no byte of a longer character is a newline
             start = start or line[:2]
             zero = line.find(0)
             try:
@@ -162,24 +164,18 @@ def no_text(path: Path) -> UserError:
                 bad = error.start
             if bad >= 0:
                 where = f"byte 0x{line[bad]:02x} at offset {offset + bad} (line {number + num_ends(line[:bad])})"
-                return UserError(f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path.name, start, bad == zero)}")
+                return UserError(f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path, bad == zero)}")
             offset += len(line)
             number += num_ends(line)
     return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")
 
 
-def remedy(name: str, start: bytes, is_zero: bool) -> str:
-    """A command that makes UTF-8 of the likeliest encoding, told by the first two bytes, or takes zeros out."""
-    file, new = (shlex.quote(name), shlex.quote(f"utf8-{name}")) if len(name) <= 40 else ("FILE", "utf8-FILE")
-    if start in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    elif 0 in start:
-        encoding = "utf-16le" if start[0] else "utf-16be"
-    elif is_zero:
+def remedy(path: Path, is_zero: bool) -> str:
+    """What makes text of bytes for which there is no guess, or takes zeros out."""
+    file, new = shlex.quote(str(path)), shlex.quote(str(path.with_name(f"utf8-{path.name}")))
+    if is_zero:
         return f"take it out, e.g. tr -d '\\000' < {file} > {new}"
-    else:
-        encoding = "latin1"
-    return f"convert it, e.g. iconv -f {encoding} -t utf-8 {file} > {new}"
+    return f"say what it is with data.encoding={'|'.join(TRIED[1:])}, or convert it, e.g. iconv -f latin1 -t utf-8 {file} > {new}"
 
 
 def num_ends(line: bytes) -> int:

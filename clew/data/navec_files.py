@@ -17,7 +17,8 @@ import numpy as np
 from clew.core.errors import UserError, shown
 from clew.core.files import open_file
 from clew.core.memory import check_fits
-from clew.data.lines import check_file, most_unzipped, too_packed
+from clew.data.lines import check_file
+from clew.data.unpacking import most_unpacked, too_packed
 
 MEMBERS = ("meta.json", "vocab.bin", "pq.bin")
 MARKS = ("<unk>", "<pad>")
@@ -64,7 +65,7 @@ def read_members(path: Path) -> dict[str, bytes]:
 def read_words(path: Path, content: bytes) -> tuple[list[str], np.ndarray]:
     try:
         unzipper = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        data = unzipper.decompress(content, most_unzipped(len(content)))
+        data = unzipper.decompress(content, most_unpacked(len(content)))
         if unzipper.unconsumed_tail:
             raise too_packed(path)
     except zlib.error as error:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from clew.data.examples import Described, Picture, Regions
+from clew.data.given_files import at_home
 from clew.data.notes import Notes
 from clew.data.picture_readers import given_picture, missing
 from clew.data.pictures import check_folder, find_picture
-from clew.data.readers import FilePath, as_path, built, listed_rows, table_rows
+from clew.data.readers import FilePath, built, listed_rows, table_rows
 from clew.data.records import Column
 from clew.data.values import Faulty, as_text
 
@@ -34,8 +35,8 @@ def read_described(
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         return built(listed_rows(data, Described, FORMS), lambda values, place: described(given(values), values, place), data, notes)
-    path = as_path(data)
-    folder = path.parent if pictures is None else check_folder(as_path(pictures))
+    path = at_home(data)
+    folder = path.parent if pictures is None else check_folder(at_home(pictures))
     wanted = {"image": image, **({"sentences": sentences} if with_sentences else {}), "boxes": boxes, "phrases": phrases}
     rows = table_rows(path, "pictures with paragraphs", wanted, format, None, notes, optional=("boxes", "phrases"))
 

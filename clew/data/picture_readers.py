@@ -13,12 +13,13 @@ from clew.data.caption_files import CaptionRow, read_listed
 from clew.data.examples import Captioned, Picture
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
+from clew.data.given_files import at_home
 from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
 from clew.data.picture_decoding import ENDINGS
 from clew.data.picture_files import picture_size
 from clew.data.pictures import PictureRef, check_folder, find_picture, path_of
-from clew.data.readers import FilePath, as_path, built, holds_no, listed_rows, table_rows
+from clew.data.readers import FilePath, built, holds_no, listed_rows, table_rows
 from clew.data.records import Column, check_found
 from clew.data.values import Faulty, as_captions, as_text
 
@@ -47,10 +48,10 @@ def read_captioned(
     if not isinstance(data, (Path, str)):
         yield from built(listed_rows(data, Captioned, [("picture", "captions")]), made_captioned, data, notes)
         return
-    path = caption_file(as_path(data))
-    folder = path.parent if pictures is None else check_folder(as_path(pictures))
+    path = caption_file(at_home(data))
+    folder = path.parent if pictures is None else check_folder(at_home(pictures))
     if captions is not None:
-        rows = read_listed(path, as_path(captions), notes)
+        rows = read_listed(path, at_home(captions), notes)
     else:
         rows = caption_rows(path, image, caption, format, header, notes)
     found: dict[PictureRef, tuple[str, dict[str, None]]] = {}

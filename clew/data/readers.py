@@ -14,6 +14,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Labelled, Pair, Parsed, Question, Sentence, Text
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
+from clew.data.given_files import at_home
 from clew.data.heads import read_heads
 from clew.data.json_files import dotted_names, value_at
 from clew.data.line_files import find_parallel, read_parallel
@@ -43,7 +44,7 @@ def read_texts(
     """Texts: a line each, or a column. From Python: strings."""
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
-        rows = table_rows(as_path(data), "texts", {"text": text}, format, header, notes)
+        rows = table_rows(at_home(data), "texts", {"text": text}, format, header, notes)
     else:
         rows = listed_rows(data, Text, [("text",)])
     return built(rows, lambda values, place: Text(as_text(values, "text"), place), data, notes)
@@ -69,7 +70,7 @@ def read_labelled(
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
         wanted = {"text": text, **({} if second is None else {"second": second}), **({"label": label} if with_labels else {})}
-        rows = table_rows(as_path(data), "labelled texts", wanted, format, header, notes)
+        rows = table_rows(at_home(data), "labelled texts", wanted, format, header, notes)
     else:
         forms = [("text", "label"), ("text", "second", "label")] if with_labels else [("text",), ("text", "second")]
         rows = listed_rows(data, Labelled, forms)
@@ -98,7 +99,7 @@ def read_pairs(
     if files is not None:
         rows = ((record.values, record.place) for record in read_parallel(*files, notes=notes))
     elif isinstance(data, (Path, str)):
-        rows = table_rows(as_path(data), "pairs", {"source": source, "target": target}, format, header, notes)
+        rows = table_rows(at_home(data), "pairs", {"source": source, "target": target}, format, header, notes)
     else:
         rows = listed_rows(data, Pair, [("source", "target")])
     return built(
@@ -124,7 +125,7 @@ def read_sentences(
     if not isinstance(data, (Path, str)):
         forms = [("words", "tags"), ("words", "tags", "heads")] if with_tags else [("words",)]
         return built(listed_rows(data, Sentence, forms), make_sentence, data, notes)
-    path = as_path(data)
+    path = at_home(data)
     format = find_format(path, format)
     reader = FORMATS[format].sentences
     if reader is not None:
@@ -153,7 +154,7 @@ def read_questions(
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         return built(listed_rows(data, Question, FORMS), made_from_row, data, notes)
-    path = as_path(data)
+    path = at_home(data)
     format = find_format(path, format)
     if (reader := FORMATS[format].questions) is not None:
         return reader(path, notes, with_answers)
@@ -168,7 +169,7 @@ def read_questions(
 def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
     """Bracketed trees, each numbered within its file. A file that cannot be read to its end is refused."""
     for path in [paths] if isinstance(paths, (Path, str)) else paths:
-        for number, tree in enumerate(read_trees(as_path(path)), start=1):
+        for number, tree in enumerate(read_trees(at_home(path)), start=1):
             yield Parsed(tree, f"{path}:tree {number}")
 
 
@@ -183,20 +184,28 @@ def table_rows(
 ) -> Iterator[Row]:
     """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
     format = find_format(path, format, tables_alone=True)
-    read, has_lists = FORMATS[format].records, FORMATS[format].has_lists
+    read, has_lists, columns_of = FORMATS[format].records, FORMATS[format].has_lists, FORMATS[format].columns
     if read is None or (FORMATS[format].is_single and len(wanted) > 1):
         raise holds_no(path, format, kind, lambda other: other.records is not None)
     named = [column for column in wanted.values() if column is not None]
+    if columns_of is not None:
+        columns = list(columns_of(path))
+        places = find_roles(columns, roles_there(columns, wanted, optional), str(path))
+        return json_rows(read(path, header=header, wanted=list(places.values()), notes=notes), places, notes, optional)
     records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
-    there = {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
-    places = find_roles(columns, there, first.place if has_lists else str(path))
+    places = find_roles(columns, roles_there(columns, wanted, optional), first.place if has_lists else str(path))
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
+
+
+def roles_there(columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]) -> dict[str, Column | None]:
+    """What is wanted, without what is optional and not there."""
+    return {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
 
 
 def json_rows(records: Iterable[Record], places: Mapping[str, str], notes: Notes, optional: Collection[str] = ()) -> Iterator[Row]:
@@ -296,7 +305,7 @@ def parallel_files(
 ) -> tuple[Path, Path] | None:
     """The two files of parallel text, where `data` is such; None where it is a table or a list of tuples."""
     if isinstance(data, (list, tuple)) and len(data) == 2 and all(isinstance(path, (Path, str)) for path in data):
-        return as_path(data[0]), as_path(data[1])
+        return at_home(data[0]), at_home(data[1])
     if not isinstance(data, (Path, str)):
         return None
     if source is None or target is None:
@@ -305,17 +314,13 @@ def parallel_files(
                 f"{data}: parallel text is two files, such as {data}.en and {data}.de; name them with data.source=en data.target=de"
             )
         return None
-    path = as_path(data)
+    path = at_home(data)
     return find_parallel(path, str(source), str(target)) if format == "parallel" or (format is None and not path.exists()) else None
 
 
 def holds_no(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
-    able = [name for name, other in FORMATS.items() if is_able(other) and name != format]
+    able = [name for name, other in FORMATS.items() if is_able(other) and name != format and not other.kinds]
     return UserError(
         f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
         f"{', '.join(able)}"
     )
-
-
-def as_path(path: FilePath) -> Path:
-    return Path(path).expanduser()

@@ -7,9 +7,10 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.examples import Transcribed
+from clew.data.given_files import at_home
 from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
-from clew.data.readers import FilePath, as_path, built, listed_rows, table_rows
+from clew.data.readers import FilePath, built, listed_rows, table_rows
 from clew.data.records import Column
 from clew.data.sound_files import ENDINGS, sound_length
 from clew.data.values import Faulty, as_text
@@ -29,7 +30,7 @@ def read_transcribed(
     if not isinstance(data, (Path, str)):
         rows = listed_rows(data, Transcribed, [("sound", "text")])
         return built(rows, lambda values, place: Transcribed(values["sound"], as_text(values, "text"), place), data, notes)
-    path = as_path(data)
+    path = at_home(data)
     rows = table_rows(path, "transcribed sounds", {"sound": sound, "text": text}, format, header, notes)
 
     def make(values: Mapping[str, Any], place: str) -> Transcribed:

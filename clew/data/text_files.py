@@ -1,7 +1,7 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-The text is UTF-8; a byte order mark is dropped, every line end is read as a newline, and what ends in .gz is unzipped. A file is a
-document, but of a file of JSON lines (.jsonl) every line is one, its field `text` unless another is named.
+A file is opened as every text is (`lines`). It is a document, but of a file of JSON lines (.jsonl) every line is one, and of a table
+(Parquet, Arrow) every row, its field `text` unless another is named.
 """
 
 import io
@@ -13,9 +13,13 @@ from typing import NamedTuple, Protocol, TextIO
 
 from clew.core.errors import UserError
 from clew.data.extents import Extent, extent_of
-from clew.data.folders import at_home, files_at
-from clew.data.json_files import read_jsonl
-from clew.data.lines import is_zipped, no_text, opened
+from clew.data.folders import ending, files_at
+from clew.data.given_files import at_home, given_encoding
+from clew.data.json_files import read_jsonl, value_at
+from clew.data.lines import no_text, opened
+from clew.data.records import find_column
+from clew.data.table_files import TABLE, files_of, is_folder_of_tables, read_table, table_columns
+from clew.data.unpacking import kind_at
 from clew.text.tokenizer import check_is_text
 
 PIECE = 2**16
@@ -79,8 +83,9 @@ class TextFiles:
         except OSError:
             return None
         rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
-        field = "" if self.field == FIELD else self.field
-        return Stamp(json.dumps(rows) + field, sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
+        encodings = sorted({encoding for path in self.paths if (encoding := given_encoding(path)) is not None})
+        how = ("" if self.field == FIELD else self.field) + (json.dumps(encodings) if encodings else "")
+        return Stamp(json.dumps(rows) + how, sum(size for _, size, _ in rows), max(stat.st_mtime for _, stat in found))
 
     def __str__(self) -> str:
         more = len(self.paths) - 1
@@ -135,7 +140,12 @@ def find_text(paths: Path | str | Sequence[Path | str], field: str = FIELD) -> T
     """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
-    return TextFiles(tuple(file for path in paths for file in files_at(at_home(path), ENDINGS, lambda file: has_text(file, field))), field)
+    return TextFiles(tuple(file for path in paths for file in files_in(at_home(path), field)), field)
+
+
+def files_in(path: Path, field: str) -> list[Path]:
+    """The files of a path with text in them."""
+    return files_of(path) if is_folder_of_tables(path) else files_at(path, ENDINGS, lambda file: has_text(file, field))
 
 
 def has_text(path: Path, field: str) -> bool:
@@ -144,12 +154,18 @@ def has_text(path: Path, field: str) -> bool:
 
 def read_documents(path: Path, field: str) -> Iterator[Iterator[str]]:
     """The pieces of each document in a file."""
-    name = path.with_suffix("") if is_zipped(path) else path
-    if name.suffix.lower() != ".jsonl" or not path.is_file() or not path.stat().st_size:
+    if kind_at(path) in TABLE.kinds:
+        records = read_table(path, wanted=[find_column(table_columns(path), field, "text", str(path))])
+    elif ending(path) != ".jsonl" or not path.is_file() or not path.stat().st_size:
         yield read_pieces(path)
         return
-    for record in read_jsonl(path):
-        text = record.values.get(field)
+    else:
+        records = read_jsonl(path)
+    for record in records:
+        try:
+            text = value_at(record.values, field)
+        except KeyError:
+            text = None
         if not isinstance(text, str):
             kind = "is no string" if field in record.values else "is missing"
             raise UserError(

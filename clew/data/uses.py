@@ -11,6 +11,7 @@ from clew.data.descriptions import MOST_LABELS, Description
 from clew.data.formats import FORMATS
 from clew.data.readers import OTHER_NAMES
 from clew.data.tree_files import TREE
+from clew.data.tsv_files import is_number
 
 LABELS = (
     *("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "tags", "gold"),
@@ -137,9 +138,16 @@ def labelled(description: Description, texts: Columns) -> Use | None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:
         settings["task.labels"] = "several"
-    elif label.labels is None and is_of_numbers(description.examples, label.name) and label.num_different > MOST_LABELS:
+    elif is_of_numbers(description.examples, label.name) and (
+        has_fractions(label) or (label.labels is None and label.num_different > MOST_LABELS)
+    ):
         settings["task.labels"] = "number"
     return Use("classify", settings, other_labels)
+
+
+def has_fractions(label: ColumnDescription) -> bool:
+    """Whether numbers that come again are scores rather than names of classes: 2.75 is no class."""
+    return any(value.strip() and not float(value).is_integer() for value in label.labels or () if is_number(value))
 
 
 def documents(description: Description, texts: Columns) -> Use | None:

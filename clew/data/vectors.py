@@ -1,26 +1,35 @@
-"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces between.
+"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces between; and from
+word2vec's binary files, which have the same first line, and behind each word and a space its numbers in four bytes each.
 
 word2vec and fastText begin with a line that says how many words there are and how many numbers each has; GloVe does not. Only the words
 that are asked for are kept, so that memory is theirs alone; of the other lines just the number of columns is looked at. A word may have
 spaces inside, as some of GloVe's do. Of a word that is there twice the first line counts.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from clew.core.errors import UserError, counted, shown
 from clew.core.memory import check_fits
-from clew.data.lines import read_lines
+from clew.data.first_bytes import CONTROLS
+from clew.data.lines import read_lines, reading
+from clew.data.unpacking import PIECE, open_bytes
 
 LARGEST = float(np.finfo(np.float32).max)
 RULE = "a line is a word and its numbers, with spaces between"
 LONGEST = 2**22
 """Characters of a line."""
+LONGEST_WORD = 2**12
+"""Bytes of a word in a binary file."""
+HEADER = re.compile(rb"\d+ \d+\r?\n")
+FIRST, FEWEST = 20, 8
+"""Lines that tell a file of vectors, and numbers on each at least."""
 SEE = "see whether it is a file of word vectors"
 
 
@@ -77,9 +86,7 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
                 values[place], found_lowered[place] = vector, True
     if not num_in_file:
         raise UserError(f"{path}: there are no vectors in it; {RULE}")
-    return WordVectors(
-        values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, header(next(read_lines(path, LONGEST)))[0]
-    )
+    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, first_line(path)[0])
 
 
 def first_words(path: Path | str, most: int) -> list[str]:
@@ -98,13 +105,16 @@ def vector_width(path: Path | str) -> int:
 
 class Line(NamedTuple):
     word: str
-    numbers: str
+    numbers: str | np.ndarray
     width: int
     where: str
 
 
 def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
     """Every line with a vector; `dim` is what the width must be, if any will not do."""
+    if is_binary(path):
+        yield from binary_vectors(path, dim)
+        return
     width = 0
     for number, line in enumerate(read_lines(path, LONGEST), start=1):
         line = line.replace("\t", " ").rstrip(" ")
@@ -118,6 +128,57 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
             where = f"{path}:{number}"
             end = line.index(" ") if line.count(" ") == width else word_end(line, width, where)
             yield Line(line[:end], line[end + 1 :], width, where)
+
+
+def width_of_vectors(path: Path) -> int | None:
+    """How many numbers a word has in a file of word vectors; None where the file is another."""
+    if is_binary(path):
+        return first_line(path)[1]
+    lines = [line.replace("\t", " ").rstrip(" ") for line in islice(read_lines(path, LONGEST), FIRST)]
+    said = header(lines[0])[1]
+    widths = {num_numbers(line.split(" ")) for line in (lines if said is None else lines[1:])}
+    width = widths.pop() if len(widths) == 1 else 0
+    return width if width >= FEWEST and said in (None, width) else None
+
+
+def is_binary(path: Path) -> bool:
+    """Whether there are bytes behind a first line of two numbers that no text has."""
+    with reading(path), open_bytes(path) as file:
+        head = file.peek(PIECE)[:PIECE]
+        return HEADER.match(head) is not None and not CONTROLS.isdisjoint(head)
+
+
+def binary_vectors(path: Path, dim: int | None) -> Iterator[Line]:
+    """Up to the end of the file, or to a vector that is cut off. Some programs write a newline before each word but the first."""
+    with reading(path), open_bytes(path) as file:
+        num_words, width = map(int, file.readline(LONGEST_WORD).split())
+        check_width(f"{path}:1", dim, width)
+        if 4 * width > LONGEST:
+            raise UserError(f"{path}:1: vectors of {width:,} numbers are none of words; {SEE}")
+        for number in range(1, num_words + 1):
+            word = read_word(file, f"{path}: word {number}")
+            numbers = np.frombuffer(data, dtype="<f4") if len(data := file.read(4 * width)) == 4 * width else None
+            if numbers is None:
+                return
+            yield Line(word, numbers, width, f"{path}: word {number}")
+
+
+def read_word(file: BinaryIO, where: str) -> str:
+    """The bytes up to the next space."""
+    word = bytearray()
+    while (byte := file.read(1)) not in (b" ", b""):
+        word += byte
+        if len(word) > LONGEST_WORD:
+            raise UserError(f"{where} has more than {LONGEST_WORD:,} bytes; {SEE}")
+    return word.lstrip(b"\n").decode("utf-8", "replace")
+
+
+def first_line(path: Path) -> tuple[int | None, int | None]:
+    """What the first line tells."""
+    if not is_binary(path):
+        return header(next(read_lines(path, LONGEST)))
+    with reading(path), open_bytes(path) as file:
+        return header(file.readline(LONGEST_WORD).decode().strip())
 
 
 def header(line: str) -> tuple[int | None, int | None]:
@@ -144,7 +205,11 @@ def num_numbers(fields: Sequence[str]) -> int:
     return next((place for place, field in enumerate(reversed(fields[1:])) if not is_number(field)), len(fields) - 1)
 
 
-def parse_numbers(text: str, where: str) -> list[float]:
+def parse_numbers(text: str | np.ndarray, where: str) -> Sequence[float] | np.ndarray:
+    if not isinstance(text, str):
+        if not np.isfinite(text).all():
+            raise not_finite(where)
+        return text
     fields = text.split(" ")
     try:
         numbers = list(map(float, fields))
@@ -152,8 +217,12 @@ def parse_numbers(text: str, where: str) -> list[float]:
         wrong = next(field for field in fields if not is_number(field))
         raise UserError(f"{where}: {shown(wrong)} is no number; {RULE}") from None
     if not sum(map(abs, numbers)) < LARGEST:
-        raise UserError(f"{where}: the vector has a number that is not finite; leave the line out")
+        raise not_finite(where)
     return numbers
+
+
+def not_finite(where: str) -> UserError:
+    return UserError(f"{where}: the vector has a number that is not finite; leave the line out")
 
 
 def is_number(field: str) -> bool:

@@ -135,7 +135,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.kind.read(data, seed, notes)
 
     def read_files(self, files: Given, data: ExampleData, notes: Notes) -> Sequence[Any]:
-        return list(self.kind.read_files([file for file in files if isinstance(file, (Path, str))], data, notes))
+        return list(self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes))
 
     def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:
         """Each direction of a model of many languages by itself."""

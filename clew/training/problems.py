@@ -78,7 +78,7 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
         judge=judge,
         about=learning.describe(vocabularies, parts, encoded),
         identity=learning.identity(parts["train"], encoded["train"], training, seed),
-        notes=(*found, *notes.report(), *learning.remarks(task, parts, encoded)),
+        notes=(*found, *config.data.encodings(), *notes.report(), *learning.remarks(task, parts, encoded)),
         settle=settle,
     )
 

@@ -202,10 +202,10 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
         ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
         ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
         (
-            "text-lstm",
+            "parse",
             [],
             ["a"],
-            "data= is for labelled texts, tagged words, pairs and questions, and text-lstm learns from text; name a file of it",
+            "data= is for texts, labelled texts, tagged words, pairs and questions, and parse learns from",
         ),
     ],
 )

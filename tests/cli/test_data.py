@@ -122,7 +122,7 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
     ("files", "sentence"),
     [
         (["empty.csv"], "empty.csv: the file is empty; give one with text in it"),
-        (["binary.bin"], "binary.bin: byte 0x89 at offset 0 (line 1) is not UTF-8"),
+        (["binary.bin"], "binary.bin: this is a picture, not text; "),
         (["none.csv"], "no such file: none.csv; "),
         (["folder"], "folder: this is a folder; name a file in it: the folder folder is empty"),
         (["a", "b", "c"], "one file is described at a time, or two of parallel text, not 3"),
@@ -169,4 +169,25 @@ def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Pa
     assert clew("data", str(tmp_path / "sounds")).out == (
         f"{tmp_path}/sounds: a folder a class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s; rates: 8,000 Hz (3)\n"
         f"classes: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds data.train={tmp_path}/sounds\n"
+    )
+
+
+def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
+    Path("vectors.txt").write_text("".join(f"w{n} {' '.join(['0.5'] * 10)}\n" for n in range(9)), encoding="utf-8")
+    found = clew("data", "vectors.txt")
+    assert found.out == (
+        "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew neighbours vectors.txt WORD\n"
+        "or begin a model of words with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
+    )
+    told = json.loads(clew("data", "vectors.txt", "--json").out)
+    assert (told["format"], told["width"], told["command"]) == ("word vectors", 10, "clew neighbours vectors.txt WORD")
+
+
+def test_what_was_said_of_a_file_is_in_the_command(clew: Clew) -> None:
+    rows = "".join(f"über {n}~{'ab'[n % 2]}\n" for n in range(20))
+    Path("a.csv").write_bytes(("text~label\n" + rows).encode("cp437"))
+    found = clew("data", "a.csv", "--encoding", "cp437", "--delimiter", "~")
+    assert "encoding: cp437, as it was given" in found.out and "über 0" in found.out
+    assert found.out.rstrip().endswith(
+        "clew train classify data.train=a.csv data.text=text data.label=label data.encoding=cp437 'data.delimiter=~'"
     )

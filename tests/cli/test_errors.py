@@ -111,9 +111,9 @@ def test_a_text_without_text_is_refused(clew: Clew, tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path: Path) -> None:
-    (tmp_path / "latin.txt").write_bytes("one\ncafé\n".encode("latin1"))
+    (tmp_path / "mixed.txt").write_bytes("öne\n".encode() + "café\n".encode("latin1"))
     assert_refused(
-        clew("train", "text-lstm", "data.train=latin.txt"), "latin.txt: byte 0xe9 at offset 7 (line 2) is not UTF-8; convert it, e.g. iconv"
+        clew("train", "text-lstm", "data.train=mixed.txt"), "mixed.txt: byte 0xe9 at offset 8 (line 2) is not UTF-8; say what it is with"
     )
 
 

@@ -121,7 +121,7 @@ def test_a_faulty_record_is_told_with_its_place(content: Any, sentence: str, tmp
         ("captions.json", '[\n{"image": "a.jpg",\n"captions": [\n"A dog."]}]', "coco"),
         ("captions.jsonl", '{"image": "a.jpg", "captions": ["A dog."]}\n', "jsonl"),
         ("rows.json", '{"image": "a.jpg", "captions": ["A dog."]}\n', "jsonl"),
-        ("rows.json", '[{"text": "a"}]', "jsonl"),
+        ("rows.json", '[{"text": "a"}]', "json"),
         ("mail.txt", "me@home.org wrote to you\nyou@home.org wrote back\n", "lines"),
         ("notes.txt", "see a.jpg#1\n", "lines"),
     ],

@@ -1,5 +1,6 @@
 import csv
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -7,7 +8,10 @@ from hypothesis import strategies as st
 
 from clew.data import csv_files
 from clew.data.csv_files import find_delimiter, looks_like_data, read_csv
+from clew.data.descriptions import describe
+from clew.data.given_files import given_file
 from clew.data.notes import Notes
+from clew.data.readers import read_labelled
 from tests.data.written import refusal, write, written
 
 CELL = st.text(st.sampled_from("ab ,;\"'\n\tä\u2028"), max_size=8)
@@ -56,7 +60,7 @@ def test_records_do_not_depend_on_line_ends(rows):
     [("a,b", ","), ("a;b", ";"), ("a\tb", "\t"), ('"a;b;c",d', ","), ("text", ","), ('a;"x,\n', ";"), ("a,b;c,d", ",")],
 )
 def test_the_delimiter_is_seen_from_the_first_line(line, delimiter):
-    assert find_delimiter(line) == delimiter
+    assert find_delimiter([line]) == delimiter
 
 
 def test_columns_have_numbers_where_there_is_no_header(tmp_path):
@@ -161,3 +165,39 @@ def test_a_field_of_any_length_is_read(tmp_path):
 def test_a_header_alone_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\n")
     assert refusal(lambda: read_csv(path)) == f"{path}: there is a header and no record below it; give a file with records in it"
+
+
+@pytest.mark.parametrize(
+    ("content", "delimiter"),
+    [
+        ("text|label\none, two, and three|a\nfour; five|b\n", "|"),
+        ("one, two, three|a\nand four|b\nfive|a\n", "|"),
+        ("a|b|c,label\nd,x\ne|f,y\n", ","),
+        ("text;label\n1,5 and 2,5;a\n3,5;b\n", ";"),
+    ],
+)
+def test_the_delimiter_is_what_parts_the_records_alike(content: str, delimiter: str, tmp_path: Path) -> None:
+    assert find_delimiter(content.splitlines(keepends=True)) == delimiter
+    records = list(read_csv(write(tmp_path / "a.csv", content)))
+    assert {len(record.values) for record in records} == {2}
+
+
+@pytest.mark.parametrize(("said", "between"), [("|", "|"), ("tab", "\t"), ("~", "~"), (",", ",")])
+def test_a_delimiter_that_is_given_is_taken(said: str, between: str, tmp_path: Path) -> None:
+    path = given_file(write(tmp_path / "a.tsv", f"text{between}label\na;b;c{between}x\nd;e;f{between}y\n"), delimiter=said)
+    examples = list(read_labelled(path))
+    assert [(example.text, example.label) for example in examples] == [("a;b;c", "x"), ("d;e;f", "y")]
+
+
+def test_a_delimiter_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "text::label\na::b\n")
+    rule = "what parts fields is one character, such as , ; | or tab, and no quote"
+    assert refusal(lambda: read_csv(given_file(path, delimiter="::"))) == f"data.delimiter=::: {rule}"
+    assert refusal(lambda: read_csv(given_file(path, delimiter='"'))) == f"data.delimiter='\"': {rule}"
+
+
+def test_a_file_of_bars_is_a_table_whatever_it_is_called(tmp_path: Path) -> None:
+    content = "text|label\n" + "".join(f"film {number}|{number % 2}\n" for number in range(20))
+    for name in ("a.csv", "a.txt", "a"):
+        description = describe(write(tmp_path / name, content))
+        assert (description.format, [column.name for column in description.columns]) == ("csv", ["text", "label"])

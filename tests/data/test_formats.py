@@ -75,7 +75,8 @@ def test_a_format_can_be_forced(tmp_path):
     assert find_format(path, "tsv") == "tsv"
     assert find_format(path) == "csv"
     assert refusal(lambda: find_format(path, "tvs")) == (
-        "unknown data.format 'tvs'; did you mean 'tsv'? known: coco, conll, conllu, csv, flickr, jsonl, lines, parallel, squad, trees, tsv"
+        "unknown data.format 'tvs'; did you mean 'tsv'? known: coco, conll, conllu, csv, flickr, json, jsonl, lines, parallel, squad, "
+        "table, trees, tsv, xlsx"
     )
 
 

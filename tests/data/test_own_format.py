@@ -58,4 +58,4 @@ def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> Non
 
 def test_every_format_says_what_it_is_and_how_it_is_described() -> None:
     assert len({format.about for format in FORMATS.values()}) == len(FORMATS)
-    assert [name for name, format in FORMATS.items() if format.fits is None] == ["lines", "parallel"]
+    assert [name for name, format in FORMATS.items() if format.fits is None and not format.kinds] == ["lines", "parallel"]

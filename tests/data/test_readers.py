@@ -140,14 +140,15 @@ def test_a_list_of_something_else_is_refused():
 def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
     path = write(tmp_path / "a.txt", "one line\nanother line\n")
     assert refusal(lambda: read_pairs(path)) == (
-        f"{path}: this is a text a line (lines), which holds no pairs; if it is something else, say so with data.format: jsonl, tsv, csv"
+        f"{path}: this is a text a line (lines), which holds no pairs; "
+        "if it is something else, say so with data.format: json, jsonl, tsv, csv"
     )
     path = write(tmp_path / "a.mrg", "(S (NP a))")
     assert refusal(lambda: read_texts(path)).startswith(f"{path}: this is bracketed trees (trees), which holds no texts; ")
     path = write(tmp_path / "a.csv", "a,b\nc,d\n")
     assert refusal(lambda: read_sentences(path)) == (
         f"{path}: this is comma-separated values (csv), which holds no words with tags; "
-        "if it is something else, say so with data.format: jsonl, conllu, conll"
+        "if it is something else, say so with data.format: json, jsonl, conllu, conll"
     )
 
 

@@ -11,6 +11,7 @@ from clew.data.contents import Tagged
 from clew.data.corpora import CORPORA, find_files, get_corpus
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format
+from clew.data.given_files import at_home
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
@@ -50,7 +51,7 @@ def has_graphs(corpus: str) -> bool:
 
 
 def graphs_in(files: Given, data: DependencyGraphsData, notes: Notes) -> Iterator[Sentence]:
-    return chain.from_iterable(read_graphs(Path(file).expanduser(), data.label, data.format, notes) for file in files)
+    return chain.from_iterable(read_graphs(at_home(file), data.label, data.format, notes) for file in files)
 
 
 def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes) -> Iterator[Sentence]:

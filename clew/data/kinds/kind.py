@@ -63,7 +63,9 @@ def cut_files(
 ) -> Parts:
     """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys unless told, in
     equal shares of each label. Where that cannot be done, `check` first refuses an example that could not be read anyway."""
-    given = {part: list(read(files_of(files))) for part in PARTS if (files := getattr(data, part)) is not None}
+    given = {
+        part: list(read([data.given(file) for file in files_of(files)])) for part in PARTS if (files := getattr(data, part)) is not None
+    }
     by: dict[str, Callable[[Any], str]] = {} if key is None else {"key": key}
     if by_label and come_again(example.label for example in given["train"]):
         by["stratify"] = lambda example: example.label

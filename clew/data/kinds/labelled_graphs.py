@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 
 from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.examples import LabelledGraph
+from clew.data.given_files import at_home
 from clew.data.graph_files import labelled_graphs
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
@@ -39,7 +39,7 @@ def labelled_graphs_of(data: LabelledGraphsData, seed: int, notes: Notes) -> Par
 
 
 def labelled_graphs_in(files: Given, data: LabelledGraphsData, notes: Notes) -> Iterator[LabelledGraph]:
-    return chain.from_iterable(labelled_graphs(Path(file).expanduser(), data.label, notes) for file in files)
+    return chain.from_iterable(labelled_graphs(at_home(file), data.label, notes) for file in files)
 
 
 LABELLED_GRAPHS = Kind(name="graphs with labels", section=LabelledGraphsData, read_parts=labelled_graphs_of, read_files=labelled_graphs_in)

@@ -8,6 +8,7 @@ from pydantic import Field
 from clew.core.errors import unknown
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.examples import LabelledInput
+from clew.data.given_files import at_home
 from clew.data.kinds.captioned import PicturesData, sizes_of
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.labelled_inputs import LabelledData, labelled_inputs
@@ -15,7 +16,6 @@ from clew.data.notes import Notes
 from clew.data.picture_contents import IdxPictures
 from clew.data.picture_readers import PICTURE_FILES
 from clew.data.pictures import check_folder
-from clew.data.readers import as_path
 from clew.data.scenes import SCENES, Scene, scenes
 
 About = Literal["shape", "colour", "size", "count"]
@@ -52,7 +52,7 @@ def label_of(scene: Scene, about: About) -> str:
 
 
 def folder_of(data: LabelledPicturesData) -> Path | None:
-    return None if data.pictures is None else check_folder(as_path(data.pictures))
+    return None if data.pictures is None else check_folder(at_home(data.pictures))
 
 
 LABELLED_PICTURES = labelled_inputs(LabelledPicturesData, PICTURE_FILES, corpus_of, "photographs", folder_of)

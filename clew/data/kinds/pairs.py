@@ -1,7 +1,6 @@
 """Pairs: a text and what becomes of it. From tables, parallel text, dialogues, corpora and generators."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from clew.data.corpora import CORPORA, read_corpus
 from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS
 from clew.data.examples import Dialogue, Pair
+from clew.data.given_files import at_home
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
@@ -106,7 +106,7 @@ def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
 
 def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
     for file in files:
-        yield from read_dialogues(Path(file).expanduser(), notes=notes)
+        yield from read_dialogues(at_home(file), notes=notes)
 
 
 def language(name: str | int | None, role: str) -> str | None:

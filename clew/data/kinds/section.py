@@ -1,12 +1,15 @@
 """The section `data` of a config: what every kind of data shares. Each kind adds its own fields, in its own file."""
 
-from typing import Literal, Self
+from pathlib import Path
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.data.formats import FORMATS
+from clew.data.given_files import at_home, given_file
+from clew.data.lines import find_encoding
 
 Files = str | list[str]
 """A path, or the two of parallel text."""
@@ -29,10 +32,24 @@ class DataSection(Section):
     )
     test_fraction: float = Field(0.0, ge=0, lt=1, description="the share kept for testing")
     faults: Literal["refuse", "skip"] = Field("refuse", description="what becomes of records that cannot be used")
+    encoding: str | None = Field(
+        None, description="of the files: utf-8, cp1252, latin-1, utf-16, ...; where not given UTF-8, or guessed if they are not"
+    )
 
     def for_files(self) -> Self:
         """The section for files of one's own: without its corpus, and what chooses within that."""
         return self.model_copy(update={"corpus": None})
+
+    def given(self, file: Any) -> Any:
+        """A file with what the config says of how it is written; what is no path stays what it is."""
+        return given_file(file, self.encoding, getattr(self, "delimiter", None)) if isinstance(file, (str, Path)) else file
+
+    def encodings(self) -> list[str]:
+        """A sentence for each file that is read in another encoding than UTF-8 without being said to be; folders are passed over."""
+        named = [each for files in (self.train, self.valid, self.test) for each in (files if isinstance(files, list) else [files])]
+        paths = [path for file in named if file is not None and self.encoding is None and (path := at_home(file)).is_file()]
+        guesses = [(path, guess) for path in paths if (guess := find_encoding(path)) is not None]
+        return [f"{path}: read as {guess.encoding}, as {guess.reason}; data.encoding=NAME says otherwise" for path, guess in guesses]
 
     def check_given(self, how: str) -> None:
         """Refuses data that are given twice or not at all."""
@@ -53,6 +70,7 @@ class TableData(ExampleData):
     """Where the data come from: a corpus by name, or files of one's own."""
 
     header: bool | None = Field(None, description="the first line of a table names its columns; told from it where not given")
+    delimiter: str | None = Field(None, description="what parts a table's fields: , ; | tab or another character; seen where not given")
 
 
 class DrawnData(TableData):

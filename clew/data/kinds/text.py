@@ -49,7 +49,7 @@ def corpus_parts(name: str) -> Mapping[str, Path | TextSource]:
     return {part: file for part, file in find_corpus(name)._asdict().items() if file is not None}
 
 
-def own_parts(data: TextData) -> Mapping[str, str]:
+def own_parts(data: TextData) -> Mapping[str, Path]:
     """The files or folders that are named."""
     found = {}
     for part in PARTS:
@@ -57,10 +57,10 @@ def own_parts(data: TextData) -> Mapping[str, str]:
         if isinstance(path, list):
             raise UserError(f"data.{part} is a list, but a text is one file or folder; put its files into a folder")
         if path is not None:
-            found[part] = path
+            found[part] = data.given(path)
     return found
 
 
 def text_of(path: Path | str, data: TextData) -> TextSource:
     """The text of a file or folder, read as the config says."""
-    return find_text(path, data.field)
+    return find_text(data.given(path), data.field)

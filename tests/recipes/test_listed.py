@@ -1,0 +1,130 @@
+"""Data from Python: tables of every library, arrays, generators and texts become files that a run reads again."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import clew
+from clew.core.errors import UserError
+from clew.recipes.listed import listed_settings
+
+TEXTS = ["ä film", "a book", "a song"]
+LABELS = ["good", "bad", "good"]
+ROWS = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+def of_pandas(dtype: str) -> Any:
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({"text": TEXTS, "label": LABELS}, index=[5, 6, 9]).astype({"text": dtype})
+
+
+TABLES: dict[str, Callable[[], Any]] = {
+    "tuples": lambda: list(zip(TEXTS, LABELS, strict=True)),
+    "a generator of tuples": lambda: ((row["text"], row["label"]) for row in ROWS),
+    "dicts": lambda: ROWS,
+    "a generator of dicts": lambda: (row for row in ROWS),
+    "a dict of columns": lambda: {"text": TEXTS, "label": LABELS},
+    "a dict of arrays": lambda: {"text": np.array(TEXTS), "label": np.array(LABELS)},
+    "an array": lambda: np.array([TEXTS, LABELS]).T,
+    "a structured array": lambda: np.array(list(zip(TEXTS, LABELS, strict=True)), dtype=[("text", "U9"), ("label", "U9")]),
+    "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pylist(ROWS),
+    "pandas object": lambda: of_pandas("object"),
+    "pandas str": lambda: of_pandas("str"),
+    "pandas category": lambda: of_pandas("category"),
+    "polars": lambda: pytest.importorskip("polars").DataFrame(ROWS),
+    "datasets": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS),
+    "datasets with classes": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS).class_encode_column("label"),
+    "datasets in a stream": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS).to_iterable_dataset(),
+}
+
+
+def kept(settings: list[str], part: str = "train") -> list[Any]:
+    path = next(setting.partition("=")[2] for setting in settings if setting.startswith(f"data.{part}="))
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_in_memory_is_kept_as_its_rows(kind: str) -> None:
+    settings = listed_settings("classify", [], TABLES[kind]())
+    assert kept(settings) == ROWS
+    assert {"data.text=text", "data.label=label", "data.format=jsonl"} <= set(settings)
+
+
+@pytest.mark.parametrize("kind", ["dicts", "a dict of columns", "pandas str", "polars", "datasets"])
+def test_parts_are_tables_each(kind: str) -> None:
+    settings = listed_settings("classify", [], {"train": TABLES[kind](), "validation": TABLES["tuples"]()})
+    assert kept(settings) == kept(settings, "valid") == ROWS
+
+
+def test_a_dict_of_datasets_has_its_parts() -> None:
+    datasets = pytest.importorskip("datasets")
+    part = datasets.Dataset.from_list(ROWS)
+    settings = listed_settings("classify", [], datasets.DatasetDict({"train": part, "validation": part, "test": part}))
+    assert kept(settings) == kept(settings, "valid") == kept(settings, "test") == ROWS
+
+
+def test_columns_are_chosen_as_on_the_command_line() -> None:
+    rows = [{"review": text, "label": "x", "stars": number} for number, text in enumerate(TEXTS)]
+    settings = listed_settings("classify", ["data.text=review", "data.label=stars"], rows)
+    assert not any(setting.startswith(("data.text=", "data.label=")) for setting in settings)
+    assert kept(settings) == rows
+
+
+def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
+    rows = [{"words": np.array(["a", "b"]), "tags": ("X", "Y"), "n": np.float64("nan"), "i": np.int64(3)}]
+    assert kept(listed_settings("tag", [], rows)) == [{"words": ["a", "b"], "tags": ["X", "Y"], "n": None, "i": 3}]
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"text": ["a", None], "label": pandas.array([1, None], dtype="Int64"), "day": pandas.to_datetime(["2020-01-02"] * 2)}
+    )
+    found = kept(listed_settings("classify", [], frame))
+    assert [(row["text"], row["label"], row["day"][:10]) for row in found] == [("a", 1, "2020-01-02"), (None, None, "2020-01-02")]
+
+
+@pytest.mark.parametrize("data", [lambda: iter(TEXTS), lambda: TEXTS, lambda: np.array(TEXTS), lambda: {"text": TEXTS}, lambda: ROWS])
+def test_texts_for_a_language_model_are_documents(data: Callable[[], Any]) -> None:
+    assert kept(listed_settings("text-lstm", [], data())) == [{"text": text} for text in TEXTS]
+    assert kept(listed_settings("text-lstm", ["data.text=body"], TEXTS)) == [{"body": text} for text in TEXTS]
+
+
+def test_a_language_model_is_trained_on_a_string() -> None:
+    settings = ["training.steps=2", "training.evaluate_every=2", "model.dim=8", "training.batch_size=2", "training.length=8", "device=cpu"]
+    text = "to be or not to be that is the question\n" * 40
+    run = clew.train("text-lstm", *settings, data=text, quiet=True)
+    assert Path(run.config.data.train).read_text(encoding="utf-8") == text
+    assert len(run.generate("to", max_new=5).text) >= 5
+
+
+def test_mistakes_are_told() -> None:
+    for data, sentence in (
+        (
+            {"text": ["a"], "label": ["x", "y"]},
+            "the columns of data= are of different lengths: text 1, label 2; a column has a value for each",
+        ),
+        ({"trian": [("a", "x")]}, "unknown part of data 'trian'; did you mean 'train'?"),
+        ({"valid": [("a", "x")]}, "data= has no part 'train'; give examples to train on"),
+        ([], "data= has an empty list for the part 'train'; give a list with examples in it"),
+        (3, "data= takes a list of examples, or one for each part, and the part 'train' is 3"),
+    ):
+        with pytest.raises(UserError) as caught:
+            listed_settings("classify", [], data)
+        assert str(caught.value).startswith(sentence)
+    for data, sentence in (
+        (" ", "data= has an empty list for the part 'train'"),
+        (["a", 3], "data= is a text, a list of them, or a table with a column 'text', and example 2 has 3"),
+    ):
+        with pytest.raises(UserError) as caught:
+            listed_settings("text-lstm", [], data)
+        assert str(caught.value).startswith(sentence)
+    with pytest.raises(UserError, match=r"^examples are given by data=, and by data.train=a.csv too; leave one of them out$"):
+        listed_settings("classify", ["data.train=a.csv"], ROWS)
