@@ -398,7 +398,7 @@ class ProjectedLSTM(Gated):
 
         Before the first step there is an h but no m: what it gives the first step is added there.
         """
-        if self.output_clip is not None:
+        if self.output_clip is not None or type(self).forward is not ProjectedLSTM.forward:
             return None
         projected, fixed = self.inputs(x)
         first = projected[:, :1] + F.linear(state.hidden, fixed.value)[:, None]

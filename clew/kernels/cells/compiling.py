@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+COOPERATIVE = 95  # CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
 
 
 class Uncompiled(Exception):
@@ -22,6 +23,10 @@ class Kernels:
 
     def __init__(self, code: bytes, names: Sequence[str], threads: int, shared: int):
         driver = library("libcuda.so.1", "nvcuda.dll")
+        supported = ctypes.c_int()
+        _check(driver, driver.cuDeviceGetAttribute(ctypes.byref(supported), COOPERATIVE, _device(driver)), "asking the driver")
+        if not supported.value:
+            raise Uncompiled("its driver has no cooperative launches")
         self._module = ctypes.c_void_p()
         _check(driver, driver.cuModuleLoadData(ctypes.byref(self._module), code), "loading")
         self._functions: dict[str, ctypes.c_void_p] = {}
@@ -40,31 +45,38 @@ class Kernels:
         _check(self._driver, launch(self._functions[name], blocks, 1, 1, self._threads, 1, 1, self._shared, stream, places), "launching")
 
 
+def _device(driver: Any) -> ctypes.c_int:
+    """That of the current context."""
+    device = ctypes.c_int()
+    _check(driver, driver.cuCtxGetDevice(ctypes.byref(device)), "asking the driver")
+    return device
+
+
 def compiled(source: str, headers: Mapping[str, str], architecture: str) -> bytes:
     """Machine code for `architecture`, such as sm_90, of a file of this package and what it includes."""
     nvrtc = library(*_nvrtc_names())
     folder = files(__package__)
     text = folder.joinpath(source).read_text()
     included = {"prelude.cuh": folder.joinpath("prelude.cuh").read_text(), **headers}
-    made = ctypes.c_void_p()
+    program = ctypes.c_void_p()
     names = (ctypes.c_char_p * len(included))(*(name.encode() for name in included))
     texts = (ctypes.c_char_p * len(included))(*(each.encode() for each in included.values()))
-    if nvrtc.nvrtcCreateProgram(ctypes.byref(made), text.encode(), source.encode(), len(included), texts, names):
+    if nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), source.encode(), len(included), texts, names):
         raise Uncompiled("nvrtcCreateProgram failed")
     try:
         options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--disable-warnings"]
-        if nvrtc.nvrtcCompileProgram(made, len(options), (ctypes.c_char_p * len(options))(*options)):
-            raise Uncompiled(_text(nvrtc, made, "ProgramLog").decode(errors="replace"))
-        return _text(nvrtc, made, "CUBIN")
+        if nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)):
+            raise Uncompiled(_text(nvrtc, program, "ProgramLog").decode(errors="replace"))
+        return _text(nvrtc, program, "CUBIN")
     finally:
-        nvrtc.nvrtcDestroyProgram(ctypes.byref(made))
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _text(nvrtc: Any, made: ctypes.c_void_p, what: str) -> bytes:
+def _text(nvrtc: Any, program: ctypes.c_void_p, what: str) -> bytes:
     size = ctypes.c_size_t()
-    getattr(nvrtc, f"nvrtcGet{what}Size")(made, ctypes.byref(size))
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     text = ctypes.create_string_buffer(size.value)
-    getattr(nvrtc, f"nvrtcGet{what}")(made, text)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, text)
     return text.raw
 
 
@@ -79,7 +91,7 @@ def library(*names: str) -> Any:
     torch_folder = os.path.dirname(torch.__file__)
     site = os.path.dirname(torch_folder)
     version = (torch.version.cuda or "").partition(".")[0]
-    folders = ["", f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/"]
+    folders = [f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/", ""]
     for name in names:
         for folder in folders:
             try:

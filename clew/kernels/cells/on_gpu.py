@@ -1,41 +1,81 @@
-"""Whether a cell's recurrence goes to the GPU's kernel, and the check of a user's own cell the first time that it does."""
+"""Whether a cell's recurrence goes to the GPU's kernel, which is asked once a cell and kind of call, on a few steps.
+
+A cell of a user's own is compared there with its equation, values and gradients: if they differ, which would be a fault of the kernel, the
+cell is looped.
+"""
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clew.core.state import leaves, map_tree
 from clew.core.types import State
 from clew.kernels.cells.comparing import results_of, say, share
-from clew.kernels.cells.persistent import fits, walk
+from clew.kernels.cells.persistent import fits, number_for, walk
 from clew.kernels.cells.tracing import Refused, trace_step
 
-CHECKED_STEPS, CHECKED_ROWS = 6, 4
+ASKED_STEPS = 6
 ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.02}
 """How far a kernel's values and gradients may be from the equation's in the same type, as a share of all of them."""
 
 Loop = Callable[[Tensor, Tensor | None, State], tuple[Tensor, State]]
 
-_refused: set[Hashable] = set()
-_checked: dict[Hashable, bool] = {}
+_taken: MutableMapping[nn.Module, dict[Hashable, bool]] = WeakKeyDictionary()
 
 
 def walk_on_gpu(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> tuple[Tensor, State] | None:
     """y and the cell's state; None where the recurrence has to be run in another way. `loop` runs it as it is written."""
     first = next(iter(leaves(state)), None)
-    if first is None or not fits(x, first):
+    if first is None or not fits(x, first) or is_transformed():
         return None
-    # What was refused once is not traced again, which would compute its inputs for nothing.
-    key = type(cell), cell.training, x.dtype, first.dtype, tuple(first.shape), torch.is_autocast_enabled("cuda")
-    if key in _refused:
-        return None
-    found = walked(cell, x, real, state)
-    if found is None:
-        _refused.add(key)
-    return found if found is None or is_ours(cell) or is_right(cell, key, x, state, loop) else None
+    answers, key = _taken.setdefault(cell, {}), key_of(cell, x, state)
+    if key not in answers:
+        if torch.cuda.is_current_stream_capturing():
+            return None  # nothing can be compiled or compared here; what is captured has run before
+        answers[key] = is_taken(cell, x, real, state, loop)
+    return walked(cell, x, real, state) if answers[key] else None
+
+
+def is_transformed() -> bool:
+    """Whether a function mode or a transform of torch.func is active, under which a step is not traced."""
+    return bool(torch._C._len_torch_function_stack()) or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def key_of(cell: Any, x: Tensor, state: State) -> Hashable:
+    """What decides whether a kernel is taken."""
+    hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cell.modules())
+    weights = tuple((type(weight), weight.dtype) for weight in cell.parameters())
+    return cell.training, x.device, len(x), number_for(x), tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)), hooks, weights
+
+
+def is_taken(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> bool:
+    """Whether a few steps run, and of a cell that is not clew's own, as its equation has them."""
+    is_own = not type(cell).__module__.startswith("clew.")  # clew's are compared by its tests
+    generators = [x.get_device()] if x.is_cuda else []
+    with torch.inference_mode(False), torch.set_grad_enabled(is_own or torch.is_grad_enabled()):
+        # Copies: a tensor of the inference mode has no gradient.
+        piece, state = (map_tree(lambda leaf: leaf.detach().clone(), tree) for tree in (x[:, :ASKED_STEPS], state))
+        mask = None if real is None else real[:, :ASKED_STEPS].clone()
+        piece.requires_grad_(is_own)
+        # Both draw the same random numbers, and later steps those that they would have drawn.
+        with torch.random.fork_rng(generators):
+            found = walked(cell, piece, mask, state)
+        if found is None or not is_own:
+            return found is not None
+        with torch.random.fork_rng(generators):
+            looped = loop(piece, mask, state)
+        wanted = [piece, *(weight for weight in cell.parameters() if weight.requires_grad)]
+        results = [results_of(each, mask, wanted) for each in (found, looped)]
+        difference = max(share(a, b) for a, b in zip(*results, strict=True))
+    if difference <= ALLOWED[number_for(x)]:
+        return True
+    sentence = f"a {type(cell).__name__} is looped: its kernel differs from its equation by {difference:.1e} of the values"
+    say(logging.WARNING, f"{sentence}; this is a fault in clew")
+    return False
 
 
 def walked(cell: Any, x: Tensor, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
@@ -49,35 +89,5 @@ def walked(cell: Any, x: Tensor, real: Tensor | None, state: State) -> tuple[Ten
     except Refused as reason:
         say(logging.DEBUG, f"a {type(cell).__name__} has no kernel: {reason}")
         return None
-    found = walk(step, real, cell.kernel is not None)
-    return None if found is None else recurrence.finish(*found, real)
-
-
-def is_ours(cell: Any) -> bool:
-    """Cells of clew's own are compared with their equations by its tests."""
-    return type(cell).__module__.startswith("clew.")
-
-
-def is_right(cell: Any, key: Hashable, x: Tensor, state: State, loop: Loop) -> bool:
-    """Whether a few steps of a few rows come out as the equation has them, with their gradients: looked at the first time."""
-    if key not in _checked:
-        if torch.cuda.is_current_stream_capturing():
-            return True  # numbers cannot be compared here; what is captured has run before
-        number = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-        difference = difference_of(cell, x[:CHECKED_ROWS, :CHECKED_STEPS].detach(), state, loop)
-        _checked[key] = difference <= ALLOWED.get(number, 0.0)
-        if not _checked[key]:
-            sentence = f"a {type(cell).__name__} is looped: its kernel differs from its equation by {difference:.1e} of the values"
-            say(logging.WARNING, f"{sentence}; this is a fault in clew")
-    return _checked[key]
-
-
-def difference_of(cell: Any, x: Tensor, state: State, loop: Loop) -> float:
-    """The largest share by which values or gradients differ; 0 where the kernel is not taken for so small a piece."""
-    state = map_tree(lambda leaf: leaf[:CHECKED_ROWS].detach(), state)
-    with torch.enable_grad():
-        wanted = [x.requires_grad_(), *(weight for weight in cell.parameters() if weight.requires_grad)]
-        if (found := walked(cell, x, None, state)) is None:
-            return 0.0
-        results = [results_of(each, None, wanted) for each in (found, loop(x, None, state))]
-    return max(share(a, b) for a, b in zip(*results, strict=True))
+    result = walk(step, real, cell.kernel is not None)
+    return None if result is None else recurrence.finish(*result, real)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from clew.core.errors import shortened
 from clew.core.types import State
 from clew.kernels.cells.comparing import say
 from clew.kernels.cells.compiling import Kernels, Uncompiled, compiled, is_available
+from clew.kernels.cells.derivatives import first_derivative
 from clew.kernels.cells.source import Program, Read, Sizes, program
 from clew.kernels.cells.tracing import Step
 from clew.kernels.few_rows import PLAIN
@@ -25,7 +25,6 @@ NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 WARPS = 8
 MOST_HELD = 28
 """Pieces of 16 rows of weights that a warp keeps in registers: with more the compiler runs out of them."""
-MOST_SHARED = 220_000
 MOST_ROWS = 64
 """Rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each other."""
 LEAST_STEPS = 4
@@ -57,10 +56,14 @@ def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Te
     keeps = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors_of(step))
     step = step._replace(inputs=tuple(x if x.dtype == number else x.float() for x in step.inputs))
     program = program_for(step, sizes, number, real is not None, keeps)
-    kernels = kernels_for(tuple(program.headers.items()), 32 * sizes.warps, program.shared, step.states[0].get_device())
-    if isinstance(kernels, Uncompiled):
+    kernels = kernels_for(program, 32 * sizes.warps, step.states[0].get_device())
+    if kernels is None:
         return None
-    return walk_with(step, real, number, sizes, program, kernels, keeps)
+    try:
+        return walk_with(step, real, number, sizes, program, kernels, keeps)
+    except Uncompiled as why:
+        say(logging.WARNING, f"cells run without their kernel, which the GPU does not start: {shortened(str(why))}")
+        return None
 
 
 def tensors_of(step: Step) -> list[Tensor]:
@@ -73,25 +76,30 @@ def number_of(step: Step) -> torch.dtype | None:
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
     if not step.matrices or not all(type(each) in PLAIN and each.get_device() == device for each in tensors):
         return None
-    number = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else step.matrices[0].weight.dtype
+    number = number_for(step.matrices[0].weight)
     return number if number in NUMBERS and is_available() else None
+
+
+def number_for(tensor: Tensor) -> torch.dtype:
+    """The type of products with a tensor: its own, or autocast's."""
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else tensor.dtype
 
 
 def fits(x: Tensor, state: Tensor) -> bool:
     """Whether a cell with one product, and no state wider than this one, would run: asked before anything is computed."""
     if not x.is_cuda or x.shape[1] < LEAST_STEPS or state.dim() != 2 or not is_available():
         return False
-    processors, is_new_enough = facts_of_gpu(x.get_device())
-    return is_new_enough and sizes_for(state.shape[1], 1, len(x), torch.bfloat16, processors, False) is not None
+    gpu = gpu_of(x.get_device())
+    return gpu is not None and number_for(x) in NUMBERS and sizes_for(state.shape[1], 1, len(x), torch.bfloat16, gpu) is not None
 
 
 def layout(step: Step, number: torch.dtype) -> Sizes | None:
-    processors, is_new_enough = facts_of_gpu(step.states[0].get_device())
+    gpu = gpu_of(step.states[0].get_device())
     batch, length = step.inputs[0].shape[:2] if step.inputs else (0, 0)
-    if fed_state(step) is None or length < LEAST_STEPS or not is_new_enough:
+    if gpu is None or fed_state(step) is None or length < LEAST_STEPS:
         return None
     count = sum(len(matrix.weight) for matrix in step.matrices) // step.width
-    return sizes_for(step.width, count, batch, number, processors, torch.get_float32_matmul_precision() != "highest")
+    return sizes_for(step.width, count, batch, number, gpu, rounds_products())
 
 
 def is_better_in_a_library(sizes: Sizes) -> bool:
@@ -99,14 +107,29 @@ def is_better_in_a_library(sizes: Sizes) -> bool:
     return sizes.width < 128 or (sizes.number == 0 and sizes.rows > 16)
 
 
+def rounds_products() -> bool:
+    """Whether the user lets products of float32 be rounded to TF32."""
+    try:
+        return torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:  # it was set for each library by itself
+        return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
+class Gpu(NamedTuple):
+    processors: int
+    shared: int
+    """Bytes of shared memory that a block may have."""
+
+
 @cache
-def facts_of_gpu(device: int) -> tuple[int, bool]:
-    """Its processors, and whether its tensor cores take bfloat16 and TF32."""
+def gpu_of(device: int) -> Gpu | None:
+    """None where its tensor cores do not take bfloat16 and TF32."""
     properties = torch.cuda.get_device_properties(device)
-    return properties.multi_processor_count, properties.major >= 8
+    shared = getattr(properties, "shared_memory_per_block_optin", 99 * 1024)
+    return Gpu(properties.multi_processor_count, shared) if properties.major >= 8 else None
 
 
-def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, processors: int, rounds: bool) -> Sizes | None:
+def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, gpu: Gpu, rounds: bool = False) -> Sizes | None:
     """The layout with the fewest rows in a group for which all blocks are on the GPU at once; None where there is none."""
     kind = NUMBERS[number]
     chunk = 32 if kind else 16  # entries of the depth in a product of a warp
@@ -119,7 +142,7 @@ def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, pr
             continue
         for rows in range(8, MOST_ROWS + 1, 8):
             shared = 8 * WARPS * rows * (16 * -(-num_products * units // 16) + 4)
-            if blocks * -(-batch // rows) <= processors and shared <= MOST_SHARED:
+            if blocks * -(-batch // rows) <= gpu.processors and shared <= gpu.shared:
                 return Sizes(width, units, rows, blocks, WARPS, kind, rounds and kind == 0)
     return None
 
@@ -144,15 +167,28 @@ def program_for(step: Step, sizes: Sizes, number: torch.dtype, has_mask: bool, k
     return _programs[key]
 
 
-@cache
-def kernels_for(headers: tuple[tuple[str, str], ...], threads: int, shared: int, device: int) -> Kernels | Uncompiled:
-    major, minor = torch.cuda.get_device_capability(device)
-    try:
-        code = compiled("walk.cu", dict(headers), f"sm_{major}{minor}")
-        return Kernels(code, ("walk_forward", "walk_backward"), threads, shared)
-    except Uncompiled as why:
-        say(logging.WARNING, f"cells run without their kernel, which could not be compiled: {shortened(str(why))}")
-        return why
+_kernels: dict[Any, Kernels | None] = {}
+
+
+def kernels_for(program: Program, threads: int, device: int) -> Kernels | None:
+    key = tuple(program.headers.items()), device
+    if key not in _kernels:
+        if torch.cuda.is_current_stream_capturing():
+            return None  # nothing can be loaded now
+        major, minor = torch.cuda.get_device_capability(device)
+        try:
+            code = compiled("walk.cu", program.headers, f"sm_{major}{minor}")
+            _kernels[key] = Kernels(code, ("walk_forward", "walk_backward"), threads, program.shared)
+        except Uncompiled as why:
+            say(logging.WARNING, f"cells run without their kernel, which could not be compiled: {shortened(str(why))}")
+            _kernels[key] = None
+    return _kernels[key]
+
+
+def aligned(tensor: Tensor) -> Tensor:
+    """The same numbers where a kernel may read 16 bytes at once."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
 
 def walk_with(
@@ -180,7 +216,7 @@ class _Walk(torch.autograd.Function):
     def forward(
         ctx: Any, plan: Plan, number: torch.dtype, real: Tensor | None, counts: tuple[int, int], keeps: bool, weight: Tensor, *rest: Tensor
     ) -> Any:
-        sizes, made = plan.sizes, plan.program
+        sizes, program = plan.sizes, plan.program
         rest = tuple(each.contiguous() for each in rest)
         inputs, fixed, states = rest[: counts[0]], rest[counts[0] : sum(counts)], rest[sum(counts) :]
         batch, length = inputs[0].shape[:2]
@@ -190,7 +226,7 @@ class _Walk(torch.autograd.Function):
         fed[:, 0, width:] = 0
         fed[:, 0, :width] = states[plan.fed]
         lasts = [torch.empty_like(state) for state in states]
-        values: dict[str, Any] = {"weight": weight.contiguous(), "fed": fed, "batch": batch, "length": length}
+        values: dict[str, Any] = {"weight": aligned(weight), "fed": fed, "batch": batch, "length": length}
         values |= {f"inputs_{place}": x for place, x in enumerate(inputs)} | {f"given_{place}": x for place, x in enumerate(fixed)}
         for place, state in enumerate(states):
             values |= {f"start_{place}": state, f"last_{place}": lasts[place]}
@@ -198,31 +234,31 @@ class _Walk(torch.autograd.Function):
                 values[f"states_{place}"] = state.new_empty(batch, length, width)
         if real is not None:
             values["mask"] = real.contiguous()
-        if "outputs" in made.forward:
+        if "outputs" in program.forward:
             values["outputs"] = weight.new_empty(batch, length, width)
         if keeps:
             values["products"] = weight.new_empty(batch, length, len(weight), padded)
-            values["across"] = fed.new_empty(batch, length, made.num_across, dtype=torch.float32)
-        if made.forward_pairs:
-            values["sums_ahead"] = fed.new_zeros(2, made.forward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
-        plan.launch("walk_forward", sizes.blocks * plan.groups, [values[name] for name in made.forward])
-        y = values["outputs"] if "outputs" in made.forward else fed[:, 1:, :width].contiguous()
+            values["across"] = fed.new_empty(batch, length, program.num_across, dtype=torch.float32)
+        if program.forward_pairs:
+            values["sums_ahead"] = fed.new_zeros(2, program.forward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
+        plan.launch("walk_forward", sizes.blocks * plan.groups, [values[name] for name in program.forward])
+        y = values["outputs"] if "outputs" in program.forward else fed[:, 1:, :width].clone(memory_format=torch.contiguous_format)
         if keeps:
-            kept = {name: values[name] for name in made.backward if name in values and name not in ("weight", "batch", "length")}
+            kept = {name: values[name] for name in program.backward if name in values and name not in ("weight", "batch", "length")}
             ctx.save_for_backward(weight, *kept.values())
             ctx.names, ctx.plan, ctx.number, ctx.counts, ctx.shapes = list(kept), plan, number, counts, (batch, length)
             ctx.sides = [each.dim() for each in fixed]
         return y, *lasts
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, of_y: Tensor, *of_lasts: Tensor) -> Any:
         weight, *kept = ctx.saved_tensors
         plan, (batch, length) = ctx.plan, ctx.shapes
-        sizes, made = plan.sizes, plan.program
+        sizes, program = plan.sizes, plan.program
         width, padded, num_products = sizes.width, sizes.padded, len(weight)
         values: dict[str, Any] = {**dict(zip(ctx.names, kept, strict=True)), "batch": batch, "length": length}
-        values["weight"] = weight.permute(2, 0, 1).reshape(padded, -1).contiguous()
+        values["weight"] = aligned(weight.permute(2, 0, 1).reshape(padded, -1))
         errors = values["errors"] = unwritten((batch, length, num_products, padded), weight, ctx.number)
         values["of_outputs"] = of_y.to(ctx.number).contiguous()
         of_states = [weight.new_empty(batch, width, dtype=torch.float32) for _ in of_lasts]
@@ -230,11 +266,11 @@ class _Walk(torch.autograd.Function):
             values |= {f"of_last_{place}": of_last.float().contiguous(), f"of_start_{place}": of_start}
         of_fixed = [weight.new_empty(batch, width, dtype=torch.float32) for _ in ctx.sides]
         values |= {f"of_given_{place}": each for place, each in enumerate(of_fixed)}
-        own = {j: errors.new_empty(batch, length, width) for j, product in enumerate(made.shared_errors) if product is None}
+        own = {j: errors.new_empty(batch, length, width) for j, product in enumerate(program.shared_errors) if product is None}
         values |= {f"of_input_{j}": each for j, each in own.items()}
-        if made.backward_pairs:
-            values["sums_back"] = errors.new_zeros(2, made.backward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
-        plan.launch("walk_backward", sizes.blocks * plan.groups, [values[name] for name in made.backward])
+        if program.backward_pairs:
+            values["sums_back"] = errors.new_zeros(2, program.backward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
+        plan.launch("walk_backward", sizes.blocks * plan.groups, [values[name] for name in program.backward])
         of_weight = None
         if ctx.needs_input_grad[5]:
             before = values["fed"][:, :length].reshape(batch * length, padded)
@@ -243,7 +279,7 @@ class _Walk(torch.autograd.Function):
         of_inputs, j = [], 0
         for place in range(ctx.counts[0]):
             blocks = values[f"inputs_{place}"].shape[2] // width
-            products = made.shared_errors[j : j + blocks]
+            products = program.shared_errors[j : j + blocks]
             of_inputs.append(of_input(errors, own, products, j, width) if ctx.needs_input_grad[6 + place] else None)
             j += blocks
         sums = [each if dim == 2 else each.sum(0) for each, dim in zip(of_fixed, ctx.sides, strict=True)]

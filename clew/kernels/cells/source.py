@@ -93,6 +93,7 @@ class Writer:
         self.sums = sums
         self.pairs = 0
         self.shifts: dict[tuple[Node, ...], str] = {}
+        self.totals: dict[Key, str] = {}
 
     def name(self, node: Node) -> str:
         if node.value is not None:
@@ -112,11 +113,12 @@ class Writer:
                 continue
             totals = {key: f"total_{number}[e][{place}]" for place, key in enumerate(dict.fromkeys(keys_of(phase.across)))}
             pairs = -(-len(totals) // 2)
-            where = f"{self.sums} + (long)(t % 2 * PAIRS_OF_{self.sums.upper()} + {self.pairs}) * batch * BLOCKS"
+            where = f"{self.sums} + (i64)(t % 2 * PAIRS_OF_{self.sums.upper()} + {self.pairs}) * batch * BLOCKS"
             yield from every(self.tell(number, list(totals), where))
             yield f"float total_{number}[PER][{2 * pairs}];"
             yield f"hear<{pairs}>(total_{number}, {where}, batch, t, row0, row_of, is_row, unit_of);"
             yield from every([self.across(node, totals) for node in phase.across])
+            self.totals |= totals
             self.pairs += pairs
 
     def tell(self, number: int, keys: Sequence[Key], where: str) -> Iterator[str]:
@@ -136,23 +138,30 @@ class Writer:
         return f"{self.shifts.setdefault(nodes, f'mean_before_{len(self.shifts)}')}[e]"
 
     def across(self, node: Node, totals: Mapping[Key, str]) -> str:
-        nodes, count = node.arguments, f"(1.0f / ({len(node.arguments)} * WIDTH))"
-        mean = f"{totals['sum', nodes]} * {count}"
+        nodes, mean = node.arguments, self.mean(node.arguments, totals)
         squares = totals.get(("squares", nodes))
         if node.name == "mean":
             return f"{self.name(node)} = {mean if squares is None else f'{self.shift(nodes)} + {mean}'};"
-        return f"{self.name(node)} = fmaxf(0.0f, {squares} * {count} - squared({mean}));"
+        return f"{self.name(node)} = fmaxf(0.0f, {squares} * {share_of(nodes)} - squared({mean}));"
+
+    def mean(self, nodes: tuple[Node, ...], totals: Mapping[Key, str]) -> str:
+        """Of the numbers without their shift."""
+        return f"{totals['sum', nodes]} * {share_of(nodes)}"
 
     def first_means(self) -> list[str]:
         return [f"float {shift}[PER] = {{0.0f}};" for shift in self.shifts.values()]
 
     def remember(self) -> list[str]:
         """Statements at the end of a step, for the next."""
-        means = {node.arguments: node for node in self.names if node.name == "mean"}
-        return [f"{shift}[e] = {self.name(means[nodes])};" for nodes, shift in self.shifts.items() if nodes in means]
+        return [f"{shift}[e] += {self.mean(nodes, self.totals)};" for nodes, shift in self.shifts.items()]
 
     def of(self, node: Node) -> str:
         return OPERATIONS[node.name].code.format(*map(self.name, node.arguments))
+
+
+def share_of(nodes: Sequence[Node]) -> str:
+    """1 / the numbers of a row."""
+    return f"(1.0f / ({len(nodes)} * WIDTH))"
 
 
 def keys_of(nodes: Iterable[Node]) -> Iterator[Key]:
@@ -344,7 +353,7 @@ def definitions(walk: Walk, ahead: Half, back: Half) -> str:
         "BACKWARD_PARAMETERS": ", ".join(back.parameters),
     }
     defined = "".join(f"#define {name} {value}\n" for name, value in values.items())
-    return "#pragma once\nstruct alignas(16) Words {\n    unsigned int at[4];\n};\n" + defined
+    return "#pragma once\ntypedef long long i64;\nstruct alignas(16) Words {\n    unsigned int at[4];\n};\n" + defined
 
 
 def headers(way: str, start: Sequence[str], load: Sequence[str], step: Sequence[str], end: Sequence[str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ INSIDE void add_chunk(float (&total)[4], const u32 (&held)[8], const Words &x) {
         u32 a0 = held[2 * half], a1 = IS_HALF ? 0 : held[4 + 2 * half], a2 = held[2 * half + 1], a3 = IS_HALF ? 0 : held[5 + 2 * half];
         const u32 b0 = x.at[2 * half], b1 = x.at[2 * half + 1];
 #if NUMBER_KIND == 0 && !ROUND_PRODUCTS
-        // Three products of numbers with 11 bits each make one of 22. Parted here at every step: both parts would not fit into registers.
+        // Three products of numbers with 11 bits each make one of 22; an infinite number gives NaN. Parted here at every step: both parts would not fit into registers.
         unknown(a0), unknown(a2);
         if (!IS_HALF) unknown(a1), unknown(a3);
         const u32 high = 0xffffe000u;
@@ -58,17 +58,17 @@ INSIDE void add_chunk(float (&total)[4], const u32 (&held)[8], const Words &x) {
 
 // Reads this warp's part of COUNT rows of W, row i being row_of(i); what a tile has more is 0.
 template <int COUNT, int TILES, int CHUNKS, typename RowOf>
-INSIDE void hold(u32 (&held)[TILES][CHUNKS][8], const NUMBER *weight, long depth, RowOf row_of) {
+INSIDE void hold(u32 (&held)[TILES][CHUNKS][8], const NUMBER *weight, i64 depth, RowOf row_of) {
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
         for (int chunk = 0; chunk < CHUNKS; chunk++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                const long k = (long)(chunk * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE;
+                const i64 k = (i64)(chunk * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE;
                 Words w = {{0, 0, 0, 0}};
                 if (tile * 16 + half * 8 < COUNT && k < depth)  // COUNT is a multiple of 8
-                    w = *(const Words *)(weight + (long)row_of(tile * 16 + half * 8 + ROW_OF_LANE) * depth + k);
+                    w = *(const Words *)(weight + (i64)row_of(tile * 16 + half * 8 + ROW_OF_LANE) * depth + k);
 #pragma unroll
                 for (int i = 0; i < 4; i++) held[tile][chunk][4 * half + i] = w.at[i];
             }
@@ -76,7 +76,7 @@ INSIDE void hold(u32 (&held)[TILES][CHUNKS][8], const NUMBER *weight, long depth
 
 // sums[row][m] = this warp's part of the sum over k of held[m][k] * from[row * stride + k]; `is_shared` where other blocks write `from` now.
 template <bool IS_HALF, int TILES, int CHUNKS>
-INSIDE void multiply(const u32 (&held)[TILES][CHUNKS][8], const NUMBER *from, long stride, int row0, int batch, long depth, bool is_shared, float *sums) {
+INSIDE void multiply(const u32 (&held)[TILES][CHUNKS][8], const NUMBER *from, i64 stride, int row0, int batch, i64 depth, bool is_shared, float *sums) {
     constexpr int WIDTH_OF_SUMS = TILES * 16 + 4;
     constexpr int READ_AHEAD = TILES * CHUNKS > 12 ? 4 : 8;  // chunks under way at a time, as registers allow
     constexpr int CHAINS = TILES == 1 ? 4 : TILES == 2 ? 2 : 1;  // sums that do not wait for each other
@@ -89,12 +89,12 @@ INSIDE void multiply(const u32 (&held)[TILES][CHUNKS][8], const NUMBER *from, lo
 #pragma unroll
         for (int first = 0; first < CHUNKS; first += READ_AHEAD) {
             Words x[READ_AHEAD];
-            const NUMBER *places = from + (long)row * stride + (long)(first * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE;
-            const long here = depth - ((long)(first * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE);
+            const NUMBER *places = from + (i64)row * stride + (i64)(first * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE;
+            const i64 here = depth - ((i64)(first * WARPS + WARP) * CHUNK + PART_OF_LANE * TO_LANE);
 #pragma unroll
             for (int i = 0; i < READ_AHEAD; i++) {
                 x[i] = Words{{0, 0, 0, 0}};
-                if (first + i < CHUNKS && row < batch && (long)i * WARPS * CHUNK < here) x[i] = read_words(places + i * WARPS * CHUNK);
+                if (first + i < CHUNKS && row < batch && (i64)i * WARPS * CHUNK < here) x[i] = read_words(places + i * WARPS * CHUNK);
             }
             if (is_shared) {
                 u32 tries = 0;
@@ -141,7 +141,7 @@ INSIDE float sum_of(const float *sums, int width, int row, int m) {
     return sum;
 }
 
-// Where others are going to write and read soon has to be in the cache by then: a first look at memory takes as long as a step.
+// Where others are going to write and read soon has to be in the cache by then: a first look at memory takes as i64 as a step.
 INSIDE void expect(const NUMBER *row, bool is_row, int unit) {
     if (is_row && unit == 0) fetch(row);
 }
@@ -176,7 +176,7 @@ constexpr int SHARE = (BLOCKS + UNITS - 1) / UNITS;  // blocks whose numbers a l
 // The sums over all blocks of what they told of each element's row, 2 * PAIRS numbers. Every lane of a row's units reads a share of the blocks,
 // and all reads are under way together.
 template <int PAIRS>
-INSIDE void hear(float (&totals)[PER][2 * PAIRS], const Words *told, long batch, int t, int row0, const int (&row_of)[PER], const bool (&is_row)[PER], const int (&unit_of)[PER]) {
+INSIDE void hear(float (&totals)[PER][2 * PAIRS], const Words *told, i64 batch, int t, int row0, const int (&row_of)[PER], const bool (&is_row)[PER], const int (&unit_of)[PER]) {
     Words w[PER][PAIRS][SHARE];
     u32 tries = 0;
 #define PLACE_TOLD (told + (pair * batch + row0 + row_of[e]) * BLOCKS + unit_of[e] + i * UNITS)
@@ -231,7 +231,7 @@ INSIDE void store(NUMBER *to, float x) { *to = to_half(x); }
         is_row[e] = id < UNITS * ROWS && row0 + row_of[e] < batch;                                          \
         is_unit[e] = is_row[e] && unit0 + unit_of[e] < WIDTH;                                               \
     }
-#define ROW (long)(row0 + row_of[e])
+#define ROW (i64)(row0 + row_of[e])
 #define UNIT (unit0 + unit_of[e])
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_forward(FORWARD_PARAMETERS) {
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_forward(FORWARD_PA
     for (int t = 0; t < length; t++) {
         float *sums = shared + t % 2 * (WARPS * ROWS * SUMS);
 #include "forward_load.h"
-        multiply<PRODUCTS * UNITS <= 8>(held, fed + (long)t * PADDED, (long)(length + 1) * PADDED, row0, batch, PADDED, t > 0, sums);
+        multiply<PRODUCTS * UNITS <= 8>(held, fed + (i64)t * PADDED, (i64)(length + 1) * PADDED, row0, batch, PADDED, t > 0, sums);
         wait_for_block();
         if (is_working) {
 #include "forward_step.h"
@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_backward(BACKWARD_
     const int block = BLOCK % BLOCKS, unit0 = block * UNITS, row0 = BLOCK / BLOCKS * ROWS;
     PLACES
     u32 held[TILES][CHUNKS][8];
-    hold<UNITS>(held, weight, (long)PRODUCTS * PADDED, [&](int m) { return unit0 + m; });
+    hold<UNITS>(held, weight, (i64)PRODUCTS * PADDED, [&](int m) { return unit0 + m; });
 #include "backward_start.h"
     for (int t = length - 1; t >= -1; t--) {
         float *sums = shared + (t + 2) % 2 * (WARPS * ROWS * SUMS);
@@ -270,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) walk_backward(BACKWARD_
 #include "backward_load.h"
         }
         if (t < length - 1) {
-            multiply<UNITS <= 8>(held, errors + (long)(t + 1) * PRODUCTS * PADDED, (long)length * PRODUCTS * PADDED, row0, batch, (long)PRODUCTS * PADDED, true, sums);
+            multiply<UNITS <= 8>(held, errors + (i64)(t + 1) * PRODUCTS * PADDED, (i64)length * PRODUCTS * PADDED, row0, batch, (i64)PRODUCTS * PADDED, true, sums);
             wait_for_block();
             if (is_working) OF_EVERY_ELEMENT error_fed[e] += sum_of(sums, SUMS, row_of[e], unit_of[e]);
         }

@@ -34,6 +34,8 @@ def may_walk(cell: nn.Module, length: int) -> bool:
     """Whether a chunk may be walked, as far as that can be told before its inputs are computed."""
     if length < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False  # torch.func has other derivatives than the one that is written out
     return _looped.get(cell) is not cell.training
 
 
@@ -71,10 +73,10 @@ def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: St
 
 def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
     def part(leaf: Tensor) -> Tensor:
-        return leaf.detach().requires_grad_()
+        return leaf.detach().clone().requires_grad_()  # a copy: a tensor of the inference mode has no gradient
 
     real = None if real is None else real[:, :COMPARED]
-    with torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad():
         inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
         state = map_state(part, state)
         wanted = [*leaves(inputs, keep=(Fixed,)), *leaves(state), *(each for each in cell.parameters() if each.requires_grad)]

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from clew.core.types import State
+from clew.kernels.cells.derivatives import first_derivative
 from clew.kernels.cells.expressions import Node
 from clew.kernels.cells.plans import Instruction, Plan, error_of, plan_of
 from clew.kernels.cells.products import product, products_of
@@ -262,7 +262,7 @@ class _Walk(torch.autograd.Function):
         return ahead.output().clone(memory_format=torch.contiguous_format), *(state[-1].clone() for state in ahead.states)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative
     def backward(ctx: Any, of_y: Tensor, *of_last: Tensor) -> Any:
         real, *saved = ctx.saved_tensors
         tensors, kept = _parted(saved[: ctx.num_saved], ctx.counts), saved[ctx.num_saved :]

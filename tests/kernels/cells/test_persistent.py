@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from clew.core.errors import UserError
 from clew.core.state import leaves, with_leaves
 from clew.kernels import only_equations
 from clew.kernels.cells import on_gpu, persistent
-from clew.kernels.cells.persistent import WARPS, program_for, sizes_for, walk_with
+from clew.kernels.cells.compiling import Uncompiled
+from clew.kernels.cells.persistent import WARPS, Gpu, program_for, sizes_for, walk_with
 from clew.kernels.cells.source import Sizes
 from clew.kernels.cells.tracing import trace_step
 from clew.layers.cells import CELLS, Cell
@@ -18,6 +20,7 @@ from clew.layers.recurrent import Bidirectional, Recurrent
 from tests.kernels.cells import emulated
 from tests.kernels.cells.own_cells import Leaky
 
+H200 = Gpu(132, 232448)
 CUDA = torch.cuda.is_available()
 ALLOWED = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
 emulates = pytest.mark.skipif(emulated.COMPILER is None, reason="there is no g++")
@@ -98,20 +101,158 @@ def test_a_walk_without_gradients_keeps_nothing_for_them(tmp_path):
     assert share(y, wanted[0]) < 1e-6 and all(share(a, b) < 1e-6 for a, b in zip(leaves(new), leaves(wanted[1]), strict=True))
 
 
+@pytest.fixture
+def on_emulated_gpu(monkeypatch, tmp_path):
+    """`walk_on_gpu` for tensors of the CPU; gives a list of the kernels that ran."""
+    if emulated.COMPILER is None:
+        pytest.skip("there is no g++")
+    ran, compiled = [], {}
+
+    def kernels_for(program, threads, device):
+        key = tuple(program.headers.items())
+        if key not in compiled:
+            compiled[key] = emulated.Emulated(program, tmp_path / str(len(compiled)))
+
+        def launch(name, blocks, values):
+            ran.append(name)
+            compiled[key](name, blocks, values)
+
+        return launch
+
+    def layout(step, number):
+        if persistent.fed_state(step) is None:
+            return None
+        return Sizes(step.width, 16, 8, -(-step.width // 16), 2, persistent.NUMBERS[number])
+
+    monkeypatch.setattr(on_gpu, "fits", lambda x, state: x.shape[1] >= persistent.LEAST_STEPS)
+    monkeypatch.setattr(persistent, "number_of", lambda step: step.matrices[0].weight.dtype if step.matrices else None)
+    monkeypatch.setattr(persistent, "layout", layout)
+    monkeypatch.setattr(persistent, "kernels_for", kernels_for)
+    monkeypatch.setattr(persistent, "is_better_in_a_library", lambda sizes: False)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    return ran
+
+
+def walked(layer: Recurrent, x: Tensor, mask: Tensor | None = None):
+    return on_gpu.walk_on_gpu(layer.cell, x, mask, layer.cell.initial_state(len(x), like=x), layer.cell_loop)
+
+
+def test_a_user_s_cell_runs_on_the_kernel_in_inference_mode_too(on_emulated_gpu):
+    torch.manual_seed(0)
+    layer = Recurrent(Leaky(5, 16))
+    with torch.inference_mode():
+        x = torch.randn(3, 7, 5)
+        found = walked(layer, x)
+        wanted = layer.cell_loop(x, None, layer.cell.initial_state(3, like=x))
+    assert on_emulated_gpu.count("walk_forward") == 2 and share(found[0], wanted[0]) < 1e-6
+
+
+def test_second_derivatives_are_refused_with_the_remedy(on_emulated_gpu):
+    layer = Recurrent(CELLS["elman"](5, 16))
+    x = torch.randn(2, 5, 5, requires_grad=True)
+    y, _ = walked(layer, x)
+    with pytest.raises(UserError, match="create_graph=True.*only_equations"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
+def test_the_output_of_one_row_may_be_written_to(on_emulated_gpu):
+    layer = Recurrent(CELLS["elman"](5, 16))
+    y, _ = walked(layer, torch.randn(1, 5, 5, requires_grad=True))
+    y.mul_(2)
+
+
+def test_weights_may_lie_anywhere_in_memory(on_emulated_gpu):
+    torch.manual_seed(0)
+    layer = Recurrent(CELLS["elman"](5, 16))
+    parameters = [nn.Parameter(torch.zeros(1)), *layer.parameters()]
+    torch.nn.utils.vector_to_parameters(torch.nn.utils.parameters_to_vector(parameters), parameters)
+    assert layer.cell.hidden_weight.data_ptr() % 16
+    x = torch.randn(2, 5, 5)
+    assert share(walked(layer, x)[0], layer.cell_loop(x, None, layer.cell.initial_state(2, like=x))[0]) < 1e-6
+
+
+class Dropped(CELLS["elman"]):
+    """A user's variant of a cell that drops weights."""
+
+
+def test_both_sides_of_the_comparison_drop_the_same_weights(on_emulated_gpu, caplog):
+    torch.manual_seed(0)
+    layer = Recurrent(Dropped(5, 16, weight_drop=0.5)).train()
+    x = torch.randn(2, 7, 5)
+    state = torch.get_rng_state()
+    found = walked(layer, x)
+    torch.set_rng_state(state)  # the comparison has drawn nothing
+    wanted = layer.cell_loop(x, None, layer.cell.initial_state(2, like=x))
+    assert not caplog.text and share(found[0], wanted[0]) < 1e-6
+
+
+def test_a_cell_that_was_refused_does_not_decide_for_another(on_emulated_gpu):
+    x = torch.randn(2, 5, 5)
+    before, after = (Recurrent(CELLS["gru"](5, 16, reset=reset)) for reset in ("before", "after"))
+    assert walked(before, x) is None and walked(before, x) is None
+    assert walked(after, x) is not None
+
+
+def test_a_transform_of_torch_func_takes_another_way(on_emulated_gpu):
+    layer = Recurrent(CELLS["elman"](5, 16))
+    seen = []
+
+    def total(x: Tensor) -> Tensor:
+        seen.append(walked(layer, x))
+        return layer.cell_loop(x, None, torch.zeros(2, 16))[0].sum()
+
+    torch.func.grad(total)(torch.randn(2, 5, 5))
+    assert seen == [None]
+
+
+def test_a_kernel_that_the_gpu_does_not_start_leaves_the_work_to_another_way(on_emulated_gpu, monkeypatch, caplog):
+    def refuse(*_):
+        raise Uncompiled("launching: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE")
+
+    monkeypatch.setattr(persistent, "kernels_for", lambda *_: refuse)
+    assert walked(Recurrent(CELLS["elman"](5, 16)), torch.randn(2, 5, 5)) is None
+    assert "which the GPU does not start: launching: CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE" in caplog.text
+
+
+class Varied(Cell):
+    """h' = tanh(x + z / sqrt(var(z) + 1)),  z = U h + 100: a variance without a mean, of numbers far from 0."""
+
+    def __init__(self, input_dim: int, dim: int):
+        super().__init__(input_dim, dim)
+        self.input, self.recurrent = nn.Linear(input_dim, dim), nn.Linear(dim, dim)
+        nn.init.constant_(self.recurrent.bias, 100.0)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        return self.input(x)
+
+    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        z = self.recurrent(state)
+        hidden = torch.tanh(inputs + 0.01 * z / torch.sqrt(z.var(-1, unbiased=False, keepdim=True) + 1))
+        return hidden, hidden
+
+
+def test_a_variance_of_numbers_far_from_0_keeps_its_digits(on_emulated_gpu):
+    torch.manual_seed(0)
+    layer = Recurrent(Varied(5, 20))
+    x = torch.randn(3, 12, 5)
+    found, wanted = walked(layer, x), layer.double().cell_loop(x.double(), None, torch.zeros(3, 20, dtype=torch.float64))
+    assert share(found[0], wanted[0]) < 1e-4
+
+
 @pytest.mark.parametrize("width", [8, 100, 256, 650, 768, 1024, 1500])
 @pytest.mark.parametrize("num_products", [1, 3, 4])
 def test_all_blocks_of_a_layout_are_on_the_gpu_at_once(width, num_products):
     for batch in (1, 7, 16, 64, 300):
         for number in (torch.float32, torch.bfloat16):
-            sizes = sizes_for(width, num_products, batch, number, 132, False)
+            sizes = sizes_for(width, num_products, batch, number, H200)
             if sizes is not None:
                 assert sizes.blocks * -(-batch // sizes.rows) <= 132
                 assert sizes.padded >= width and sizes.padded % 16 == 0 and sizes.warps == WARPS
 
 
 def test_a_layer_too_wide_for_the_registers_has_no_layout():
-    assert sizes_for(4096, 4, 16, torch.bfloat16, 132, False) is None
-    assert sizes_for(768, 4, 4096, torch.bfloat16, 132, False) is None
+    assert sizes_for(4096, 4, 16, torch.bfloat16, H200) is None
+    assert sizes_for(768, 4, 4096, torch.bfloat16, H200) is None
 
 
 @pytest.mark.parametrize("is_masked", [False, True])
@@ -229,7 +370,7 @@ def test_a_user_s_cell_is_compared_with_its_equation_the_first_time(monkeypatch,
 
     layer = Recurrent(Own(8, 16)).cuda()
     x = torch.randn(2, 6, 8, device="cuda")
-    monkeypatch.setattr(on_gpu, "difference_of", lambda *_: 0.5)
+    monkeypatch.setattr(on_gpu, "share", lambda *_: 0.5)
     with torch.no_grad():
         assert on_gpu.walk_on_gpu(layer.cell, x, None, layer.cell.initial_state(2, like=x), layer.cell_loop) is None
     assert "a Own is looped: its kernel differs from its equation by 5.0e-01 of the values" in caplog.text
