@@ -91,9 +91,10 @@ def cases() -> Iterator[Case]:
         "lstm": CELLS["lstm"](DIM, DIM),
         "projected_lstm": CELLS["projected_lstm"](DIM, DIM // 2, hidden_dim=DIM),
         "gru": CELLS["gru"](DIM, DIM),
-        "peephole_lstm": CELLS["peephole_lstm"](DIM, DIM),
     }.items():
         yield sequence(name, name, Recurrent(cell), 24, ragged(24))
+    for name in ("peephole_lstm", "layernorm_lstm", "coupled_lstm"):  # on a CPU a walk of torch operations, or the loop
+        yield sequence(name, "walk_on_gpu", Recurrent(CELLS[name](DIM, DIM)), 24, ragged(24))
     yield Case("grid_lstm", "grid_lstm", GridLSTM(8, 16, directions=4), torch.randn(BATCH, 5, 6, 8), lambda layer, x: (layer(x)[0],))
     targets = torch.randint(1, 500, (BATCH, 40), device=device())
     yield Case("cross_entropy", "cross_entropy", Output(500), torch.randn(BATCH, 40, DIM), lambda m, x: tuple(costs(m, x, targets)))

@@ -29,6 +29,7 @@ PURPOSES = {
     "sound": "FLAC, Ogg and MP3; WAV is read without",
     "hf": "comparisons with transformers; checkpoints are read and written without",
     "onnx": "`clew export --to onnx`",
+    "tables": "Parquet, Arrow, Feather and workbooks as data; CSV and JSON are read without",
     "pictures": "JPEG and others; PNG is read without",
 }
 """What each of the optional packages is for, by the name that `pip install 'clew[NAME]'` knows."""

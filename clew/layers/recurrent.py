@@ -49,7 +49,7 @@ class Recurrent(SequenceLayer):
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
             return y, RecurrentState(self.cell.kernel_state(cell_state), state.document)
-        if in_steps or runs_equations() or not may_walk(self.cell, x.shape[1]):
+        if in_steps or runs_equations() or not may_walk(self.cell, x, state.cell):
             return self.loop(x, mask, state)
         return self.walk(x, mask, state)
 

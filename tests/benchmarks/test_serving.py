@@ -1,5 +1,7 @@
 """When the benchmark of the server finds something wrong."""
 
+from argparse import Namespace
+
 import pytest
 
 from benchmarks.serving import Client, report
@@ -8,8 +10,8 @@ SEEN = {'clew_batch_texts_sum{run="x"}': 30.0, 'clew_batch_texts_count{run="x"}'
 
 
 def asked(**counts: int) -> list[Client]:
-    client = Client("127.0.0.1", 1, "/classify", {}, 0)
-    client.latencies = [0.1, 0.2, 0.3]
+    client = Client("127.0.0.1", 1, "/classify", Namespace(options="{}", long="{}", long_share=5.0), 0)
+    client.latencies["asked"] = [0.1, 0.2, 0.3]
     client.statuses.update({("asked", 200): 3, ("oversized", 413): 1, ("cancelled", 0): 1})
     client.statuses.update({("asked", int(status.removeprefix("s"))): count for status, count in counts.items()})
     return [client]

@@ -74,7 +74,7 @@ def long_and_short(service: Service, long: tuple[str, Any], short: list[tuple[st
     return asyncio.run(both())
 
 
-@pytest.mark.parametrize("long", [{"max_new": 700, "samples": 8}, {"max_new": 250, "method": "beam", "beams": 32}])
+@pytest.mark.parametrize("long", [{"max_new": 700, "samples": 8}, {"max_new": 900, "method": "beam", "beams": 32}])
 def test_short_requests_are_not_held_up_by_a_long_one_and_no_answer_changes(make: Make, long: dict[str, Any]) -> None:
     service, run = make("lstm"), small_run("lstm")
     short = [{"text": "she", "max_new": 5, "seed": 1}, {"text": "the", "max_new": 9, "method": "beam", "beams": 3}]

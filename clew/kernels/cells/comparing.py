@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -24,6 +25,16 @@ def results_of(walked: tuple[Tensor, State], real: Tensor | None, wanted: Sequen
         *(each.detach() for each in outputs),
         *(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True)),
     ]
+
+
+def aside() -> AbstractContextManager[None]:
+    """Within this context whoever looks at the tensors that are saved for the backward pass, as checkpoints do, sees none: what is tried
+    once is not done again when a part of the forward pass is."""
+    return torch.autograd.graph.saved_tensors_hooks(_same, _same)
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def share(found: Tensor, wanted: Tensor) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from clew.core.state import leaves, map_tree
 from clew.core.types import State
-from clew.kernels.cells.comparing import results_of, say, share
+from clew.kernels.cells.comparing import aside, results_of, say, share
 from clew.kernels.cells.persistent import fits, number_for, walk
 from clew.kernels.cells.tracing import Refused, trace_step
 
@@ -36,7 +36,8 @@ def walk_on_gpu(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: L
     if key not in answers:
         if torch.cuda.is_current_stream_capturing():
             return None  # nothing can be compiled or compared here; what is captured has run before
-        answers[key] = is_taken(cell, x, real, state, loop)
+        with aside():
+            answers[key] = is_taken(cell, x, real, state, loop)
     return walked(cell, x, real, state) if answers[key] else None
 
 

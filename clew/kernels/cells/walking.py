@@ -16,7 +16,7 @@ from clew.core.modes import is_exporting
 from clew.core.state import leaves, map_state, map_tree, where_rows
 from clew.core.taps import is_watched
 from clew.core.types import Fixed, State, Tree
-from clew.kernels.cells.comparing import results_of, say
+from clew.kernels.cells.comparing import aside, results_of, say
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.kernels.cells.written_out import walk
 
@@ -25,31 +25,47 @@ LEAST_STEPS = 2
 COMPARED = 3
 """Steps that are compared."""
 
-_looped: MutableMapping[nn.Module, bool] = WeakKeyDictionary()
-"""Cells that were refused, and whether they were training: to ask again would take as long as a few steps."""
+_traced: MutableMapping[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
+"""Whether a cell can be traced while it trains, and while it does not: to ask again would take as long as a few steps."""
 _is_right: dict[Hashable, bool] = {}
 
 
-def may_walk(cell: nn.Module, length: int) -> bool:
-    """Whether a chunk may be walked, as far as that can be told before its inputs are computed."""
-    if length < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
+def may_walk(cell: Any, x: Tensor, state: State) -> bool:
+    """Whether a chunk is walked, as far as its first steps tell. They are tried aside: a part of the forward pass that is done again, as
+    with checkpoints, does what it did."""
+    if x.shape[1] < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False  # torch.func has other derivatives than the one that is written out
-    return _looped.get(cell) is not cell.training
+    answers = _traced.setdefault(cell, {})
+    if cell.training not in answers:
+        with aside(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
+            try:
+                traced(cell, cell.inputs(x[:, :LEAST_STEPS]), state)
+            except Refused as reason:
+                say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
+                if reason.is_passing:
+                    return False
+                answers[cell.training] = False
+            else:
+                answers[cell.training] = True
+    return answers[cell.training]
+
+
+def traced(cell: Any, inputs: Tree, state: State) -> Step:
+    step = trace_step(cell, inputs, state)
+    if not step.inputs:
+        raise Refused("it reads no inputs")
+    if any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
+        raise Refused("it takes means over several blocks, which a loop does in fewer operations")
+    return step
 
 
 def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
     """y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None where there is no walk."""
     try:
-        step = trace_step(cell, inputs, state)
-        if not step.inputs:
-            raise Refused("it reads no inputs")
-        if any(name == "mean" and len(arguments) > 1 for name, *arguments in step.signature[0]):
-            raise Refused("it takes means over several blocks, which a loop does in fewer operations")
+        step = traced(cell, inputs, state)
     except Refused as reason:
-        if not reason.is_passing:
-            _looped[cell] = cell.training
         say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
         return None
     return walk(step, real) if is_right(cell, step, inputs, real, state) else None
@@ -76,7 +92,7 @@ def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
         return leaf.detach().clone().requires_grad_()  # a copy: a tensor of the inference mode has no gradient
 
     real = None if real is None else real[:, :COMPARED]
-    with torch.inference_mode(False), torch.enable_grad():
+    with aside(), torch.inference_mode(False), torch.enable_grad():
         inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
         state = map_state(part, state)
         wanted = [*leaves(inputs, keep=(Fixed,)), *leaves(state), *(each for each in cell.parameters() if each.requires_grad)]
