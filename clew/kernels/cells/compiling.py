@@ -91,7 +91,8 @@ def library(*names: str) -> Any:
     torch_folder = os.path.dirname(torch.__file__)
     site = os.path.dirname(torch_folder)
     version = (torch.version.cuda or "").partition(".")[0]
-    folders = [f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/", ""]
+    # Without a folder first: that is the one that torch has loaded, with the files that it needs beside it.
+    folders = ["", f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/"]
     for name in names:
         for folder in folders:
             try:
