@@ -170,12 +170,18 @@ def no_text(path: Path) -> UserError:
     return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")
 
 
+LONGEST_COMMAND = 240
+"""Characters of a command that a sentence holds."""
+
+
 def remedy(path: Path, is_zero: bool) -> str:
     """What makes text of bytes for which there is no guess, or takes zeros out."""
     file, new = shlex.quote(str(path)), shlex.quote(str(path.with_name(f"utf8-{path.name}")))
     if is_zero:
         return f"take it out, e.g. tr -d '\\000' < {file} > {new}"
-    return f"say what it is with data.encoding={'|'.join(TRIED[1:])}, or convert it, e.g. iconv -f latin1 -t utf-8 {file} > {new}"
+    command = f", e.g. iconv -f latin1 -t utf-8 {file} > {new}"
+    said = f"say what it is with data.encoding={'|'.join(TRIED[1:])}, or convert it"
+    return said + (command if len(command) <= LONGEST_COMMAND else " to UTF-8")
 
 
 def num_ends(line: bytes) -> int:

@@ -77,5 +77,5 @@ def only_equations() -> Iterator[None]:
 
 
 def runs_equations() -> bool:
-    """Whether this is inside `only_equations`."""
-    return _only_equations.get()
+    """Whether this is inside `only_equations`; not asked in compiled code, whose graph it would break."""
+    return not torch.compiler.is_compiling() and _only_equations.get()

@@ -11,9 +11,14 @@ from clew.kernels.few_rows_on_cpu import FewRowsOnCPU
 
 def step_mode(device: torch.device) -> AbstractContextManager[object]:
     """For a step; few rows."""
-    return reading_mode(device) if device.type == "cpu" else few_rows(device) or nullcontext()
+    return on_cpu() if device.type == "cpu" else few_rows(device) or nullcontext()
 
 
 def reading_mode(device: torch.device) -> AbstractContextManager[object]:
-    """For a prompt or a source; many rows."""
-    return FewRowsOnCPU() if device.type == "cpu" and not runs_equations() else nullcontext()
+    """For a prompt or a source; many rows. Training and compiled code do without."""
+    is_training = torch.compiler.is_compiling() or torch.is_grad_enabled()
+    return nullcontext() if is_training or device.type != "cpu" else on_cpu()
+
+
+def on_cpu() -> AbstractContextManager[object]:
+    return nullcontext() if runs_equations() else FewRowsOnCPU()

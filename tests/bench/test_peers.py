@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -73,5 +74,7 @@ def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
         assert [side.name for side in work.sides] == ["clew", *WORKLOADS[name].peers]
         assert work.tokens > 0 and work.cost is not None and work.cost.flops > 0
         for side in work.sides:
+            if side.needs and find_spec(side.needs) is None:
+                continue  # a peer that is left out with a note
             call = side.make()
             call(), call()
