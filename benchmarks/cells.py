@@ -14,27 +14,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from clew.bench.workloads.cells import Leaky
 from clew.core.state import leaves
 from clew.kernels.cells.on_gpu import walked
 from clew.layers.cells import CELLS, Cell
 from clew.layers.recurrent import Recurrent
-
-
-class Leaky(Cell):
-    """h' = (1 - a) * h + a * tanh(W x + U h),  a = sigmoid(leak): a user's own."""
-
-    def __init__(self, input_dim: int, dim: int):
-        super().__init__(input_dim, dim)
-        self.input, self.recurrent = nn.Linear(input_dim, dim), nn.Linear(dim, dim, bias=False)
-        self.leak = nn.Parameter(torch.zeros(dim))
-
-    def inputs(self, x: Tensor) -> Tensor:
-        return self.input(x)
-
-    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        rate = torch.sigmoid(self.leak)
-        hidden = (1 - rate) * state + rate * torch.tanh(inputs + self.recurrent(state))
-        return hidden, hidden
 
 
 def projected(input_dim: int, dim: int) -> Cell:

@@ -168,6 +168,7 @@ def attempt(case: Case, place: Path) -> str:
     os.chdir(place / "here")
     (place / "here" / "asked.txt").write_text("the wall is [MASK]\n", encoding="utf-8")
     forget_peak()
+    held = peak()
     untouch(place / SECRET)
     try:
         with watched_files() as opened, warnings.catch_warnings():
@@ -178,7 +179,8 @@ def attempt(case: Case, place: Path) -> str:
         outside = [path for path in opened if not any(path == root or path.startswith(f"{root}/") for root in allowed)]
         assert not outside, f"read {Path(outside[0]).name} outside of the folder"
         assert not touched(place / SECRET), f"a library read {touched(place / SECRET)} outside of the folder"
-        assert peak() < MEMORY, f"took {peak() >> 30} GB of memory"
+        taken = peak() - held  # a process may hold what others left there
+        assert taken < MEMORY, f"took {taken >> 30} GB of memory"
 
 
 def used(case: Case, folder: Path, out: Path) -> str:

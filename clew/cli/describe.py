@@ -15,7 +15,7 @@ from typing import Any
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", metavar="RUN", help="a run directory, or a recipe's name")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over a recipe")
+    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="overrides of a recipe")
     parser.add_argument("--json", action="store_true", help="JSON lines")
 
 

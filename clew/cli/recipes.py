@@ -23,7 +23,7 @@ LEAST_WIDTH = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME|WORD", nargs="?", help="the recipe to print whole, or what the listed ones are about")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over the recipe to print")
+    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="overrides of the recipe to print")
     parser.add_argument("--json", action="store_true", help="JSON lines")
 
 

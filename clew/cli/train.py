@@ -41,7 +41,11 @@ LONGEST = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help="a recipe's name, or a YAML file; several with commas")
     parser.add_argument(
-        "settings", metavar="section.field=value", nargs="*", default=[], help="settings laid over the recipe's; several values with commas"
+        "settings",
+        metavar="section.field=value",
+        nargs="*",
+        default=[],
+        help="overrides of the recipe's settings; several values with commas",
     )
     parser.add_argument(
         "--out", metavar="DIR", help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...); a grid goes below it"

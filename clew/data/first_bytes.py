@@ -166,7 +166,7 @@ BEGINNINGS = (
 )
 FOREIGN["feather 1"] = Foreign("a Feather file of version 1", pandas_script("read_feather"))
 PLAIN = frozenset({"pdf", "rtf", "stata", "bzip2"})
-"""What is told without a byte that no text has."""
+"""Kinds recognised by bytes that text may have too."""
 
 
 def kind_of(head: bytes) -> str | None:

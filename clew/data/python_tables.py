@@ -1,5 +1,5 @@
 """Tables that a program has in memory: DataFrames of pandas and polars, pyarrow's tables, Datasets, NumPy arrays, dicts of columns, lists
-of dicts. They are told by what they can do, so that no library is imported for them; rows are values that JSON has."""
+of dicts. They are recognised by their methods, so that no library is imported for them; rows are values that JSON has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain

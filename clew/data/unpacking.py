@@ -1,4 +1,4 @@
-"""Files that are packed (gzip, bzip2, xz, zstd, zip), unpacked as they are read. What they are is told by their first bytes.
+"""Files that are packed (gzip, bzip2, xz, zstd, zip), unpacked as they are read. Their format is detected by their first bytes.
 
 What may come out is bounded, so that a small file does not fill the memory; the names of an archive's members are shown, never opened.
 """

@@ -56,7 +56,7 @@ FOUND = ("transfer.sha256", "transfer.translator", "transfer.encoder")
 
 
 def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
-    """The resolved config of a recipe, or of a YAML file that names one, with settings laid over it; what it stands on is looked up."""
+    """The resolved config of a recipe, or of a YAML file that names one, with overrides; a base run that it names is looked up."""
     return filled(with_hash(laid_config(recipe, assignments)))
 
 
