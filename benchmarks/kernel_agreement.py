@@ -19,8 +19,9 @@ from clew.core.types import Memory
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.flex_attention import describe_shapes
 from clew.kernels.query_blocks import LONG
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.ctc import CTC
 from clew.layers.grid_lstm import GridLSTM
 from clew.layers.losses import CrossEntropy

@@ -33,9 +33,9 @@ import torch
 from torch._dynamo.utils import counters, get_compilation_metrics
 
 from clew.core.batches import Batches
+from clew.core.devices import choose_device
 from clew.core.errors import counted
 from clew.recipes.running import config_of
-from clew.runs.build import choose_device
 from clew.runs.config import Config
 from clew.training.captured import described
 from clew.training.compiled import Carrying

@@ -15,7 +15,7 @@ from torch import Tensor
 from benchmarks.side_by_side import device, timed
 from clew.core.tree_batches import TreeBatch, batch_trees
 from clew.core.tree_nodes import Nodes
-from clew.layers.cells import LSTMState
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
 
 WORDS, DIM, ROUNDS = 20, 150, 5

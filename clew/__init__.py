@@ -1,10 +1,10 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
-clew.train("shakespeare-lstm", "training.steps=200") trains a recipe and gives back the run, clew.load(folder) a run trained before,
+clew.train("shakespeare-lstm", training__steps=200) trains a recipe and gives back the run, clew.load(folder) a run trained before,
 clew.fit(module, loader, folder, steps=200) trains a module of your own,
 clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
 look inside: of a run, or of any torch module. clew.from_torch(module) makes of a layer of torch.nn one of clew's, with its weights.
-Everything else is a plain module to import: clew.layers, clew.models, clew.decoding.
+clew.sklearn has estimators for scikit-learn. Everything else is a plain module: clew.layers, clew.models, clew.decoding, ...
 Nothing is loaded until it is asked for.
 """
 
@@ -21,53 +21,117 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
     from typing_extensions import Unpack
 
+    from clew import baselines as baselines
+    from clew import core as core
+    from clew import data as data
+    from clew import decoding as decoding
+    from clew import drawing as drawing
+    from clew import inspection as inspection
+    from clew import instruments as instruments
+    from clew import interop as interop
+    from clew import kernels as kernels
+    from clew import laws as laws
+    from clew import layers as layers
+    from clew import metrics as metrics
+    from clew import models as models
+    from clew import recipes as recipes
+    from clew import runs as runs
+    from clew import sklearn as sklearn
+    from clew import sources as sources
+    from clew import tasks as tasks
+    from clew import text as text
+    from clew import training as training
     from clew.core.batches import Batches
     from clew.core.config import Part
-    from clew.drawing.views import View
+    from clew.core.errors import UserError as UserError
+    from clew.drawing.views import View as View
+    from clew.inspection.recording import Recording as Recording
+    from clew.inspection.recording import intervene as intervene
+    from clew.inspection.recording import record as record
     from clew.instruments.subject import Looked
     from clew.interop.from_torch import VectorTransformer
     from clew.layers.sequence import SequenceLayer
     from clew.recipes.listed import Listed
-    from clew.runs.loaded import Run
+    from clew.runs.evaluation import Evaluation as Evaluation
+    from clew.runs.evaluation import Evaluations as Evaluations
+    from clew.runs.loaded import Run as Run
+    from clew.studies.result import Search as Search
     from clew.tasks.translation import Translation
-    from clew.training.fitting import Evaluate, Fit, Settings
+    from clew.training.callbacks import Callback
+    from clew.training.fitting import Evaluate, Settings
+    from clew.training.fitting import Fit as Fit
+
+ROOMS = (
+    *("baselines", "core", "data", "decoding", "drawing", "inspection", "instruments", "interop", "kernels", "laws", "layers", "metrics"),
+    *("models", "recipes", "runs", "sklearn", "sources", "studies", "tasks", "text", "training"),
+)
+"""Packages that are reached as attributes."""
+ELSEWHERE = {
+    "record": "inspection.recording",
+    "intervene": "inspection.recording",
+    "Recording": "inspection.recording",
+    "Run": "runs.loaded",
+    "Evaluation": "runs.evaluation",
+    "Evaluations": "runs.evaluation",
+    "Fit": "training.fitting",
+    "View": "drawing.views",
+    "UserError": "core.errors",
+}
+"""Names that are defined in other modules."""
+FUNCTIONS = ("train", "fit", "search", "load", "translate", "look", "from_torch")
 
 
 def train(
-    recipe: str,
+    recipe: "str | Path",
     *assignments: str,
     data: "Listed | None" = None,
     out: "Path | str | None" = None,
     resume: bool = False,
+    overwrite: bool = False,
     code: "Path | str | None" = None,
     quiet: bool = False,
+    callbacks: "Sequence[Callback]" = (),
+    **settings: Any,
 ) -> "Run":
-    """Trains a recipe (or a YAML file that names one) and gives back the run; assignments are as on the command line, and so is `code`,
-    the user's file that the run keeps a copy of.
+    """Trains a recipe (or a YAML file that names one) and gives back the run.
+
+    Settings are fields of the config's sections, as keywords, as dicts or as on the command line: `training__steps=60`,
+    `training={"steps": 60}`, `"training.steps=60"`; `seed=1` and `device="cpu"` too.
 
     `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source, target) or
     (question, passage, answer); a table whose columns are called so (a DataFrame, a Dataset, a dict of columns, dicts); for a language
-    model a text, or a list of them. Generators are read to their end.
+    model a text, or a list of them. Generators are read to their end. A pathlib.Path is a file of them.
+
+    The run's folder is `out`, or runs/RECIPE, runs/RECIPE-2 and so on; `overwrite` replaces the run at `out`, `resume` goes on with it.
+    `code` is a file of yours that adds entries to tables, which the run keeps a copy of. `callbacks` are objects with any of the methods
+    on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
     """
     from pathlib import Path
 
     from clew.cli.code import load_code
-    from clew.cli.progress import Lines
-    from clew.core.errors import UserError
-    from clew.recipes.running import run_recipe
-    from clew.training.report import Silence
+    from clew.cli.progress import in_python
+    from clew.recipes.calling import run_with
+    from clew.runs.keywords import told_in_python
+    from clew.training.callbacks import check_callbacks
 
     folder, path = (None if place is None else Path(place) for place in (out, code))
-    if path is not None:
-        load_code(path)
-    if data is not None:
-        from clew.recipes.listed import listed_settings
-
-        assignments = (*assignments, *listed_settings(recipe, assignments, data))
-    try:
-        return run_recipe(recipe, assignments, out=folder, resume=resume, code=path, report=Silence() if quiet else Lines()).run
-    except UserError as error:
-        raise UserError(in_python(str(error))) from None
+    with told_in_python():
+        check_callbacks(callbacks)
+        if path is not None:
+            load_code(path)
+        with in_python(quiet) as report:
+            return run_with(
+                str(recipe),
+                assignments,
+                settings,
+                data,
+                out=folder,
+                resume=resume,
+                overwrite=overwrite,
+                code=path,
+                report=report,
+                callbacks=callbacks,
+            )
 
 
 def fit(
@@ -81,23 +145,24 @@ def fit(
     seed: int = 1,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
     quiet: bool = False,
+    callbacks: "Sequence[Callback]" = (),
     **settings: "Unpack[Settings]",
 ) -> "Fit":
     """Trains a module of your own, whose `forward(batch)` gives a loss, on the batches of a DataLoader: checkpoints and metrics are in
-    `folder`, Ctrl-C saves, and `resume=True` goes on to the bit.
+    `folder`, Ctrl-C saves, `resume=True` goes on to the bit, and `overwrite=True` replaces the fit that is there.
 
     `evaluate` is a loader whose mean loss is measured, or a function of the module that gives a loss or measures by name. The settings are
     fields of a config's section `training`: learning_rate, schedule, clip_norm, clip_value, accumulate, average, precision, compile,
-    evaluate_every, save_every, keep, log_every, patience.
+    evaluate_every, save_every, keep, log_every, patience. `callbacks` are objects with any of the methods on_step, on_evaluation, on_save
+    and on_end (`clew.training.callbacks`).
     """
-    from clew.cli.progress import Lines
-    from clew.core.errors import UserError
+    from clew.cli.progress import in_python
+    from clew.runs.keywords import told_in_python
     from clew.training.fitting import fit as fit_module
-    from clew.training.report import Silence
 
-    report = Silence() if quiet else Lines(unit="rows")
-    try:
+    with told_in_python(without="training"), in_python(quiet, unit="rows") as report:
         return fit_module(
             module,
             loader,
@@ -108,16 +173,37 @@ def fit(
             seed=seed,
             device=device,
             resume=resume,
+            overwrite=overwrite,
             report=report,
+            callbacks=callbacks,
             **settings,
         )
-    except UserError as error:
-        raise UserError(in_python(str(error)).replace("training.", "")) from None
 
 
-def in_python(advice: str) -> str:
-    """A sentence of the command line's, to be followed where a function is called."""
-    return advice.replace("--resume", "resume=True").replace("--out DIR", "out=DIR").replace("--out", "out=DIR")
+def search(
+    recipe: str,
+    space: "Mapping[str, Any]",
+    *assignments: str,
+    trials: int = 20,
+    jobs: int = 1,
+    data: "Listed | None" = None,
+    out: "Path | str | None" = None,
+    resume: bool = False,
+    code: "Path | str | None" = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> "Search":
+    """Searches settings of a recipe through Optuna: each trial is a run, and the best has the best validation score.
+
+    `space` has a range (low, high) or (low, high, step), or a list of choices, for each field that is searched, named "model.dim" or
+    "model__dim". Settings, data and code are those of `clew.train`. `jobs` trials are trained at once, in processes of their own.
+    `resume=True` goes on with a search.
+    """
+    from clew.cli.search import search_from_python
+    from clew.runs.keywords import told_in_python
+
+    with told_in_python():
+        return search_from_python(recipe, space, assignments, settings, trials, jobs, data, out, resume, code, quiet)
 
 
 def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None, precision: str = "float32") -> "Run":
@@ -126,12 +212,14 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
     from pathlib import Path
 
     from clew.cli.code import load_code
+    from clew.runs.keywords import told_in_python
     from clew.runs.loaded import load_run
 
     path = None if code is None else Path(code)
-    if path is not None:
-        load_code(path)
-    return load_run(folder, device=device, code=path, precision=precision)
+    with told_in_python():
+        if path is not None:
+            load_code(path)
+        return load_run(folder, device=device, code=path, precision=precision)
 
 
 @overload
@@ -161,10 +249,12 @@ def look(
     from pathlib import Path
 
     from clew.instruments import looking
+    from clew.runs.keywords import told_in_python
 
     given: Any = models if isinstance(models, (list, tuple)) else [models]
-    loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
-    return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
+    with told_in_python():
+        loaded = [load(one) if isinstance(one, (str, Path)) else one for one in given]
+        return looking.look(loaded, instrument, options, inputs=inputs, tokenizer=tokenizer)
 
 
 @overload
@@ -182,16 +272,19 @@ def from_torch(module: "nn.Module", *, causal: bool | None = None) -> "SequenceL
     return layer_of(module, causal=causal)
 
 
-INSPECTION = ("record", "intervene", "Recording")
-
-
 def __dir__() -> list[str]:
-    return sorted([*globals(), *INSPECTION])
+    return sorted([*FUNCTIONS, *ELSEWHERE, *ROOMS, "__version__", "__doc__"])
 
 
-def __getattr__(name: str) -> Any:
-    if name in INSPECTION:
-        from clew.inspection import recording
+# Written as an assignment, so that a type checker still knows which names there are.
+def _attribute(name: str) -> Any:
+    from importlib import import_module
 
-        return getattr(recording, name)
+    if name in ELSEWHERE:
+        return getattr(import_module(f"clew.{ELSEWHERE[name]}"), name)
+    if name in ROOMS:
+        return import_module(f"clew.{name}")
     raise AttributeError(f"module 'clew' has no attribute '{name}'")
+
+
+globals()["__getattr__"] = _attribute

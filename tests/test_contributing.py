@@ -105,7 +105,7 @@ def test_a_cell_is_checked_trained_and_used(capsys: pytest.CaptureFixture[str]) 
 def test_a_task_is_checked_trained_and_asked(capsys: pytest.CaptureFixture[str]) -> None:
     follow("A task")
     shown = capsys.readouterr().out
-    assert "task 'acceptability': 5 of 5 laws hold" in shown
+    assert "task 'acceptability': 6 of 6 laws hold" in shown
     assert re.search(r"^0\.\d+\tthe dog runs$", shown, re.MULTILINE)
     assert "exports/acceptability/logits.pt2" in shown
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from clew.cli.main import main, verb_parser
+from clew.cli.verbs import find_verb
 from clew.instruments.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
 from clew.layers.positions import sinusoids
@@ -51,6 +52,17 @@ def test_every_file_that_the_lineage_names_is_there() -> None:
     assert [file for file in files if not (ROOT / "clew" / file).is_file()] == []
 
 
+@pytest.mark.parametrize("file, name", re.findall(r"`((?:\w+/)+\w+\.py)` ([A-Z]\w+)", LINEAGE))
+def test_a_class_that_the_lineage_names_is_in_its_file(file: str, name: str) -> None:
+    assert re.search(rf"^(class {name}\b|{name}\b.* = )", (ROOT / "clew" / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_tree_of_the_readme_has_every_package() -> None:
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").partition("```\nclew/\n")[2].partition("```")[0]
+    listed = set(re.findall(r"^  (\w+)/", tree, re.MULTILINE))
+    assert listed == {path.parent.name for path in (ROOT / "clew").glob("*/__init__.py")}
+
+
 def test_every_recipe_that_the_lineage_names_is_one() -> None:
     named = set(re.findall(r"`((?:shakespeare|ptb|text|tatoeba|multi30k|craft|wsj)-[\w-]+)`", LINEAGE))
     assert named <= set(RECIPES)
@@ -59,7 +71,7 @@ def test_every_recipe_that_the_lineage_names_is_one() -> None:
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"`clew (\w+ [^`]+)`", COURSE))))
 def test_a_command_of_the_course_is_one(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    verb, *rest = shlex.split(command)
+    verb, rest, _ = find_verb(shlex.split(command)) or ("", [], False)
     if "transfer.from=bert" in rest:
         save_pretrained(Path("bert"), "bert")
     options = verb_parser(verb).parse_intermixed_args(rest)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from clew.cli.main import main, verb_parser
-from clew.recipes import RECIPES
+from clew.cli.verbs import find_verb
 from clew.recipes.running import config_of
+from clew.studies.space import read_space
 from tests.runs.pretrained import save_pretrained
 from tests.runs.small import save_many_languages
 
@@ -20,6 +21,10 @@ def code_of(guide: Path) -> str:
     block = re.search(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     return block[1]
+
+
+def blocks_of(guide: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
 
 
 def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,16 +67,14 @@ def test_a_command_of_a_guide_parses(command: str, tmp_path: Path, monkeypatch: 
     Path("vectors.txt").write_text(f"king{' 1' * 100}\n", encoding="utf-8")
     for name in re.findall(r"transfer\.from=(\w+)", command):
         save_many_languages(Path(name)) if name in ("marian", "soft") else save_pretrained(Path(name), name)
-    verb, *rest = shlex.split(command)[1:]
+    verb, rest, _ = find_verb(shlex.split(command)[1:]) or ("", [], False)
     options, more = verb_parser(verb).parse_known_intermixed_args(rest)
     assert not more or options.open
-    if verb == "train":
+    if verb == "train" and options.search is not None:
+        if options.settings:
+            read_space(options.recipe, options.settings)
+    elif verb == "train":
         config_of(options.recipe, options.settings)
-
-
-def test_every_run_that_a_guide_uses_is_of_a_recipe() -> None:
-    named = {name for command in commands() for name in re.findall(r"runs/([\w-]+)", command)}
-    assert len(named) > 4 and {re.sub(r"-\d$", "", name) for name in named} <= set(RECIPES)
 
 
 def settings() -> list[tuple[str, str]]:
@@ -107,8 +110,18 @@ def test_the_code_on_fine_tuning_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict = {}
     exec(code_of(GUIDE.with_stem("finetuning")), names)
     assert set(capsys.readouterr().out.split()) <= {"delivery", "billing"}
-    sizes = [(Path("runs") / name / "model.safetensors").stat().st_size for name in ("adapter", "tickets")]
+    sizes = [(Path("runs") / name / "model.safetensors").stat().st_size for name in ("small", "delivery")]
     assert sizes[0] < sizes[1]
+
+
+@pytest.mark.slow
+def test_the_code_on_searching_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(code_of(GUIDE.with_stem("search")), names)
+    assert names["run"].config.model.dim == int(names["found"].best.settings["model.dim"])
+    assert "3 of 3 trials ended" in capsys.readouterr().out and Path("search.html").stat().st_size > 1000
 
 
 @pytest.mark.slow
@@ -141,13 +154,41 @@ def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_code_on_a_module_of_ones_own_runs_and_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    weights = []
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    weights, guide = [], GUIDE.with_stem("own-module")
     for _ in range(2):  # the second time it is done already
         names: dict = {}
-        exec(code_of(GUIDE.with_stem("own-module")), names)
+        exec(code_of(guide), names)
         weights.append(names["fitted"].module.map.weight.detach())
     assert weights[0].tolist()[0] == pytest.approx([1, -2, 3], abs=0.1)
     assert (weights[0] == weights[1]).all()
+
+
+@pytest.mark.slow
+def test_the_code_on_batches_and_loops_of_ones_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    names: dict = {"__name__": "guide"}
+    for block in blocks_of(GUIDE.with_stem("own-module")):
+        exec(block, names)
+    assert names["counted"].measures["loss"] < 0.2 and float(names["loss"].detach()) < 0.2
+    assert [str(each) for each in names["run"].classify(["late again", "paid twice"])] == ["delivery", "billing"]
+
+
+@pytest.mark.slow
+def test_the_code_on_python_runs_from_top_to_bottom_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+    for _ in range(2):
+        names: dict = {}
+        for block in blocks_of(GUIDE.with_stem("python")):
+            exec(block, names)
+        shown = capsys.readouterr().out
+        assert shown.startswith("delivery\n") and "unknown keyword 'steps'; did you mean training__steps?" in shown
+    assert Path("view.html").is_file()
 
 
 def test_the_code_on_pictures_and_sound_runs(capsys: pytest.CaptureFixture[str]) -> None:

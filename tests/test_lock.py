@@ -1,7 +1,12 @@
-"""requirements.lock has what constraints.txt has, each with the hashes of its files."""
+"""requirements.lock has what constraints.txt has, each with the hashes of its files, and installs without anything else."""
 
 import re
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+import pytest
+
+requirements = pytest.importorskip("packaging.requirements")
 
 ROOT = Path(__file__).parents[1]
 
@@ -19,3 +24,24 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     named = re.findall(r'^    "([A-Za-z][\w.-]*)(?:>=[\d.]+)?",$', project.partition("[project.scripts]")[0], re.MULTILINE)
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower().replace("_", "-")
     assert len(named) > 25 and [name for name in named if f"\n{name.lower().replace('_', '-')}==" not in lock] == []
+
+
+def test_everything_that_a_locked_package_needs_is_locked() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = {simplified(name) for name in re.findall(r"^([\w.-]+)==", lock, re.MULTILINE)}
+    missing = [(name, need) for name in sorted(locked) for need in needs(name) if need not in locked]
+    assert missing == []
+
+
+def needs(name: str) -> set[str]:
+    """What an installed package requires here, its extras left out; nothing where it is not installed."""
+    try:
+        lines = requires(name) or []
+    except PackageNotFoundError:
+        return set()
+    parsed = [requirements.Requirement(line) for line in lines]
+    return {simplified(each.name) for each in parsed if each.marker is None or each.marker.evaluate({"extra": ""})}
+
+
+def simplified(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

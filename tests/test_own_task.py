@@ -242,7 +242,7 @@ def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
 def test_it_holds_the_laws(fresh: Trained) -> None:
     found = fresh.clew("check", "mine.py")
     assert found.status == 0
-    assert found.out == "task 'acceptability': 5 of 5 laws hold: counts, exact means, padding, batched is single, json\n"
+    assert found.out == "task 'acceptability': 6 of 6 laws hold: counts, exact means, padding, batched is single, json, on disk\n"
 
 
 def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh: Trained) -> None:
@@ -253,7 +253,7 @@ def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh:
     assert found.status == 1
     assert "task 'acceptability': padding is broken\n    An example has the same loss alone" in found.out
     assert re.search(r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", found.out)
-    assert "3 of 5 laws hold: counts, exact means, json" in found.out
+    assert "4 of 6 laws hold: counts, exact means, json, on disk" in found.out
 
 
 def test_without_its_code_a_verb_says_how_to_pass_it(fresh: Trained) -> None:

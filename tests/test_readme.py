@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import VERBS, verb_parser
+from clew.cli.main import verb_parser
 from clew.cli.recipes import has
+from clew.cli.verbs import find_verb
 from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
+from clew.studies.space import read_space
 
 README = Path(__file__).parents[1] / "README.md"
 ENDS = {"&&", "||", "|", ";", ">", ">>", "<", "&"}
@@ -44,13 +46,17 @@ def test_the_readme_calls_the_command() -> None:
 
 @pytest.mark.parametrize("call", list(commands()), ids=" ".join)
 def test_a_command_of_the_readme_parses(call: list[str]) -> None:
-    verb, *rest = call
-    assert verb in VERBS
+    found = find_verb(call)
+    assert found is not None
+    verb, rest, _ = found
     options, more = verb_parser(verb).parse_known_intermixed_args(rest)
     assert not more or options.open
     recipe = getattr(options, "recipe", None) or getattr(options, "name", None)
     if verb == "recipes" and recipe is not None and recipe not in RECIPES:  # a word
         assert any(has(name, each, recipe) for name, each in RECIPES.items())
+        return
+    if verb == "train" and options.search is not None:
+        read_space(options.recipe, options.settings)
         return
     if recipe is not None and options.code is None and not recipe.endswith((".yaml", ".yml")):
         for combination in expand(recipe, options.settings):

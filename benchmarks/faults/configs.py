@@ -42,7 +42,7 @@ from clew.runs import memory
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
 from clew.runs.directory import read_config
-from clew.runs.upgrading import FORMAT
+from clew.runs.run_files import FORMAT
 from clew.runs.values import parse_value
 from clew.sources.readers import LINES, PICTURES, SOUNDS
 from clew.sources.words import is_segmented

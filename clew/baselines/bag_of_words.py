@@ -1,13 +1,13 @@
-"""Texts as bags of words, and what classifies them: naive Bayes, logistic and softmax regression.
+"""Bag-of-words classifiers: naive Bayes, logistic and softmax regression.
 
-A text is put in lower case and cut into words: a run of letters and digits, with the apostrophes inside it (`it'll`), or any other
-character by itself, as `!` and `)` tell much about a text. Its features are its words and its n-grams of neighbouring words.
+A text is lowercased and split into words: runs of letters and digits, with apostrophes inside (`it'll`), and every other character by
+itself, since `!` and `)` say much about a text. Its features are its words and its n-grams of neighbouring words.
 
-    counts     x_f = how often f is in the text
-    presence   x_f = 1 where it is
+    counts     x_f = the number of times that f occurs in the text
+    presence   x_f = 1 if it occurs
     tf-idf     x_f = count_f * (1 + log((1 + N) / (1 + N_f))), the row divided by its length       N_f of N texts have f
 
-All three classifiers are linear: p = softmax(W x + b) where labels exclude each other, and where not, p = sigmoid(W x + b) for each.
+All three classifiers are linear: p = softmax(W x + b) if labels exclude each other, else p = sigmoid(W x + b) for each.
 """
 
 import re
@@ -27,7 +27,7 @@ from clew.baselines.sparse import Sparse, sparse
 from clew.core.errors import UserError, unknown
 
 Reading = str | tuple[str, str]
-"""A text, or two that are judged together: then each feature is of the first or of the second."""
+"""A text, or a pair that is judged together; each feature then belongs to the first or the second text."""
 
 Weighting = Literal["counts", "presence", "tf-idf"]
 WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|\S")
@@ -39,7 +39,7 @@ def words_of(text: str) -> list[str]:
 
 
 def features_of(text: Reading, num_words: int) -> Iterator[str]:
-    """A feature for every time it comes: n-grams of up to so many words."""
+    """Yields every occurrence of a feature: n-grams of up to `num_words` words."""
     if not isinstance(text, str):
         first, second = text
         yield from features_of(first, num_words)
@@ -52,7 +52,7 @@ def features_of(text: Reading, num_words: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Texts to rows of a sparse matrix, one column a feature. Features that were not known when it was fitted count for nothing."""
+    """Maps texts to rows of a sparse matrix, with one column per feature. Features that were not seen in fitting are ignored."""
 
     features: tuple[str, ...]
     idf: np.ndarray = field(repr=False)  # (features,)
@@ -81,7 +81,7 @@ class BagOfWords:
 
 
 def fit_bag_of_words(texts: Sequence[Reading], *, weighting: Weighting = "counts", num_words: int = 2, min_texts: int = 1) -> BagOfWords:
-    """With the features that at least `min_texts` of the texts have."""
+    """Fits the features that occur in at least `min_texts` texts."""
     if weighting not in get_args(Weighting):
         raise unknown("weighting", weighting, get_args(Weighting))
     if num_words < 1 or min_texts < 1:
@@ -115,10 +115,10 @@ class Linear:
 def fit_naive_bayes(features: Sparse, targets: Tensor, *, exclusive: bool = True, smoothing: float = 1.0) -> Linear:
     """Multinomial naive Bayes (McCallum and Nigam 1998), for targets (texts, labels) of 0 and 1.
 
-        p(label)      = (texts of it + s) / (texts + s * labels)
+        p(label)      = (texts with it + s) / (texts + s * labels)
         p(f | label)  = (x_f over its texts + s) / (all x over its texts + s * features)
 
-    Where labels do not exclude each other, each is told from its absence.
+    If labels do not exclude each other, each label is classified against its absence.
     """
     if smoothing <= 0:
         raise UserError(f"smoothing ({smoothing}) must be above 0")
@@ -146,7 +146,7 @@ def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0
 
 
 def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
-    """The same for each label by itself, present or not, for targets (texts, labels) of 0 and 1."""
+    """The same for each label by itself, present or absent, for targets (texts, labels) of 0 and 1."""
 
     def cost(logits: Tensor) -> Tensor:
         return F.binary_cross_entropy_with_logits(logits, targets.to(logits), reduction="sum")
@@ -169,13 +169,13 @@ def least_cost(
     probs: Callable[[Tensor], Tensor],
     max_steps: int = MAX_STEPS,
 ) -> tuple[Tensor, Tensor]:
-    """The one W and b of least cost + l2 / 2 * |W|^2, by L-BFGS over all texts at once, in float64 and from 0: nothing is random. After
-    `max_steps` they are as near as they are.
+    """The unique minimum W, b of cost + l2 / 2 * |W|^2, by L-BFGS on all texts at once, in float64 and from 0, so nothing is random. Stops
+    early after `max_steps`.
 
     d cost / d W = X^T (p - targets) + l2 * W          d cost / d b = sum of (p - targets)
     """
     if l2 <= 0:
-        raise UserError(f"l2 ({l2}) must be above 0; without it, weights of words that tell a label surely have no end")
+        raise UserError(f"l2 ({l2}) must be above 0; without it, the weights of words that determine a label grow without bound")
     transposed = features.mT
     weight = torch.zeros(features.num_columns, targets.shape[1], dtype=torch.float64)
     bias = torch.zeros(targets.shape[1], dtype=torch.float64)
@@ -200,7 +200,7 @@ def least_cost(
 
 @dataclass(frozen=True)
 class TextClassifier:
-    """Texts to labels, through a bag of words."""
+    """Classifies texts by their bags of words."""
 
     labels: Labels
     bag: BagOfWords = field(repr=False)
@@ -208,7 +208,7 @@ class TextClassifier:
     exclusive: bool = True
 
     def predict_proba(self, texts: Sequence[Reading]) -> np.ndarray:
-        """(texts, labels); rows add up to one where labels exclude each other."""
+        """(texts, labels); rows sum to one if labels exclude each other."""
         probs = self.linear.probs(self.bag.transform(texts)).numpy()
         return probs / probs.sum(axis=1, keepdims=True) if self.exclusive else probs
 
@@ -218,7 +218,7 @@ class TextClassifier:
 
 @dataclass(frozen=True)
 class TextRegression:
-    """Texts to numbers, through a bag of words."""
+    """Predicts numbers from texts' bags of words."""
 
     bag: BagOfWords = field(repr=False)
     linear: Linear = field(repr=False)
@@ -242,14 +242,14 @@ def fit_text_classifier(
     l2: float = 0.1,
     max_steps: int = MAX_STEPS,
 ) -> TextClassifier:
-    """naive_bayes reads counts, logistic and softmax tf-idf, unless `weighting` says otherwise. logistic tells each label from all others;
-    where labels exclude each other, its probabilities are divided by their sum."""
+    """naive_bayes uses counts, logistic and softmax use tf-idf, unless `weighting` is given. logistic classifies each label against all
+    others; if labels exclude each other, its probabilities are divided by their sum."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     if method == "softmax" and not exclusive:
-        raise UserError("softmax regression gives a text one label; use logistic where labels do not exclude each other")
+        raise UserError("softmax regression gives a text one label; use logistic if labels do not exclude each other")
     if len(texts) != len(answers):
-        raise UserError(f"texts ({len(texts)}) and their labels ({len(answers)}) must be as many")
+        raise UserError(f"there must be as many lists of labels ({len(answers)}) as texts ({len(texts)})")
     labels = known_labels(answers, exclusive)
     bag = fit_bag_of_words(
         texts, weighting=weighting or ("counts" if method == "naive_bayes" else "tf-idf"), num_words=num_words, min_texts=min_texts
@@ -268,9 +268,9 @@ def fit_text_classifier(
 def fit_text_regression(
     texts: Sequence[Reading], numbers: Sequence[float], *, num_words: int = 2, min_texts: int = 1, l2: float = 1.0
 ) -> TextRegression:
-    """Ridge regression of numbers on the tf-idf of texts."""
+    """Ridge regression of numbers on the tf-idf features of texts."""
     if len(texts) != len(numbers):
-        raise UserError(f"texts ({len(texts)}) and their numbers ({len(numbers)}) must be as many")
+        raise UserError(f"there must be as many numbers ({len(numbers)}) as texts ({len(texts)})")
     bag = fit_bag_of_words(texts, weighting="tf-idf", num_words=num_words, min_texts=min_texts)
     targets = torch.tensor(numbers, dtype=torch.float64)[:, None]
     return TextRegression(bag, fit_ridge_regression(bag.transform(texts), targets, l2=l2))

@@ -1,7 +1,7 @@
-"""Baselines beside a model's score: what has learnt next to nothing, or was known before neural models, on the same examples.
+"""Scores of baselines beside a model's score, on the same examples.
 
-A task's entry has a function that fits its baselines on the training part, one after the other as they are asked for. What would take
-longer than a few seconds is left out.
+A task's entry has a function that fits its baselines on the training part, one at a time, when they are needed. Baselines that would take
+longer than a few seconds are left out.
 """
 
 import json
@@ -9,56 +9,89 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from clew.core.errors import UserError
 from clew.core.processes import from_first, world_size
+from clew.data.fingerprints import code_digest
+from clew.data.parts import Part, remembered
+from clew.data.verified import digest
 from clew.metrics.measures import Measured
 from clew.metrics.score import Score
 
 
 class Baseline(NamedTuple):
-    """`words` begins the sentence: `naive Bayes has`. `measure` scores a part, as the task's Learning knows it, and ends it."""
+    """`words` begin the sentence: `naive Bayes has`. `measure` scores a part, in the form of the task's Learning, and ends the sentence."""
 
     words: str
     measure: Callable[[Any], Measured]
 
 
 Train = Callable[[], Any]
-"""Gives the training part, where it is needed."""
+"""Returns the training part, read only when needed."""
 Fit = Callable[[Train, Any], Iterator[Baseline]]
-"""`fit(train, task)`: the baselines of a task with the section `task`, each fitted when it is asked for."""
+"""`fit(train, task)` yields the baselines of a task with the config section `task`, each fitted when it is reached."""
+CODE = ("baselines", "core", "data", "metrics", "tasks", "text")
+"""The packages whose code decides what baselines score."""
+
+
+def fitting_key(fit: Fit, task: BaseModel, train: Any) -> str | None:
+    """The key of baselines that are fitted on a training part in the cache; None for any other."""
+    key = train.key if isinstance(train, Part) else None
+    code = code_digest((fit,), CODE) if key is not None else None
+    return None if code is None else digest({"train": key, "task": task.model_dump(mode="json"), "code": code})
 
 
 def no_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
     return iter(())
 
 
-class Baselines:
-    """Those of a task, each fitted when it is first asked for."""
+class Incomplete(Exception):
+    """Not every baseline was measured, so that their scores are not remembered."""
 
-    def __init__(self, fit: Fit, task: Any, train: Train):
+    def __init__(self, measured: list[Measured] | None):
+        super().__init__()
+        self.measured = measured
+
+
+class Baselines:
+    """The baselines of a task, each fitted on first use. `key` identifies what they are fitted on and how; their scores on a large part are
+    then remembered, since fitting passes over the whole training part."""
+
+    def __init__(self, fit: Fit, task: Any, train: Train, key: str | None = None):
         self.fitted: list[Baseline] = []
         self.unfitted = fit(train, task)
+        self.key = key
 
     def beside(self, score: Score, part: Any, interrupted: Callable[[], bool] = lambda: False) -> Score | None:
-        """The score with the baselines' on the same part; None where `interrupted` says to stop, which a process alone may do."""
-        found = json.loads(from_first(lambda: json.dumps(self.measured(part, interrupted))))
-        if not found:
-            return None if found is None else score
-        measures = {name: value for values, _ in found for name, value in values.items()}
-        return replace(score, measures={**score.measures, **measures}, text=f"{score.text}; {', '.join(text for _, text in found)}")
+        """The score, with the baselines' on the same part; None if `interrupted` says to stop, which only a single process may do."""
+        measured = json.loads(from_first(lambda: json.dumps(self.remembered(part, interrupted))))
+        if not measured:
+            return None if measured is None else score
+        measures = {name: value for values, _ in measured for name, value in values.items()}
+        return replace(score, measures={**score.measures, **measures}, text=f"{score.text}; {', '.join(text for _, text in measured)}")
 
-    def measured(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
-        """What each is found to reach, in whole sentences."""
-        found = []
+    def remembered(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
+        """What `measured` gives, or gave before; None where it was interrupted."""
+        try:
+            if self.key is None:
+                return self.measured(part, interrupted)
+            return remembered(part, f"baselines {self.key}", lambda: self.measured(part, interrupted))
+        except Incomplete as stopped:
+            return stopped.measured
+
+    def measured(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured]:
+        """The measures of each baseline, as whole sentences."""
+        measured: list[Measured] = []
         try:
             for baseline in self.all():
                 if interrupted() and world_size() == 1:
-                    return None
+                    raise Incomplete(None)
                 values, text = baseline.measure(part)
-                found.append(Measured(values, f"{baseline.words} {text}"))
-        except (UserError, MemoryError):  # no training data any more, or trees without a single phrase
-            pass
-        return found
+                measured.append(Measured(values, f"{baseline.words} {text}"))
+        except (UserError, MemoryError):  # the training data are gone, or there are trees without a single phrase
+            raise Incomplete(measured) from None
+        return measured
 
     def all(self) -> Iterator[Baseline]:
         yield from tuple(self.fitted)

@@ -1,8 +1,8 @@
-"""Parses that look at no word: every phrase branches to the right, or to the left.
+"""Parses that ignore the words: every phrase branches to the right, or to the left.
 
     right    (S w1 (VP w2 (VP w3 w4)))        left    (S (NP (NP w1 w2) w3) w4)
 
-English leans to the right, so that a parser has learnt something only above the right-branching score.
+English tends to branch to the right, so a parser has learnt something only if it beats the right-branching score.
 """
 
 from collections import Counter
@@ -22,34 +22,34 @@ Side = Literal["right", "left"]
 
 @dataclass(frozen=True)
 class Branching:
-    """The tree over any words that branches to one side, with one label for its outermost phrase and one for all others."""
+    """The tree over any words that branches to one side, with one label for the outermost phrase and one for all others."""
 
     side: Side
     outer: str
     inner: str
 
     def parse(self, words: Sequence[str], tags: Sequence[str]) -> Tree:
-        """Punctuation stands beside the word before it, so that it makes no bracket that would be scored."""
+        """The branching tree. Punctuation joins the word before it, so that it makes no bracket that would be scored."""
         if not words or len(words) != len(tags):
-            raise UserError(f"words ({len(words)}) and tags ({len(tags)}) must be as many, and at least one")
+            raise UserError(f"there must be as many words ({len(words)}) as tags ({len(tags)}), and at least one")
         units = with_punctuation([Tree(tag, word=word) for word, tag in zip(words, tags, strict=True)])
-        first, *others = units[::-1] if self.side == "right" else units
+        first, *rest = units[::-1] if self.side == "right" else units
         children = first
-        for i, unit in enumerate(others, start=1):
-            label = self.outer if i == len(others) else self.inner
+        for i, unit in enumerate(rest, start=1):
+            label = self.outer if i == len(rest) else self.inner
             children = [Tree(label, unit + children if self.side == "right" else children + unit)]
-        return children[0] if others else Tree(self.outer, children)
+        return children[0] if rest else Tree(self.outer, children)
 
 
 def with_punctuation(leaves: list[Tree]) -> list[list[Tree]]:
-    """Each word with the punctuation after it, the first also with that before it."""
+    """Each word with the punctuation after it; the first word also with that before it."""
     words = [i for i, leaf in enumerate(leaves) if leaf.label not in STANDARD.deleted]
     return [leaves[start:end] for start, end in pairwise([0, *words[1:], len(leaves)])]
 
 
 def fit_branching(trees: Iterable[Tree], side: Side = "right") -> Branching:
-    """With the labels that are right most often in these trees: of the outermost phrase, and of the phrases inside that reach to the
-    sentence's end (for `left`, its beginning)."""
+    """Fits the labels that are most often right in these trees: that of the outermost phrase, and that of inner phrases that reach the end
+    of the sentence (for `left`, its beginning)."""
     if side not in ("right", "left"):
         raise UserError(f"side '{side}' must be right or left")
     outer: Counter[str] = Counter()

@@ -4,16 +4,16 @@
     gamma(h)  = sum_w D(c(h w)) / c(h .)
     p(w)      = (c(w) - D(c(w))) / c(.)  +  gamma() / vocabulary
 
-c is how often an n-gram comes in the text where n is the highest order; below it, how many different tokens come before it. An n-gram
-at the beginning of a sequence has nothing before it and keeps how often it comes. D is one discount for c = 1, one for 2, one for 3
-and more, an order each:
+For the highest order n, c is the number of times an n-gram occurs; below it, the number of different tokens that occur before it. An n-gram
+at the beginning of a sequence has nothing before it and keeps its number of occurrences. D is one discount for c = 1, one for 2, and one
+for 3 and more, for each order:
 
-    Y = n_1 / (n_1 + 2 n_2),   D_c = c - (c + 1) Y n_{c+1} / n_c              n_c is how many n-grams have count c
+    Y = n_1 / (n_1 + 2 n_2),   D_c = c - (c + 1) Y n_{c+1} / n_c              n_c is the number of n-grams with count c
 
-A text too small to have all of n_1 .. n_4, or where these give no discount between 0 and c, has D_c = c / 2 there.
+If a text is too small to have all of n_1 .. n_4, or if they give no discount between 0 and c, D_c = c / 2.
 
-An n-gram is numbered among those of its order; its key is the number of its history, the n-gram without its last token, times the
-number of tokens, plus its last token. So any order and vocabulary fits into 64 bits, and counting is sorting.
+N-grams are numbered within their order. An n-gram's key is the number of its history, the n-gram without its last token, times the number
+of tokens, plus its last token. So any order and vocabulary fits into 64 bits, and counting is sorting.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,24 +33,24 @@ NOTHING = -1
 
 
 class Counted(NamedTuple):
-    """The different n-grams of one order, by key."""
+    """The distinct n-grams of one order, by key."""
 
     keys: np.ndarray
     counts: np.ndarray
-    suffixes: np.ndarray  # the number, an order below, of the n-gram without its first token
-    is_first: np.ndarray  # it begins a sequence
+    suffixes: np.ndarray  # the number, in the order below, of the n-gram without its first token
+    is_first: np.ndarray  # whether it begins a sequence
 
 
 class Order(NamedTuple):
-    """What one order adds to the one below it."""
+    """The probabilities that one order adds to the order below it."""
 
     keys: np.ndarray  # ascending
     probs: np.ndarray  # (c(h w) - D) / c(h .)
-    gammas: np.ndarray  # of each history, numbered as the n-grams of the order below
+    gammas: np.ndarray  # of each history; histories are numbered as n-grams of the order below
 
 
 class KneserNey:
-    """Tokens are ids below `vocabulary`. Before a sequence stands a start, which is never predicted; nothing is added at its end."""
+    """Tokens are ids below `vocabulary`. A start token, which is never predicted, precedes every sequence; nothing is added at its end."""
 
     def __init__(self, vocabulary: int, unigrams: np.ndarray, orders: Sequence[Order]):
         self.vocabulary = vocabulary
@@ -70,8 +70,8 @@ class KneserNey:
         return self._log_probs(joined([tokens], self.vocabulary))
 
     def likelihood(self, sequences: Iterable[Sequence[int] | np.ndarray], *, firsts: bool = True) -> Likelihood:
-        """What all tokens of these sequences cost, their first ones too or not; it has the perplexity. Characters are the caller's to
-        add."""
+        """The likelihood, and so the perplexity, of all tokens of these sequences, with or without their first ones. The caller adds
+        the number of characters."""
         text = joined(sequences, self.vocabulary)
         log_probs = self._log_probs(text)
         if not firsts:
@@ -79,15 +79,15 @@ class KneserNey:
         return Likelihood(-float(log_probs.sum()), len(log_probs))
 
     def probs(self, history: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """p of every token (vocabulary,) after a sequence's first tokens."""
+        """p of every token (vocabulary,) after the first tokens of a sequence."""
         return self._probs(joined([history], self.vocabulary))
 
     def score(self, prefix: Sequence[int] | np.ndarray) -> np.ndarray:
-        """log p of every token (vocabulary,) after a prefix: what a search that takes any language model asks for."""
+        """log p of every token (vocabulary,) after a prefix, as a search over any language model needs it."""
         return np.log(self.probs(prefix))
 
     def sample(self, max_new: int, history: Sequence[int] = (), *, end: int | None = None, seed: int = 1) -> list[int]:
-        """Tokens that go on from the history, at most so many; where `end` is drawn, it is the last."""
+        """Draws up to `max_new` tokens after the history; if `end` is drawn, it is the last."""
         random = np.random.default_rng(seed)
         text = joined([history], self.vocabulary)[-self.order :]
         tokens: list[int] = []
@@ -98,28 +98,28 @@ class KneserNey:
         return tokens
 
     def stepper(self) -> "KneserNeyStepper":
-        """For every other way to choose tokens."""
+        """A stepper for all other ways of decoding."""
         return KneserNeyStepper(self)
 
     def _log_probs(self, text: np.ndarray) -> np.ndarray:
-        """Of every token of joined sequences but their starts."""
+        """log p of every token of joined sequences, without their starts."""
         start = self.vocabulary
         probs = np.append(self.unigrams, 1.0)[text]
-        grams = text  # the number of the n-gram that ends at each place
+        grams = text  # the number of the n-gram that ends at each position
         for order in self.orders:
             history = np.append(NOTHING, grams[:-1])
             places = np.flatnonzero(history >= 0)
-            found = look_up(order.keys, history[places] * (start + 1) + text[places])
+            numbers = look_up(order.keys, history[places] * (start + 1) + text[places])
             grams = np.full(len(text), NOTHING)
-            grams[places] = found
-            own = np.where(found >= 0, order.probs[found], 0.0) if len(order.keys) else np.zeros(len(found))
+            grams[places] = numbers
+            own = np.where(numbers >= 0, order.probs[numbers], 0.0) if len(order.keys) else np.zeros(len(numbers))
             probs[places] = own + order.gammas[history[places]] * probs[places]
         return np.log(probs[text != start])
 
     def _probs(self, text: np.ndarray) -> np.ndarray:
-        """After the last order - 1 tokens of a joined sequence, or as many as there are."""
+        """p of every token after the last order - 1 tokens of a joined sequence, or fewer if it is shorter."""
         history = text[max(len(text) - self.order + 1, 0) :]
-        numbers = history  # of the n-grams that end at each place of the history, one order after another
+        numbers = history  # of the n-grams that end at each position of the history, one order after another
         probs = self.unigrams.copy()
         tokens = self.vocabulary + 1
         for k, order in enumerate(self.orders[: len(history)], start=1):
@@ -129,13 +129,13 @@ class KneserNey:
             low, high = np.searchsorted(order.keys, [last * tokens, (last + 1) * tokens])
             probs *= order.gammas[last]
             probs[order.keys[low:high] % tokens] += order.probs[low:high]
-            before = numbers[:-1]
-            numbers = np.where(before >= 0, look_up(order.keys, before * tokens + history[k:]), NOTHING)
+            previous = numbers[:-1]
+            numbers = np.where(previous >= 0, look_up(order.keys, previous * tokens + history[k:]), NOTHING)
         return probs
 
 
 def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: int, order: int = 5) -> KneserNey:
-    """A model of the ids below `vocabulary`, whether they come in the sequences or not."""
+    """Fits a model of the ids below `vocabulary`, including ids that do not occur in the sequences."""
     if vocabulary < 1 or order < 1:
         raise UserError(f"vocabulary ({vocabulary}) and order ({order}) must be at least 1")
     text = joined(sequences, vocabulary)
@@ -153,14 +153,14 @@ def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: 
             discounts, histories = discounts_of(counts), ngrams.keys // (vocabulary + 1)
             num_histories = len(counted[k - 1].keys)
             totals = np.bincount(histories, counts, num_histories)
-            given = np.bincount(histories, discounts, num_histories)
-            gammas = np.divide(given, totals, out=np.ones(num_histories), where=totals > 0)  # what nothing follows has all from below
+            discounted = np.bincount(histories, discounts, num_histories)
+            gammas = np.divide(discounted, totals, out=np.ones(num_histories), where=totals > 0)  # 1 for histories that nothing follows
             orders.append(Order(ngrams.keys, (counts - discounts) / totals[histories], gammas))
     return KneserNey(vocabulary, unigrams, orders)
 
 
 def joined(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: int) -> np.ndarray:
-    """All tokens, each sequence behind a start, whose id is `vocabulary`."""
+    """All tokens, with a start token, whose id is `vocabulary`, before each sequence."""
     start = np.array([vocabulary])
     text = np.concatenate([start[:0], *(part for tokens in sequences for part in (start, checked(tokens, vocabulary)))])
     return text.astype(np.int64)
@@ -175,25 +175,25 @@ def checked(tokens: Sequence[int] | np.ndarray, vocabulary: int) -> np.ndarray:
 
 
 def count_ngrams(text: np.ndarray, start: int, order: int) -> Iterator[Counted]:
-    """One order after the other, each numbered by the one before. No n-gram reaches over a start."""
+    """Yields one order after another; each numbers its histories by the order before. No n-gram crosses a start."""
     tokens = start + 1
     counts = np.bincount(text, minlength=tokens)
-    numbers = text  # of the n-gram that ends at each place
+    numbers = text  # of the n-gram that ends at each position
     is_first = np.arange(tokens) == start
     yield Counted(np.arange(tokens), counts, np.empty(0, np.int64), is_first)
     for _ in range(1, order):
         places = np.flatnonzero((numbers[:-1] >= 0) & (text[1:] != start)) + 1
-        keys, first, found, counts = np.unique(
+        keys, first, inverse, counts = np.unique(
             numbers[places - 1] * tokens + text[places], return_index=True, return_inverse=True, return_counts=True
         )
         is_first = is_first[keys // tokens]
         yield Counted(keys, counts, numbers[places[first]], is_first)
         numbers = np.full(len(text), NOTHING)
-        numbers[places] = found
+        numbers[places] = inverse
 
 
 def continuations(ngrams: Counted, longer: Counted) -> np.ndarray:
-    """How many different tokens come before each n-gram; where it begins a sequence, how often it comes."""
+    """The number of different tokens before each n-gram; for an n-gram that begins a sequence, its number of occurrences."""
     return np.where(ngrams.is_first, ngrams.counts, np.bincount(longer.suffixes, minlength=len(ngrams.keys)))
 
 
@@ -209,7 +209,7 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
 
 
 def look_up(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The place of each wanted key among the ascending keys; NOTHING where it is not there."""
+    """The index of each wanted key among the ascending keys; NOTHING if it is missing."""
     if not len(keys):
         return np.full(len(wanted), NOTHING)
     places = np.searchsorted(keys, wanted)
@@ -218,7 +218,7 @@ def look_up(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 class KneserNeyStepper:
-    """What decoding sees of the model. The state is each row's last order - 1 tokens: at first the start, with nothing before it."""
+    """The model as a stepper. The state is each row's last order - 1 tokens; at first only the start."""
 
     def __init__(self, model: KneserNey):
         self.model = model
@@ -241,7 +241,7 @@ class KneserNeyStepper:
 
 
 class KneserNeyWords:
-    """The model of sentences of words: unknown words are one word, `<unk>`, and a sentence's end is predicted too."""
+    """A model of sentences of words. Unknown words are one word, `<unk>`, and the end of a sentence is predicted too."""
 
     def __init__(self, words: Words, model: KneserNey):
         self.words = words
@@ -255,18 +255,18 @@ class KneserNeyWords:
         return self.model.log_probs(self.encode(sentence))
 
     def likelihood(self, sentences: Iterable[Sequence[str]]) -> Likelihood:
-        """What all words and ends of these sentences cost."""
+        """The likelihood of all words and ends of these sentences."""
         return self.model.likelihood(map(self.encode, sentences))
 
     def sample(self, max_new: int, history: Sequence[str] = (), *, seed: int = 1) -> list[str]:
-        """Words that go on from the first ones of a sentence, to its end or at most so many."""
+        """Continues a sentence from its first words, up to its end or `max_new` words."""
         tokens = self.model.sample(max_new, self.words.ids(history).tolist(), end=self.words.index[END], seed=seed)
         words = [self.words.words[token] for token in tokens]
         return words[:-1] if words[-1:] == [END] else words
 
 
 def fit_kneser_ney_words(sentences: Sequence[Sequence[str]], order: int = 5, min_count: int = 1) -> KneserNeyWords:
-    """Words that come less often than `min_count` are unknown in the training text too."""
+    """Fits a model in which words that occur less than `min_count` times are unknown, in the training text too."""
     words = fit_words(sentences, min_count, always=(UNKNOWN, END))
     encoded = (words.ids([*sentence, END]) for sentence in sentences)
     return KneserNeyWords(words, fit_kneser_ney(encoded, len(words), order))

@@ -1,4 +1,4 @@
-"""Baselines of labels and numbers that whole texts are given."""
+"""Baselines of labels and numbers for whole texts."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,21 +14,25 @@ from clew.metrics.measures import Measured
 from clew.metrics.strings import exact_match
 
 MOST_CHARACTERS = 5_000_000
-"""Of texts that naive Bayes learns from."""
+"""The most characters of texts that naive Bayes is fitted on."""
 MOST_WORK = 4_000_000
-"""Characters times labels that regression learns from."""
+"""The largest product of characters and labels that regression is fitted on."""
 STEPS = 50
-"""Of regression: more change no figure."""
+"""Steps of regression; more change no figure."""
 
 
 def label_baselines(train: Train, task: object = None, *, exclusive: bool = True) -> Iterator[Baseline]:
-    """The most frequent class, naive Bayes, and softmax regression; where labels do not exclude each other, logistic regression."""
+    """The most frequent class, naive Bayes and softmax regression; logistic regression if labels do not exclude each other."""
     examples: Sequence[Labelled] = train()
-    texts, answers = [reading(example) for example in examples], [example.labels for example in examples]
     size = num_characters(examples)
-    num_labels = len({label for answer in answers for label in answer})
+    met: dict[tuple[str, ...], tuple[str, ...]] = {}
+    answers = [met.setdefault(example.labels, example.labels) for example in examples]
+    num_labels = len({label for answer in met for label in answer})
     frequent = fit_most_frequent_class(answers, exclusive)
     yield label_baseline("most_frequent_class", "the most frequent class has", frequent, exclusive)
+    if size * num_labels > 10 * MOST_WORK:
+        return
+    texts = [reading(example) for example in examples]
     if size <= MOST_CHARACTERS and size * num_labels <= 10 * MOST_WORK:
         bayes = fit_text_classifier(texts, answers, exclusive=exclusive)
         yield label_baseline("naive_bayes", "naive Bayes has", bayes, exclusive)
@@ -39,18 +43,18 @@ def label_baselines(train: Train, task: object = None, *, exclusive: bool = True
 
 
 def frequent_baselines(train: Train, *, exclusive: bool = True) -> Iterator[Baseline]:
-    """The most frequent class alone, of examples that are no texts."""
+    """The most frequent class alone, for examples that are not texts."""
     model = fit_most_frequent_class([example.labels for example in train()], exclusive)
     yield label_baseline("most_frequent_class", "the most frequent class has", model, exclusive, given=lambda examples: examples)
 
 
 def several_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """Those of labels that do not exclude each other."""
+    """The same for labels that do not exclude each other."""
     return label_baselines(train, exclusive=False)
 
 
 def tree_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """Those of the words, without their tree."""
+    """The same from a tree's words, without the tree."""
     for words, measure in label_baselines(lambda: [tree.as_text for tree in train()]):
         yield Baseline(words, lambda trees, measure=measure: measure([tree.as_text for tree in trees]))  # type: ignore[misc]
 
@@ -63,8 +67,8 @@ def number_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
         return
     mean = sum(numbers) / len(numbers)
 
-    def measure_mean(others: Sequence[Labelled]) -> Measured:
-        errors = [(number_of(example) - mean) ** 2 for example in others]
+    def measure_mean(part: Sequence[Labelled]) -> Measured:
+        errors = [(number_of(example) - mean) ** 2 for example in part]
         error = math.sqrt(sum(errors) / len(errors))
         return Measured({"baseline_mean_error": error}, f"root of the mean squared error {error:.4g}")
 
@@ -73,10 +77,10 @@ def number_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
         return
     model = fit_text_regression([reading(example) for example in examples], numbers, min_texts=2)
 
-    def measure_ridge(others: Sequence[Labelled]) -> Measured:
-        told = model.predict([reading(example) for example in others]).tolist()
-        found = 100 * correlation("pearson", [number_of(example) for example in others], told)
-        return Measured({"baseline_ridge_regression": found}, f"Pearson {found:.2f}")
+    def measure_ridge(part: Sequence[Labelled]) -> Measured:
+        predicted = model.predict([reading(example) for example in part]).tolist()
+        pearson = 100 * correlation("pearson", [number_of(example) for example in part], predicted)
+        return Measured({"baseline_ridge_regression": pearson}, f"Pearson {pearson:.2f}")
 
     yield Baseline("ridge regression has", measure_ridge)
 
@@ -92,16 +96,16 @@ def reading(example: Labelled) -> Reading:
 def label_baseline(
     name: str, words: str, model: Any, exclusive: bool, given: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 ) -> Baseline:
-    """`given` makes of examples what the model reads: their texts, where not told."""
+    """`given` maps examples to the model's inputs; the default is their texts."""
     given = given or (lambda examples: [reading(example) for example in examples])
 
     def measure(examples: Sequence[Labelled]) -> Measured:
-        gold, found = [example.labels for example in examples], model.predict(given(examples))
+        gold, predicted = [example.labels for example in examples], model.predict(given(examples))
         if exclusive:
-            share = 100 * exact_match(found, gold).value
+            share = 100 * exact_match(predicted, gold).value
             return Measured({f"baseline_{name}": share}, f"accuracy {share:.2f}")
-        labels = sorted({label for answer in (*gold, *found) for label in answer})
-        f1 = 100 * count_label_sets(gold, found, labels).micro_f1
+        labels = sorted({label for answer in (*gold, *predicted) for label in answer})
+        f1 = 100 * count_label_sets(gold, predicted, labels).micro_f1
         return Measured({f"baseline_{name}": f1}, f"micro F1 {f1:.2f}")
 
     return Baseline(words, measure)

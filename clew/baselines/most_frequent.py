@@ -1,4 +1,4 @@
-"""The most frequent answer, whatever is asked: one class for every text, one tag for every word."""
+"""The most frequent answer, whatever the input: one class for every text, one tag for every word."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ SUFFIX = 3
 
 @dataclass(frozen=True)
 class MostFrequentClass:
-    """What share of texts has each label. Where labels exclude each other, the most frequent is the answer; where not, all that most
-    texts have."""
+    """The share of texts with each label. If labels exclude each other, predicts the most frequent; if not, all labels that more than half
+    of the texts have."""
 
     labels: Labels
     shares: tuple[float, ...]
@@ -31,7 +31,7 @@ class MostFrequentClass:
 
 
 def chosen(probs: np.ndarray, labels: Labels, exclusive: bool) -> list[Labels]:
-    """Of probabilities (texts, labels): the likeliest label, the first among equals; or all likelier than not."""
+    """The labels that probabilities (texts, labels) predict: the likeliest, ties to the first; or all above 1/2."""
     if exclusive:
         return [(labels[i],) for i in probs.argmax(axis=1)]
     return [tuple(label for label, is_likely in zip(labels, row, strict=True) if is_likely) for row in probs > 0.5]
@@ -44,12 +44,12 @@ def fit_most_frequent_class(answers: Sequence[Labels], exclusive: bool = True) -
 
 
 def known_labels(answers: Sequence[Labels], exclusive: bool) -> Labels:
-    """All labels in the order of the alphabet, once it is sure that each text has one, or any number of different ones."""
+    """All labels in alphabetical order. Refuses texts without exactly one label or, if not `exclusive`, with a label twice."""
     if not answers:
         raise UserError("no labels; give some labelled texts")
     for number, answer in enumerate(answers, start=1):
         if exclusive and len(answer) != 1:
-            raise UserError(f"text {number} has {len(answer)} labels; each needs one where labels exclude each other")
+            raise UserError(f"text {number} has {len(answer)} labels; each needs exactly one if labels exclude each other")
         if len(set(answer)) != len(answer):
             raise UserError(f"text {number} has a label twice: {', '.join(answer)}")
     return tuple(sorted({label for answer in answers for label in answer}))
@@ -57,9 +57,9 @@ def known_labels(answers: Sequence[Labels], exclusive: bool) -> Labels:
 
 @dataclass(frozen=True)
 class MostFrequentTag:
-    """The most frequent tag of each word; of an unknown word, that of words of its shape, or else of all words.
+    """The most frequent tag of each word; for an unknown word, that of words with its shape, or else of all words.
 
-    A word's shape is its last three letters, every digit as 0, and whether it begins with a capital.
+    A word's shape is its last three letters, with digits as 0, and whether it begins with a capital.
     """
 
     by_word: Mapping[str, str]
@@ -71,8 +71,8 @@ class MostFrequentTag:
 
 
 def fit_most_frequent_tag(sentences: Iterable[tuple[Sequence[str], Sequence[str]]], *, shapes: bool = True) -> MostFrequentTag:
-    """From pairs of words and tags. Shapes are counted over words that come once, as unknown words are like those; without
-    `shapes` an unknown word has the most frequent tag."""
+    """Fits pairs of words and tags. Shapes are counted over words that occur once, which resemble unknown words. Without `shapes`, an
+    unknown word gets the most frequent tag."""
     by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for number, (words, tags) in enumerate(sentences, start=1):
         if len(words) != len(tags):
@@ -100,5 +100,5 @@ def shape(word: str) -> Shape:
 
 
 def most_frequent(counts: Counter[str]) -> str:
-    """The first in the alphabet among equals."""
+    """The most frequent label; ties go to the first in the alphabet."""
     return min(counts, key=lambda label: (-counts[label], label))

@@ -1,4 +1,4 @@
-"""Captions without a network: those of the training pictures that look most alike (Devlin et al. 2015)."""
+"""Captions without a network: those of the most similar training pictures (Devlin et al. 2015)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,30 +15,30 @@ from clew.metrics.measures import Measured
 from clew.metrics.nearest import Nearest
 
 SIDE = 16
-"""Pictures are compared as thumbnails of so many pixels a side (Torralba et al. 2008)."""
+"""The side, in pixels, of the thumbnails that are compared (Torralba et al. 2008)."""
 NEIGHBOURS = 20
-"""Pictures whose captions vote."""
+"""The number of pictures whose captions vote."""
 MOST_PICTURES = 6_000
-"""More take longer to read than a few seconds."""
+"""More pictures take longer than a few seconds to read."""
 
 Measure = Callable[[Sequence[Captioned], Sequence[str]], Measured]
 
 
 class NearestPictures:
-    """The caption of the training picture whose thumbnail has the largest cosine with a picture's; or the consensus of the captions of the
-    NEIGHBOURS nearest: the one whose n-grams have the largest mean cosine with those of all of them."""
+    """The caption of the training picture whose thumbnail has the largest cosine with a picture's; or the consensus caption among those of
+    the NEIGHBOURS nearest: the one whose n-grams have the largest mean cosine with those of all."""
 
     def __init__(self, examples: Sequence[Captioned]):
-        found: dict[str, list[str]] = {}
+        captions: dict[str, list[str]] = {}
         pictures: dict[str, Any] = {}
         for example in examples:
-            found.setdefault(example.key, []).extend(example.captions)
+            captions.setdefault(example.key, []).extend(example.captions)
             pictures.setdefault(example.key, example.picture)
-        self.captions = list(found.values())
+        self.captions = list(captions.values())
         self.thumbnails = thumbnails(list(pictures.values()))
 
     def nearest(self, pictures: Sequence[Any], count: int) -> list[list[int]]:
-        """The numbers of training pictures, nearest first."""
+        """The indices of training pictures, nearest first."""
         search = Nearest(thumbnails(pictures), count)
         search.add(self.thumbnails)
         return [[row for row, _ in rows] or [0] for rows in search.found()]
@@ -51,25 +51,25 @@ class NearestPictures:
 
 
 def thumbnails(pictures: Sequence[Any]) -> np.ndarray:
-    """(pictures, SIDE * SIDE * 3), each minus its mean."""
+    """Thumbnails (pictures, SIDE * SIDE * 3), each minus its mean."""
     rows = np.stack([read_picture(picture, shape=(SIDE, SIDE), mode="rgb").numpy().reshape(-1) for picture in pictures]).astype(np.float32)
-    found: np.ndarray = rows - rows.mean(1, keepdims=True)
-    return found
+    centred: np.ndarray = rows - rows.mean(1, keepdims=True)
+    return centred
 
 
 def most_alike(texts: Sequence[str]) -> str:
-    """The text whose words and pairs of words have the largest mean cosine with those of all; of equals the first."""
+    """The text whose words and bigrams have the largest mean cosine with those of all texts; ties go to the first."""
     counts = [Counter(gram for order in (1, 2) for gram in n_grams(caption_words(text), order)) for text in texts]
-    numbers = {gram: number for number, gram in enumerate(sorted({gram for each in counts for gram in each}))}
+    numbers = {gram: number for number, gram in enumerate(sorted({gram for grams in counts for gram in grams}))}
     rows = np.zeros((len(texts), len(numbers)))
-    for row, each in enumerate(counts):
-        rows[row, [numbers[gram] for gram in each]] = list(each.values())
+    for row, grams in enumerate(counts):
+        rows[row, [numbers[gram] for gram in grams]] = list(grams.values())
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     return texts[int((rows @ rows.sum(0)).argmax())]
 
 
 def picture_baselines(train: Train, measure: Measure) -> Iterator[Baseline]:
-    """The nearest training picture's caption, and the consensus of several; nothing where there are very many pictures."""
+    """The caption of the nearest training picture, and the consensus of several; nothing if there are more than MOST_PICTURES."""
     examples: Sequence[Captioned] = train()
     if len({example.key for example in examples}) > MOST_PICTURES:
         return

@@ -1,4 +1,4 @@
-"""Baselines of answers to questions on passages."""
+"""Baselines for questions on passages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,20 +9,20 @@ from clew.metrics.answers import score_answers
 from clew.metrics.measures import Measured
 
 MOST_CHARACTERS = 20_000_000
-"""Of passages that words are counted in."""
+"""The most characters of passages in which words are counted."""
 
 
 def question_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """The sentence that shares most words with the question."""
+    """The sentence that shares the most words with the question."""
     examples: Sequence[Question] = train()
     passages = list(dict.fromkeys(example.passage for example in examples))
     if sum(map(len, passages)) > MOST_CHARACTERS:
         return
     overlap = fit_word_overlap(passages)
 
-    def measure(others: Sequence[Question]) -> Measured:
-        found = [example.passage[slice(*overlap.answer(example.question, example.passage))] for example in others]
-        scores = score_answers(found, [example.texts for example in others])
+    def measure(part: Sequence[Question]) -> Measured:
+        answers = [example.passage[slice(*overlap.answer(example.question, example.passage))] for example in part]
+        scores = score_answers(answers, [example.texts for example in part])
         exact, f1 = 100 * scores.mean("exact"), 100 * scores.mean("f1")
         return Measured({"baseline_word_overlap": f1, "baseline_word_overlap_exact_match": exact}, f"exact match {exact:.2f}, F1 {f1:.2f}")
 

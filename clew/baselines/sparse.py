@@ -1,4 +1,4 @@
-"""Matrices that are nearly all zeros, row by row."""
+"""Sparse matrices in compressed rows."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Sparse(NamedTuple):
-    """Row i has `values[starts[i]:starts[i + 1]]` in `columns` of the same places; every other entry is 0."""
+    """Row i has `values[starts[i]:starts[i + 1]]`, in the `columns` at the same indices; all other entries are 0."""
 
     starts: Tensor  # (rows + 1,)
     columns: Tensor
@@ -43,7 +43,7 @@ class Sparse(NamedTuple):
 
 
 def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Sparse:
-    """From entries in any order; those of one place add up."""
+    """A matrix from entries in any order; entries at the same place are added."""
     num_rows, num_columns = shape
     keys, place = np.unique(np.asarray(rows, np.int64) * num_columns + columns, return_inverse=True)
     summed = np.bincount(place, values, len(keys))

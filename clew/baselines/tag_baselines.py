@@ -12,7 +12,7 @@ from clew.metrics.strings import Accuracy
 
 
 def tag_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """The most frequent tag of each word; with F1 where tags are of phrases, which are then in IOB2."""
+    """The most frequent tag of each word; also with F1 if tags are of phrases, which are then converted to IOB2."""
     sentences: Sequence[Sentence] = train()
     are_phrases = all_phrases(sentences)
     tagger = fit_most_frequent_tag((sentence.words, tags_of(sentence, are_phrases)) for sentence in sentences)
@@ -20,12 +20,12 @@ def tag_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
     def measure(examples: Sequence[Sentence]) -> Measured:
         has_f1 = are_phrases and all_phrases(examples)
         gold = [tags_of(example, has_f1) for example in examples]
-        found = [tags_of(example._replace(tags=tuple(tagger.tag(example.words))), has_f1) for example in examples]
-        right = sum(a == b for tags, others in zip(gold, found, strict=True) for a, b in zip(tags, others, strict=True))
+        predicted = [tags_of(example._replace(tags=tuple(tagger.tag(example.words))), has_f1) for example in examples]
+        right = sum(a == b for tags, predicted_tags in zip(gold, predicted, strict=True) for a, b in zip(tags, predicted_tags, strict=True))
         values = {"baseline_most_frequent_tag": 100 * Accuracy(right, sum(map(len, gold))).value}
         text = f"accuracy {values['baseline_most_frequent_tag']:.2f}"
         if has_f1:
-            values["baseline_most_frequent_tag_f1"] = f1 = 100 * score_spans(gold, found).f1
+            values["baseline_most_frequent_tag_f1"] = f1 = 100 * score_spans(gold, predicted).f1
             text = f"F1 {f1:.2f}, {text}"
         return Measured(values, text)
 

@@ -1,4 +1,4 @@
-"""Baselines of language models: n-grams over the very tokens that the model reads."""
+"""Baselines of language models: n-grams over the same tokens that the model reads."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from clew.data.text_files import TextSource
 from clew.metrics.measures import Measured
 
 MOST_TOKENS = 5_000_000
-"""Of a text that n-grams are counted in."""
+"""The most tokens of a text in which n-grams are counted."""
 MOST_TEXT = 10 * MOST_TOKENS
-"""Characters of a text that is worth encoding to see how many tokens it has."""
+"""The most characters of a text that is encoded to count its tokens."""
 ORDER = 5
 
 
 @dataclass(frozen=True)
 class KnownText:
-    """A text as n-grams read it: its tokens, which may have to be encoded first, as a task with so large a vocabulary predicts them."""
+    """A text in the form of n-grams: its tokens, encoded when needed, and the number of tokens that the task predicts."""
 
     source: TextSource
     tokens: Callable[[], TokenFile]
@@ -26,23 +26,23 @@ class KnownText:
 
 
 def text_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
-    """Interpolated n-grams over the very tokens that the model reads."""
+    """Interpolated n-grams over the same tokens that the model reads."""
     known: KnownText = train()
     if is_too_long(known.source) or len(text := known.tokens()) > MOST_TOKENS:
         return
     model = fit_kneser_ney(text.sequences, known.vocabulary, ORDER)
 
     def measure(part: KnownText) -> Measured:
-        """Every token but the first of a sequence, which nothing predicts."""
-        found = model.likelihood(part.tokens().sequences, firsts=False)
-        values = {"baseline_kneser_ney": found.perplexity, "baseline_kneser_ney_loss": found.loss}
-        return Measured(values, f"loss {found.loss:.4f} and perplexity {found.perplexity:.2f}")
+        """Scores every token but the first of each sequence, which a language model does not predict."""
+        likelihood = model.likelihood(part.tokens().sequences, firsts=False)
+        values = {"baseline_kneser_ney": likelihood.perplexity, "baseline_kneser_ney_loss": likelihood.loss}
+        return Measured(values, f"loss {likelihood.loss:.4f} and perplexity {likelihood.perplexity:.2f}")
 
     yield Baseline(f"{ORDER}-grams (Kneser-Ney) have", measure)
 
 
 def is_too_long(text: TextSource) -> bool:
-    """Whether a text would have too many tokens; it is then not encoded for nothing."""
+    """Whether a text has so many characters that it need not be encoded to know that it has too many tokens."""
     size = 0
     for piece in text:
         size += len(piece)

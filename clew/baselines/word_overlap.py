@@ -1,4 +1,4 @@
-"""The sentence of a passage that shares most with a question: what is found without understanding either."""
+"""The sentence of a passage that shares the most words with a question: an answer without understanding."""
 
 import math
 import re
@@ -13,7 +13,7 @@ SENTENCE = re.compile(r"\S.*?(?:[.!?]+(?=\s|$)|$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """A sentence scores the sum of the weights of the words that it shares with the question, each once; the first of equals wins.
+    """Scores a sentence by the sum of the weights of the words it shares with the question, each once. Ties go to the first sentence.
 
     weight(w) = log((1 + passages) / (1 + passages with w))
     """
@@ -22,10 +22,10 @@ class WordOverlap:
     unseen: float
 
     def answer(self, question: str, passage: str) -> tuple[int, int]:
-        """The characters [start, stop) of the sentence."""
-        asked = set(lowered(question))
-        found = [match.span() for match in SENTENCE.finditer(passage)] or [(0, len(passage))]
-        return max(found, key=lambda span: self.shared(asked, passage[slice(*span)]))
+        """The characters [start, stop) of the best sentence."""
+        question_words = set(lowered(question))
+        sentences = [match.span() for match in SENTENCE.finditer(passage)] or [(0, len(passage))]
+        return max(sentences, key=lambda span: self.shared(question_words, passage[slice(*span)]))
 
     def shared(self, asked: set[str], sentence: str) -> float:
         return sum(self.weights.get(word, self.unseen) for word in asked & set(lowered(sentence)))

@@ -1,11 +1,11 @@
-"""Word vectors of a text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013), and PMI + SVD (Levy and Goldberg 2014).
+"""Word vectors from a text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013), and PMI + SVD (Levy and Goldberg 2014).
 
     skip-gram   log sigmoid(u_c . v_w)  +  sum over k noise words n of log sigmoid(-u_n . v_w)       for each word w and neighbour c
     CBOW        the same with the mean of the neighbours' v for v_w, and w itself for c
     PMI         M_wc = max(0, log(p(w, c) / (p(w) p(c))) - log k),   V = U_d S_d^power  of  M ~ U S Z^T
 
-Noise words are drawn by count^0.75. A frequent word is left out of the text before neighbours are taken, with probability
-1 - sqrt(t / its share). A word has each time a window of its own, from 1 to `window`.
+Noise words are drawn by count^0.75. Before neighbours are taken, occurrences of frequent words are dropped with probability
+1 - sqrt(t / share of the word). The window of each occurrence is drawn from 1 to `window`.
 """
 
 import gzip
@@ -30,19 +30,19 @@ from clew.data.vectors import first_words, read_vectors
 METHODS = ("skip_gram", "cbow")
 SMOOTHING = 0.75
 NOISE = 64
-"""Noise words of a batch."""
+"""The number of noise words per batch."""
 AT_ONCE = 2**17
-"""Words whose neighbours are in memory at a time."""
+"""The number of words whose neighbours are in memory at once."""
 LOOKED_AT = 20_000
-"""Words among which one like a misspelt word is looked for."""
+"""The number of words among which a similar word is searched for a misspelt one."""
 
 Progress = Callable[[int, int], None]
-"""Called with the words that were read and those that are to be read in all."""
+"""Called with the number of words read, and the number to read in all."""
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """One row of `vectors` (words, dim) a word, the most frequent first."""
+    """One row of `vectors` (words, dim) for each word, the most frequent first."""
 
     words: Words
     vectors: Tensor = field(repr=False)
@@ -58,15 +58,15 @@ class WordVectors:
         return self.vectors[self.words.index[word]]
 
     def nearest(self, word: str | Tensor, num: int = 10) -> list[tuple[str, float]]:
-        """The words of largest cosine with a word, itself left out, or with a vector; each with that cosine."""
+        """The words with the largest cosine with a vector or with a word, without that word; each with its cosine."""
         return self.nearest_sum([word], num=num) if isinstance(word, str) else self._nearest(word, num, ())
 
     def analogy(self, a: str, b: str, c: str, num: int = 10) -> list[tuple[str, float]]:
-        """What is to c as b is to a: the words nearest b - a + c (Mikolov et al. 2013)."""
+        """The words d in "a is to b as c is to d": the nearest to b - a + c (Mikolov et al. 2013)."""
         return self.nearest_sum([b, c], [a], num)
 
     def nearest_sum(self, plus: Sequence[str], minus: Sequence[str] = (), num: int = 10) -> list[tuple[str, float]]:
-        """The words nearest the sum of some words' vectors less that of others, each of length 1; these words left out."""
+        """The words nearest to a sum of vectors, `plus` minus `minus`, each of length 1; without these words."""
         terms = [sign * F.normalize(self.vector(word), dim=0) for sign, words in ((1, plus), (-1, minus)) for word in words]
         return self._nearest(torch.stack(terms).sum(0), num, (*plus, *minus))
 
@@ -77,7 +77,8 @@ class WordVectors:
         return [(self.words.words[i], float(cosines[i])) for i in order[: max(num, 0)]]
 
     def save(self, path: Path | str) -> Path:
-        """In word2vec's text format: how many words and how wide, then a word and its numbers a line; gzipped where the name says so."""
+        """Writes word2vec's text format: the number of words and the dim, then one line per word with its vector; gzipped if the name
+        is."""
         path = Path(path)
         for word in self.words.words:
             if not word or any(character.isspace() for character in word):
@@ -95,14 +96,14 @@ class WordVectors:
 
 
 def write_text(path: Path, *, zipped: bool) -> TextIO:
-    """Without a name or a time in a gzipped file, so that equal vectors make equal files."""
+    """Opens a text file. A gzipped file contains no name or time, so that equal vectors make equal files."""
     if not zipped:
         return path.open("w", encoding="utf-8", newline="\n")
     return io.TextIOWrapper(gzip.GzipFile(path, "wb", mtime=0), encoding="utf-8", newline="\n")
 
 
 def load_word_vectors(path: Path | str, most: int = 10**7) -> WordVectors:
-    """All words of a file in any of the formats that `clew.data.vectors` reads, or of navec's, or so many of the first."""
+    """The words of a file, or the first `most`, in any format of `clew.data.vectors`, or navec's."""
     if is_navec(path):
         words, values = read_navec(path, most)
         return WordVectors(Words(words), torch.from_numpy(values))
@@ -125,10 +126,11 @@ def fit_word2vec(
     seed: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """skip_gram or cbow; the vectors v. Same seed, same vectors. The sentences are read twice.
+    """Fits skip_gram or cbow and returns the vectors v. The same seed gives the same vectors. The sentences are read twice.
 
-    What departs from the authors' program: pairs come in batches, in random order; the noise words of a batch are drawn together and
-    each pair is held against all of them, with the weight of `num_noise`; and steps are Adagrad's, which suit rare words and frequent ones.
+    Departs from the authors' program: pairs come in batches, in random order; all pairs of a batch share its noise words, weighted by
+    `num_noise`, so that scores are one matrix product with the same expected loss; and steps are Adagrad's, which suit rare and frequent
+    words.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -136,7 +138,7 @@ def fit_word2vec(
         if value < 1:
             raise UserError(f"{name} ({value}) must be at least 1")
     if subsample < 0:
-        raise UserError(f"subsample ({subsample}) must not be below 0, which leaves out no word")
+        raise UserError(f"subsample ({subsample}) must be at least 0, which keeps every word")
     words = fit_words(sentences, min_count)
     text = joined(sentences, words)
     counts = np.bincount(text[text >= 0], minlength=len(words))
@@ -153,22 +155,22 @@ def fit_word2vec(
             for start in range(0, len(order), batch):
                 chosen = order[start : start + batch]
                 drawn = np.searchsorted(noise, random.random(NOISE) * noise[-1], side="right")
-                given = Batch(*map(torch.from_numpy, (read[chosen], targets[chosen], drawn)))
-                learn(inputs, outputs, given, num_noise, rate)
+                examples = Batch(*map(torch.from_numpy, (read[chosen], targets[chosen], drawn)))
+                learn(inputs, outputs, examples, num_noise, rate)
                 progress(epoch * len(text) + (number * AT_ONCE + start) * len(text) // len(left), epochs * len(text))
     progress(epochs * len(text), epochs * len(text))
     return WordVectors(words, inputs.rows)
 
 
 class Table:
-    """A row a word, with Adagrad's sum of squared gradients for each number (Duchi et al. 2011)."""
+    """One row per word, with Adagrad's sums of squared gradients (Duchi et al. 2011)."""
 
     def __init__(self, rows: Tensor):
         self.rows = rows
         self.squares = torch.full_like(rows, 1e-8)
 
     def descend(self, words: Tensor, gradients: Tensor, rate: float) -> None:
-        """One step down the sum of the gradients that each word has."""
+        """One step against the summed gradients of each word."""
         different, place = words.unique(return_inverse=True)
         summed = torch.zeros(len(different), gradients.shape[1]).index_add_(0, place, gradients)
         self.squares.index_add_(0, different, summed**2)
@@ -176,19 +178,19 @@ class Table:
 
 
 class Batch(NamedTuple):
-    """Words, padded with -1: what is read, what is to be predicted of it, and noise for all rows."""
+    """Words, padded with -1: the inputs, the targets to predict from them, and noise words for all rows."""
 
-    read: Tensor  # (batch, some)
-    targets: Tensor  # (batch, some)
+    read: Tensor  # (batch, inputs of a row)
+    targets: Tensor  # (batch, targets of a row)
     noise: Tensor  # (noise,)
 
 
 def learn(inputs: Table, outputs: Table, batch: Batch, num_noise: int, rate: float) -> None:
-    """One step down the loss of a batch: the mean vector h of what a row reads predicts each of its targets.
+    """One gradient step on a batch: the mean vector h of a row's inputs predicts each of the row's targets.
 
         loss = sum over rows and their targets c of  -log sigmoid(u_c . h) - num_noise * mean over noise n of log sigmoid(-u_n . h)
 
-    A noise word that is the target itself counts for nothing.
+    A noise word that equals the target is ignored.
     """
     read, targets, noise = batch
     rows, words = real_words(read)
@@ -199,8 +201,8 @@ def learn(inputs: Table, outputs: Table, batch: Batch, num_noise: int, rate: flo
     right, wrong = outputs.rows.index_select(0, right_words), outputs.rows.index_select(0, noise)
     hidden_of_right = hidden.index_select(0, target_rows)  # (all targets, dim)
     to_right = -torch.sigmoid(-(right * hidden_of_right).sum(1, keepdim=True))  # d loss / d score
-    num_told = ((targets[..., None] != noise) & (targets[..., None] >= 0)).sum(1)  # (batch, noise)
-    to_wrong = torch.sigmoid(hidden @ wrong.T) * num_told * (num_noise / len(noise))
+    num_scored = ((targets[..., None] != noise) & (targets[..., None] >= 0)).sum(1)  # (batch, noise)
+    to_wrong = torch.sigmoid(hidden @ wrong.T) * num_scored * (num_noise / len(noise))
 
     to_hidden = (to_wrong @ wrong).index_add_(0, target_rows, to_right * right)
     outputs.descend(torch.cat([right_words, noise]), torch.cat([to_right * hidden_of_right, to_wrong.T @ hidden]), rate)
@@ -214,22 +216,22 @@ def real_words(padded: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def joined(sentences: Iterable[Sequence[str]], words: Words) -> np.ndarray:
-    """All words as ids, with -1 after each sentence; words that are not known are left out."""
+    """All words as ids, with -1 after each sentence; unknown words are left out."""
     parts = (part[part >= 0] for part in map(words.ids, sentences))
     text = np.concatenate([ids for part in parts for ids in (part, np.array([-1]))])
     if not ((text[1:] >= 0) & (text[:-1] >= 0)).any():
-        raise UserError("no word has another beside it; give longer sentences or a smaller min_count")
+        raise UserError("no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count")
     return text
 
 
 def thinned(text: np.ndarray, keep: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The text with each word kept with its probability; the ends of sentences stay."""
+    """The text, with each word kept with its probability; the ends of sentences stay."""
     return text[random.random(len(text)) < np.append(keep, 1.0)[text]]
 
 
 def in_windows(text: np.ndarray, window: int, random: np.random.Generator | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Words (n, 1) and the neighbours in their windows (n, 2 * window), -1 where there is none. A word's window is from 1 to `window`
-    where it is random."""
+    """Words (n, 1) and the neighbours in their windows (n, 2 * window), -1 if there is none. With `random`, each word's window is drawn
+    from 1 to `window`."""
     gap = np.full(window, -1)
     padded = np.concatenate([gap, text, gap])
     sentence = np.cumsum(padded < 0)
@@ -256,9 +258,9 @@ def fit_pmi(
     seed: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """Vectors of the shifted positive PMI of words and neighbours: V = U_d S_d^power, from the d largest singular values.
+    """Vectors from the shifted positive PMI of words and neighbours: V = U_d S_d^power, from the d largest singular values.
 
-    `shift` is k: more than 1 as if there were so many noise words. p(c) is by count^smoothing (Levy et al. 2015). The
+    `shift` is k, the equivalent number of noise words. p(c) is proportional to count^smoothing (Levy et al. 2015). The
     sentences are read twice.
     """
     for name, value in {"dim": dim, "window": window, "shift": shift}.items():
@@ -271,19 +273,19 @@ def fit_pmi(
 
 
 def count_pairs(text: np.ndarray, window: int, num_words: int, progress: Progress = lambda done, total: None) -> Sparse:
-    """How often each word (row) has each other (column) in the window around it."""
+    """How often each word (column) occurs in the window around each word (row)."""
     keys: np.ndarray = np.empty(0, np.int64)
     counts: np.ndarray = np.empty(0)
     for number, (centres, neighbours) in enumerate(in_windows(text, window), start=1):
-        new, found = np.unique((centres * num_words + neighbours)[neighbours >= 0], return_counts=True)
+        new, new_counts = np.unique((centres * num_words + neighbours)[neighbours >= 0], return_counts=True)
         keys, place = np.unique(np.concatenate([keys, new]), return_inverse=True)
-        counts = np.bincount(place, np.concatenate([counts, found]))
+        counts = np.bincount(place, np.concatenate([counts, new_counts]))
         progress(min(number * AT_ONCE, len(text)), len(text))
     return sparse(keys // num_words, keys % num_words, counts, (num_words, num_words))
 
 
 def positive_pmi(counts: Sparse, shift: float = 1.0, smoothing: float = SMOOTHING) -> Sparse:
-    """max(0, log(p(w, c) / (p(w) p(c))) - log shift), its zeros left out."""
+    """max(0, log(p(w, c) / (p(w) p(c))) - log shift), without its zeros."""
     rows, columns = counts.rows.numpy(), counts.columns.numpy()
     values = counts.values.numpy()
     of_word, of_neighbour = (np.bincount(side, values, counts.num_columns) for side in (rows, columns))
@@ -294,7 +296,7 @@ def positive_pmi(counts: Sparse, shift: float = 1.0, smoothing: float = SMOOTHIN
 
 
 def truncated_svd(matrix: Sparse, dim: int, seed: int = 1, num_passes: int = 6) -> tuple[Tensor, Tensor, Tensor]:
-    """The `dim` largest singular values and their vectors, M ~ U S Z^T: randomised subspace iteration (Halko et al. 2011).
+    """The `dim` largest singular values and their vectors, M ~ U S Z^T, by randomised subspace iteration (Halko et al. 2011).
 
     Q = orthonormal(M Omega), then Q = orthonormal(M orthonormal(M^T Q)) a few times;  Q^T M = (small) U S Z^T
     """

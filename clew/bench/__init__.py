@@ -1,1 +1,1 @@
-"""Speed and memory beside peers: workloads, how they are timed, and what was recorded of them."""
+"""Benchmarks of speed and memory against peers: workloads, timing, and recorded ratios."""

@@ -1,4 +1,4 @@
-"""A peer: a plain GPT with a cache of fixed size, whose step is captured once as a CUDA graph and replayed."""
+"""A peer: a plain GPT with a fixed-size cache, whose step is captured once as a CUDA graph and replayed."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from clew.bench.peers import Block, MinimalGPT
 
 
 class CapturedGPT:
-    """Greedy decoding of `batch` rows of up to `capacity` positions. On a CPU the same step runs without a graph."""
+    """Greedy decoding of `batch` rows of up to `capacity` positions. On a CPU the step runs without a graph."""
 
     def __init__(self, model: MinimalGPT, batch: int, capacity: int):
         weight = model.tokens.weight
@@ -17,7 +17,7 @@ class CapturedGPT:
         shape = (batch, self.blocks[0].num_heads, capacity, weight.shape[1] // self.blocks[0].num_heads)
         self.cache = [(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in self.blocks]
         self.places = torch.arange(capacity, device=weight.device)
-        self.place = torch.zeros(1, dtype=torch.long, device=weight.device)  # of the token that is read next
+        self.place = torch.zeros(1, dtype=torch.long, device=weight.device)  # of the next token to read
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=weight.device)
         self.written = torch.zeros(batch, capacity, dtype=torch.long, device=weight.device)
         self.graph = self.capture() if weight.is_cuda else None
@@ -35,7 +35,7 @@ class CapturedGPT:
         return graph
 
     def step(self) -> None:
-        """Reads the token at `place` and writes the one after it."""
+        """Read the token at `place` and write the next one."""
         x = self.model.tokens(self.token) + self.model.positions(self.place)
         seen = (self.places <= self.place)[None, None, None]  # (1, 1, 1, capacity)
         for block, (keys, values) in zip(self.blocks, self.cache, strict=True):

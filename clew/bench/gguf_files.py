@@ -1,4 +1,4 @@
-"""GPT-2 and Llama of transformers' as a file of llama.cpp's, written with the package `gguf`."""
+"""Convert GPT-2 and Llama of transformers to files of llama.cpp, with the package `gguf`."""
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 BYTES = 256
-"""Tokens that every vocabulary of llama.cpp's has, besides three that mark."""
+"""The byte tokens of every llama.cpp vocabulary, which also has three special tokens."""
 Weights = dict[str, Any]
 Named = Iterator[tuple[str, Any]]
 
 
 def write_gguf(model: Any, path: str, compute: str) -> str:
-    """The file's path. In int8 matrices are Q8_0: integers of 8 bits with a scale for every 32."""
+    """Write a model and return the file's path. With int8, matrices are Q8_0: 8-bit integers with one scale per 32."""
     gguf, config = import_module("gguf"), model.config
     writer = gguf.GGUFWriter(path, config.model_type)
     write_vocabulary(writer, config.vocab_size)
@@ -32,7 +32,7 @@ def write_gguf(model: Any, path: str, compute: str) -> str:
 
 
 def write_vocabulary(writer: Any, vocabulary: int) -> None:
-    """Words without a meaning: prompts are given as tokens."""
+    """Placeholder words, since prompts are given as tokens."""
     numbers = vocabulary - BYTES - 3
     writer.add_tokenizer_model("llama")
     writer.add_token_list([b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % byte for byte in range(BYTES)), *(b"%d" % n for n in range(numbers))])
@@ -57,7 +57,7 @@ def gpt2(writer: Any, config: Any, weights: Weights) -> Named:
     parts |= {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
     for layer in range(config.n_layer):
         for theirs, name in parts.items():
-            weight = weights[f"transformer.h.{layer}.{theirs}.weight"]  # GPT-2 keeps its matrices transposed
+            weight = weights[f"transformer.h.{layer}.{theirs}.weight"]  # GPT-2 stores its matrices transposed
             yield f"blk.{layer}.{name}.weight", weight.T
             yield f"blk.{layer}.{name}.bias", weights[f"transformer.h.{layer}.{theirs}.bias"]
 
@@ -84,7 +84,7 @@ def llama(writer: Any, config: Any, weights: Weights) -> Named:
 
 
 def in_pairs(weight: Any, config: Any) -> Any:
-    """Rows of a head as llama.cpp rotates them: the two of a pair side by side, and not half a head apart."""
+    """Reorder the rows of a head for llama.cpp's rotation, where the two rows of a pair are adjacent, not half a head apart."""
     heads = len(weight) // (config.hidden_size // config.num_attention_heads)
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 

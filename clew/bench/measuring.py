@@ -1,4 +1,4 @@
-"""One workload from its value to its result: sides built and warmed up one by one, then timed in turns."""
+"""Measure a workload: build and warm up its sides one by one, then time them in turns."""
 
 import gc
 import time
@@ -19,7 +19,7 @@ from clew.core.errors import shortened
 QUICK_ROUNDS, QUICK_WARMUP, QUICK_SECONDS = 5, 1, 1.5
 Roofs = Callable[[torch.device, torch.dtype, Callable[[], float]], Roofline]
 rooflines = cache(measure_roofline)
-"""Measured once a run for each device and kind of number."""
+"""Measured once per process for each device and dtype."""
 
 
 def measure(
@@ -30,7 +30,7 @@ def measure(
     clock: Callable[[], float] | None = None,
     profile: bool = False,
 ) -> Result:
-    """With `profile`, what each side spends its time on is looked at after it was timed."""
+    """Measure a workload. With `profile`, each side is also profiled after the timing."""
     with own_threads(setting):
         return measured(workload, setting, roofline, clock or clock_of(setting), profile)
 
@@ -57,13 +57,13 @@ def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Calla
 
 
 def clock_of(setting: Setting) -> Callable[[], float]:
-    """Seconds that pass; in the quick form on a CPU those that its one thread was given, so that other processes do not show."""
+    """The clock: wall time, or, in the quick form on a CPU, the CPU time of the one thread, which other processes do not affect."""
     exact = time.get_clock_info("process_time").resolution < 1e-5
     return time.process_time if exact and setting.quick and setting.device.type == "cpu" else time.perf_counter
 
 
 def threads(setting: Setting) -> int:
-    """One in the quick form: on a busy machine several wait for each other, and that is all that would be measured."""
+    """The number of threads: one in the quick form, since several threads on a busy machine mostly wait for each other."""
     return 1 if setting.quick else torch.get_num_threads()
 
 
@@ -78,16 +78,16 @@ def own_threads(setting: Setting) -> Iterator[None]:
 
 
 class Unavailable(Exception):
-    """A peer of another package cannot run here, and why."""
+    """A peer from another package cannot run here; the message says why."""
 
 
 def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | None]:
-    """A side ready to be timed, and on CUDA the most bytes it held, its weights included, while it ran alone."""
+    """Build and warm up a side; on CUDA also return its peak memory, weights included. It runs alone, so that the memory is its own."""
     if side.needs and find_spec(side.needs) is None:
         raise Unavailable(f"{side.needs} is not installed")
     release(device)
     before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
-    if device.type == "cuda":  # before it is built: what a CUDA graph holds is allocated once, when it is captured
+    if device.type == "cuda":  # before building, since a CUDA graph allocates its memory once, at capture
         torch.cuda.reset_peak_memory_stats(device)
     try:
         call = side.make()
@@ -104,7 +104,7 @@ def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | N
 
 
 def release(device: torch.device) -> None:
-    """Frees what no side holds any more, so that it is not counted as another's."""
+    """Free unused memory, so that it is not counted for the next side."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

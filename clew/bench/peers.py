@@ -1,4 +1,4 @@
-"""The peers: the shortest honest torch code for the same model, as a person would write it for that model alone.
+"""Peers: the shortest fair torch code for the same model, as one would write it for that model alone.
 
 Imports nothing of clew.
 """
@@ -95,7 +95,8 @@ class MinimalGPT(nn.Module):
 
 
 class PlainAttentive(nn.Module):
-    """nn.LSTM both ways, and a decoder with attention: a loop over nn.LSTMCell, keys projected once, or nn.LSTM where nothing is fed back.
+    """A bidirectional nn.LSTM, and a decoder with attention: a loop over nn.LSTMCell with keys projected once, or nn.LSTM if nothing is fed
+    back.
 
     `kind` is before (additive, the context goes into the cell), fed or after (general, h~ = tanh(W [context; s]), fed back or not).
     """

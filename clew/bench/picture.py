@@ -1,4 +1,4 @@
-"""Results as a view: a bar of every ratio, and the figures below."""
+"""Results as a view: a bar chart of all ratios, and the figures below."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a call spends its time on: kernels of a GPU, or operators of a CPU, by name. Knows no model."""
+"""Profile a call: the time of GPU kernels or CPU operators by name. Knows no model."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ MOST = 25
 
 
 class Spent(NamedTuple):
-    """Of one call: how often a kernel ran, and how long in all."""
+    """The number of runs and the total time of a kernel in one call."""
 
     kernel: str
     runs: float
@@ -22,7 +22,7 @@ class Spent(NamedTuple):
 
 
 def profiled(call: Call, device: torch.device, wait: Callable[[], None], most: int = MOST) -> list[Spent]:
-    """The `most` kernels that take longest, the longest first; and all the others together."""
+    """The `most` slowest kernels, slowest first, and the sum of all others."""
     on_gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     wait()

@@ -1,4 +1,4 @@
-"""Peers of the transformers library, with random weights of the same sizes. None ends before it has written all that is asked for."""
+"""Peers from the transformers library, with random weights of the same sizes. All generate the full number of tokens."""
 
 from importlib import import_module
 from typing import Any
@@ -41,7 +41,7 @@ def llama_model(sizes: dict[str, int]) -> Any:
 
 
 def marian_model(sizes: dict[str, int]) -> Any:
-    """Its last token is padding, which decoding starts from, as in those that are published."""
+    """Marian. Its last token is padding, with which decoding starts, as in published checkpoints."""
     transformers, padding = import_module("transformers"), sizes["vocabulary"] - 1
     half = {"layers": sizes["num_layers"], "ffn_dim": 4 * sizes["dim"], "attention_heads": sizes["num_heads"]}
     config = transformers.MarianConfig(
@@ -81,7 +81,7 @@ def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new
 
 
 def generation(model: Any, tokens: Tensor, mask: Tensor | None = None, **settings: Any) -> Call:
-    # What the settings leave out is taken from the model's own, which have ends.
+    # Missing settings would come from the model's own config, which has end tokens.
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
     settings = {**settings, "pad_token_id": model.config.pad_token_id}
     options = import_module("transformers").GenerationConfig(do_sample=False, eos_token_id=None, **settings)

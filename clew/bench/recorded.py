@@ -1,8 +1,9 @@
-"""Ratios that were recorded, by form and workload, and whether what is measured now is a loss against them.
+"""Recorded ratios by form and workload, and the check of new measurements for regressions.
 
     {"cpu-quick": {"factor": 1.5, "ratios": {"lstm-train": {"nn.LSTM": 1.02}}}}
 
-A ratio is a loss where it is more than `factor` times the recorded one. Times are never compared: machines differ in them.
+A ratio is a regression if it is more than `factor` times the recorded one. Times are never compared, since they differ between machines;
+a ratio is of two sides measured in the same rounds.
 """
 
 import json
@@ -19,14 +20,14 @@ FACTOR = 1.5
 
 
 class Recorded(NamedTuple):
-    """What is known of one form."""
+    """The recorded ratios of one form."""
 
     factor: float
     ratios: Mapping[str, Mapping[str, float]]
 
 
 class Comparison(NamedTuple):
-    """A ratio beside the one that was recorded."""
+    """A measured ratio and the recorded one."""
 
     workload: str
     peer: str
@@ -36,7 +37,7 @@ class Comparison(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Above 1 where the limit is passed."""
+        """The ratio over its limit; above 1 is a regression."""
         return self.ratio / (self.recorded * self.factor)
 
     def __str__(self) -> str:
@@ -47,7 +48,7 @@ class Comparison(NamedTuple):
 
 
 def read_recorded(path: Path, form: str) -> Recorded:
-    """What a file has of a form."""
+    """Read the record of a form from a file."""
     found = read_file(path)
     if form not in found:
         known = ", ".join(sorted(found)) or "nothing"
@@ -60,19 +61,19 @@ def read_file(path: Path) -> dict[str, Recorded]:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {form: recorded_of(each) for form, each in content.items()}
     except (ValueError, TypeError, AttributeError, KeyError):
-        raise UserError(f"{path} is no file of recorded ratios; `clew bench --record FILE` writes one") from None
+        raise UserError(f"{path} is not a file of recorded ratios; `clew bench --record FILE` writes one") from None
 
 
 def recorded_of(content: Any) -> Recorded:
     ratios = {name: {peer: float(value) for peer, value in peers.items()} for name, peers in content["ratios"].items()}
     factor = float(content.get("factor", FACTOR))
     if factor <= 0 or any(value <= 0 for peers in ratios.values() for value in peers.values()):
-        raise ValueError(f"ratios and factors are above 0, not {shown(content)}")
+        raise ValueError(f"ratios and factors must be above 0, not {shown(content)}")
     return Recorded(factor, ratios)
 
 
 def compared(result: Result, recorded: Recorded) -> list[Comparison]:
-    """Every ratio that was recorded; those with an `excess` above 1 are losses."""
+    """Compare measurements with every recorded ratio; those with an `excess` above 1 are regressions."""
     known = recorded.ratios.get(result.workload, {})
     ratios = {peer: each.value for peer, each in result.ratios.items() if peer in known}
     return [Comparison(result.workload, peer, value, known[peer], recorded.factor) for peer, value in ratios.items()]
@@ -83,12 +84,12 @@ def losses(result: Result, recorded: Recorded) -> list[Comparison]:
 
 
 def better(first: Result, second: Result, recorded: Recorded) -> Result:
-    """Of two measurements of a workload the one whose worst ratio is the lower: a machine that was busy once is no loss."""
+    """The measurement with the lower worst ratio of two, so that a machine that was busy once does not count as a regression."""
     return min(first, second, key=lambda result: max((each.excess for each in compared(result, recorded)), default=0.0))
 
 
 def write_recorded(path: Path, results: Iterable[Result]) -> None:
-    """Puts ratios into a file, beside what it has of other forms and workloads."""
+    """Write ratios into a file, keeping those of other forms and workloads."""
     found = read_file(path) if path.exists() else {}
     for result in results:
         before = found.get(result.form, Recorded(FACTOR, {}))

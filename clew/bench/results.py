@@ -1,4 +1,4 @@
-"""What was measured of a workload, and the JSON form of it."""
+"""The results of a workload, and their JSON form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from clew.bench.workload import OURS, Cost
 
 @dataclass(frozen=True)
 class Measured:
-    """A side: its times, and on CUDA the most bytes that it held at a time."""
+    """The results of one side: its times, and its peak memory on CUDA."""
 
     timing: Timing
     memory: int | None = None
@@ -30,25 +30,25 @@ class Result:
     roofline: Roofline | None = None
     notes: Sequence[str] = ()
     profiles: Mapping[str, Sequence[Spent]] = field(default_factory=dict)
-    """By side, where they were asked for."""
+    """Profiles by side, if requested."""
 
     @property
     def ratios(self) -> dict[str, Ratio]:
-        """By peer."""
+        """Ratios by peer."""
         ours = self.sides[OURS].timing
         return {name: ratio(ours, side.timing) for name, side in self.sides.items() if name != OURS}
 
     @property
     def floor(self) -> float | None:
-        """Seconds that no program can be below on this machine."""
+        """A lower bound of the time on this machine, in seconds."""
         return None if self.cost is None or self.roofline is None else self.roofline.floor(self.cost)
 
     def share(self, side: str) -> float | None:
-        """How much of what the machine can do a side reaches: the floor over its time."""
+        """The share of the machine's speed that a side reaches: the lower bound over its time."""
         return None if self.floor is None else self.floor / self.sides[side].timing.median
 
     def record(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The result as a JSON object."""
         sides = [self.side_record(name) for name in self.sides]
         peers = [{"peer": name, "ratio": each.value, "low": each.low, "high": each.high} for name, each in self.ratios.items()]
         found: dict[str, Any] = {"workload": self.workload, "sizes": self.sizes, "form": self.form, "tokens": self.tokens}

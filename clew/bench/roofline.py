@@ -1,5 +1,4 @@
-"""What this machine can do: products of matrices and copies a second, measured, and the time that no program can be below (Williams et al.
-2009)."""
+"""The roofline of this machine (Williams et al. 2009): measured rates of matrix products and copies, and lower bounds of times."""
 
 import time
 from collections.abc import Callable
@@ -11,25 +10,25 @@ from clew.bench.timing import timed, waiting
 from clew.bench.workload import Cost
 
 PRODUCT = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the matrices."""
+"""The size of the square matrices."""
 COPIED = {"cpu": 2**27, "cuda": 2**30}
-"""Bytes, more than caches hold."""
+"""The bytes of a copy, larger than caches."""
 ROUNDS = 7
 
 
 class Roofline(NamedTuple):
     flops: float
-    """A second, in products of matrices."""
+    """FLOPs per second of matrix products."""
     bandwidth: float
-    """Bytes a second, read and written."""
+    """Bytes per second, reads and writes together."""
 
     def floor(self, cost: Cost) -> float:
-        """Seconds: as long as the products take, or as long as memory takes, whichever is longer."""
+        """The lower bound in seconds: the longer of the times for products and for memory."""
         return max(cost.flops / self.flops, cost.bytes / self.bandwidth)
 
 
 def measure_roofline(device: torch.device, dtype: torch.dtype, clock: Callable[[], float] = time.perf_counter) -> Roofline:
-    """The best of some rounds: a roof is what can be reached."""
+    """The best of several rounds, since a roof is the highest rate that can be reached."""
     wait, size = waiting(device), PRODUCT[device.type]
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in "ab")
     product = torch.empty_like(a)

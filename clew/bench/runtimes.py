@@ -1,7 +1,7 @@
-"""Peers that only run models: CTranslate2, ONNX Runtime and llama.cpp, on a CPU, in float32 or int8.
+"""Peers that are inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, on a CPU, in float32 or int8.
 
-Each is given a model of random weights in its own format, made by its own converter in a temporary folder: CTranslate2 and llama.cpp from
-classes of transformers', ONNX Runtime from our own export. None ends before it has written all that is asked for.
+Each gets a model with random weights in its own format, made by its own converter in a temporary folder: CTranslate2 and llama.cpp from
+classes of transformers, ONNX Runtime from our own export. All generate the full number of tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def folder() -> Iterator[Path]:
 
 
 def ctranslate2_generator(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """`model` is of transformers'; `compute` is float32 or int8."""
+    """`model` is one of transformers; `compute` is float32 or int8."""
     with folder() as place:
         library, words = converted(model, place, compute)
         generator = library.Generator(str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads())
@@ -65,7 +65,7 @@ def ctranslate2_threads() -> dict[str, int]:
 
 
 def converted(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
-    """CTranslate2, which finds its form of a model under `converted`, and the words of its tokens."""
+    """Convert a model for CTranslate2 into the folder `converted`; return the library and the words of the model's tokens."""
     library = import_module("ctranslate2")
     import_module("transformers").utils.logging.disable_progress_bar()
     model.save_pretrained(place / "published")
@@ -76,7 +76,7 @@ def converted(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
 
 
 def write_words(place: Path, vocabulary: int) -> list[str]:
-    """A tokenizer whose words are numbers, as transformers reads it; the last is padding, which Marian does not write."""
+    """Write a tokenizer in transformers' format and return its words, which are numbers; the last is padding, which Marian never writes."""
     tokenizers, transformers = import_module("tokenizers"), import_module("transformers")
     words = ["<eos>", "<unk>", *map(str, range(vocabulary - 3)), "<pad>"]
     model = tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>")
@@ -86,14 +86,14 @@ def write_words(place: Path, vocabulary: int) -> list[str]:
 
 
 def checked(texts: Sequence[Any], max_new: int) -> Any:
-    """Texts as a peer wrote them, all as long as asked for."""
+    """The texts of a peer, after checking that all have the full length."""
     if lengths := {len(text) for text in texts} - {max_new}:
-        raise RuntimeError(f"it wrote {min(lengths)} tokens of {max_new}")
+        raise RuntimeError(f"generated {min(lengths)} tokens instead of {max_new}")
     return texts
 
 
 class OnnxStepper:
-    """Programs of our own export in ONNX Runtime, as decoding calls them."""
+    """The programs of our own export in ONNX Runtime, called for decoding."""
 
     def __init__(self, task: Any, compute: str, source: Tensor | None = None):
         self.vocabulary: int = task.body.vocabulary
@@ -106,7 +106,7 @@ class OnnxStepper:
         self.source = source
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        """What the encoder gives, read anew for every search; zeros without one."""
+        """The encoder's outputs, computed for every search; zeros without an encoder."""
         if self.source is None:
             wanted = [value for value in self.step.get_inputs() if value.name.startswith(STATE)]
             return {value.name: empty(value, rows) for value in wanted}
@@ -126,7 +126,7 @@ class OnnxStepper:
 
 
 def empty(value: Any, rows: int) -> Tensor:
-    """Zeros for an input of a step before anything was read: of `past`, the only size besides `batch`, there is nothing."""
+    """The initial zeros of a step's input. Its sizes are `batch` and `past`, which is 0."""
     shape = [side if isinstance(side, int) else rows if side == "batch" else 0 for side in value.shape]
     return torch.zeros(shape, dtype=torch.long if "int64" in value.type else torch.float32)
 
@@ -144,7 +144,7 @@ def onnx_session(program: Any, place: Path, compute: str) -> Any:
 
 
 def onnx_greedy(task: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """The shortest loop around the program: arrays in, arrays out, and the most probable token."""
+    """The shortest loop around the step: arrays in, arrays out, and the most probable token."""
     stepper = OnnxStepper(task, compute)
 
     def call() -> Tensor:
@@ -159,14 +159,14 @@ def onnx_greedy(task: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
 
 
 def onnx_beam(task: Any, source: Tensor, max_new: int, beams: int, compute: str) -> Call:
-    """Our own beam search around the programs; keys and values of the source are repeated for the beams."""
+    """Our own beam search around the programs; the source's keys and values are repeated for the beams."""
     stepper = OnnxStepper(task, compute, source)
     start = torch.full((len(source), 1), task.start)
     return lambda: beam_search(stepper, start, beams=beams, max_new=max_new, end=None)
 
 
 def llama_cpp(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
-    """One text on llama.cpp's server, called without a network."""
+    """One text with the server of llama.cpp, called in process."""
     library = import_module("xllamacpp")
     settings = library.CommonParams()
     settings.n_parallel, settings.n_gpu_layers, settings.warmup, settings.verbosity = 1, 0, False, 0

@@ -1,4 +1,4 @@
-"""Several ways of doing the same work, called in turns in one process, so that a noisy machine is noisy to all of them. Knows no model."""
+"""Time several ways of doing the same work in turns, in one process, so that noise affects all of them alike. Knows no model."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ MOST_ROUNDS = 60
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call, one number a round."""
+    """Seconds per call, one value per round."""
 
     seconds: tuple[float, ...]
 
@@ -27,14 +27,14 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """The interquartile range, as a share of the median."""
+        """The interquartile range as a share of the median."""
         low, high = self.quartiles
         return (high - low) / self.median
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """Our time over a peer's, so below 1 is faster: the ratio of medians, and the quartiles of the ratios of single rounds."""
+    """Our time over a peer's (below 1 is faster): the ratio of medians, and the quartiles of the ratios of single rounds."""
 
     value: float
     low: float
@@ -47,7 +47,7 @@ def ratio(ours: Timing, theirs: Timing) -> Ratio:
 
 
 def quartiles(values: list[float] | tuple[float, ...]) -> tuple[float, float]:
-    """The first and the third, between neighbours where they fall between; of one value, that value."""
+    """The first and third quartile with linear interpolation; for a single value, that value."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -62,9 +62,9 @@ def interleave(
     wait: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Calls all of them once a round, the first of each round changing: at least `rounds` times, and on until `seconds` have passed.
+    """Call all of them once per round, each round starting with another one: at least `rounds` times, and until `seconds` have passed.
 
-    `wait` returns when the device has done what it was asked to do.
+    `wait` returns when the device has finished its work.
     """
     names, times = list(calls), {name: list[float]() for name in calls}
     began, number = clock(), 0
@@ -77,7 +77,7 @@ def interleave(
 
 
 def timed(call: Call, wait: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Seconds of one call, what it leaves to the device included."""
+    """Seconds of one call, including its work on the device."""
     wait()
     began = clock()
     call()
@@ -86,5 +86,5 @@ def timed(call: Call, wait: Callable[[], None], clock: Callable[[], float] = tim
 
 
 def waiting(device: torch.device) -> Callable[[], None]:
-    """What waits for a device."""
+    """A function that waits for a device."""
     return torch.cuda.synchronize if device.type == "cuda" else lambda: None

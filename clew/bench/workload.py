@@ -1,4 +1,4 @@
-"""A workload as a value: what is done, by whom, on which devices, and what it must cost at least."""
+"""A workload as a value: its sides, its devices, and the minimum cost of a call."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ OURS = "clew"
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a workload runs, and whether in its quick form."""
+    """The device of a workload, and whether it runs in its quick form."""
 
     device: torch.device
     quick: bool = False
 
     def sizes(self, full: T, *, quick: T, cpu: T | None = None) -> T:
-        """Those of this setting; `cpu` where a CPU would take too long for the full ones."""
+        """The sizes for this setting; `cpu` if a CPU would take too long for the full ones."""
         if self.quick:
             return quick
         return cpu if cpu is not None and self.device.type == "cpu" else full
@@ -33,8 +33,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Side:
-    """One way of doing the work. `make` builds it on the device and gives what is timed. A side that `needs` a package is left out, with a
-    note, where the package is not installed or cannot do it."""
+    """One way of doing the work. `make` builds it on the device and returns the function to time. A side that `needs` a package is left
+    out, with a note, if the package is not installed or fails."""
 
     name: str
     make: Callable[[], Call]
@@ -42,7 +42,7 @@ class Side:
 
 
 class Cost(NamedTuple):
-    """What a call cannot do without: products of matrices, and bytes of weights and caches that are read from memory."""
+    """The minimum cost of a call: FLOPs of matrix products, and bytes of weights and caches read from memory."""
 
     flops: float
     bytes: float = 0.0
@@ -50,7 +50,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """A workload on a device: its sides, ours first, its sizes in words, and what one call produces and costs."""
+    """A workload on a device: its sides, ours first; its sizes in words; and the output and cost of one call."""
 
     sides: Sequence[Side]
     sizes: str
@@ -61,7 +61,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Workload:
-    """`name` is what it is asked for by; `peers` are the names of the sides besides ours that its `build` may give."""
+    """A workload by `name`; `peers` are the names of the other sides that `build` may return."""
 
     name: str
     about: str
@@ -73,11 +73,12 @@ class Workload:
 
 
 def trained(weights: float, tokens: float, scores: float = 0.0) -> Cost:
-    """A training step: each token is multiplied with every weight forwards and twice backwards. `scores` are multiplications of attention
-    forwards, besides."""
+    """The cost of a training step: each token is multiplied with every weight once forwards and twice backwards. `scores` are attention's
+    additional multiplications in the forward pass."""
     return Cost(6 * (weights * tokens + scores))
 
 
 def decoded(weights: float, rows: int, steps: int, dtype: torch.dtype, cached: float = 0.0) -> Cost:
-    """`steps` tokens in each row: every step reads all weights, and `cached` values a row; each of them is multiplied once a row."""
+    """The cost of decoding `steps` tokens per row: every step reads all weights, and `cached` values per row; each is multiplied once per
+    row."""
     return Cost(2 * (weights + cached) * rows * steps, (weights + cached * rows) * steps * dtype.itemsize)

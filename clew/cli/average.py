@@ -2,10 +2,10 @@
 
 For example:
 
-  clew average runs/shakespeare-lstm --out runs/averaged
-  clew average runs/shakespeare-lstm --last 2 --best --out runs/averaged
-  clew average runs/shakespeare-lstm --checkpoints 1000 1500 --out runs/averaged
-  clew average runs/shakespeare-lstm runs/shakespeare-lstm-2 --out runs/averaged
+  clew runs average runs/shakespeare-lstm --out runs/averaged
+  clew runs average runs/shakespeare-lstm --last 2 --best --out runs/averaged
+  clew runs average runs/shakespeare-lstm --checkpoints 1000 1500 --out runs/averaged
+  clew runs average runs/shakespeare-lstm runs/shakespeare-lstm-2 --out runs/averaged
 
 Of one run, all whole checkpoints that it still has are taken unless some are chosen; of several, the weights
 that each is used with. What is written is used as any run is: `clew evaluate`, `clew generate`. The validation

@@ -122,7 +122,7 @@ def setting_of(options: argparse.Namespace) -> Any:
     import torch
 
     from clew.bench.workload import Setting
-    from clew.runs.build import choose_device
+    from clew.core.devices import choose_device
 
     wanted = options.device
     if wanted == "auto":

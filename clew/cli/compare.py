@@ -2,10 +2,10 @@
 
 RUN is a run directory, a folder that runs are below, or a pattern in quotes. Runs that differ in nothing but the seed are one group.
 
-  clew compare runs
-  clew compare runs/shakespeare-lstm runs/shakespeare-gru --measure valid.perplexity
-  clew compare 'runs/shakespeare-lstm-*' --curves curves.html
-  clew compare runs/cells --format latex
+  clew runs compare runs
+  clew runs compare runs/shakespeare-lstm runs/shakespeare-gru --measure valid.perplexity
+  clew runs compare 'runs/shakespeare-lstm-*' --curves curves.html
+  clew runs compare runs/cells --format latex
 
 Scores are those of each run's best evaluation, as mean ± sample standard deviation over the seeds. p is two-sided,
 against the best group (or the group of the first run: --against first), and not corrected for the number of

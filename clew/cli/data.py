@@ -88,10 +88,13 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
     from pathlib import Path
 
     from clew.data.described import Use
-    from clew.data.named_files import class_folder, class_lines
 
     folder = Path(options.files[0]).expanduser()
-    found = class_folder(folder) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    from clew.data.named_files import class_folder, class_lines
+
+    found = class_folder(folder)
     if found is None:
         return None
     what, classes, files = found
@@ -119,7 +122,7 @@ def run_on_vectors(options: argparse.Namespace) -> int | None:
     if width is None:
         return None
     commands = [
-        command("clew", "neighbours", path, "WORD"),
+        command("clew", "vectors", "neighbours", path, "WORD"),
         command("clew", "train", "tag", "data.train=FILE", f"embedding.vectors={path}"),
     ]
     if options.json:
@@ -144,10 +147,17 @@ def as_object(files: Any) -> dict[str, Any]:
 def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any]:
     """What is in the sounds or pictures that a table names, and what they can be used for; None where it names none."""
     from clew.data.given_files import at_home, given_file
+
+    if (
+        len(options.files) > 1
+        or description.num_files is not None
+        or not any("." in value for _, row in description.examples for value in row.values())
+    ):
+        return None, None
     from clew.data.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
 
     found = column_of_files(description.columns, [fields for _, fields in description.examples])
-    if found is None or len(options.files) > 1 or description.num_files is not None:
+    if found is None:
         return None, None
     column, what = found
     path = at_home(given_file(options.files[0], options.encoding, options.delimiter))
@@ -161,14 +171,14 @@ def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any
 
 def training_command(use: Any, options: argparse.Namespace) -> str:
     """What to paste into a shell."""
-    from clew.recipes.running import laid_config
+    from clew.recipes.listed_runs import read_resolved
 
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
     settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
     given = {"format": options.format if len(options.files) == 1 else None}
     given |= {name: getattr(options, name) for name in ("header", "encoding", "delimiter")}
-    fields = type(laid_config(use.recipe).data).model_fields
-    settings |= {f"data.{name}": str(said).lower() for name, said in given.items() if said is not None and name in fields}
+    fields = read_resolved()[use.recipe]
+    settings |= {f"data.{name}": str(said).lower() for name, said in given.items() if said is not None and f"data.{name}" in fields}
     code = [] if options.code is None else ["--code", options.code]
     return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 

@@ -21,7 +21,7 @@ from typing import Any
 from clew.cli.tables import size, text_table
 
 PURPOSES = {
-    "plot": "pictures drawn with matplotlib: figure() in Python, .png, .pdf of `clew look` and `clew compare`",
+    "plot": "pictures drawn with matplotlib: figure() in Python, .png, .pdf of `clew look` and `clew runs compare`",
     "tensorboard": "training.log=[tensorboard]: a run's records as events",
     "wandb": "training.log=[wandb]: a run's records for Weights & Biases, offline",
     "mlflow": "training.log=[mlflow]: a run's records for MLflow, in SQLite",
@@ -31,6 +31,10 @@ PURPOSES = {
     "onnx": "`clew export --to onnx`",
     "tables": "Parquet, Arrow, Feather and workbooks as data; CSV and JSON are read without",
     "pictures": "JPEG and others; PNG is read without",
+    "search": "`clew train --search`, clew.search: settings chosen by Optuna",
+    "sklearn": "estimators for scikit-learn's pipelines and searches",
+    "docs": "the documentation as a site: building it from the sources",
+    "notebooks": "running the notebooks below examples/",
 }
 """What each of the optional packages is for, by the name that `pip install 'clew[NAME]'` knows."""
 LITTLE = 2 * 10**9
@@ -70,7 +74,7 @@ def required() -> list[dict[str, Any]]:
         return []
     found = []
     for line in asked:
-        parsed = re.match(r"([\w.-]+)(?:>=([\w.]+))?", line)
+        parsed = re.match(r"([\w.-]+)(?:[>=]=([\w.]+))?", line)
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         if parsed is None or (extra is not None and extra[1] not in PURPOSES):
             continue
@@ -97,7 +101,7 @@ def devices() -> dict[str, Any]:
     try:
         import torch
 
-        from clew.runs.build import choose_device
+        from clew.core.devices import choose_device
     except Exception as error:  # a broken installation fails in many ways, and saying so is what this is for
         return {"device": None, "gpus": [], "fault": f"torch cannot be used: {type(error).__name__}: {error}"}
     gpus = []
@@ -152,10 +156,10 @@ def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines_of(facts: dict[str, Any]) -> list[str]:
-    there = [each for each in facts["packages"] if each["version"] is not None]
+    there = {each["name"]: each["version"] for each in facts["packages"] if each["version"] is not None}
     rows = [
         ("clew", f"{facts['clew']}, Python {facts['python']}, {facts['platform']}"),
-        ("packages", ", ".join(f"{each['name']} {each['version']}" for each in there) or "unknown: clew was not installed by pip"),
+        ("packages", ", ".join(f"{name} {version}" for name, version in there.items()) or "unknown: clew was not installed by pip"),
         ("device", facts["device"] or "none"),
         *(("GPU", f"{gpu['name']}, {size(gpu['free'])} of {size(gpu['memory'])} free") for gpu in facts["gpus"]),
         ("compiler", facts["compiler"] or "none"),

@@ -11,7 +11,7 @@ empty line has the zero vector, so that lines keep their numbers.
 
 --out FILE.npy is one float32 array, a row a line; with --tokens a row a token, and FILE.index.jsonl says of each line where
 its rows begin and which characters each token is. Without it, or to FILE.jsonl, there is a JSON object a line. --layer is a
-level's number as `clew probe` counts them (0: the embedding), last, or a mix: sum (of the layers), sum_with_embedding,
+level's number as `clew look probe` counts them (0: the embedding), last, or a mix: sum (of the layers), sum_with_embedding,
 sum_last_four, join_last_four. --search prints the lines of largest cosine, of lines that are embedded as they are read, or of
 --index, vectors that were written before. What is longer than the model can read is read in windows that are pooled together,
 or cut where the run says so.

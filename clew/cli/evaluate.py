@@ -49,7 +49,6 @@ import argparse
 import re
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from clew.cli.decoding import add_decoding, decoding_options
 from clew.cli.evaluate_choices import add_choices, asked_choices
@@ -88,7 +87,6 @@ def run(options: argparse.Namespace) -> int:
     from clew.cli.evaluate_examples import evaluate_examples
     from clew.cli.evaluate_texts import evaluate_texts
     from clew.core.errors import UserError
-    from clew.runs.directory import IMPORTED
     from clew.runs.loaded import load_run
     from clew.tasks import TASKS
 
@@ -98,8 +96,6 @@ def run(options: argparse.Namespace) -> int:
     load = partial(load_run, options.folder, device=options.device, code=None if options.code is None else Path(options.code))
     run = load(precision=options.precision)
     options.whole = None if options.precision == WHOLE else load()
-    if run.config.recipe == IMPORTED and not files and not settings:
-        raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
     take_language_model(options, run)
     if options.whole is not None:
         take_language_model(options, options.whole)
@@ -107,58 +103,10 @@ def run(options: argparse.Namespace) -> int:
     if choices is not None:
         return evaluate_choices(run, files, settings, choices, options)
     learning = TASKS[run.config.task.name].learns
-    if options.streams is not None and not learning.is_running:
-        raise UserError(f"--streams is for a language model's own text; this run learns from {learning.reads}")
     if learning.has_examples:
         return evaluate_examples(run, files, settings, changed, options)
     asked = [name for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
     meant = [f"--{name.replace('_', '-')}" for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))]
     if meant or settings:
         raise UserError(f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it stands")
-    if files and options.streams is not None:
-        raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
     return evaluate_texts(run, files, options)
-
-
-def scored(run: Any, config: Any, name: str, part: Any, baselines: Any = None) -> Any:
-    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for."""
-    from clew.cli.progress import say
-    from clew.tasks import TASKS
-    from clew.tasks.learning import Evaluation
-
-    learning = TASKS[config.task.name].learns
-    encoded = encode(run, config, name, part)
-    for note in learning.judged_remarks(run.task, name, part):
-        say(note)
-    score = learning.judge(run.task, run.task, part, encoded, Evaluation(config.training, config.decoding, config.seed, is_final=True))
-    assert score is not None
-    if baselines is None:
-        return score
-    return baselines.beside(score, learning.known(run.task, part, lambda: encoded)) or score
-
-
-def encode(run: Any, config: Any, name: str, part: Any) -> Any:
-    from clew.cli.progress import Lines
-    from clew.tasks import TASKS
-    from clew.tasks.learning import Encoding
-
-    encoding = Encoding(name, config.training, workers=config.text.workers, progress=Lines().encoding)
-    return TASKS[config.task.name].learns.encode(run.task, part, encoding)
-
-
-def own_baselines(run: Any) -> Any:
-    """What the run's training part alone tells; it is read again where a baseline learns from it."""
-    from clew.baselines.beside import Baselines
-    from clew.data.notes import Notes
-    from clew.runs.trust import check_paths
-    from clew.tasks import TASKS
-
-    config, entry = run.config, TASKS[run.config.task.name]
-    learning = entry.learns
-
-    def train() -> Any:
-        check_paths(run.folder, config.data)
-        part = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
-        return learning.known(run.task, part, lambda: encode(run, config, "train", part))
-
-    return Baselines(entry.baselines, config.task, train)

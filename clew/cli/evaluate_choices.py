@@ -37,49 +37,23 @@ def asked_choices(options: argparse.Namespace) -> Any:
 def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: Any, options: argparse.Namespace) -> int:
     from clew.cli.evaluate_examples import check_out, show, write_asked
     from clew.core.errors import UserError
-    from clew.data.kinds.labelled import LABELLED
     from clew.data.notes import Notes
-    from clew.tasks import TASKS
+    from clew.runs.evaluation import check_chooses, labelled_data, labelled_examples, score_choices
 
-    if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
-        raise UserError(f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model does")
+    check_chooses(run)
     if not files:
         raise UserError("--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv --choices good,bad`")
     check_out(options)
-    data = labelled_data(run.config.data, settings)
-    if choices.reads_pairs and data.second is None:
-        data = data.model_copy(update={"second": "second"})
+    data = labelled_data(run.config.data, settings, choices)
     notes = Notes(faults=data.faults)
-    found = []
+    scores = []
     for file in files:
-        examples = list(LABELLED.read_files([data.given(file)], data, notes))
-        if not examples:
-            raise UserError(f"{file}: there is no text with a label in it")
-        score_by = partial(chosen_score, examples=examples, choices=choices)
+        examples = labelled_examples(file, data, notes)
+        score_by = partial(score_choices, examples=examples, choices=choices)
         score = score_by(run)
-        found.append((file, score))
+        scores.append((file, score))
         show(file, examples, score, options, beside_whole(options, score, score_by))
     for note in notes.report():
         say(note)
-    write_asked(found, options.out)
+    write_asked(scores, options.out)
     return 0
-
-
-def chosen_score(run: Any, examples: Any, choices: Any) -> Any:
-    from clew.tasks.choices import Chooser
-    from clew.tasks.examples import score_of
-
-    chooser = Chooser(run.task, choices)
-    return score_of(chooser, examples, *chooser.predict(examples), is_final=True)
-
-
-def labelled_data(data: Any, settings: list[str]) -> Any:
-    """How a file of labelled texts is read: as settings say, and else as the model's own text was."""
-    from clew.cli.evaluate_examples import check_changeable
-    from clew.data.kinds.labelled import LabelledData
-    from clew.runs.explaining import read_section
-    from clew.runs.overriding import override
-
-    check_changeable(settings)
-    own = {name: value for name, value in data.for_files().model_dump(mode="json").items() if name in LabelledData.model_fields}
-    return read_section(LabelledData, override({"data": own}, settings)["data"], "data")

@@ -7,42 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from clew.cli.precision import beside_whole, show_beside
-from clew.cli.progress import say
+from clew.cli.progress import Lines, report, say
 
-OWN = ("data.valid=", "data.test=")
 MOST_LABELS = 10
 """Labels whose table of confusions is shown without being asked for."""
 
 
 def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
-    from clew.cli.evaluate import own_baselines, scored
-    from clew.core.errors import UserError
+    from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
 
     check_out(options)
-    for name in ("into", "pivot"):
-        if getattr(options, name) is not None and not has_languages(run):
-            raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
-    config = changed_config(run.config, settings, changed, files)
-    baselines = own_baselines(run)
-    found = []
-    for part, examples in examples_of(run.folder, config, settings, files).items():
-        if options.into is not None:
-            examples = [example._replace(into=options.into) for example in examples]
-        if options.pivot is not None:
-            score_by: Any = partial(scored_through, config=config, examples=examples, pivot=options.pivot)
-            score = score_by(run)
-        else:
-            score_by = partial(scored, config=config, name=part, part=examples)
-            score = score_by(run, baselines=baselines)
-        found.append((part, score))
+    asked = Asked(files, settings, changed, options.streams, options.into, options.pivot)
+    config, parts = read_parts(run, asked, say)
+    baselines = own_baselines(run, Lines().encoding)
+    scores = []
+    for part, examples in parts.items():
+        score_by: Any = partial(score_part, config=config, name=part, part=examples, pivot=asked.pivot, say=say)
+        with report() as shown:
+            score = score_by(run, baselines=baselines, progress=shown.encoding, evaluating=shown.evaluating)
+        scores.append((part, score))
         show(part, examples, score, options, beside_whole(options, score, score_by))
-    write_asked(found, options.out)
+    write_asked(scores, options.out)
     return 0
-
-
-def has_languages(run: Any) -> bool:
-    """Whether a run reads pairs whose target may be in one of several languages."""
-    return hasattr(run.task, "languages") and "directions" in type(run.config.data).model_fields
 
 
 def check_out(options: argparse.Namespace) -> None:
@@ -74,79 +60,6 @@ def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
     if out is not None:
         write(Path(out), found)
         say(f"predictions are in {out}")
-
-
-def check_changeable(settings: list[str]) -> None:
-    from clew.core.errors import UserError
-
-    for setting in settings:
-        if not setting.startswith(("data.", "decoding.")):
-            raise UserError(f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and decoding can")
-
-
-def changed_config(config: Any, settings: list[str], changed: dict[str, Any], files: list[str]) -> Any:
-    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
-    from clew.runs.config import resolve
-    from clew.runs.given import decoding_config
-    from clew.runs.overriding import override
-
-    check_changeable(settings)
-    if files or any(setting.startswith(OWN) for setting in settings):
-        config = config.model_copy(update={"data": config.data.for_files()})
-    config = resolve(override(config.model_dump(mode="json"), settings))
-    return config.model_copy(update={"decoding": decoding_config(config.decoding, changed)})
-
-
-def examples_of(folder: Path, config: Any, settings: list[str], files: list[str]) -> dict[str, Any]:
-    """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
-    from clew.data.notes import Notes
-    from clew.runs.trust import check_paths
-    from clew.tasks import TASKS
-
-    learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
-    given = {part: there for part in ("valid", "test") if (there := listed(getattr(data, part)))}
-    named = {part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)}
-    if files:
-        found: dict[str, Any] = {" ".join(files): learning.read_files(files, data, notes)}
-    elif named or (given and is_gone(data)):
-        check_paths(folder, data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}), settings)
-        found = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
-    else:
-        check_paths(folder, data, settings)
-        parts = learning.read(data, config.seed, notes)
-        found = learning.apart({part: examples for part, examples in parts.items() if part != "train"}, data)
-    for note in notes.report():
-        say(note)
-    return found
-
-
-def listed(files: Any) -> list[str]:
-    return [] if files is None else [files] if isinstance(files, str) else list(files)
-
-
-def is_gone(data: Any) -> bool:
-    """Whether the training file is not there any more, where parts of their own can still be scored; of several directions it is what the
-    names of files begin with."""
-    has_directions = getattr(data, "directions", None) is not None
-    return not has_directions and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
-
-
-def scored_through(run: Any, config: Any, examples: Any, pivot: str) -> Any:
-    """The score of translations by way of another language."""
-    from clew.metrics.score import Score
-    from clew.tasks.translation import translate_through
-
-    predictions, between = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
-    measured = run.task.measure(examples, predictions)
-    ids, scores = [example.id for example in examples], run.task.sentence_scores(examples, predictions)
-    described = [
-        {**run.task.described(example, prediction), "pivot": text}
-        for example, prediction, text in zip(examples, predictions, between, strict=True)
-    ]
-    about = f"through {pivot}: {measured.text}"
-    each = (scores, described, run.task.statistics(examples, predictions))
-    scores_of, described_of, statistics_of = (dict(zip(ids, some, strict=True)) for some in each)
-    return Score(measured.values, 0.0, about, scores_of, described_of, statistics=statistics_of)
 
 
 def show_report(report: tuple[str, ...], confusion: bool) -> None:

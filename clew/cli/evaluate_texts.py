@@ -6,40 +6,29 @@ from functools import partial
 from typing import Any
 
 from clew.cli.precision import beside_whole, show_beside
-from clew.cli.progress import say
+from clew.cli.progress import Lines, report, say
 
 
 def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> int:
     """The run's own validation and test parts with the baselines', or a file."""
-    from clew.cli.evaluate import own_baselines, scored
     from clew.cli.lines import read_stdin
-    from clew.core.errors import UserError
-    from clew.data.notes import Notes
     from clew.data.text_files import TextString
-    from clew.runs.trust import check_paths
+    from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
     from clew.tasks import TASKS
 
-    config, learning = run.config, TASKS[run.config.task.name].learns
-    if options.streams is not None:
-        if options.streams < 1:
-            raise UserError(f"--streams ({options.streams}) must be at least 1")
-        config = config.model_copy(update={"training": config.training.model_copy(update={"evaluate_batch": options.streams})})
-    notes, baselines = Notes(faults=config.data.faults), None
-    if files:
-        part = learning.read_files([TextString(read_stdin()) if file == "-" else file for file in files], config.data, notes)
-        if learning.is_running and tells_tokens(run):
-            score_tokens(run, files[0], "".join(part), options)
-            return 0
-        parts = {" ".join(files): part}
-    else:
-        check_paths(run.folder, config.data)
-        parts, baselines = learning.read(config.data, config.seed, notes), own_baselines(run)
-        del parts["train"]
+    notes: list[str] = []
+    texts = [TextString(read_stdin()) if file == "-" else file for file in files]
+    config, parts = read_parts(run, Asked(texts, streams=options.streams), notes.append)
+    if files and TASKS[config.task.name].learns.is_running and tells_tokens(run):
+        score_tokens(run, files[0], "".join(*parts.values()), options)
+        return 0
+    baselines = None if files else own_baselines(run, Lines().encoding)
     for name, part in parts.items():
-        score = scored(run, config, name, part, baselines)
-        beside = beside_whole(options, score, partial(scored, config=config, name=name, part=part))
-        show(name, score, beside, options.json)
-    for note in notes.report():
+        score_by: Any = partial(score_part, config=config, name=name, part=part, say=say)
+        with report() as shown:
+            score = score_by(run, baselines=baselines, progress=shown.encoding, evaluating=shown.evaluating)
+        show(" ".join(files) or name, score, beside_whole(options, score, score_by), options.json)
+    for note in notes:
         say(note)
     return 0
 

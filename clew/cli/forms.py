@@ -1,6 +1,7 @@
 """The named forms of the command, `clew tag`, `clew translate` and so on: their arguments and their help, made of the uses in TASKS.
 
-`forms.json` is made of them by `python -m clew.cli.forms`, so that a help loads neither torch nor pydantic; a test holds it against TASKS.
+`forms.json` is made of them by `python -m clew.cli.forms`, so that a help loads neither torch nor pydantic; so are the list of the
+instruments and the resolved settings of the recipes, which `clew look` and `clew runs` read. A test holds each against its table.
 """
 
 import argparse
@@ -12,12 +13,18 @@ from typing import Any
 from clew.cli.precision import add_precision
 
 FORMS = os.path.join(os.path.dirname(__file__), "forms.json")
+INSTRUMENT_LIST = os.path.join(os.path.dirname(__file__), "instruments.json")
 DEVICES = ["auto", "cpu", "cuda", "mps"]
 TYPES: dict[str, Any] = {"int": int, "float": float}
 
 
 def read_forms() -> dict[str, dict[str, Any]]:
     with open(FORMS, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def read_instruments() -> dict[str, dict[str, Any]]:
+    with open(INSTRUMENT_LIST, encoding="utf-8") as file:
         return json.load(file)
 
 
@@ -132,6 +139,33 @@ def all_forms() -> dict[str, dict[str, Any]]:
     return {verb: form_of(each) for verb, each in uses.items()}
 
 
+def all_instruments() -> dict[str, dict[str, Any]]:
+    """What a list of the instruments says of each, and its options."""
+    from clew.instruments import INSTRUMENTS
+
+    return {
+        name: {"about": each.about, "several": each.several, "options": each.options.model_json_schema()}
+        for name, each in INSTRUMENTS.items()
+    }
+
+
+def all_resolved() -> dict[str, dict[str, Any]]:
+    """The fields of every recipe."""
+    from clew.recipes import RECIPES
+    from clew.recipes.running import laid_config
+    from clew.runs.fields import fields_of
+
+    return {name: fields_of(laid_config(name)) for name in RECIPES}
+
+
+def generated() -> dict[str, Any]:
+    """The files that listing verbs read instead of what they are made of, and their contents."""
+    from clew.recipes.listed_runs import RESOLVED, packed
+
+    return {FORMS: all_forms(), INSTRUMENT_LIST: all_instruments(), str(RESOLVED): packed(all_resolved())}
+
+
 if __name__ == "__main__":
-    with open(FORMS, "w", encoding="utf-8") as out:
-        out.write(json.dumps(all_forms(), indent=1, ensure_ascii=False) + "\n")
+    for path, content in generated().items():
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")

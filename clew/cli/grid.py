@@ -67,7 +67,7 @@ def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None)
     show(grid)
     for folder, failure in failures.items():
         say(f"{folder}: {failure}")
-    say(f"next:  {shlex.join(['clew', 'compare', *together([planned.folder for planned in grid])])}")
+    say(f"next:  {shlex.join(['clew', 'runs', 'compare', *together([planned.folder for planned in grid])])}")
     return 1 if failures else 0
 
 

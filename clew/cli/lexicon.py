@@ -4,10 +4,10 @@ SOURCE and TARGET are files of vectors (GloVe, word2vec, fastText, gzipped or no
 words are taken. --train has the pairs that the rotation is learnt from (orthogonal Procrustes), a word and its translation
 a line; without it, words that are spelt alike in both are. --test measures: any of a word's translations counts as right.
 
-  clew lexicon glove.txt.gz navec.tar --train train.en-ru.tsv --test test.en-ru.tsv
-  clew lexicon glove.txt.gz navec.tar --train train.en-ru.tsv dog water --n 5
-  clew lexicon english.vec german.vec --train pairs.tsv --out dictionary.tsv --first 20000
-  clew lexicon runs/english runs/german --train pairs.tsv --test more.tsv --rounds 2 --json
+  clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv --test test.en-ru.tsv
+  clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv dog water --n 5
+  clew vectors lexicon english.vec german.vec --train pairs.tsv --out dictionary.tsv --first 20000
+  clew vectors lexicon runs/english runs/german --train pairs.tsv --test more.tsv --rounds 2 --json
 
 A translation is the nearest by CSLS (Conneau et al. 2018), which holds against a word that it is near to many; --by nearest
 takes the plain cosine. What is done to the vectors first, and whether the rotation is refined by pairs that it finds itself,

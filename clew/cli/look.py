@@ -2,7 +2,8 @@
 
 Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options are
 described. Options are name=value; the text may be --text or the content of a --file, which of a run that reads pictures or
-sounds is the picture or the sound itself. What is seen is printed as plain text, or with --out drawn: .html, .svg, .png,
+sounds is the picture or the sound itself. What is seen is printed as text, on a terminal in colour (not
+where NO_COLOR is set), or with --out drawn: .html, .svg, .png,
 .pdf, or .json for all of its numbers.
 
   clew look
@@ -21,6 +22,7 @@ Several runs are shown one after the other on one scale, or side by side by an i
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,18 +39,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.instruments.looking import check_fits, find_instrument, look, read_assignments
-    from clew.runs.directory import is_run
+    from clew.runs.run_files import is_run
 
     if options.instrument is None:
         return list_instruments(options)
+    if is_alone(options) and not is_run(Path(options.instrument)) and (known := instruments(options)).get(options.instrument) is not None:
+        return describe(options, known[options.instrument])
+    return run_on(options)
+
+
+def is_alone(options: argparse.Namespace) -> bool:
+    """Whether the command names an instrument and nothing to look at."""
+    return not options.words and options.text is None and options.file is None and options.out is None
+
+
+def instruments(options: argparse.Namespace) -> dict[str, Any]:
+    """What is said of each instrument: read from a list, so that no torch is loaded, unless a file of the user's may have added some."""
+    from clew.cli.forms import all_instruments, read_instruments
+
+    return read_instruments() if options.code is None else all_instruments()
+
+
+def run_on(options: argparse.Namespace) -> int:
+    from clew.core.errors import UserError, command
+    from clew.instruments.looking import check_fits, find_instrument, look, read_assignments
+    from clew.runs.directory import is_run
+
     if not options.words and is_run(Path(options.instrument)):
         return list_fitting(options)
     check_order(options.instrument)
     find_instrument(options.instrument)
     folders, assignments = parted(with_file(options))
     if not folders:
-        return describe(options)
+        name, words = options.instrument, options.words
+        raise UserError(f"there is no run to look at; give one: {command('clew', 'look', name, 'RUN', *words)}")
     check_out(options.out)
     values = {**read_assignments(options.instrument, assignments)}
     check_texts(options, "text" in values)
@@ -156,7 +180,9 @@ def check_out(name: str | None) -> None:
 
 
 def show(options: argparse.Namespace, view: Any) -> None:
+    from clew.cli.paint import Painted, colours_of
     from clew.cli.progress import say
+    from clew.cli.screen import behind
     from clew.cli.view_text import view_lines
     from clew.drawing.views import plain
 
@@ -166,19 +192,20 @@ def show(options: argparse.Namespace, view: Any) -> None:
         facts = {"instrument": options.instrument, "title": view.title, **view.facts}
         print(json.dumps(plain(facts), ensure_ascii=False, allow_nan=False))
     elif options.out is None:
-        for line in view_lines(view):
-            print(line)
+        screen = behind(sys.stdout)
+        for line in view_lines(view, colours_of(screen)):
+            print(line, file=screen if isinstance(line, Painted) else None)
 
 
 def list_instruments(options: argparse.Namespace) -> int:
     from clew.cli.tables import show_table
-    from clew.instruments import INSTRUMENTS
 
+    known = instruments(options)
     if options.json:
-        for name, instrument in INSTRUMENTS.items():
-            print(json.dumps({"name": name, "about": instrument.about, "options": instrument.options.model_json_schema()}))
+        for name, instrument in known.items():
+            print(json.dumps({"name": name, "about": instrument["about"], "options": instrument["options"]}))
         return 0
-    show_table(("instrument", "what it shows"), [(name, instrument.about) for name, instrument in INSTRUMENTS.items()])
+    show_table(("instrument", "what it shows"), [(name, instrument["about"]) for name, instrument in known.items()])
     return 0
 
 
@@ -199,20 +226,15 @@ def list_fitting(options: argparse.Namespace) -> int:
     return 0
 
 
-def describe(options: argparse.Namespace) -> int:
+def describe(options: argparse.Namespace, instrument: dict[str, Any]) -> int:
     """An instrument's options, with what each takes."""
     from clew.cli.tables import show_table
-    from clew.core.errors import UserError, command
-    from clew.instruments import INSTRUMENTS
 
-    name, instrument = options.instrument, INSTRUMENTS[options.instrument]
-    if options.words or options.text is not None or options.file is not None or options.out is not None:
-        raise UserError(f"there is no run to look at; give one: {command('clew', 'look', name, 'RUN', *options.words)}")
-    schema = instrument.options.model_json_schema()
+    name, about, schema = options.instrument, instrument["about"], instrument["options"]
     if options.json:
-        print(json.dumps({"name": name, "about": instrument.about, "options": schema}))
+        print(json.dumps({"name": name, "about": about, "options": schema}))
         return 0
-    print(f"{name}: {instrument.about}\nclew look {name} RUN{' [RUN ...]' if instrument.several else ''} [option=value ...]\n")
+    print(f"{name}: {about}\nclew look {name} RUN{' [RUN ...]' if instrument['several'] else ''} [option=value ...]\n")
     rows = [(field, takes(about), default(about), about.get("description", "")) for field, about in schema["properties"].items()]
     show_table(("option", "takes", "default", ""), rows)
     return 0

@@ -6,49 +6,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from clew.cli.forms import add_form, read_forms
+from clew.cli.forms import add_form
+from clew.cli.help import Help, usage_of
 from clew.cli.progress import quieted
 from clew.cli.screen import screens
-
-FORMS = read_forms()
-VERBS = {
-    "train": "train a recipe, or your own text",
-    "data": "what is understood of a data file of yours",
-    **{verb: form["about"] for verb, form in FORMS.items()},
-    "predict": "do what a run's task does, on a file or standard input",
-    "evaluate": "a run's loss on its own data or on a text",
-    "probe": "what each layer of a run knows",
-    "look": "look inside a run: surprisal, attention, attribution, ...",
-    "inspect": "a page that looks inside runs",
-    "serve": "serve a run to programs: JSON over HTTP",
-    "tour": "the lineage told by models trained here: one report",
-    "runs": "list the runs below a folder, and how they went",
-    "compare": "groups of runs side by side, with tests and learning curves",
-    "vectors": "train word vectors on a text",
-    "neighbours": "the words nearest a word, by a file of vectors or by a run",
-    "lexicon": "a dictionary between two languages, from their vectors",
-    "average": "average the weights of checkpoints or of runs",
-    "export": "write a run for onnxruntime, or as a program of torch",
-    "import": "make a run of a published checkpoint",
-    "prune": "take attention heads out of a run: smaller, faster",
-    "merge": "make one run of an adapter and the run that it stands on",
-    "recipes": "list the recipes, or print one as YAML",
-    "describe": "a run's or a recipe's layers, shapes and parameters",
-    "check": "run the laws on cells, scores, ... in a file of yours",
-    "doctor": "versions, devices, caches, disks, and what is missing for what",
-    "bench": "time clew beside its peers on this machine",
-}
-ANSWERS = {*FORMS, "predict", "neighbours", "lexicon", "recipes"}
-"""Verbs whose output is data for another program: into a pipe it goes exactly; every other verb reports to a person."""
-MODULES = {"import": "import_"}
-"""Verbs that Python keeps for itself, and the files that they are in."""
+from clew.cli.verbs import FORMER, FORMS, OPTIONS, VERBS, file_of, find_verb, listing, see_also
 
 
 class Terminated(KeyboardInterrupt):
@@ -61,10 +30,6 @@ def terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 LONGEST = 300
 """Characters of what is said of the words of a command, which may be a whole text."""
-
-
-class Help(argparse.RawDescriptionHelpFormatter):
-    """Keeps examples as they are written."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,24 +46,23 @@ def build_parser() -> Parser:
 
     parser = Parser(
         prog="clew",
-        description="Train, run and look into neural sequence models, from the Elman RNN to Llama.",
+        usage="clew [-h] [--version] VERB ...",
+        description=f"Train, run and look into neural sequence models, from the Elman RNN to Llama.\n\n{listing()}",
         epilog="begin with:  clew train shakespeare-lstm\nhelp on a verb:  clew VERB --help",
         formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"clew {__version__}")
-    verbs = parser.add_subparsers(metavar="VERB", title="verbs")
-    for name, about in VERBS.items():
-        verbs.add_parser(name, help=about)
     return parser
 
 
 def verb_parser(verb: str) -> Parser:
     """What comes after a verb; its options may stand anywhere among settings and prompts."""
+    verb = FORMER.get(verb, verb)
     module = module_of(verb)
     about = (module.__doc__ if module is not None else None) or ""
     if verb in FORMS and (FORMS[verb]["help"] or not about):
         about = f"{FORMS[verb]['about'][0].upper()}{FORMS[verb]['about'][1:]}.\n\n{FORMS[verb]['help']}"
-    parser = Parser(prog=f"clew {verb}", description=about, formatter_class=Help)
+    parser = Parser(prog=f"clew {verb}", description=about, epilog=see_also(verb), formatter_class=Help)
     if module is not None:
         module.add_arguments(parser)
         parser.set_defaults(run=module.run)
@@ -106,6 +70,7 @@ def verb_parser(verb: str) -> Parser:
         add_form(parser, verb, FORMS[verb])
         parser.set_defaults(run=run_form)
     add_code(parser)
+    parser.usage = usage_of(parser)
     return parser
 
 
@@ -132,7 +97,7 @@ def add_code(parser: argparse.ArgumentParser) -> None:
 
 def module_of(verb: str) -> ModuleType | None:
     """The file of a verb; None of one that is a named form and nothing more."""
-    name = f"clew.cli.{MODULES.get(verb, verb)}"
+    name = f"clew.cli.{file_of(verb)}"
     return import_module(name) if verb not in FORMS or find_spec(name) is not None else None
 
 
@@ -150,7 +115,8 @@ def main(arguments: list[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
     try:
-        with screens(exact=bool(given) and given[0] in ANSWERS):
+        call = find_verb(given)
+        with screens(exact=call is not None and call.answers):
             return obeyed(given)
     finally:
         if before is not None:
@@ -172,17 +138,21 @@ def run(arguments: list[str]) -> int:
         parser.parse_args(arguments)
         parser.print_help()
         return 0
-    verb, *rest = arguments
-    if verb not in VERBS:
-        from clew.core.errors import unknown
+    call = find_verb(arguments)
+    if call is None:
+        from clew.core.errors import named, unknown
 
-        return complain(str(unknown("verb", verb, VERBS)))
-    parser = verb_parser(verb)
+        if arguments[0] in OPTIONS:
+            return complain(f"unknown verb {named(arguments[0])}; did you mean `clew {OPTIONS[arguments[0]]}`?")
+        return complain(str(unknown("verb", arguments[0], VERBS)))
+    rest = call.words
+    parser = verb_parser(call.verb)
     options, more = parser.parse_known_intermixed_args(rest)
     if more and not getattr(options, "open", False):
-        from clew.cli.meant import option_meant
+        from clew.cli.meant import option_meant, verb_meant
 
-        parser.error(f"unrecognized arguments: {' '.join(more)}{option_meant(parser, more, rest)}")
+        meant = verb_meant(call.verb, rest) or option_meant(parser, more, rest)
+        parser.error(f"unrecognized arguments: {' '.join(more)}{meant}")
     options.command_line = rest
     try:
         if options.code is not None:
@@ -203,7 +173,7 @@ def run(arguments: list[str]) -> int:
     except Exception as error:
         if options.debug:
             raise
-        status = explain(error)
+        status = explain(error, call.verb, rest)
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             leave(status)
         return status
@@ -243,12 +213,13 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def explain(error: Exception) -> int:
+def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
     """One line for a mistake of the user's or a fault of the machine's; anything else is ours, and says so."""
+    from clew.cli.meant import verb_meant
     from clew.core.errors import UserError
 
     if isinstance(error, UserError):
-        return complain(str(error))
+        return complain(f"{error}{'' if 'did you mean' in str(error) else verb_meant(verb, words)}")
     if type(error).__name__ == "Interrupted":
         return complain(str(error), 128 + error.number)  # type: ignore[attr-defined]
     if isinstance(error, OSError):

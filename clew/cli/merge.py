@@ -2,7 +2,7 @@
 
 For example:
 
-  clew merge runs/finetune-classify --out runs/merged
+  clew runs merge runs/finetune-classify --out runs/merged
 
 An adapter's run (transfer.adapter=lora) holds what was trained alone, a few megabytes, and needs the run of
 transfer.from beside it. What is written holds all weights, needs nothing but itself, and is used as any run is:

@@ -5,10 +5,10 @@ table of words or other tokens is taken. Words that + and - join make one questi
 Without a word, every line of standard input is a question; one that has no answer is told on standard error, and the next is
 still answered.
 
-  clew neighbours vectors.txt king queen
-  clew neighbours vectors.txt king - man + woman --n 5
-  clew neighbours glove.6B.100d.txt.gz frog --first 50000 --json
-  clew neighbours runs/ptb-lstm-small monday
+  clew vectors neighbours vectors.txt king queen
+  clew vectors neighbours vectors.txt king - man + woman --n 5
+  clew vectors neighbours glove.6B.100d.txt.gz frog --first 50000 --json
+  clew vectors neighbours runs/ptb-lstm-small monday
 """
 
 import argparse

@@ -5,10 +5,10 @@ of levels, a linear probe learns the labels of the training part, and the table 
 named as embedding.mix takes it. Any run that reads a text will do: a language model, a tagger, a classifier; of a translator
 its encoder is probed.
 
-  clew probe runs/shakespeare-lstm
-  clew probe runs/shakespeare-gpt --control --out levels.svg
-  clew probe runs/ewt-tagger --corpus ewt-sample:xpos --limit 500
-  clew probe runs/ewt-tagger --corpus ewt-sample --corpus gum-trees-sample --json
+  clew look probe runs/shakespeare-lstm
+  clew look probe runs/shakespeare-gpt --control --out levels.svg
+  clew look probe runs/ewt-tagger --corpus ewt-sample:xpos --limit 500
+  clew look probe runs/ewt-tagger --corpus ewt-sample --corpus gum-trees-sample --json
 
 Without --corpus, parts of speech (ewt-sample) and the polarity of film reviews (sentiment-sample) are told. --control
 probes an untrained model of the same shape too: only what is above that was learnt.

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from clew.cli.screen import Screen, behind, shown
-
 
 def clock(seconds: float) -> str:
     """1:02:03, or 2:03 below an hour."""
@@ -44,15 +42,20 @@ class Lines:
         self.every = every
         self.unit = unit
         self.last = 0.0
+        self.evaluation: tuple[float, float] | None = None
+        """When the current evaluation began, and when its last line was printed."""
         self.pace = Pace()
 
     def say(self, text: str) -> None:
         say(text)
 
+    def stage(self, text: str) -> None:
+        """A log has what was done, not what is under way."""
+
     def encoding(self, done: int, total: int) -> None:
         if done == total or time.monotonic() - self.last > self.every:
             self.last = time.monotonic()
-            self.say(f"encoding text: {done:,} of {total:,} characters")
+            self.say(f"encoding: {done:,} of {total:,}")
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         left = self.pace.left(record.step, steps)
@@ -60,6 +63,16 @@ class Lines:
             return
         self.last = time.monotonic()
         self.say(f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}")
+
+    def evaluating(self, done: int, total: int) -> None:
+        """A line every few seconds; a short evaluation prints none."""
+        now = time.monotonic()
+        if done == 1 or self.evaluation is None:
+            self.evaluation = (now, now)
+        began, last = self.evaluation
+        if done < total and now - last >= self.every:
+            self.evaluation = (began, now)
+            self.say(f"evaluating: {done:,} of {total:,} batches, {clock((now - began) / done * (total - done))} left")
 
     def evaluated(self, step: int, score: Any, is_best: bool) -> None:
         self.say(evaluation(step, score, is_best))
@@ -69,58 +82,6 @@ class Lines:
 
     def __exit__(self, *_: Any) -> None:
         pass
-
-
-class Bar:
-    """A progress bar on a terminal, with what is said above it."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.table import Column
-
-        self.console = Console(file=behind(sys.stderr))
-        self.progress = Progress(
-            TextColumn("{task.description} {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(bar_width=6),
-            TextColumn("{task.fields[numbers]}"),
-            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True, min_width=5)),
-            TextColumn("left"),
-            console=self.console,
-        )
-        self.tasks: dict[str, Any] = {}
-
-    def say(self, text: str) -> None:
-        self.progress.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
-
-    def encoding(self, done: int, total: int) -> None:
-        self._show("encoding", done, total, "characters")
-        if done == total:
-            self.progress.remove_task(self.tasks.pop("encoding"))
-
-    def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
-        skipped = " (skipped)" if record.skipped else ""
-        rates = f"lr {record.learning_rate:.0e} norm {record.gradient_norm:.2f} {tokens_per_second / 1000:,.0f}k tok/s"
-        text = f"loss {record.loss:.3f}{skipped} {rates}"
-        self._show("step", record.step, steps, text)
-
-    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
-        self.say(evaluation(step, score, is_best))
-
-    def _show(self, name: str, done: int, total: int, text: str) -> None:
-        if name not in self.tasks:
-            self.tasks[name] = self.progress.add_task(name, total=total, numbers=text)
-        self.progress.update(self.tasks[name], completed=done, total=total, numbers=text)
-
-    def __enter__(self) -> "Bar":
-        self.before = sys.stdout, sys.stderr
-        self.progress.start()  # what is printed meanwhile goes through streams of its own to the console, and is for a person too
-        sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.progress.stop()
-        sys.stdout, sys.stderr = self.before
 
 
 class Pace:
@@ -150,5 +111,24 @@ def evaluation(step: int, score: Any, is_best: bool) -> str:
     return f"step {step}, validation: {score}{' (best so far)' if is_best else ''}"
 
 
-def report() -> Lines | Bar:
-    return Bar() if sys.stderr.isatty() and not _quiet.get() else Lines()
+@contextmanager
+def in_python(quiet: bool, unit: str = "tokens") -> Iterator[Any]:
+    """The report of a training that was called from Python: a bar in a notebook, else plain lines."""
+    from clew.cli.notebook import NotebookBar, is_notebook
+    from clew.training.report import Silence
+
+    if quiet:
+        yield Silence()
+    elif is_notebook():
+        with NotebookBar(unit) as bar:
+            yield bar
+    else:
+        yield Lines(unit=unit)
+
+
+def report() -> Any:
+    if not sys.stderr.isatty() or _quiet.get():
+        return Lines()
+    from clew.cli.bar import Bar
+
+    return Bar()

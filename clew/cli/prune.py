@@ -1,8 +1,8 @@
 """Take attention heads out of a run: a smaller, faster run, and how quality falls as heads go.
 
-  clew prune runs/shakespeare-gpt --heads 0.5 --out half
-  clew prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
-  clew prune runs/shakespeare-gpt --off 1.2 2.5 --out without
+  clew runs prune runs/shakespeare-gpt --heads 0.5 --out half
+  clew runs prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
+  clew runs prune runs/shakespeare-gpt --off 1.2 2.5 --out without
 
 --heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et al.
 2019), or with --by leave_one_out those without which the validation score is the best. Every share in the table is

@@ -1,4 +1,4 @@
-"""What `clew prune` measures a run by: its own score on its own data, or how near its vectors stay to those it had."""
+"""What `clew runs prune` measures a run by: its own score on its own data, or how near its vectors stay to those it had."""
 
 import time
 from collections.abc import Callable, Sequence

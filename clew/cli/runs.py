@@ -5,12 +5,14 @@ For example:
   clew runs
   clew runs runs/cells --sort valid
   clew runs --json
+  clew runs runs/shakespeare-lstm-search --plot search.html
 
 DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why),
-running (another process is writing it) or averaged (by `clew average`). On a terminal
+running (another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). On a terminal
 that is too narrow for the table, each run is an entry of its own. Scores are those of the best evaluation;
 the time is that of training, from the speed that was logged where the run does not say it. A run that
 cannot be read is named on standard error and stops nothing; checkpoints of other programs' are passed over.
+Where DIR is a search (`clew train --search`), its trials are listed, with the best settings.
 """
 
 import argparse
@@ -30,30 +32,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reverse", action="store_true", help="the other way round")
     parser.add_argument("--json", action="store_true", help="one JSON object a run; one that cannot be read has a field `fault`")
+    parser.add_argument("--plot", metavar="FILE", help="of a search: draw it into FILE.html, .svg, .json (or .png, .pdf: matplotlib)")
 
 
 def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
-    from clew.runs.summary import Summary, find_runs, summarise
+    from clew.recipes.listed_runs import glance, read_resolved
+    from clew.runs.records import find_runs
+    from clew.studies import is_study
 
     where = Path(options.where or "runs")
     if not where.is_dir() and options.where is not None:
         raise UserError(f"no such folder: {where}; give the one that your runs are below")
-    runs: list[Summary] = []
+    if is_study(where):
+        from clew.cli.search import show_study
+
+        return show_study(where, as_json=options.json, plot=options.plot, code=options.code)
+    if options.plot is not None:
+        raise UserError(f"--plot draws a search, and {where} is none; give the folder of one, such as runs/shakespeare-lstm-search")
+    runs: list[Any] = []
+    departures: dict[Path, dict[str, Any] | None] = {}
     faults: dict[Path, str] = {}
+    resolved = read_resolved()
     for folder in find_runs(where) if where.is_dir() else []:
         try:
-            runs.append(summarise(folder))
+            listed = glance(folder, resolved) or read_whole(folder)
         except (UserError, OSError) as error:
             faults[folder] = str(error)
+        else:
+            runs.append(listed.run)
+            departures[folder] = listed.changes
     runs.sort(key=order(options.sort), reverse=options.reverse)
     if options.json:
         for each in runs:
-            print(json.dumps(facts(each), ensure_ascii=False))
+            print(json.dumps(facts(each, departures[each.folder]), ensure_ascii=False))
         for folder, fault in faults.items():
             print(json.dumps({"folder": str(folder), "fault": fault}, ensure_ascii=False))
     elif runs:
-        show(runs)
+        show(runs, departures)
     if not options.json:
         for fault in faults.values():
             say(f"cannot be read: {fault}")
@@ -65,10 +81,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def read_whole(folder: Path) -> Any:
+    """A run that its files alone do not tell all of, by means of the whole library."""
+    from types import SimpleNamespace
+
+    from clew.recipes.running import changes
+    from clew.runs.summary import summarise
+
+    run = summarise(folder)
+    return SimpleNamespace(run=run, changes=changes(run.config, folder))
+
+
 def order(sort: str) -> Any:
     """A key: what a run does not have goes last."""
-    from clew.runs.directory import METRICS
-    from clew.runs.summary import natural
+    from clew.runs.records import natural
+    from clew.runs.run_files import METRICS
 
     def written(run: Any) -> float:
         path = run.folder / METRICS
@@ -86,13 +113,11 @@ def order(sort: str) -> Any:
     return keys[sort]
 
 
-def facts(run: Any) -> dict[str, Any]:
-    from clew.recipes.running import changes
-
+def facts(run: Any, changes: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "folder": str(run.folder),
         "recipe": run.config.recipe,
-        "changes": changes(run.config, run.folder),
+        "changes": changes,
         "seed": run.config.seed,
         "step": run.step,
         "steps": run.config.training.steps,
@@ -105,14 +130,13 @@ def facts(run: Any) -> dict[str, Any]:
     }
 
 
-def show(runs: list[Any]) -> None:
+def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None:
     """A row a run. What every run changed in the same way is said once, below."""
-    from clew.cli.tables import duration, number, show_table, size
-    from clew.recipes.running import changes
-    from clew.runs.directory import IMPORTED
+    from clew.cli.tables import duration, number, show_table, show_text, size
+    from clew.runs.run_files import IMPORTED
 
     header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
-    listed = [["(recipe unknown here)"] if (found := changes(run.config, run.folder)) is None else assignments(found) for run in runs]
+    listed = [["(recipe unknown here)"] if (found := departures[run.folder]) is None else assignments(found) for run in runs]
     shared = [word for word in listed[0] if all(word in words for words in listed)] if len(runs) > 1 else []
     rows = []
     for run, words in zip(runs, listed, strict=True):
@@ -126,7 +150,7 @@ def show(runs: list[Any]) -> None:
         header, *rows = ([*row[:6], *row[7:]] for row in [header, *rows])
     show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))), entries=True)
     if shared:
-        print(f"all of them changed {' '.join(shared)}")
+        show_text(f"all of them changed {' '.join(shared)}")
 
 
 def measured(run: Any) -> str:

@@ -3,7 +3,7 @@
 A terminal obeys control characters: an escape code in a data file could colour, move or hide lines, and an override of the direction of
 writing could show a name backwards. `shown` writes each such character as its escape, the way JSON does, so that JSON stays the same JSON;
 newlines and tabs stay. Standard error is always for a person. Standard output is on a terminal, and where a verb reports (`data`, `runs`,
-`evaluate`, ...) in a pipe too; where a verb's output is the answer (ANSWERS in `clew.cli.main`), a pipe or a file gets it exactly.
+`evaluate`, ...) in a pipe too; where a verb's output is the answer (ANSWERS in `clew.cli.verbs`), a pipe or a file gets it exactly.
 """
 
 import json

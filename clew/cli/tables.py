@@ -91,7 +91,16 @@ def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, 
             table.add_column(Text(name), overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    Console(file=behind(sys.stdout)).print(table)
+    size = shutil.get_terminal_size()  # rich takes a dumb terminal for one of 80 columns
+    Console(file=behind(sys.stdout), width=size.columns, height=size.lines).print(table)
+
+
+def show_text(text: str) -> None:
+    """A line on standard output; on a terminal, words fold where they would run over its edge."""
+    folds = sys.stdout.isatty()
+    columns = shutil.get_terminal_size().columns
+    lines = textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) if folds else [text]
+    print("\n".join(lines))
 
 
 def without_empty(header: Sequence[str], rows: Rows, right: Sequence[int]) -> tuple[Sequence[str], Rows, list[int]]:

@@ -6,11 +6,17 @@ RECIPE is a name from `clew recipes`, or a YAML file that names one and override
   clew train shakespeare-lstm model.cell=gru training.steps=500
   clew train text-lstm data.train=book.txt --out runs/book
   clew train shakespeare-lstm --resume
+  clew train text-lstm data.train=book.txt --out runs/book --overwrite
 
 How long: training.steps, or training.epochs in their place. training.patience=3 stops early, after three evaluations
 (one every training.evaluate_every steps) without a better one; the weights of the best are the run's.
 
   clew train classify data.train=tickets.csv training.epochs=10 training.patience=3
+
+By what: training.optimiser and training.schedule take a name, with options behind another dot; `clew recipes
+shakespeare-lstm` prints all settings of a recipe and what each does.
+
+  clew train shakespeare-lstm training.optimiser=sgd training.optimiser.momentum=0.9 training.schedule.warmup=0.1
 
 Commas make a grid: every combination of the recipes and values that they separate is trained once, in order, in a
 folder of its own.
@@ -22,6 +28,15 @@ The folders are runs/shakespeare-lstm-cell=elman-seed=1 and so on, or below --ou
 over finished runs and goes on with interrupted ones. One that fails stops no other: a table at the end says what
 came of each, and the exit code is 1 where one failed. A comma inside [..], {..} or double quotes is part of its
 value: data.train='"here, there.txt"'. PowerShell wants quotes around "seed=1,2".
+
+With --search commas and ranges are searched instead: so many trials, each a run in a folder below
+runs/RECIPE-search, chosen by Optuna for the best validation score. Ranges are low..high, or low..high:step; where
+the ends are a factor of 10 or more apart the scale is logarithmic. Trials that fall behind are pruned at an
+evaluation. The table, the best settings as a command and best.yaml come at the end, and from `clew runs FOLDER`.
+
+  clew train shakespeare-lstm --search 40 model.dim=64..512 training.learning_rate=1e-4..1e-2 model.cell=lstm,gru
+  clew train classify data.train=tickets.csv --search 20 model.dropout=0..0.5:0.1 --jobs 2 --plot search.html
+  clew train shakespeare-lstm --search 60 --resume
 
 Ctrl-C finishes the step, saves, and says how to go on. --quiet shows neither progress nor samples.
 """
@@ -50,38 +65,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...); a grid goes below it"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with a run that was interrupted; a grid does so by itself")
+    parser.add_argument("--overwrite", action="store_true", help="replace the run at --out; only a run of clew's is ever deleted")
+    parser.add_argument("--resume", action="store_true", help="go on with a run or a search that was interrupted; a grid does so by itself")
+    parser.add_argument("--search", metavar="N", help="search the settings that have ranges or several values, in N trials")
+    parser.add_argument("--jobs", metavar="N", help="trials of a search that are trained at once, each in a process (default: 1)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the search into FILE.html, .svg, .json (or .png, .pdf: matplotlib)")
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.grid import run_grid
     from clew.cli.progress import report
+    from clew.cli.search import check_no_search, run_search
     from clew.core.errors import UserError
-    from clew.core.processes import is_first
     from clew.recipes.grid import expand
-    from clew.recipes.running import run_recipe
-    from clew.runs.directory import is_run
-    from clew.training.signals import Interrupted
 
     if options.more_code:
         raise UserError(f"a run keeps one file of yours, and --code names {1 + len(options.more_code)}; put what it needs into one")
+    if options.search is not None:
+        return run_search(options)
+    check_no_search(options)
     one, *others = expand(options.recipe, options.settings)
     if others:
+        if options.overwrite:
+            raise UserError("--overwrite replaces one run, and this is a grid of several; leave it out, or remove the folders first")
+        from clew.cli.grid import run_grid
+
         return run_grid(options)
-    code = None if options.code is None else Path(options.code)
-    try:
-        with report() as shown:
-            result = run_recipe(
-                one.recipe,
-                one.assignments,
-                out=None if options.out is None else Path(options.out),
-                resume=options.resume,
-                code=code,
-                report=shown,
-            )
-    except Interrupted as stop:
-        again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
-        raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
+    with report() as shown:
+        shown.stage("loading torch")  # the bar is there while that takes its seconds
+        result = trained(options, one, shown)
+    from clew.core.processes import is_first
+
     if is_first() and not options.quiet:
         try:
             show(options, result)
@@ -89,6 +102,20 @@ def run(options: argparse.Namespace) -> int:
             stop.args = (f"the run in {result.run.folder} is complete",)
             raise
     return 0
+
+
+def trained(options: argparse.Namespace, one: Any, shown: Any) -> Any:
+    """The result of one run; an interruption says how to go on."""
+    from clew.recipes.running import run_recipe
+    from clew.runs.directory import is_run
+    from clew.training.signals import Interrupted
+
+    out, code = (None if place is None else Path(place) for place in (options.out, options.code))
+    try:
+        return run_recipe(one.recipe, one.assignments, out=out, resume=options.resume, overwrite=options.overwrite, code=code, report=shown)
+    except Interrupted as stop:
+        again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
+        raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
 
 
 def show(options: argparse.Namespace, result: Any) -> None:

@@ -1,7 +1,7 @@
 """Train word vectors on a text, and write them as a text file that any run can begin with: embedding.vectors=FILE.
 
 FILE is a plain text, or a folder of .txt files, gzipped or not, a sentence a line; a word is what white space parts, or with
---split also what punctuation parts. Words nearer in meaning have vectors nearer in direction: `clew neighbours` shows them.
+--split also what punctuation parts. Words nearer in meaning have vectors nearer in direction: `clew vectors neighbours` shows them.
 
   clew vectors book.txt --split --lowercase --out vectors.txt
   clew vectors --corpus tinyshakespeare --split --method pmi --dim 50
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     say(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}")
     if vectors.dim < options.dim:
         say(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}")
-    say(f"next:  {command('clew', 'neighbours', out, example)}")
+    say(f"next:  {command('clew', 'vectors', 'neighbours', out, example)}")
     return 0
 
 

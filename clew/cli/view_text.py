@@ -4,9 +4,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from clew.cli.paint import Painted, painted, theme
 from clew.cli.tables import text_table
 from clew.core.errors import counted, printable, shortened
 from clew.drawing.bars import bounds
+from clew.drawing.coloured_text import coloured
 from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Points, Spelled, Table, View
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
@@ -15,13 +17,13 @@ LONGEST_CELL = 60
 BAR = 24
 
 
-def view_lines(view: View) -> Iterator[str]:
-    """The title, what is said of it, and every part, with an empty line between them."""
+def view_lines(view: View, colours: int = 0) -> Iterator[str]:
+    """The title, what is said of it, and every part, with an empty line between them; texts on so many colours."""
     yield view.title
     if view.about:
         yield view.about
     for part in view.parts:
-        lines = list(LINES[type(part)](part))
+        lines = painted_lines(part, colours) if colours and isinstance(part, ColouredText) else list(LINES[type(part)](part))
         if lines:
             yield ""
             title = getattr(part, "title", "")
@@ -43,6 +45,18 @@ def coloured_lines(part: ColouredText) -> list[str]:
     most = ", ".join(f"{visible(part.tokens[place])} {figure(value)}" for value, place in peak if value)
     highest = "furthest from 0" if min(part.values, default=0.0) < 0 else "highest"
     return [text, *([f"{highest}, {part.label}: {most}"] if most and part.label else [])]
+
+
+def painted_lines(part: ColouredText, colours: int) -> list[str]:
+    """The text on the colours of its values, and the scale of these."""
+    strong, low, high = coloured(part)
+    paper = theme()
+    tokens = zip(part.tokens[: MOST_ROWS * 10], [*strong.tolist(), *[0.0] * len(part.tokens)], strict=False)
+    text = ("" if part.joined else " ").join(painted(visible(token), strength, colours, paper) for token, strength in tokens)
+    shares = (-1.0, -0.5, 0.0, 0.5, 1.0) if part.diverging else (0.0, 0.25, 0.5, 0.75, 1.0)
+    scale = "".join(painted("   ", share, colours, paper) for share in shares)
+    label = f" {printable(part.label)}" if part.label else ""
+    return [Painted(text), *coloured_lines(part)[1:], Painted(f"{figure(-high if part.diverging else low)} {scale} {figure(high)}{label}")]
 
 
 def bar_lines(part: Bars) -> list[str]:

@@ -1,22 +1,25 @@
-"""Batches of any task: NamedTuples whose tensors have the rows as their first axis. What is no tensor holds for all rows alike.
-And an endless order of them, by position."""
+"""Batches of any task: NamedTuples, dataclasses, tuples, lists and dicts whose tensors have the rows as their first axis; other values
+apply to all rows. `Batches` is an endless sequence of them, indexed by position."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clew.core.errors import UserError
+
 B = TypeVar("B")
 
 
 def map_batch(function: Callable[[Tensor], Any], batch: Any) -> Any:
-    """`function` of every tensor of a batch; all else is handed on."""
+    """Apply `function` to every tensor of a batch; other values are kept."""
     if isinstance(batch, Tensor):
         return function(batch)
     if isinstance(batch, dict):
@@ -24,23 +27,43 @@ def map_batch(function: Callable[[Tensor], Any], batch: Any) -> Any:
     if isinstance(batch, (tuple, list)):
         parts = [map_batch(function, part) for part in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    if isinstance(batch, MutableMapping):  # such as the BatchEncoding of a transformers tokenizer
+        copied = copy(batch)
+        copied.update({name: map_batch(function, part) for name, part in batch.items()})
+        return copied
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return replaced(batch, **{field.name: map_batch(function, getattr(batch, field.name)) for field in fields(batch)})
     return batch
 
 
+def replaced(batch: B, **values: Any) -> B:
+    """Copy a dataclass with some values replaced, without calling its constructor."""
+    copied = copy(batch)
+    for name, value in values.items():
+        object.__setattr__(copied, name, value)  # a frozen dataclass refuses setattr
+    return copied
+
+
 def num_rows(batch: Any) -> int:
-    found: list[int] = []
-    map_batch(lambda tensor: found.append(len(tensor)), batch)
-    return found[0] if found else 0
+    """Return the number of rows of a batch. Raises a UserError if it has no tensor, since nothing could be learnt from it."""
+    rows: list[int] = []
+    map_batch(lambda tensor: rows.append(len(tensor)), batch)
+    if not rows:
+        raise UserError(
+            f"a batch ({type(batch).__name__}) has no tensor, so there is nothing to train on; "
+            "give tensors with the rows as their first axis, in a tuple, list, dict, NamedTuple or dataclass"
+        )
+    return rows[0]
 
 
 def rows_of(batch: B, rows: slice) -> B:
-    """The same batch with some of its rows."""
-    found: B = map_batch(lambda tensor: tensor[rows], batch)
-    return found
+    """Select rows of a batch."""
+    part: B = map_batch(lambda tensor: tensor[rows], batch)
+    return part
 
 
 def cut_rows(batch: B, parts: int) -> list[B]:
-    """A batch in so many parts, as equal as can be, the larger first; some are empty where there are fewer rows than parts."""
+    """Divide a batch into `parts` as equal as possible, larger ones first; some are empty if there are fewer rows than parts."""
     if parts == 1:
         return [batch]
     total = num_rows(batch)
@@ -48,20 +71,23 @@ def cut_rows(batch: B, parts: int) -> list[B]:
 
 
 def part_of(total: int, part: int, parts: int) -> slice:
-    """Which of so many rows a part has."""
+    """Return the slice of `total` rows that belongs to a part."""
     size, larger = divmod(total, parts)
     start = size * part + min(part, larger)
     return slice(start, start + size + (part < larger))
 
 
 def to_device(batch: B, device: torch.device) -> B:
-    found: B = map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)
-    return found
+    moved: B = map_batch(lambda tensor: tensor.to(device, non_blocking=True), batch)
+    return moved
 
 
 def padded(rows: Sequence[Sequence[int]], *, shifted: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Rows of ids side by side, 0 after each row's end, and which are real; None where all are, but within `few_lengths`. `shifted` says
-    that the columns before the last and those after the first are used, so that it is these that have one of few lengths."""
+    """Pad rows of ids with 0; return the ids and their mask, None if all are real and `few_lengths` is not active.
+
+    `shifted` says that the columns are used without the last and without the first one, so that it is their number that `few_lengths`
+    rounds.
+    """
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     longest, most = lengths.max(initial=0), _most.get()
     if most is not None:
@@ -77,8 +103,8 @@ _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 @contextmanager
 def few_lengths(most: int) -> Iterator[None]:
-    """Within this context rows are `padded` to one of few lengths, `most` being the longest that a model can read, and always have a mask:
-    a compiler then meets few shapes."""
+    """Make `padded` round lengths up to a few values in this context, at most to `most`, the longest that the model can read. There is
+    always a mask, since a graph without one would be another. So a compiler sees few shapes."""
     token = _most.set(most)
     try:
         yield
@@ -87,51 +113,64 @@ def few_lengths(most: int) -> Iterator[None]:
 
 
 def rounded_up(lengths: np.ndarray, most: int) -> np.ndarray:
-    """Multiples of 8 up to 128, and above it eight lengths from each power of two to the next; none above `most` that was not before."""
-    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)  # the largest below each length
+    """Round lengths up: to multiples of 8 up to 128, and above to eight lengths between powers of two, but not past `most`."""
+    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)  # the largest power of two below each length
     steps = np.maximum(powers // 8, 8)
-    found: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
-    return found
+    rounded: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
+    return rounded
 
 
 def at_step(batch: B, step: int) -> B:
-    """A batch that knows which step it is trained in, where it has a tensor `step` (rows,) to be told by."""
-    told, replaced = getattr(batch, "step", None), getattr(batch, "_replace", None)
-    found: B = batch if not isinstance(told, Tensor) or replaced is None else replaced(step=torch.full_like(told, step))
-    return found
+    """Set the field `step` (rows,) of a batch to the training step, if it has one. A tensor, so that compiled code is not compiled
+    again."""
+    current = getattr(batch, "step", None)
+    if not isinstance(current, Tensor):
+        return batch
+    if is_dataclass(batch) and not isinstance(batch, type):
+        return replaced(batch, step=torch.full_like(current, step))
+    replace: Callable[..., B] | None = getattr(batch, "_replace", None)
+    return batch if replace is None else replace(step=torch.full_like(current, step))
 
 
 @dataclass
 class Batches:
-    """Batch b of epoch e, for all processes together: a pure function, so that the position (epoch, batch) is all there is to remember.
+    """The batches of all processes, as a pure function of (epoch, batch), so that this position is all that a checkpoint has to keep.
 
-    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` gives the batches from a position on, and may make them
-    before they are asked for. A batch's `fresh` says that its streams start there, its `rate` multiplies the learning rate, and its
-    `num_tokens` is how many its rows read, where fewer are predicted. Its `step` (rows,), where it has one, is filled in by the training
-    loop.
+    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` iterates from a position on, and may prepare batches in
+    advance. Optional fields of a batch: `fresh` says that its streams start there, `rate` multiplies the learning rate, `num_tokens` is how
+    many tokens its rows read if fewer are predicted, and `step` (rows,) is filled in by the training loop.
 
-    `own(epoch, batch, part, parts)` makes the rows of a part alone, with the contents that `cut_rows(get(epoch, batch), parts)[part]` has,
-    so that no process makes the rows of another. Without it the whole batch is made and cut.
+    `own(epoch, batch, part, parts)` creates only the rows of one part, equal to `cut_rows(get(epoch, batch), parts)[part]`, so that no
+    process creates the rows of another. Without it the whole batch is created and cut.
+
+    Of a stream (`is_stream`), `per_epoch` is an estimate, and `get` is fast only for the batches that `ahead` gave last. A position is then
+    kept together with `place(epoch, batch)`, a JSON value that `ahead` takes and without which it reads the epoch from its beginning.
     """
 
     per_epoch: Callable[[int], int]
     get: Callable[[int, int], Any]
     own: Callable[[int, int, int, int], Any] | None = None
 
+    is_stream: ClassVar[bool] = False
+
     def share(self, epoch: int, batch: int, part: int, parts: int) -> Any:
-        """A part of a batch's rows, none where the batch has fewer rows than parts."""
+        """Return one part of a batch's rows; it is empty for some parts if the batch has fewer rows than parts."""
         if self.own is None or parts == 1:
             return cut_rows(self.get(epoch, batch), parts)[part]
         return self.own(epoch, batch, part, parts)
 
     def positions(self, epoch: int, batch: int) -> Iterator[tuple[int, int]]:
-        """Every position from one on, without end."""
+        """Yield every position from (epoch, batch) on, without end."""
         while True:
             while batch >= self.per_epoch(epoch):
                 epoch, batch = epoch + 1, 0
             yield epoch, batch
             batch += 1
 
-    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
+    def place(self, epoch: int, batch: int) -> Any:
+        """Return where a stream has to be read for a position; None if the position alone is enough."""
+        return None
+
+    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
         for position in self.positions(epoch, batch):
             yield *position, self.share(*position, part, parts)

@@ -1,7 +1,7 @@
-"""Frozen sections of a config, and parts chosen by name from a table.
+"""Frozen config sections, and parts chosen by name from a table.
 
-A part is a name, or that name with options: `gru`, or `{name: gru, bias: false}`. Its options are the keyword-only arguments of the
-table's member, so a new cell needs no config class.
+A part is a name, or a name with options: `gru`, or `{name: gru, bias: false}`. The options are the keyword-only arguments of the table's
+member, so a new cell needs no config class.
 """
 
 import inspect
@@ -27,7 +27,7 @@ STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 
 class Section(BaseModel):
-    """A part of a config: frozen, with no field but its own, and strict about types (a string is never a number)."""
+    """A section of a config: frozen, without extra fields, and with strict types (a string is never a number)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, **STRICT)
 
@@ -40,24 +40,24 @@ class Section(BaseModel):
 
 
 def field_names(section: type[Section]) -> dict[str, str]:
-    """The attribute of every field by its name in a config; they differ where Python keeps that name for itself, as it does `from`."""
+    """Map the config name of every field to its attribute; they differ if the name is a Python keyword, such as `from`."""
     return {info.alias or name: name for name, info in section.model_fields.items()}
 
 
 class TaskSection(Section):
-    """The base of every task's section: its `name` is the task's in TASKS."""
+    """Base of all task sections; `name` is the task's name in TASKS."""
 
     name: str = ""
 
 
 class ModelSection(Section):
-    """The base of every body's section: its `family` is the body's in MODELS."""
+    """Base of all model sections; `family` is the body's name in MODELS."""
 
     family: str = ""
 
 
 def bounds_missed(value: Any) -> str:
-    """The bounds of what a 64-bit integer or a 32-bit float can hold, where a number is outside them; infinity is told elsewhere."""
+    """Return the bounds of a 64-bit integer or 32-bit float as text if a number is outside, else "". Infinity is reported elsewhere."""
     if isinstance(value, int) and not -(2**63) < value < 2**63:
         return "-2^63 and 2^63"
     return "-1e38 and 1e38" if isinstance(value, float) and 1e38 < abs(value) < math.inf else ""
@@ -75,7 +75,7 @@ def part_options(part: Part) -> dict[str, Any]:
 
 
 def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **given: Any) -> Any:
-    """The table's member that `part` names, built with the arguments the caller gives and the options the user gives, which come first."""
+    """Build the member of a table that `part` names, with the caller's arguments and the user's options, which take precedence."""
     check_part(kind, part, table)
     options = part_options(part)
     try:
@@ -89,7 +89,8 @@ def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *
 
 
 def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
-    """The part itself, if its name is in the table and its options are that member's; else the sentence that says what is."""
+    """Check that a part's name is in the table and its options are accepted there. Return the part, or raise a UserError with what is
+    known."""
     formed = check_form(kind, part)
     name = part_name(formed)
     if name not in table:
@@ -104,32 +105,32 @@ def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) ->
 
 
 def check_form(kind: str, part: Any) -> Part:
-    """The part itself, if it is a name, or a name with options, whatever table it is from."""
+    """Check that a part is a name or a name with options, whatever its table. Return the part."""
     if not isinstance(part, (str, dict)) or (isinstance(part, dict) and not isinstance(part.get("name"), str)):
         raise UserError(f"{kind} takes a name, or a name with options ({{name: ..., option: ...}}), not {shown(part)}")
     return part
 
 
 def options_of(member: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The keyword-only arguments of a table's member, by name."""
+    """Return the keyword-only parameters of a table's member, by name."""
     parameters = inspect.signature(member).parameters.values()
     return {p.name: p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidator:
-    """For a field `Annotated[Part, one_of("cell", CELLS)]`; the table is looked at when a config is read, so a user's entries count."""
+    """Validate a field `Annotated[Part, one_of("cell", CELLS)]`. The table is read when a config is, so a user's entries count."""
     return BeforeValidator(lambda part: check_part(kind, part, table))
 
 
 def part_of(kind: str) -> BeforeValidator:
-    """For a field whose table is known only further up: `Annotated[Part, part_of("optimiser")]`."""
+    """Validate a field whose table is in a higher package: `Annotated[Part, part_of("optimiser")]`."""
     return BeforeValidator(lambda part: check_form(kind, part))
 
 
 def warmup_steps(warmup: int | float, steps: int) -> int:
-    """A warm-up in whole steps: a number of steps is itself, a share of `steps` (a float below 1) is rounded down.
+    """Return the warm-up in whole steps: an integer is a number of steps, a float below 1 is a share of `steps`, rounded down.
 
-    The share is taken as the decimal it is written as, so that 0.29 of 100 steps are 29.
+    The share is read as a decimal, so that 0.29 of 100 steps are 29.
     """
     if isinstance(warmup, int):
         return warmup
@@ -142,7 +143,7 @@ def warmup_steps(warmup: int | float, steps: int) -> int:
 
 
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
-    """Booleans are never numbers, numbers never strings; an annotation that says nothing plain is left to the constructor."""
+    """Check an option's type strictly: booleans are not numbers, numbers not strings. Other annotations are left to the constructor."""
     annotation = parameter.annotation
     if bounds := bounds_missed(value):
         raise UserError(f"{what} takes a number between {bounds}, not {shown(value)}")

@@ -1,4 +1,4 @@
-"""The one exception a user's mistake raises, the sentences that several mistakes share, and how a sentence quotes what it was given."""
+"""The exception for user mistakes, messages that several mistakes share, and how a message quotes values."""
 
 import re
 import reprlib
@@ -12,10 +12,13 @@ BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
 class UserError(ValueError):
-    """A mistake of the caller's: one sentence with the rule, the values and the remedy. The command prints it alone and exits 2.
+    """A mistake of the user: one sentence with the rule, the values and the remedy. The command prints it alone and exits with 2.
 
-    Whatever was quoted in it, it is one line that any terminal can show: what cannot be printed stands there as its escape.
+    The message is always one printable line: line breaks become spaces, and unprintable characters in quoted values become escapes.
     """
+
+    is_of_user_code = False
+    """Whether the user's own code raised it, such as a callback; its sentence and traceback are then kept as they are."""
 
     def __init__(self, sentence: str):
         super().__init__(printable(BREAKS.sub(" ", sentence)))
@@ -26,29 +29,29 @@ def printable(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a sentence quotes it: as Python writes it, cut where that is long."""
+    """Quote a value as its repr, truncated if long."""
     text = SHORT.repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
 def named(name: Any) -> str:
-    """A name as a sentence quotes it: 'lstm'."""
+    """Quote a name: 'lstm'."""
     text = name if isinstance(name, str) else shown(name)
     return f"'{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '...'}'"
 
 
 def command(*words: Any) -> str:
-    """A command that a sentence suggests, quoted so that a shell takes each word as it is."""
+    """Join words into a shell command, quoted where necessary."""
     return shlex.join(map(str, words))
 
 
 def shortened(text: str, most: int = 2 * LONGEST_NAME) -> str:
-    """A text with its middle left out where it is long."""
+    """Replace the middle of a long text by an ellipsis."""
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 example`, `2,000 examples`."""
+    """Format a count with its noun: `1 example`, `2,000 examples`."""
     return f"{count:,} {noun if count == 1 else plural(noun)}"
 
 
@@ -57,19 +60,19 @@ def plural(noun: str) -> str:
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """`; did you mean 'gru'?` where something known is near, else nothing."""
+    """Return `; did you mean 'gru'?` if a known name is close, else `;`."""
     near = get_close_matches(str(name)[:LONGEST_NAME], [str(k) for k in known], n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else ";"
 
 
 def unknown(kind: str, name: Any, known: Iterable[str]) -> UserError:
-    """The error for a name that is in no table: what was said, what is near, what is known."""
+    """Return the error for an unknown name, with the closest and all known names."""
     known = sorted(str(k) for k in known)
     return UserError(f"unknown {kind} {named(name)}{did_you_mean(name, known)} known: {few_of(known)}")
 
 
 def few_of(names: Sequence[str], most: int = LONGEST_LIST) -> str:
-    """The names, as many as a sentence can hold."""
+    """Join as many names as a message can hold, and count the rest."""
     names = [shortened(name) for name in names]
     kept = len(names)
     while kept > 1 and len(", ".join(names[:kept])) > most:
@@ -78,7 +81,7 @@ def few_of(names: Sequence[str], most: int = LONGEST_LIST) -> str:
 
 
 class _Short(reprlib.Repr):
-    """A number that is not of this world is told by its size: Python refuses to write it out."""
+    """Describes a huge integer by its number of digits, since Python refuses to print it."""
 
     def repr_int(self, x: int, level: int) -> str:
         return repr(x) if x.bit_length() <= 100 else f"a number of about {x.bit_length() * 3 // 10:,} digits"

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, files of strangers, which are opened in one place, and the cache folder."""
+"""Atomic writes, safe reading of files from unknown sources, and the cache folder."""
 
 import errno
 import hashlib
@@ -19,14 +19,14 @@ PARTIAL = ".partial"
 
 
 LARGEST_JSON = 2**26
-"""Bytes of a JSON file that is read at once: what Python makes of them may take twenty times as much."""
+"""The most bytes of a JSON file: parsed, it may take twenty times as much memory."""
 LARGEST_WHOLE = 2**28
-"""Bytes of any other file that is read at once, such as a tokenizer."""
+"""The most bytes of any other file that is read at once, such as a tokenizer."""
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """A file that someone else may have made, for reading. What is no regular file is refused, and never waited for: a pipe or a device in
-    the place of a file would block for ever, or never end."""
+    """Open a regular file for reading. Pipes and devices are refused, and the call never blocks: reading one could wait, or continue, for
+    ever."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
@@ -42,7 +42,7 @@ def open_file(path: Path) -> io.BufferedReader:
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what is no regular file before a library opens it by name; of what is missing that library tells."""
+    """Refuse anything but a regular file before a library opens it by name. A missing file is left to the library to report."""
     try:
         refuse_special(path, os.stat(path).st_mode)
     except FileNotFoundError:
@@ -56,19 +56,21 @@ def refuse_special(path: Path, mode: int) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        raise UserError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, and should be a file; put the file itself in its place")
+        raise UserError(
+            f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, and must be a regular file; put the file itself in its place"
+        )
 
 
 def read_bytes(path: Path, most: int = LARGEST_WHOLE) -> bytes:
-    """All of a file; one of more than `most` bytes is refused."""
+    """Read a whole file; refuse one of more than `most` bytes."""
     with open_file(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > most:
-            raise UserError(f"{path} has {size:,} bytes, and a file of its kind has {most:,} at most; it is damaged, or another file")
+            raise UserError(f"{path} has {size:,} bytes, and a file of its kind has {most:,} at most; it is damaged or the wrong file")
         return file.read(most)
 
 
 def read_text(path: Path, most: int = LARGEST_WHOLE) -> str:
-    """All of a text file in UTF-8, its line ends as newlines."""
+    """Read a whole UTF-8 text file, with line ends converted to newlines."""
     return read_bytes(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -82,14 +84,14 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """A file name with bytes that are no UTF-8 holds half characters, which are written as the escapes that JSON reads back."""
+    """Write a text file in UTF-8, atomically. Surrogates, as in file names that are not UTF-8, become escapes that JSON can read back."""
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """A file to write in the place of another: flushed and renamed in the end, so that a reader sees the old one or the new one."""
+    """Give a path to write beside `path`; at the end it is flushed and renamed, so that a reader sees the old file or the new one."""
     aside = path.with_name(path.name + PARTIAL)
     try:
         yield aside
@@ -102,7 +104,7 @@ def written_aside(path: Path) -> Iterator[Path]:
 
 
 def flush(path: Path) -> None:
-    """Until what a file holds, or which files a folder has, is on the disk."""
+    """Wait until the content of a file, or the entries of a folder, are on disk."""
     if path.is_dir():
         if os.name == "nt":
             return
@@ -126,13 +128,13 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except RecursionError:
-        raise UserError(f"{path} is not JSON that can be read: it is nested too deep") from None
-    except ValueError as error:  # no JSON, no UTF-8, or more digits than Python reads
+        raise UserError(f"{path} is JSON that is nested too deeply to be read") from None
+    except ValueError as error:  # not JSON, not UTF-8, or more digits than Python reads
         raise UserError(f"{path} is not JSON: {str(error).partition('; use sys.')[0]}") from None
 
 
 def cache_folder() -> Path:
-    """Where encoded texts are kept: CLEW_CACHE, or the user's own cache folder. Nobody else may read there: they are the user's texts."""
+    """Return the folder of encoded texts: CLEW_CACHE, or the user's cache folder. Private, since it holds the user's texts."""
     if "CLEW_CACHE" in os.environ:
         folder = Path(os.environ["CLEW_CACHE"])
     else:
@@ -143,27 +145,27 @@ def cache_folder() -> Path:
 
 
 def close_to_others(folder: Path) -> None:
-    """Takes the rights of others away from a cache that an earlier version made: all that is clew's in it, and the folder itself unless
-    it is there for other things too."""
+    """Remove the rights of other users from a cache made by an earlier version: from clew's entries, and from the folder itself unless it
+    is a shared, home or root folder."""
     if os.name == "nt" or not folder.is_dir():
         return
-    found = folder.stat()
-    if found.st_uid != os.getuid() or not found.st_mode & 0o077:
+    status = folder.stat()
+    if status.st_uid != os.getuid() or not status.st_mode & 0o077:
         return
     for entry in (path for path in folder.iterdir() if CACHED.fullmatch(path.name) and not path.is_symlink()):
         for path in [entry, *entry.rglob("*")]:
             if not path.is_symlink():
                 path.chmod(0o700 if path.is_dir() else 0o600)
-    if not found.st_mode & stat.S_ISVTX and folder.resolve() not in (Path.home(), Path("/")):
+    if not status.st_mode & stat.S_ISVTX and folder.resolve() not in (Path.home(), Path("/")):
         folder.chmod(0o700)
 
 
 CACHED = re.compile(r"[0-9a-f]{16,}(\..*)?|measures|examples")
-"""Names of what is kept in the cache."""
+"""Names of cache entries."""
 
 
 def private_folder(folder: Path) -> Path:
-    """The folder, made with those above it where it is not there, for this user alone."""
+    """Create a folder and missing parents with access for this user only; return the folder."""
     for path in reversed([folder, *folder.parents]):
         if not path.exists():
             path.mkdir(mode=0o700, exist_ok=True)
@@ -171,7 +173,7 @@ def private_folder(folder: Path) -> Path:
 
 
 def create_private(path: Path, mode: str) -> Any:
-    """A file to write, for this user alone: bytes, or text in UTF-8."""
+    """Open a file for writing with access for this user only, in binary mode or as UTF-8 text."""
     return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 

@@ -1,4 +1,4 @@
-"""Graphs side by side as tensors, for layers that read them."""
+"""Batches of graphs as tensors, for graph layers."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -10,17 +10,17 @@ from torch import Tensor
 from clew.core.graphs import Graph, check_graph, node_levels, reversed_graph
 
 NONE = -1
-"""What stands on padding."""
+"""The padding value."""
 
 
 class GraphBatch(NamedTuple):
-    """A row a graph; a part of the rows is a batch as well. Edges are (batch, edges), nodes (batch, nodes), and -1 is padding."""
+    """One row per graph; a selection of rows is a batch too. Edges are (batch, edges), nodes (batch, nodes), and -1 is padding."""
 
     sources: Tensor
     targets: Tensor
     types: Tensor
-    levels: Tensor  # (batch, nodes), edges of the longest way to a node; CYCLIC where there is no order
-    heights: Tensor  # the same with every edge the other way round
+    levels: Tensor  # (batch, nodes), edges on the longest path to a node; CYCLIC if there is no order
+    heights: Tensor  # levels of the reversed graph
 
     @property
     def mask(self) -> Tensor:
@@ -28,12 +28,12 @@ class GraphBatch(NamedTuple):
 
     @property
     def turned(self) -> "GraphBatch":
-        """Every edge the other way round."""
+        """The graphs with every edge reversed."""
         return GraphBatch(self.targets, self.sources, self.types, self.heights, self.levels)
 
 
 class GraphInputs(NamedTuple):
-    """What a body that reads graphs takes: what its embedding takes (batch, nodes), which of it is real, and the graphs of these nodes."""
+    """The inputs of a body over graphs: its embedding's inputs (batch, nodes), their mask, and the graphs of these nodes."""
 
     words: Any
     mask: Tensor | None
@@ -41,35 +41,35 @@ class GraphInputs(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """All edges of a batch, their ends as numbers among the nodes that `order` has."""
+    """All edges of a batch; their ends are indices into `order`."""
 
-    order: Tensor  # (real nodes,) their places among all (batch * nodes)
-    places: Tensor  # (real edges,) theirs among all (batch * edges)
+    order: Tensor  # (real nodes,) their indices among all (batch * nodes)
+    places: Tensor  # (real edges,) their indices among all (batch * edges)
     sources: Tensor
     targets: Tensor
     types: Tensor
 
 
 class Level(NamedTuple):
-    """The nodes of one level. Edges into it come by the level that they start at, the lowest first."""
+    """The nodes of one level. Edges into it are ordered by the level of their source, lowest first."""
 
     num_nodes: int
-    targets: Tensor  # (edges in,) which node of this level each leads to
+    targets: Tensor  # (edges in,) the node of this level that each enters
     types: Tensor  # (edges in,)
-    sources: Tensor  # (edges out,) which node of this level each starts at, by the level that it leads to
-    leads: tuple[tuple[int, int], ...]  # those levels, and how many edges lead to each
+    sources: Tensor  # (edges out,) the node of this level that each leaves, ordered by target level
+    leads: tuple[tuple[int, int], ...]  # target levels, and the number of edges to each
 
 
 class Levels(NamedTuple):
     """The real nodes of a batch, the lowest level first."""
 
     order: Tensor  # (real nodes,) their places among all (batch * nodes)
-    places: Tensor  # (real edges,) theirs among all (batch * edges), as they come into the levels
+    places: Tensor  # (real edges,) their indices among all (batch * edges), in the order in which they enter levels
     levels: list[Level]
 
 
 def batch_graphs(graphs: Sequence[Graph]) -> GraphBatch:
-    """Rows as long as the largest graph, of nodes and of edges. A graph whose edges name no node of it is refused."""
+    """Pad graphs to the most nodes and edges. A graph with an edge to a node that it does not have is refused."""
     for graph in graphs:
         check_graph(graph)
     num_edges = max((len(graph.edges) for graph in graphs), default=0)
@@ -80,13 +80,13 @@ def batch_graphs(graphs: Sequence[Graph]) -> GraphBatch:
 
 
 def rows_to(length: int, rows: Sequence[Sequence[int]]) -> Tensor:
-    """(rows, length), -1 behind each row's end."""
+    """Pad rows with -1 to a tensor (rows, length)."""
     values = list(chain.from_iterable([*row, *[NONE] * (length - len(row))] for row in rows))
     return torch.tensor(values, dtype=torch.long).reshape(len(rows), length)
 
 
 def graph_edges(graphs: GraphBatch) -> Edges:
-    """The edges over all nodes at once, whatever their levels."""
+    """Return all real edges of a batch, regardless of levels."""
     order = graphs.mask.flatten().nonzero()[:, 0]
     numbers = torch.empty_like(graphs.levels.flatten())
     numbers[order] = torch.arange(len(order), device=order.device)
@@ -95,7 +95,11 @@ def graph_edges(graphs: GraphBatch) -> Edges:
 
 
 def graph_levels(graphs: GraphBatch) -> Levels:
-    """All edges into a level start at lower ones. There must be an order: no level is CYCLIC."""
+    """Return nodes and edges by level; every edge leads to a higher level. No level may be CYCLIC.
+
+    Edges out of a level are grouped by the level they lead to, so that a step gathers only its own nodes and edges, and never copies the
+    states of all nodes.
+    """
     levels = graphs.levels.flatten()
     sizes: list[int] = torch.bincount(levels + 1, minlength=1).tolist()[1:]
     order = levels.argsort(stable=True)[len(levels) - sum(sizes) :]
@@ -115,15 +119,15 @@ def graph_levels(graphs: GraphBatch) -> Levels:
         num_in[end] += number
     num_out = [sum(number for _, number in each) for each in leads]
     entering = zip(within[targets[into]].split(num_in), graphs.types.flatten()[places[into]].split(num_in), strict=True)
-    found = [
+    all_levels = [
         Level(size, *ends, starts, tuple(each))
         for size, ends, starts, each in zip(sizes, entering, within[sources[out]].split(num_out), leads, strict=True)
     ]
-    return Levels(order, places[into], found)
+    return Levels(order, places[into], all_levels)
 
 
 def _ends(graphs: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the real edges: their places among all (batch * edges), and their ends' among all (batch * nodes)."""
+    """Return the indices of the real edges among all (batch * edges), and of their sources and targets among all (batch * nodes)."""
     places = (graphs.types != NONE).flatten().nonzero()[:, 0]
     num_edges, num_nodes = graphs.types.shape[1], graphs.levels.shape[1]
     rows = places // max(num_edges, 1) * num_nodes

@@ -1,18 +1,17 @@
-"""A graph as numbers: nodes, and directed edges of several types between them, for layers that read it. Knows no words, no names of types
-and no tensors."""
+"""Graphs of nodes and typed, directed edges, as integers. Knows no words, no names of types and no tensors."""
 
 from typing import NamedTuple
 
 from clew.core.errors import UserError
 
 Edge = tuple[int, int, int]
-"""(source, target, type): nodes and types are counted from 0. What the source knows goes to the target."""
+"""(source, target, type); nodes and types are counted from 0. Information flows from source to target."""
 CYCLIC = -2
-"""The level of a node that no order along the edges reaches: it is on a cycle, or behind one."""
+"""The level of a node on a cycle, or reachable from one, which has no place in a topological order."""
 
 
 class Graph(NamedTuple):
-    """How many nodes there are, and the edges, in any order: two nodes may have several, and a node one to itself."""
+    """The number of nodes, and the edges in any order. Two nodes may have several edges, and a node may have one to itself."""
 
     num_nodes: int
     edges: tuple[Edge, ...] = ()
@@ -27,12 +26,12 @@ def check_graph(graph: Graph) -> None:
 
 
 def reversed_graph(graph: Graph) -> Graph:
-    """Every edge the other way round."""
+    """Reverse every edge."""
     return Graph(graph.num_nodes, tuple((target, source, type) for source, target, type in graph.edges))
 
 
 def node_levels(graph: Graph) -> list[int]:
-    """How many edges the longest way to each node has, 0 where none leads to it; CYCLIC on a cycle and behind one."""
+    """Return the number of edges on the longest path to each node; CYCLIC for nodes on a cycle or reachable from one."""
     after: list[list[int]] = [[] for _ in range(graph.num_nodes)]
     missing = [0] * graph.num_nodes
     for source, target, _ in graph.edges:

@@ -1,7 +1,8 @@
-"""Grids of cells side by side: which cells are real, and the orders in which they are read. Knows no layer.
+"""Batches of grids: which cells are real, and the orders in which they are read. Knows no layer.
 
-A mask is None (all real) or boolean (batch, height, width). An example's real cells are a rectangle at the top left, so that padding is
-below and to the right of them; a flip turns each example within its own rectangle, and leaves padding where it is.
+A mask is None (all real) or boolean (batch, height, width). The real cells of an example are a rectangle at the top left, with padding
+below and to the right. A flip acts within the rectangle of each example and leaves padding in place, so that a reader from any corner meets
+padding last and its loop needs no mask.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,8 @@ from clew.core.masks import reverse_rows
 
 
 def check_grid_mask(x: Tensor, mask: Tensor | None) -> None:
-    """Refuses a mask of other sizes than the grids x (batch, height, width, ...), or whose real cells are no rectangle at the top left."""
+    """Refuse a mask whose shape differs from the grids x (batch, height, width, ...), or whose real cells are not a rectangle at the top
+    left."""
     if mask is None:
         return
     if mask.dtype != torch.bool or mask.shape != x.shape[:3]:
@@ -23,7 +25,7 @@ def check_grid_mask(x: Tensor, mask: Tensor | None) -> None:
             f"the shape {list(mask.shape)}"
         )
     if mask.device.type != "cpu" or torch.compiler.is_compiling():
-        return  # elsewhere looking would wait for the device
+        return  # reading the mask would wait for another device
     rows, columns = (torch.arange(real.shape[1]) < real.sum(1)[:, None] for real in (mask.any(2), mask.any(1)))
     wrong = (mask != rows[:, :, None] & columns[:, None, :]).flatten(1).any(1)
     if bool(wrong.any()):
@@ -34,7 +36,7 @@ def check_grid_mask(x: Tensor, mask: Tensor | None) -> None:
 
 
 def flip_grids(x: Tensor, mask: Tensor | None, *, rows: bool = False, columns: bool = False) -> Tensor:
-    """Each example (batch, height, width, ...) upside down where `rows`, and its left side right where `columns`; twice is nothing."""
+    """Reverse the rows or columns of each example (batch, height, width, ...) within its real cells; its own inverse."""
     if rows:
         x = reverse_rows(x, None if mask is None else mask.any(2))
     if columns:
@@ -43,33 +45,34 @@ def flip_grids(x: Tensor, mask: Tensor | None, *, rows: bool = False, columns: b
 
 
 class Diagonals(NamedTuple):
-    """A grid's cells by anti-diagonals, the top left corner first: row i + column j is the same all along one.
+    """The cells of a grid by anti-diagonals (row i + column j is constant), from the top left corner on.
 
-    Those of a diagonal stand from the top down. A cell's neighbours above and to the left are both on the diagonal before its own.
+    The cells of a diagonal are ordered from the top down. The neighbours above and to the left of a cell are both on the diagonal before
+    it. Cells are sorted instead of skewing the grid, since almost half of a skewed square would be padding.
     """
 
     height: int
     width: int
-    order: Tensor  # (cells,) which cell of the raster stands here
-    places: Tensor  # (cells,) where each cell of the raster stands
+    order: Tensor  # (cells,) raster index of each cell of the diagonals
+    places: Tensor  # (cells,) diagonal index of each cell of the raster
 
     @property
     def sizes(self) -> list[int]:
-        """How many cells each diagonal has."""
+        """Number of cells of each diagonal."""
         count = self.height + self.width - 1
         return [min(number + 1, self.height, self.width, count - number) for number in range(count)]
 
     @property
     def borders(self) -> list[tuple[int, int]]:
-        """For each diagonal 1 where its first cell is in the top row, and 1 where its last is in the left column, else 0.
+        """For each diagonal: 1 if its first cell is in the top row, and 1 if its last cell is in the left column, else 0.
 
-        The diagonal before it, with so many cells of the border put before and behind it, is one cell longer than it: without the last
-        of them these are the neighbours above its cells, without the first those to the left.
+        Pad the diagonal before with so many border cells at its start and end. It is then one cell longer: without its last cell it holds
+        the neighbours above, without its first cell those to the left.
         """
         return [(int(number < self.width), int(number < self.height)) for number in range(self.height + self.width - 1)]
 
     def from_raster(self, x: Tensor) -> Tensor:
-        """(batch, height, width, ...) to (cells, batch, ...): those of a diagonal, of all examples, lie together."""
+        """(batch, height, width, ...) to (cells, batch, ...), where the cells of a diagonal of all examples are contiguous."""
         return x.flatten(1, 2).transpose(0, 1).index_select(0, self.order)
 
     def to_raster(self, x: Tensor) -> Tensor:
@@ -85,8 +88,8 @@ def diagonals_of(height: int, width: int, device: torch.device) -> Diagonals:
 
 
 def real_cells_first(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Grids (batch, height, width, ...) as sequences (batch, height * width, ...): each example's real cells in raster order, row by row,
-    then its padding. `sequence_mask` is their mask."""
+    """Flatten grids (batch, height, width, ...) to sequences (batch, height * width, ...): the real cells of each example row by row, then
+    its padding. `sequence_mask` is their mask."""
     cells = x.flatten(1, 2)
     if mask is None:
         return cells
@@ -95,16 +98,18 @@ def real_cells_first(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def sequence_mask(mask: Tensor | None) -> Tensor | None:
-    """Which positions of `real_cells_first` are real (batch, height * width); None where all are."""
+    """Return the mask of `real_cells_first` (batch, height * width); None if all cells are real."""
     return None if mask is None else real_cells_first(mask, mask)
 
 
 def grids_of_places(x: Tensor, mask: Tensor | None, places: Tensor, height: int, width: int) -> tuple[Tensor, Tensor | None]:
-    """Sequences (batch, length, ...) as grids (batch, height, width, ...), each vector at its place, counted row by row, and zeros
-    elsewhere; and which cells are real, None where all are. It is `real_cells_first` the other way round."""
+    """Write sequences (batch, length, ...) into grids (batch, height, width, ...): each vector at its place (row by row), zeros elsewhere.
+
+    Returns the grids and their mask, None if all cells are real. The inverse of `real_cells_first`.
+    """
     if mask is None and x.shape[1] == height * width:
         return x.unflatten(1, (height, width)), None
-    outside = height * width  # one place more, for padding
+    outside = height * width  # an extra place for padding
     index = places if mask is None else places.masked_fill(~mask, outside)
     cells = x.new_zeros(len(x), outside + 1, *x.shape[2:]).scatter(1, index.view(*index.shape, *[1] * (x.dim() - 2)).expand_as(x), x)
     real = torch.zeros(len(x), outside + 1, dtype=torch.bool, device=x.device).scatter(1, index, True)
@@ -112,7 +117,7 @@ def grids_of_places(x: Tensor, mask: Tensor | None, places: Tensor, height: int,
 
 
 def join_blocks(x: Tensor, mask: Tensor | None, block: int) -> tuple[Tensor, Tensor | None]:
-    """Squares of `block` x `block` cells become one cell: their vectors side by side, row by row, zeros outside the grid.
+    """Join squares of `block` x `block` cells into one cell, with their vectors concatenated row by row, and zeros outside the grid:
 
     (batch, height, width, dim) to (batch, ceil(height / block), ceil(width / block), block * block * dim).
     """

@@ -1,6 +1,6 @@
-"""What tells one thing from another that a resumed run must find again: its data, its vocabularies, its settings.
+"""Facts that identify what a resumed run needs unchanged: its data, vocabularies and settings.
 
-Facts are compared, never sentences, and only those that both sides have: a fact that is told since, or told no more, refuses nothing.
+Only facts that both sides have are compared, never their wording, so that a new or removed fact does not refuse an old checkpoint.
 """
 
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Known(NamedTuple):
-    """Facts as JSON has them, and what they are called in a sentence."""
+    """Facts as JSON values, and the words for them in messages."""
 
     facts: Mapping[str, Any]
     words: str
 
 
 def agree(before: Any, now: Any) -> bool:
-    """Whether two facts are the same; of mappings, whether all that both have is."""
+    """Whether two facts are equal; mappings are compared by the keys that both have."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         return all(agree(value, now[name]) for name, value in before.items() if name in now)
     return bool(before == now)

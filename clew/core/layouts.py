@@ -1,4 +1,4 @@
-"""How the places of what a model reads lie: tokens in a line, frames along time, patches in rows and columns, words of a graph."""
+"""The layout of a model's inputs: tokens in a line, frames along time, patches in rows and columns, words of a graph."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ from clew.core.errors import plural
 
 
 class Layout(NamedTuple):
-    """`names` are what a person calls the places, `unit` is what stands at one.
+    """`names` are display names of the places, `unit` is what one place holds.
 
-    Places lie in a line, or in `shape` rows and columns, row by row. Those that are measured along a line, such as frames, have its name
-    in `axis` and where each stands on it in `at`. Tokens and words have neither: they are read as a text.
+    Places are in a line, or in `shape` rows and columns, row by row. Places along a measured axis, such as frames, have its name in `axis`
+    and their coordinates in `at`. Tokens and words have neither: they are read as text.
     """
 
     names: tuple[str, ...]
@@ -20,7 +20,7 @@ class Layout(NamedTuple):
 
     @property
     def units(self) -> str:
-        """What stands at several places."""
+        """The plural of `unit`."""
         return plural(self.unit)
 
     @property

@@ -1,7 +1,7 @@
-"""Which positions are real, where each stands in its row, and which document it belongs to.
+"""Which positions are real, their index in the row, and the document they belong to.
 
-A mask is None (all real), boolean (batch, length), or integer document numbers with 0 for padding. Within a chunk a row's real
-positions come first. A `Clock` carries a row's count from chunk to chunk, so positions never come from `arange` alone.
+A mask is None (all real), boolean (batch, length), or integer document numbers with 0 for padding. Within a chunk the real positions of a
+row come first. A `Clock` carries the count of each row from chunk to chunk, so positions never come from `arange` alone.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,17 @@ from clew.core.errors import UserError
 
 
 class Clock(NamedTuple):
-    """Where each row stands: how many real positions it has read, where its document began, and that document's number."""
+    """The position of each row: how many real positions it has read, where its document began, and the document's number.
+
+    With the start of the document, attention inside a document is one comparison of indices, and caches need no document numbers.
+    """
 
     count: Tensor  # type: ignore[assignment]  # (batch,)
     start: Tensor  # (batch,)
     document: Tensor  # (batch,)
 
     def reordered(self, move: Callable[[Tensor], Tensor]) -> "Clock":
-        """Rows that take each other's place stand at the same one."""
+        """Return self: rows that replace each other have read equally many positions."""
         return self
 
     @property
@@ -29,7 +32,7 @@ class Clock(NamedTuple):
         return self.count
 
     def rewind(self, lengths: Tensor) -> "Clock":
-        """Back to `lengths` positions read, inside the document that each row stands in: where the one before began is not kept."""
+        """Go back to `lengths` positions read, within the current document of each row: the start of earlier documents is not kept."""
         if lengths.device.type == "cpu" and bool((lengths < self.start).any()):
             row = int((lengths < self.start).int().argmax())
             raise UserError(
@@ -40,9 +43,9 @@ class Clock(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where a chunk's positions stand: `index` in their row, -1 on padding, and the index at which their document began.
+    """The positions of a chunk: `index` in the row, -1 on padding, and the index at which the document began.
 
-    Both are (batch, length), or (1, length) where every row is the same.
+    Both are (batch, length), or (1, length) if all rows are equal.
     """
 
     index: Tensor  # type: ignore[assignment]
@@ -55,12 +58,12 @@ class Places(NamedTuple):
 
 
 def new_clock(batch_size: int, device: torch.device) -> Clock:
-    """Nothing read yet."""
+    """Return a clock before anything is read."""
     return Clock(*torch.zeros(3, batch_size, dtype=torch.long, device=device).unbind(0))
 
 
 def advance(clock: Clock | None, mask: Tensor | None, x: Tensor) -> tuple[Places, Clock]:
-    """The places of a chunk `x` (batch, length, ...) read from where `clock` stands (None: from the start), and the clock after it."""
+    """Return the places of a chunk `x` (batch, length, ...) read after `clock` (None: from the start), and the clock after it."""
     batch, length = x.shape[:2]
     if mask is None and clock is not None and length == 1:
         return Places(clock.count[:, None], clock.start[:, None]), Clock(clock.count + 1, clock.start, clock.document)
@@ -87,38 +90,38 @@ def advance(clock: Clock | None, mask: Tensor | None, x: Tensor) -> tuple[Places
 
 
 def has_documents(mask: Tensor | None) -> bool:
-    """Whether a mask numbers documents rather than only telling real from padding."""
+    """Whether a mask has document numbers, not only real and padding."""
     return mask is not None and mask.dtype != torch.bool
 
 
 def real_positions(mask: Tensor | None) -> Tensor | None:
-    """The boolean mask, whichever kind was given."""
+    """Return the boolean form of a mask of either kind."""
     return mask > 0 if mask is not None and has_documents(mask) else mask
 
 
 def document_starts(mask: Tensor, previous: Tensor) -> Tensor:
-    """True (batch, length) where a document begins, `previous` (batch,) being the last one of the chunk before."""
+    """True (batch, length) where a document begins; `previous` (batch,) are the last documents of the chunk before."""
     before = torch.cat([previous[:, None].to(mask.dtype), mask[:, :-1]], 1)
     return (mask > 0) & (mask != before)
 
 
 def row_lengths(mask: Tensor) -> Tensor:
-    """How many real positions each row has (batch,)."""
+    """Return the number of real positions of each row (batch,)."""
     return (mask > 0).sum(1) if has_documents(mask) else mask.sum(1)
 
 
 def chunk_lengths(x: Tensor, mask: Tensor | None) -> Tensor:
-    """How many real positions each row of a chunk `x` (batch, length, ...) has (batch,)."""
+    """Return the number of real positions of each row (batch,) of a chunk `x` (batch, length, ...)."""
     return torch.full((x.shape[0],), x.shape[1], device=x.device) if mask is None else row_lengths(mask)
 
 
 def mask_unless_full(mask: Tensor) -> Tensor | None:
-    """The mask, or None where every position is real, which keeps the fastest path."""
+    """Return the mask, or None if every position is real, which allows the fastest path."""
     return None if bool(mask.all()) else mask
 
 
 def last_real(x: Tensor, mask: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Each row's value (batch, dim) at its last real position of `x` (batch, length, dim); `otherwise` where it has none."""
+    """Return `x` (batch, length, dim) at the last real position of each row (batch, dim), or `otherwise` for rows without one."""
     if x.shape[1] == 0:
         return otherwise
     if mask is None:
@@ -129,7 +132,7 @@ def last_real(x: Tensor, mask: Tensor | None, otherwise: Tensor) -> Tensor:
 
 
 def reverse_rows(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Each row's real positions in the opposite order, its padding left where it is; twice is nothing."""
+    """Reverse the real positions of each row and leave its padding in place; its own inverse."""
     if mask is None:
         return x.flip(1)
     steps = torch.arange(x.shape[1], device=x.device)[None]

@@ -1,4 +1,4 @@
-"""How much memory this machine has, and whether something fits into a part of it. Knows no model."""
+"""The memory of this machine, and whether something fits into it. Knows no model."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def host_memory(limit: Path = LIMIT) -> int | None:
-    """The bytes of the machine, or of the container that this runs in; None where they cannot be told."""
+    """Return the bytes of memory of the machine, or of the container; None if unknown."""
     if not hasattr(os, "sysconf"):
         return None
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -22,7 +22,7 @@ def gigabytes(number: int) -> str:
 
 
 def check_fits(needed: int, what: str, remedy: str) -> None:
-    """Refuses what would take more than half of the memory, before any of it is there."""
+    """Refuse what would need more than half of the memory, before any of it is allocated."""
     memory = host_memory()
     if memory is not None and needed > memory // 2:
         raise UserError(f"{what} would need {gigabytes(needed)}, and this machine has {gigabytes(memory)} of memory; {remedy}")

@@ -1,4 +1,4 @@
-"""What modules are doing: being asked, not trained; being made a program."""
+"""Modes of modules: evaluation, and export to a program."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
-    """Without gradients, and in evaluation mode as long as this lasts."""
+    """Disable gradients and put modules into evaluation mode in this context."""
     were = [module.training for module in modules]
     try:
         for module in modules:
@@ -22,5 +22,5 @@ def evaluating(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def is_exporting() -> bool:
-    """Whether a program is being made of a module, rather than compiled code: to code that it compiles, torch 2.11 says that it exports."""
+    """Whether a module is being exported, not compiled: torch 2.11 also reports exporting while it compiles."""
     return torch.compiler.is_exporting() and not torch.compiler.is_dynamo_compiling()

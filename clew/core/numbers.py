@@ -1,12 +1,12 @@
-"""Numbers that come out of a file."""
+"""Checks of numbers from files."""
 
 import math
 from typing import Any, TypeGuard
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value from JSON is a finite number, and no larger than a float can be."""
+    """Whether a JSON value is a finite number in the range of a float."""
     try:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # of a whole number, which JSON may write with thousands of digits
+    except OverflowError:  # an integer, which may have thousands of digits in JSON
         return False

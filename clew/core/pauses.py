@@ -1,7 +1,7 @@
-"""Pauses of long work, in which whoever waits may have a turn, or end it. Knows neither the work nor who waits.
+"""Pauses in long computations, in which listeners can run or cancel it. Knows neither the computation nor the listeners.
 
-Whoever listens may have every module pause before it is called (`pause_before`, a hook of torch's). Steps that are replayed, from a CUDA
-graph or a tape, call none, and pause themselves.
+A listener can make every module pause before its call (`pause_before`, a torch hook). Steps replayed from a CUDA graph or a tape call no
+modules, so they call `pause` themselves.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _listeners: list[Callable[[], None]] = []
 
 
 def pause() -> None:
-    """Calls every listener, in the thread of the work; what one raises ends the work."""
+    """Call every listener, in the thread of the computation; an exception ends the computation."""
     for listener in list(_listeners):
         listener()
 
@@ -21,7 +21,7 @@ def pause_before(module: Any, inputs: Any) -> None:
 
 
 def on_pause(listener: Callable[[], None]) -> Callable[[], None]:
-    """Listens to the pauses of all threads, until what is returned is called."""
+    """Call `listener` at the pauses of all threads, until the returned function is called."""
     _listeners.append(listener)
 
     def stop() -> None:

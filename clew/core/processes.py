@@ -1,6 +1,6 @@
-"""This process among those that train together: one, unless a process group is running.
+"""Communication between the processes of a training run; there is only one unless a process group is running.
 
-torchrun starts the processes and tells each by environment variables who it is; `process_group` joins them.
+torchrun starts the processes and sets their ranks in environment variables; `process_group` joins them.
 """
 
 import gc
@@ -24,10 +24,10 @@ from clew.core.types import State
 T = TypeVar("T")
 
 TIMEOUT = "CLEW_TIMEOUT"
-"""The environment variable that says after how many seconds a process gives up waiting for another."""
+"""The environment variable with the seconds after which a process stops waiting for another."""
 
 LOST = ("gloo", "nccl", "connection", "store", "timed out", "timeout", "peer")
-"""What torch's errors say when a process waits for another in vain."""
+"""Words in torch's errors when a process waits for another in vain."""
 
 
 def is_distributed() -> bool:
@@ -43,25 +43,25 @@ def world_size() -> int:
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes and reports, also before and after the group is there."""
+    """Whether this process is the one that writes and reports; also valid before and after the group exists."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
 def local_rank() -> int:
-    """Which of its own host's processes this one is: the number of its GPU."""
+    """Return the number of this process on its host, which is also that of its GPU."""
     return int(os.environ.get("LOCAL_RANK", 0))
 
 
 def is_restart() -> bool:
-    """Whether torchrun has started the processes anew after one died."""
+    """Whether torchrun has restarted the processes after one died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
 
 
 @contextmanager
 def process_group(device: str) -> Iterator[None]:
-    """Joins the processes that torchrun started, for as long as this context lasts; alone, does nothing.
+    """Join the processes that torchrun started, for this context; do nothing if there is only one.
 
-    After an error the group is left to the end of the process: to take leave of one that died may take for ever.
+    After an error the group is not destroyed, since that could wait for ever for a process that died.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) <= 1 or is_distributed():
         yield
@@ -77,7 +77,7 @@ def process_group(device: str) -> Iterator[None]:
     timeout = timedelta(seconds=_timeout())
     try:
         store, number, count = next(iter(rendezvous("env://", timeout=timeout)))
-        # Processes that are started anew meet in the same store, and must not find the addresses of those that died.
+        # Restarted processes meet in the same store, and must not find the addresses of those that died.
         store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
@@ -86,16 +86,16 @@ def process_group(device: str) -> Iterator[None]:
         if not any(sign in str(error).lower() for sign in LOST):
             raise
         raise UserError(
-            f"process {os.environ.get('RANK')} lost another one, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
-            "torchrun says which; go on by --resume, or let torchrun restart them with --max-restarts"
+            f"process {os.environ.get('RANK')} lost another process, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
+            "torchrun says which; continue with --resume, or let torchrun restart them with --max-restarts"
         ) from error
-    # A Reducer that outlives the group ends gloo's threads while it holds the interpreter's lock, for which one of them may wait.
+    # A Reducer that outlives the group joins gloo's threads while it holds the interpreter's lock, for which one of them may wait.
     gc.collect()
     dist.destroy_process_group()
 
 
 def sum_over_processes(value: Tensor) -> Tensor:
-    """The sum of every process's value, on each of them."""
+    """Return the sum of every process's value, on each of them."""
     if is_distributed():
         value = value.clone()
         dist.all_reduce(value)
@@ -103,23 +103,26 @@ def sum_over_processes(value: Tensor) -> Tensor:
 
 
 def share_of(batch: T, parts: int = 1, part: int = 0) -> tuple[T, bool]:
-    """Part of this process's rows of a batch, and whether there are any. Every process has to run a model as often as the others, so that
-    one without rows gets the batch's first, which must then count for nothing."""
+    """Return a part of this process's rows of a batch, and whether there are any.
+
+    Every process must run the model equally often, since sharded layers gather their parameters in every forward pass. So a process without
+    rows gets the first row of the batch, which must then have weight 0.
+    """
     share = cut_rows(cut_rows(batch, world_size())[rank()], parts)[part]
     return (share, True) if num_rows(share) else (rows_of(batch, slice(0, 1)), False)
 
 
 def first_alone(do: Callable[[], T]) -> T:
-    """`do` on the first process, and when it is done on the others: what it leaves on disk is there for them.
+    """Call `do` on the first process, and then on the others, which find what it left on disk.
 
-    Where it fails on the first the others fail too, rather than wait.
+    If it fails on the first, the others fail too instead of waiting.
     """
-    found = _on_first(do)
-    return cast(T, found) if rank() == 0 else do()
+    result = _on_first(do)
+    return cast(T, result) if rank() == 0 else do()
 
 
 def from_first(do: Callable[[], str]) -> str:
-    """What `do` gives on the first process, on every process; it is done on the first alone."""
+    """Call `do` on the first process only, and return its result on every process."""
     text = _on_first(do) or ""
     if not is_distributed():
         return text
@@ -133,34 +136,34 @@ def from_first(do: Callable[[], str]) -> str:
 
 
 def from_all(text: str) -> list[str]:
-    """What every process says, in their order, on each of them."""
+    """Return the texts of all processes, in order, on each of them."""
     if not is_distributed():
         return [text]
     content = torch.frombuffer(bytearray(text.encode() or b" "), dtype=torch.uint8)
     sizes = torch.zeros(world_size(), dtype=torch.long)
     sizes[rank()] = len(content)
-    found = _gather_leaf(content)
-    parts = found.split(sum_over_processes(sizes).tolist())
+    gathered = _gather_leaf(content)
+    parts = gathered.split(sum_over_processes(sizes).tolist())
     return [bytes(part.numpy()).decode() for part in parts]
 
 
 def _on_first(do: Callable[[], T]) -> T | None:
-    found, failure = None, None
+    result, failure = None, None
     if rank() == 0:
         try:
-            found = do()
+            result = do()
         except Exception as error:
             failure = error
     failed = bool(sum_over_processes(torch.tensor(int(failure is not None))))
     if failure is not None:
         raise failure
     if failed:
-        raise UserError("the first process cannot go on, and says why")
-    return found
+        raise UserError("the first process has failed; its own message says why")
+    return result
 
 
 def gather_rows(state: State) -> State:
-    """The rows that every process carries, in the order of the processes, on each of them."""
+    """Concatenate the rows of all processes, in order, on each of them."""
     if not is_distributed():
         return state
     return map_tree(_gather_leaf, state)
@@ -171,13 +174,13 @@ def _gather_leaf(leaf: Tensor) -> Tensor:
     sizes[rank()] = len(leaf)
     counts = sum_over_processes(sizes).tolist()
     padded = torch.cat([leaf, leaf.new_zeros(max(counts) - len(leaf), *leaf.shape[1:])])
-    found = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(found, padded)
-    return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
+    parts = [torch.empty_like(padded) for _ in counts]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
 def derived(*numbers: int) -> int:
-    """A seed from numbers such as (seed, step, process, micro-batch): randomness is derived, never stored."""
+    """Derive a seed from numbers such as (seed, step, process, micro-batch), so that checkpoints need no random state."""
     mixed = 0xCBF29CE484222325
     for number in numbers:
         for byte in int(number).to_bytes(8, "little", signed=True):
@@ -186,9 +189,9 @@ def derived(*numbers: int) -> int:
 
 
 def seed_everything(*numbers: int) -> None:
-    """Seeds torch's generators from numbers."""
+    """Seed torch's generators from numbers."""
     seed = derived(*numbers)
-    # Not torch.manual_seed: before CUDA is in use that formats a traceback at every call.
+    # Not torch.manual_seed, which formats a traceback at every call until CUDA is in use.
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed(seed)

@@ -1,8 +1,9 @@
-"""Taking back what was read, whatever layer, body or stepper read it.
+"""Rewinding a state to fewer positions, for any layer, body or stepper.
 
-A part of a state that counts positions (an attention cache, a clock, a history) has `lengths` and `rewind(lengths)`: it forgets what stands
-behind them. Any other part is overwritten by every step. It is copied before a chunk, and the positions that stay are read again from
-there. Caches take the same values in the same slots a second time, so both ways are exact.
+A part of a state that counts positions (an attention cache, a clock, a history) has `lengths` and `rewind(lengths)`, which forgets later
+positions. Any other part is overwritten by every step: it is copied before a chunk, and the positions to keep are read again from there, by
+all parts of the state. Caches then write the same values to the same slots, so both ways are exact, and no layer keeps its state after
+every position.
 """
 
 from collections.abc import Callable
@@ -16,41 +17,41 @@ from clew.core.state import map_parts
 from clew.core.types import State
 
 REWIND = "rewind"
-"""The method of a part that can forget."""
+"""The method of a part that can be rewound."""
 Reader = Callable[[Tensor, Tensor | None, State], tuple[Any, State]]
-"""(inputs (rows, length, ...), mask, state) -> (outputs, state), as layers, bodies and steppers read."""
+"""(inputs (rows, length, ...), mask, state) -> (outputs, state), as in layers, bodies and steppers."""
 
 
 class Mark(NamedTuple):
-    """Where a state stood before a chunk: copies of the parts that a step overwrites; of each part that counts positions the part itself,
-    which may be large, and how many it had read."""
+    """A state before a chunk: copies of the parts that a step overwrites; parts that count positions, which may be large, are not copied,
+    but their lengths are kept."""
 
     state: State
     lengths: list[Tensor]
 
 
 def mark(state: State) -> Mark:
-    """A place to come back to. What is read from it is at most as long as the state can forget: a window's ring holds one chunk of
+    """Mark a state to return to. Read no more after it than the state can forget: the ring of a window holds one chunk of
     `caches.RING_CHUNK` positions besides its window."""
     lengths: list[Tensor] = []
 
     def note(part: Any) -> Any:
-        lengths.append(part.lengths.clone())  # a step on a GPU moves clocks in place
+        lengths.append(part.lengths.clone())  # copied, since a step on a GPU advances clocks in place
         return part
 
     return Mark(map_parts(REWIND, note, Tensor.clone, state), lengths)
 
 
 def restore(place: Mark) -> State:
-    """The state that was marked."""
+    """Return the marked state."""
     lengths = iter(place.lengths)
     return map_parts(REWIND, lambda part: part.rewind(next(lengths)), lambda leaf: leaf, place.state)
 
 
 def forget(place: Mark, state: State, read: Tensor, counts: Tensor) -> State | None:
-    """The state that has read `counts` (rows,) positions since the mark instead of `read` (rows,), where its parts can forget the others.
+    """Rewind a state that has read `read` (rows,) positions since the mark to `counts` (rows,).
 
-    None where one is overwritten, or has not simply gone on from the mark: a sliding window that began anew counts from another place.
+    None if a part is overwritten by steps, or has not simply continued from the mark, such as a sliding window that has restarted.
     """
     parts: list[Any] = []
     overwritten: list[Tensor] = []
@@ -64,9 +65,9 @@ def forget(place: Mark, state: State, read: Tensor, counts: Tensor) -> State | N
 
 
 def rewind(reader: Reader, place: Mark, state: State, inputs: Tensor, mask: Tensor | None, counts: Tensor) -> State:
-    """The state as it were had each row read only the first `counts` (rows,) positions of a chunk since the mark.
+    """Return the state as if each row had read only the first `counts` (rows,) positions of the chunk since the mark.
 
-    `state` is what reading the chunk gave; neither it nor the mark can be used any more.
+    `state` is the state after the whole chunk; it and the mark are consumed.
     """
     read = chunk_lengths(inputs, mask)
     if torch.equal(read, counts):

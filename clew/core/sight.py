@@ -1,4 +1,4 @@
-"""Which keys each query may see, computed from positions instead of stored as a tensor of query x key."""
+"""Which keys each query may see, computed from positions instead of stored as a mask of query x key."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from clew.core.masks import Places
 
 
 class Sight(NamedTuple):
-    """A query sees the real keys of its own document, within `window` positions, and none after itself where `causal`.
+    """A query sees the real keys of its own document, within `window` positions, and none after itself if `causal`.
 
-    Indices count from the row's start and are -1 on padding, as in `Places`; all are (batch, length), or (1, length) where every row is the
-    same. Padded queries see something, whatever it is, or their softmax is NaN.
+    Indices count from the start of the row and are -1 on padding, as in `Places`; all are (batch, length), or (1, length) if all rows are
+    equal. Padded queries see arbitrary keys, since without any their softmax would be NaN.
     """
 
     places: Places
@@ -20,12 +20,12 @@ class Sight(NamedTuple):
     window: int | None = None
     documents: bool = False  # whether a row may hold several documents
     padded: bool = False  # whether there may be padding
-    aligned: bool = False  # whether key j stands where query j does, in slot j: nothing was read before
-    key_start: Tensor | None = None  # where the keys' documents began; read only where not causal
+    aligned: bool = False  # whether query j and key j are at the same position, slot j: nothing was read before
+    key_start: Tensor | None = None  # start of each key's document; used only if not causal
 
     @property
     def is_triangle(self) -> bool:
-        """Whether slot i sees just the slots up to i: real positions come first in a row, so padding needs no mask of its own."""
+        """Whether slot i sees exactly the slots up to i. Real positions come first in a row, so padding needs no mask."""
         return self.causal and self.aligned and self.window is None and not self.documents
 
     @property
@@ -34,7 +34,7 @@ class Sight(NamedTuple):
         return not (self.causal or self.documents or self.padded) and self.window is None
 
     def visible(self) -> Tensor:
-        """True where a query may look: broadcasts to (batch, heads, query, key)."""
+        """Return a mask that is True where a query may look; it broadcasts to (batch, heads, query, key)."""
         query, key = self.places.index[:, :, None], self.key_index[:, None, :]
         if not self.causal and not self.documents and self.window is None:
             real = self.key_index >= 0

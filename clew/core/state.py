@@ -1,10 +1,10 @@
-"""Operations on the rows of a state, whatever layer made it.
+"""Operations on the rows of any layer's state.
 
-`Memory` is read, never written, and has one row a sentence: every operation here hands it on untouched, except `map_state` with
-`memory=True` and `select_rows` with `memory_rows`.
+`Memory` is never written and has one row per sentence: every operation here keeps it unchanged, except `map_state` with `memory=True` and
+`select_rows` with `memory_rows`.
 
-A part of a state, a NamedTuple, may say by a method of its own what an operation does to it: `selected(rows)`, `rewind(lengths)`, and
-`reordered(move)`, with `move` of each tensor that follows its rows.
+A part of a state, a NamedTuple, may define what an operation does to it by a method: `selected(rows)`, `rewind(lengths)`, and
+`reordered(move)`, which calls `move` on each tensor that follows its rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,21 +16,20 @@ from torch import Tensor
 from clew.core.types import Memory, State, Tree
 
 MOST_STACKED = 2**18
-"""Entries of a tensor that is still small: see `reorder`."""
+"""The most entries of a small tensor: see `_rows_of_each`."""
 
 
-def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tuple[type, ...] = ()) -> Tree:
-    """`function` of the leaves that stand at the same place of each tree; nodes of a type in `keep` come from the first tree
-    as they are."""
+def map_tree(function: Callable[..., Any], first: Tree, *rest: Tree, keep: tuple[type, ...] = ()) -> Tree:
+    """Apply `function` to corresponding leaves of trees; nodes of a type in `keep` are taken unchanged from the first tree."""
     if first is None or isinstance(first, keep):
         return first
     if isinstance(first, Tensor):
-        return function(first, *others)
+        return function(first, *rest)
     if isinstance(first, dict):
-        return {name: map_tree(function, leaf, *(o[name] for o in others), keep=keep) for name, leaf in first.items()}
+        return {name: map_tree(function, leaf, *(o[name] for o in rest), keep=keep) for name, leaf in first.items()}
     if isinstance(first, (tuple, list)):
-        if others:
-            parts = [map_tree(function, *leaves, keep=keep) for leaves in zip(first, *others, strict=True)]
+        if rest:
+            parts = [map_tree(function, *leaves, keep=keep) for leaves in zip(first, *rest, strict=True)]
         else:
             parts = [map_tree(function, leaf, keep=keep) for leaf in first]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
@@ -38,40 +37,40 @@ def map_tree(function: Callable[..., Any], first: Tree, *others: Tree, keep: tup
 
 
 def leaves(tree: Tree, keep: tuple[type, ...] = ()) -> list[Tensor]:
-    """Every tensor of a tree, in order, but those inside nodes of a type in `keep`."""
-    found: list[Tensor] = []
-    _gather(tree, keep, found)
-    return found
+    """Return every tensor of a tree, in order, except those inside nodes of a type in `keep`."""
+    tensors: list[Tensor] = []
+    _gather(tree, keep, tensors)
+    return tensors
 
 
-def _gather(tree: Tree, keep: tuple[type, ...], found: list[Tensor]) -> None:
+def _gather(tree: Tree, keep: tuple[type, ...], tensors: list[Tensor]) -> None:
     if isinstance(tree, Tensor):
-        found.append(tree)
+        tensors.append(tree)
     elif tree is None or isinstance(tree, keep):
         return
     elif isinstance(tree, (tuple, list)):
         for part in tree:
-            _gather(part, keep, found)
+            _gather(part, keep, tensors)
     elif isinstance(tree, dict):
         for part in tree.values():
-            _gather(part, keep, found)
+            _gather(part, keep, tensors)
     else:
         raise TypeError(f"a state holds tensors in tuples, lists and dicts, not {type(tree).__name__}")
 
 
 def with_leaves(tree: Tree, new: Iterable[Tensor], keep: tuple[type, ...] = ()) -> Tree:
-    """The tree with other tensors in the places of `leaves(tree, keep)`."""
+    """Replace the tensors `leaves(tree, keep)` of a tree."""
     each = iter(new)
     return map_tree(lambda leaf: next(each), tree, keep=keep)
 
 
 def map_state(function: Callable[..., Tensor], *states: State, memory: bool = False) -> State:
-    """`function` of every leaf that a step changes; of `Memory` too where `memory` says so."""
+    """Apply `function` to every leaf that a step changes, and to `Memory` if `memory` is True."""
     return map_tree(function, *states, keep=() if memory else (Memory,))
 
 
 def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -> State:
-    """The state of `rows`, in that order, repeats allowed; memory keeps its rows unless `memory_rows` says which of them stay."""
+    """Select rows of a state, in any order and with repeats. Memory keeps its rows unless `memory_rows` selects them."""
     chosen = map_parts("selected", lambda part: part.selected(rows), lambda leaf: leaf.index_select(0, rows), state)
     if memory_rows is None:
         return chosen
@@ -79,12 +78,12 @@ def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -
 
 
 def reorder(state: State, rows: Tensor) -> State:
-    """The state in which row i goes on from where row `rows[i]` stood, repeats allowed; the state given is used up.
+    """Return a state in which row i continues from row `rows[i]`, with repeats allowed; the given state is consumed.
 
-    It reads on as `select_rows(state, rows)` does, where every row takes the place of one that has read as many positions: the beams of a
-    sentence. Only what differs between such rows is moved: a recurrent state, a growing cache, a ring; not clocks, and of a buffer of keys
-    and values only the table that says where they lie. Memory keeps its rows. Rows that share keys and values cannot be merged with others
-    (`where_rows`, `write_rows`) before `select_rows` has given each its own.
+    Equivalent to `select_rows(state, rows)` if every row is replaced by one that has read equally many positions, such as a beam of the
+    same sentence. Only what can differ between such rows is moved: recurrent states, growing caches and rings, but not clocks, and of a
+    buffer of keys and values only the table of their slots. Memory keeps its rows. Rows that share keys and values cannot be merged with
+    others (`where_rows`, `write_rows`) until `select_rows` has given each its own copy.
     """
     moving: list[Tensor] = []
     map_parts("reordered", lambda part: part.reordered(moving.append), moving.append, state)
@@ -93,18 +92,18 @@ def reorder(state: State, rows: Tensor) -> State:
 
 
 def where_rows(condition: Tensor, new: State, old: State) -> State:
-    """Row by row the new state where `condition` (batch,) holds, else the old one; memory is the new state's."""
+    """Take rows of the new state where `condition` (batch,) holds, else of the old one; memory is the new state's."""
     return map_state(lambda a, b: torch.where(condition.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
 
 
 def write_rows(state: State, rows: Tensor, new: State) -> State:
-    """The state with `rows` replaced by the rows of `new`."""
+    """Return the state with `rows` replaced by the rows of `new`."""
     return map_state(lambda leaf, part: leaf.index_copy(0, rows, part.to(leaf.dtype)), state, new)
 
 
 def put_rows(state: State, rows: Tensor, new: State) -> None:
-    """Writes the rows of `new` over `rows` of the state, in place. Where a leaf of one has more room than that of the other, such as a
-    buffer of keys and values for more positions, what both have is written; memory stays."""
+    """Write the rows of `new` over `rows` of the state, in place. If a leaf of one state has more room, as a buffer of keys and values for
+    more positions has, only the common part is written. Memory is unchanged."""
 
     def put(leaf: Tensor, part: Tensor) -> Tensor:
         common = tuple(slice(min(sizes)) for sizes in zip(leaf.shape[1:], part.shape[1:], strict=True))
@@ -114,17 +113,18 @@ def put_rows(state: State, rows: Tensor, new: State) -> None:
 
 
 def copy_state(state: State) -> State:
-    """A state that shares nothing with the first: a buffer that a call will write in place can be branched this way."""
+    """Copy a state to branch from it: calls may write buffers in place."""
     return map_state(torch.clone, state)
 
 
 def detach_state(state: State) -> State:
-    """The same values, cut off from the graph that made them: truncated back-propagation through time."""
+    """Detach a state from its autograd graph, for truncated back-propagation through time."""
     return map_state(Tensor.detach, state, memory=True)
 
 
 def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
-    """`rows` of every tensor. Small ones of the same shape are stacked and moved as one: a kernel's launch costs more than its work."""
+    """Select rows of every tensor. Small tensors of one shape are stacked and selected together, since a launch costs more than its
+    work."""
     alike: dict[Any, list[int]] = {}
     for place, tensor in enumerate(tensors):
         key = (tensor.shape, tensor.dtype, tensor.device) if tensor.numel() <= MOST_STACKED else place
@@ -141,7 +141,7 @@ def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
 
 
 def map_parts(method: str, of_part: Callable[[Any], Any], of_leaf: Callable[[Tensor], Any], state: State) -> State:
-    """`of_part` of each part that has the method, and `of_leaf` of every leaf outside such parts; memory stays."""
+    """Apply `of_part` to each part that has the method, and `of_leaf` to every leaf outside such parts; memory is unchanged."""
     if state is None or isinstance(state, Memory):
         return state
     if hasattr(state, method):
@@ -160,7 +160,7 @@ def _map_memory(function: Callable[[Tensor], Tensor], state: State) -> State:
 
 
 def _with_children(function: Callable[[Tree], Tree], node: Tree) -> Tree:
-    """The node with `function` of each of its children."""
+    """Apply `function` to each child of a node."""
     if isinstance(node, dict):
         return {name: function(child) for name, child in node.items()}
     if isinstance(node, (tuple, list)):

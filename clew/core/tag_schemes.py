@@ -1,11 +1,11 @@
-"""Phrases as tags, one a word: IOB1, IOB2 and BIOES. Readers, scores and constraints share them; knows no file and no model.
+"""Phrases as tags, one per word: IOB1, IOB2 and BIOES. Readers, scores and constraints share them; knows no file and no model.
 
     words     Ada   Lovelace  Byron  met    Babbage
-    IOB1      I-PER I-PER     B-PER  O      I-PER      B- only right after a phrase of the same label (Ramshaw and Marcus 1995)
+    IOB1      I-PER I-PER     B-PER  O      I-PER      B- only directly after a phrase of the same label (Ramshaw and Marcus 1995)
     IOB2      B-PER I-PER     B-PER  O      B-PER      B- on every first word (Ratnaparkhi 1998)
     BIOES     B-PER E-PER     S-PER  O      S-PER      and E- on the last, S- on a phrase of one word
 
-A tag is `O`, or a prefix and a label with a hyphen between (`B-PER`); a prefix alone has the label "". Labels may have hyphens.
+A tag is `O`, or a prefix and a label joined by a hyphen (`B-PER`); a prefix alone has the label "". Labels may contain hyphens.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from clew.core.trees import Span
 
 OUTSIDE = "O"
 SCHEMES = {"iob2": "BIO", "iob1": "BIO", "bioes": "BIOES"}
-"""The prefixes of each."""
+"""The prefixes of each scheme."""
 
 
 class TagFault(NamedTuple):
@@ -25,7 +25,7 @@ class TagFault(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """What may follow what: `between[a][b]` where tag a may stand before tag b, `first[b]` and `last[a]` at a sentence's ends."""
+    """Allowed transitions: `between[a][b]` if tag b may follow tag a, `first[b]` and `last[a]` for the ends of a sentence."""
 
     between: tuple[tuple[bool, ...], ...]
     first: tuple[bool, ...]
@@ -33,35 +33,35 @@ class Transitions(NamedTuple):
 
 
 def tag_spans(tags: Sequence[str]) -> list[Span]:
-    """The phrases of tags in any scheme and however broken: each goes on while nothing parts it.
+    """Return the phrases of tags in any scheme, valid or not: a phrase continues until something separates two words.
 
-    Two words are parted where the second is O, B- or S-, where the first is O, E- or S-, and where their labels differ. So an I- that
-    follows nothing starts a phrase, and every tag but O is in exactly one.
+    Two words are separated if the second is O, B- or S-, if the first is O, E- or S-, or if their labels differ. So an I- at the start of a
+    phrase begins one, and every tag except O is in exactly one phrase.
 
-    Of B-, I- and O (IOB1, IOB2) and of I-, E- and O (IOE) these are conlleval's phrases. BIOES it does not know: S- parts nothing there and
-    E- no phrase from a B- of its label, so that S-X S-X, or B-X E-X B-X E-X, is one phrase to it and two here. What it prints of BIOES
-    compares once the tags are converted to IOB2. Its tags [ and ] are of no scheme here.
+    For B-, I- and O (IOB1, IOB2) and for I-, E- and O (IOE) these are conlleval's phrases. conlleval does not know BIOES: there S-
+    separates nothing, and E- does not separate a following B- of its label, so that S-X S-X, or B-X E-X B-X E-X, is one phrase there and
+    two here. Convert BIOES to IOB2 to compare with its results. Its tags [ and ] belong to no scheme here.
     """
-    found: list[Span] = []
+    phrases: list[Span] = []
     before = (OUTSIDE, "")
     for place, tag in enumerate(tags):
         prefix, label = tag_parts(tag)
         if prefix != OUTSIDE:
             if prefix in "BS" or before[0] in "OES" or before[1] != label:
-                found.append(Span(label, place, place))
-            found[-1] = found[-1]._replace(end=place + 1)
+                phrases.append(Span(label, place, place))
+            phrases[-1] = phrases[-1]._replace(end=place + 1)
         before = (prefix, label)
-    return found
+    return phrases
 
 
 def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of phrases that do not overlap, in a sentence of so many words."""
+    """Return the tags of phrases that do not overlap, in a sentence of `length` words."""
     check_scheme(scheme)
     tags = [OUTSIDE] * length
     before = Span("", -1, -1)
     for span in sorted(spans, key=lambda span: span.start):
         if not max(before.end, 0) <= span.start < span.end <= length:
-            raise UserError(f"{span} must have words, lie in the {length} of its sentence and share none with another")
+            raise UserError(f"{span} must have words, lie within the {length} of its sentence and not overlap another span")
         prefixes = ["I"] * (span.end - span.start)
         if scheme != "iob1" or (before.end, before.label) == (span.start, span.label):
             prefixes[0] = "B"
@@ -73,13 +73,13 @@ def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
-    """The same phrases in another scheme; tags that break their own are read as `tag_spans` reads them."""
+    """Convert tags to another scheme; invalid tags are read as by `tag_spans`."""
     return span_tags(tag_spans(tags), len(tags), scheme)
 
 
 class PlainTags(NamedTuple):
-    """IOB2 for tags of any scheme: `names` are its tags, `first[b]` is the number of the one that tag b becomes at a sentence's start, and
-    `after[a][b]` after tag a. Two tags tell it, so that a table does what `convert_tags` does, also where a scheme is broken."""
+    """Conversion of tags of any scheme to IOB2 by table: `names` are the IOB2 tags, `first[b]` is the index of the one that tag b becomes
+    at the start of a sentence, and `after[a][b]` after tag a. A tag and the one before it determine the result, even for invalid tags."""
 
     names: tuple[str, ...]
     first: tuple[int, ...]
@@ -87,7 +87,7 @@ class PlainTags(NamedTuple):
 
 
 def plain_tags(tags: Sequence[str]) -> PlainTags:
-    """Those that tags become, each label's once."""
+    """Return the conversion table of these tags."""
     labels = dict.fromkeys(tag_parts(tag)[1] for tag in tags if tag != OUTSIDE)
     names = (OUTSIDE, *(f"{prefix}-{label}" if label else prefix for label in labels for prefix in "BI"))
     first, *after = (tuple(names.index(convert_tags([before, tag], "iob2")[1]) for tag in tags) for before in (OUTSIDE, *tags))
@@ -95,7 +95,7 @@ def plain_tags(tags: Sequence[str]) -> PlainTags:
 
 
 def find_tag_fault(tags: Sequence[str], scheme: str) -> TagFault | None:
-    """The first tag that the scheme does not allow where it stands."""
+    """Return the first tag that the scheme does not allow at its position, or None."""
     check_scheme(scheme)
     before = OUTSIDE
     for place, tag in enumerate(tags):
@@ -109,7 +109,8 @@ def find_tag_fault(tags: Sequence[str], scheme: str) -> TagFault | None:
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str | None:
-    """The scheme that the fewest sentences break, IOB2 where there are no phrases; None where tags are no phrases' (parts of speech)."""
+    """Return the scheme that the fewest sentences violate, IOB2 if there are no phrases; None if tags are not phrase tags (parts of
+    speech)."""
     broken = dict.fromkeys(SCHEMES, 0)
     for tags in sentences:
         if not all(is_phrase_tag(tag) for tag in tags):
@@ -120,7 +121,7 @@ def detect_scheme(sentences: Iterable[Sequence[str]]) -> str | None:
 
 
 def allowed_transitions(tags: Sequence[str], scheme: str) -> Transitions:
-    """What a scheme allows among these tags."""
+    """Return the transitions that a scheme allows among these tags."""
     check_scheme(scheme)
     return Transitions(
         tuple(tuple(may_follow(before, tag, scheme) for tag in tags) for before in tags),
@@ -130,7 +131,7 @@ def allowed_transitions(tags: Sequence[str], scheme: str) -> Transitions:
 
 
 def may_follow(before: str, tag: str, scheme: str) -> bool:
-    """Whether a tag may stand after another. A sentence's first tag stands after O, and O after its last."""
+    """Whether a tag may follow another. A sentence begins after O and ends before O."""
     (prefix_before, label_before), (prefix, label) = tag_parts(before), tag_parts(tag)
     if prefix not in SCHEMES[scheme]:
         return False
@@ -143,9 +144,9 @@ def may_follow(before: str, tag: str, scheme: str) -> bool:
 
 
 def tag_parts(tag: str) -> tuple[str, str]:
-    """Prefix and label."""
+    """Split a tag into prefix and label."""
     if not is_phrase_tag(tag):
-        raise UserError(f"the tag {named(tag)} is of no scheme; a tag is O, or B-, I-, E- or S- and a label")
+        raise UserError(f"the tag {named(tag)} belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label")
     return tag[0], tag[2:]
 
 

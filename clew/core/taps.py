@@ -1,7 +1,7 @@
-"""Taps: named places inside a layer where a value can be seen or changed.
+"""Taps: named places inside a layer where a value can be observed or changed.
 
-A tap is an identity module whose only job is to have a name. What is watched lives in a ContextVar, never on a module, so two threads can
-watch the same model and an exception leaves nothing behind. Outside a watch a tap costs one look-up; inside compiled code, nothing.
+A tap is an identity module whose only job is to have a name. Watches are in a ContextVar, never on a module, so two threads can watch the
+same model and an exception leaves nothing behind. Without a watch a tap costs one look-up; in compiled code, nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Observer = Callable[[Tensor], object]
 
 
 class Watch(NamedTuple):
-    """What is done to a value at one place: it is changed, in this order, and what came of that is seen."""
+    """What happens to a value at one place: the changes are applied in order, and the observers see the result."""
 
     changes: tuple[Change, ...] = ()
     observers: tuple[Observer, ...] = ()
@@ -39,8 +39,8 @@ _loop: ContextVar["Loop | None"] = ContextVar("loop", default=None)
 
 
 class Tap(nn.Module):
-    """Hands its input on, changed where someone changes it and seen where someone looks. `length_axes` are those that count positions: a
-    reader of another direction turns them round."""
+    """An identity module that applies watched changes and calls observers. `length_axes` are the axes of positions, which layers that read
+    in another direction reverse."""
 
     def __init__(self, length_axes: tuple[int, ...] = (1,)):
         super().__init__()
@@ -51,7 +51,8 @@ class Tap(nn.Module):
 
 
 def passed(place: nn.Module, x: Tensor) -> Tensor:
-    """What comes of a value that passes a place: changed, and seen at once or, inside a loop over time, when that ends."""
+    """Apply the watch of a place to a value: change it, and show it to observers at once or, inside a loop over time, when the loop
+    ends."""
     watches = _watches.get()
     if watches is None or place not in watches:
         return x
@@ -64,7 +65,7 @@ def passed(place: nn.Module, x: Tensor) -> Tensor:
 
 
 Order = Callable[[Tensor], Tensor]
-"""Turns axis 1 of a tensor from a layer's order into reading order; done twice it is nothing."""
+"""Converts axis 1 of a tensor between a layer's order and reading order; its own inverse."""
 Join = Callable[[list[Tensor]], Tensor]
 
 
@@ -73,8 +74,8 @@ def stacked(steps: list[Tensor]) -> Tensor:
 
 
 class Loop:
-    """Gathers what a tap sees at each step and shows it once, joined: stacked on a length axis in reading order, where nothing else is
-    said. `others` joins the steps of some places another way."""
+    """Collects the values of a tap at each step and shows them once, joined: by default stacked on a length axis in reading order. `others`
+    has another join for some places."""
 
     def __init__(self, orders: tuple[Order, ...], join: Join = stacked, others: Mapping[nn.Module, Join] | None = None):
         self.orders = orders
@@ -103,13 +104,13 @@ def reorder(x: Tensor, orders: Sequence[Order], axes: tuple[int, ...] = (1,)) ->
 
 
 def watching(observers: Mapping[nn.Module, Observer]) -> AbstractContextManager[None]:
-    """Within this context the given places show what passes them."""
+    """Call observers on the values that pass their places, in this context."""
     return watched({place: Watch(observers=(observer,)) for place, observer in observers.items()})
 
 
 @contextmanager
 def watched(watches: Watches) -> Iterator[None]:
-    """Within this context the given places are watched; contexts nest, and an outer one's changes come first."""
+    """Watch places in this context. Contexts nest, and changes of an outer one come first."""
     together = dict(_watches.get() or {})
     for place, watch in watches.items():
         outer = together.get(place, Watch())
@@ -123,8 +124,8 @@ def watched(watches: Watches) -> Iterator[None]:
 
 @contextmanager
 def steps_of_a_loop(join: Join = stacked, others: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
-    """Around a loop over time: taps inside it are called once a step, observers once a loop, with all steps joined; those of the places
-    in `others` as that says."""
+    """Use around a loop over time: taps inside are called at every step, observers once per loop, with all steps joined by `join`, or by
+    the join in `others` for some places."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
@@ -140,7 +141,7 @@ def steps_of_a_loop(join: Join = stacked, others: Mapping[nn.Module, Join] | Non
 
 @contextmanager
 def reordered(order: Order) -> Iterator[None]:
-    """Around a layer that reads another way than forward: what its taps and loops show is in reading order."""
+    """Use around a layer that does not read forwards: its taps and loops show values in reading order."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
@@ -153,17 +154,17 @@ def reordered(order: Order) -> Iterator[None]:
 
 
 class Reordering(Loop):
-    """Holds the orders for the loops inside it. A place outside any loop is seen, and changed, at once and in reading order."""
+    """Holds the orders for the loops inside it. Places outside loops are changed and observed at once, in reading order."""
 
     def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
         axes = getattr(place, "length_axes", (1,))
-        there = watch.changed(reorder(x, self.orders, axes))
-        watch.seen(there)
-        return reorder(there, self.orders[::-1], axes) if watch.changes else x
+        value = watch.changed(reorder(x, self.orders, axes))
+        watch.seen(value)
+        return reorder(value, self.orders[::-1], axes) if watch.changes else x
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether something inside `module` is watched: then it has to take its equation, since a kernel has no inside."""
+    """Whether something inside `module` is watched. It must then run its equation, since a kernel has no intermediate values."""
     if torch.compiler.is_compiling():
         return False
     watches = _watches.get()
@@ -171,5 +172,5 @@ def is_watched(module: nn.Module) -> bool:
 
 
 def is_watching() -> bool:
-    """Whether anything is watched here, in any module."""
+    """Whether anything is watched in this context, in any module."""
     return _watches.get() is not None

@@ -1,4 +1,4 @@
-"""Trees side by side as tensors, for layers that read them. How a tree's nodes are placed is in `tree_nodes`."""
+"""Batches of trees as tensors, for tree layers. `tree_nodes` defines the order of a tree's nodes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from clew.core.tree_nodes import NONE, Nodes, node_depths
 
 
 class TreeBatch(NamedTuple):
-    """A row a sentence. All are (batch, nodes) and -1 on padding; a part of the rows is a batch as well."""
+    """One row per sentence; a selection of rows is a batch too. All are (batch, nodes), and -1 on padding."""
 
-    parents: Tensor  # -1 for roots too
+    parents: Tensor  # -1 also for roots
     slots: Tensor
     depths: Tensor  # 0 for roots
 
@@ -26,8 +26,7 @@ class TreeBatch(NamedTuple):
 
 
 class TreeInputs(NamedTuple):
-    """What a body that reads trees takes: what its embedding takes (batch, words), which words are real, and trees whose first nodes are
-    the words."""
+    """The inputs of a body over trees: its embedding's inputs (batch, words), their mask, and trees whose first nodes are the words."""
 
     words: Any
     mask: Tensor | None
@@ -35,21 +34,21 @@ class TreeInputs(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The nodes of one depth: which of the level above is each one's parent, and which child of it each is (nodes,)."""
+    """The nodes of one depth: the index of each node's parent in the level above, and which child of it the node is (nodes,)."""
 
     parents: Tensor
     slots: Tensor
 
 
 class Levels(NamedTuple):
-    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their places among all (batch * nodes)."""
+    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their indices among all (batch * nodes)."""
 
     order: Tensor
     levels: list[Level]
 
 
 def batch_trees(trees: Sequence[Nodes]) -> TreeBatch:
-    """Rows as long as the longest tree."""
+    """Pad trees to the one with the most nodes."""
     length = max((len(tree.parents) for tree in trees), default=0)
     rows = [(tree.parents, tree.slots, node_depths(tree.parents)) for tree in trees]
     padded = [[[*values, *[NONE] * (length - len(values))] for values in kind] for kind in zip(*rows, strict=True)]
@@ -57,7 +56,10 @@ def batch_trees(trees: Sequence[Nodes]) -> TreeBatch:
 
 
 def tree_levels(trees: TreeBatch) -> Levels:
-    """All children of a level are in the one before it, whatever the trees' shapes."""
+    """Group nodes by depth.
+
+    Not by height: then all children of a level are in the level before it, and a step touches only its own nodes.
+    """
     depths = trees.depths.flatten()
     sizes = torch.bincount(depths + 1, minlength=1).tolist()[:0:-1]
     order = depths.argsort(descending=True, stable=True)[: sum(sizes)]

@@ -1,7 +1,7 @@
-"""A tree as the places of its nodes, for layers that read it: each node by its parent's place. Knows no labels, no words and no tensors.
+"""Trees as lists of parent indices, for tree layers. Knows no labels, no words and no tensors.
 
-Of a phrase tree the leaves come first, from left to right, and then the phrases, children before parents: vectors of words stand where
-their sentence has them. Of a dependency tree the nodes are the words.
+In a phrase tree the leaves come first, from left to right, so that word vectors keep their positions; then the phrases, children before
+parents. In a dependency tree the nodes are the words.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ NONE = -1
 
 
 class Nodes(NamedTuple):
-    """One tree, or several: where each node's parent stands, -1 for a root, and which child of it the node is, counted from 0."""
+    """One tree or several: the index of each node's parent, -1 for a root, and which child of it the node is, counted from 0."""
 
     parents: tuple[int, ...]
     slots: tuple[int, ...]
 
 
 def phrase_nodes(tree: Tree) -> tuple[list[Tree], Nodes]:
-    """A tree's nodes in the order in which they stand here, and how they hang together."""
+    """Return the nodes of a phrase tree in order, and their parents and slots."""
     num_leaves = sum(1 for _ in tree.leaves())
     leaf_places, phrase_places = count(), count(num_leaves)
     placed: dict[int, Tree] = {}
@@ -46,7 +46,7 @@ def phrase_nodes(tree: Tree) -> tuple[list[Tree], Nodes]:
 
 
 def head_nodes(heads: Sequence[int]) -> Nodes:
-    """The words of a dependency tree; heads are counted from 1, and 0 is the root, of which there may be several."""
+    """Return the nodes of a dependency tree. Heads are counted from 1; words with head 0 are roots, of which there may be several."""
     seen: dict[int, int] = {}
     slots = []
     for head in heads:
@@ -56,7 +56,7 @@ def head_nodes(heads: Sequence[int]) -> Nodes:
 
 
 def binary_nodes(nodes: Nodes) -> Nodes:
-    """The same nodes with at most two children each, and behind them those that this takes, as `core.trees.binarised` has them."""
+    """Binarise a tree as `core.trees.binarised` does: the same nodes with at most two children each, followed by the added nodes."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(nodes.parents):
         if parent != NONE:
@@ -77,16 +77,16 @@ def binary_nodes(nodes: Nodes) -> Nodes:
 
 
 def node_depths(parents: Sequence[int]) -> list[int]:
-    """How many nodes stand above each; each is walked over once."""
+    """Return the number of ancestors of each node. Each node is visited once."""
     depths: dict[int, int] = {NONE: NONE}
     for start in range(len(parents)):
-        way: list[int] = []
+        path: list[int] = []
         node = start
         while node not in depths:
-            if len(way) > len(parents):
-                raise UserError(f"node {start + 1} is below itself, and this is no tree; every way up must end at a root")
-            way.append(node)
+            if len(path) > len(parents):
+                raise UserError(f"node {start + 1} is its own ancestor, so this is not a tree; every path up must end at a root")
+            path.append(node)
             node = parents[node]
-        for number, below in enumerate(reversed(way), start=1):
+        for number, below in enumerate(reversed(path), start=1):
             depths[below] = depths[node] + number
     return [depths[node] for node in range(len(parents))]

@@ -1,6 +1,6 @@
-"""Ordered trees over words, as treebanks have them: the value that readers, scores, decoders and drawings share. Knows no file format.
+"""Ordered trees over words, as in treebanks; readers, scores, decoders and drawings share them. Knows no file format.
 
-Nothing here recurses, so that a tree may be deeper than Python's stack.
+Nothing here is recursive, so a tree may be deeper than Python's stack.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
-    """A phrase, which has a label and children, or a leaf, which has a tag (its label) and a word.
+    """A phrase with a label and children, or a leaf with a tag (its label) and a word.
 
         Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")])
 
@@ -55,7 +55,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """How many phrases stand one inside the other at most; 0 for a leaf."""
+        """The most phrases nested inside each other; 0 for a leaf."""
         return fold(self, lambda node, below: 0 if node.is_leaf else 1 + max(below))
 
     def __eq__(self, other: object) -> bool:
@@ -79,7 +79,7 @@ class Span(NamedTuple):
 
 
 def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
-    """From left to right: a phrase with True where it opens and with False where it closes, a leaf once, with True."""
+    """Walk from left to right: yield a phrase with True where it opens and with False where it closes, and a leaf once, with True."""
     stack = [(tree, True)]
     while stack:
         node, opens = stack.pop()
@@ -90,21 +90,22 @@ def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
 
 
 def fold(tree: Tree, function: Callable[[Tree, list[Made]], Made]) -> Made:
-    """What `function` makes of the root and of what it made of the root's children, and so on down to the leaves, which get []."""
-    made: list[list[Made]] = [[]]
+    """Fold a tree from the leaves up: call `function` on each node and its children's results ([] for a leaf), and return the root's
+    result."""
+    results: list[list[Made]] = [[]]
     for node, opens in walk(tree):
         if node.is_leaf:
-            made[-1].append(function(node, []))
+            results[-1].append(function(node, []))
         elif opens:
-            made.append([])
+            results.append([])
         else:
-            below = made.pop()
-            made[-1].append(function(node, below))
-    return made[0][0]
+            below = results.pop()
+            results[-1].append(function(node, below))
+    return results[0][0]
 
 
 def binarised(tree: Tree) -> Tree:
-    """The same words in phrases of at most two children: (NP a b c) becomes (NP (@NP a b) c)."""
+    """Binarise a tree from the left: (NP a b c) becomes (NP (@NP a b) c)."""
 
     def binary(node: Tree, below: list[Tree]) -> Tree:
         if len(below) > 2:
@@ -116,24 +117,24 @@ def binarised(tree: Tree) -> Tree:
 
 
 def spans(tree: Tree) -> list[Span]:
-    """Every phrase with the words it covers, parents before children, left before right."""
-    found: list[Span] = []
+    """Return every phrase with the words it covers, parents before children, left before right."""
+    phrases: list[Span] = []
     opened: list[int] = []
     num_words = 0
     for node, opens in walk(tree):
         if node.is_leaf:
             num_words += 1
         elif opens:
-            opened.append(len(found))
-            found.append(Span(node.label, num_words, num_words))
+            opened.append(len(phrases))
+            phrases.append(Span(node.label, num_words, num_words))
         else:
             place = opened.pop()
-            found[place] = found[place]._replace(end=num_words)
-    return found
+            phrases[place] = phrases[place]._replace(end=num_words)
+    return phrases
 
 
 def bracketed(tree: Tree, spell: Callable[[str], str] = str) -> str:
-    """`(S (NP (PRP it)) (VP (VBZ rains)))`, each word as `spell` writes it."""
+    """Write a tree as `(S (NP (PRP it)) (VP (VBZ rains)))`, with each word spelt by `spell`."""
     parts: list[str] = []
     for node, opens in walk(tree):
         if not opens:
@@ -146,5 +147,5 @@ def bracketed(tree: Tree, spell: Callable[[str], str] = str) -> str:
 
 
 def _shape(tree: Tree) -> Iterator[tuple[str, str | None, int]]:
-    """What tells a tree from all others."""
+    """Yield everything that tree equality compares."""
     return ((node.label, node.word, len(node.children)) for node in tree.nodes())

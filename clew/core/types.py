@@ -1,4 +1,4 @@
-"""The values that pass between packages: what a decoder reads, what a loss adds up, what a cell is handed whole."""
+"""Values and protocols shared between packages: states, memories, loss terms, sources and bodies."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
@@ -13,10 +13,10 @@ State = Any
 
 
 class Memory(NamedTuple):
-    """What a decoder only reads: one row a sentence, shared by that sentence's beams.
+    """What a decoder reads and never writes: one row per sentence, shared by the sentence's beams.
 
-    `values` is the encoder's output (batch, length, dim), or what a layer has projected from it; `mask` says which
-    places are real; `final` is a tree that starts a recurrent decoder.
+    `values` is the encoder's output (batch, length, dim), or a layer's projection of it; `mask` is True at real places; `final` is a tree
+    that initialises a recurrent decoder.
     """
 
     values: Tree
@@ -25,13 +25,19 @@ class Memory(NamedTuple):
 
 
 class Fixed(NamedTuple):
-    """A part of a cell's inputs that has no length axis: the same for every step of a chunk (a dropped weight)."""
+    """A part of a cell's inputs without a length axis, constant over the steps of a chunk, such as a dropped weight.
+
+    Without this mark, the loop over steps would slice it.
+    """
 
     value: Tree
 
 
 class Term(NamedTuple):
-    """One part of a loss: weight * sum / count, the count taken over all micro-batches and processes."""
+    """One term of a loss: weight * sum / count, where the count is over all micro-batches and processes.
+
+    The weight multiplies the mean, so that terms with different counts stay exact under accumulation.
+    """
 
     sum: Tensor
     count: Tensor  # type: ignore[assignment]
@@ -39,36 +45,39 @@ class Term(NamedTuple):
 
 
 class Source(Protocol):
-    """What a body reads: examples become inputs with a mask, and the embedding that is built here makes of inputs vectors
-    (batch, length, dim). A family of bodies knows nothing else of what it reads."""
+    """What a body reads: it turns examples into inputs with a mask, and builds the embedding that turns inputs into vectors
+    (batch, length, dim). A family of bodies knows nothing else about its inputs."""
 
     @property
     def width(self) -> int:
-        """Features of what stands at a position: the size of a vocabulary, or the width of a vector."""
+        """Features of one position: the size of a vocabulary, or the width of a vector."""
         ...
 
     def embedding(self, dim: int, **around: Any) -> Any:
-        """The first part of a body, as wide as its family asks, with what that puts around it: position, num_segments, scaled, dropout,
-        dropout_kind, norm; of tokens word_dropout and table."""
+        """Build the first part of a body, of width `dim`.
+
+        `around` are the family's options: position, num_segments, scaled, dropout, dropout_kind, norm; for tokens also word_dropout and
+        table.
+        """
         ...
 
     def complete(self, embedding: Any) -> None:
-        """Puts into a body's embedding the parts that are drawn when the whole body is there."""
+        """Add the parts of an embedding that are initialised after the whole body, so that the body's weights do not depend on them."""
         ...
 
     def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
-        """Examples side by side as inputs, padded, and which positions are real; None where all are."""
+        """Pad examples to inputs; return them and their mask, None if all positions are real."""
         ...
 
     def augment(self, inputs: Any) -> Any:
-        """What the embedding reads in training in place of inputs."""
+        """Augment inputs for training."""
         ...
 
 
 class Body(Protocol):
-    """What a task knows of a body: one vector a position, in chunks of any length.
+    """A body as tasks see it: one vector per position, for chunks of any length.
 
-    `levels` gives every layer's output, the embedding first; `max_length` is how many positions it can tell apart, None where any number.
+    `levels` returns every layer's output, the embedding first; `max_length` is the number of positions that it supports, None if unlimited.
     """
 
     causal: bool

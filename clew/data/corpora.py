@@ -22,6 +22,7 @@ from clew.data.corpus import Corpus
 from clew.data.example_splits import PARTS, split_examples
 from clew.data.glue import GLUE
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.picture_contents import Captions, IdxPictures
 from clew.data.records import Column
 from clew.data.samples import EMBEDDED
@@ -68,7 +69,7 @@ def read_corpus(
         raise UserError(f"the corpus {name} holds {content.kind}, not examples; choose another corpus or task")
     choices = {"source": source, "target": target, "tags": tags}
     notes = Notes() if notes is None else notes
-    parts = {part: list(content.read(files, choices, notes)) for part, files in find_files(name, **choices).items()}
+    parts = {part: gather(content.read(files, choices, notes)) for part, files in find_files(name, **choices).items()}
     return split_examples(
         parts["train"],
         parts.get("valid"),

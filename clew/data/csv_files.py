@@ -20,6 +20,7 @@ from clew.data.records import Column, Record, as_number, check_found, header_col
 from clew.data.tsv_files import USUAL, is_number, is_value
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SEPARATED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 QUOTED = re.compile(r'"[^"]*("|$)')
 LONGEST = 2**24
 """Characters in a field at most: a quote that never closes is found before it takes in a file of any size."""
@@ -38,8 +39,7 @@ def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
     lines = ended_lines(path)
     blank, first = first_line(lines)
     start = [first, *islice(lines, LOOKED_AT)]
-    given = given_delimiter(path)
-    delimiter = find_delimiter(start) if given is None else check_delimiter(given)
+    delimiter = delimiter_at(path, start)
     if header is None and all(as_number(column) is not None for column in wanted):
         header = not looks_like_data(rows_of(start, delimiter))
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # the module's own; it only ever grows here
@@ -113,6 +113,17 @@ def is_long(field: str) -> bool:
 
 def is_sentence(field: str) -> bool:
     return field.rstrip().endswith((".", "!", "?"))
+
+
+def delimiter_at(path: Path, start: Sequence[str] | None = None) -> str:
+    """What parts the fields of a file: what was said of it, else what is seen in its first lines."""
+    given = given_delimiter(path)
+    if given is not None:
+        return check_delimiter(given)
+    if start is None:
+        lines = ended_lines(path)
+        start = [first_line(lines)[1], *islice(lines, LOOKED_AT)]
+    return find_delimiter(start)
 
 
 def find_delimiter(lines: Sequence[str]) -> str:

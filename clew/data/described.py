@@ -51,6 +51,8 @@ class ColumnDescription:
     is_list: bool = False
     is_blank: bool = False
     is_comment: bool = False
+    is_score: bool = False
+    """Every value is a number, and some have a fraction: 2.75 is no class."""
 
 
 Columns = Sequence[ColumnDescription]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError, counted
+from clew.data.csv_files import SEPARATED, delimiter_at
 from clew.data.described import ColumnDescription, Distribution, Field, Row, text_field
-from clew.data.documents import OBJECTS, TEXTS, has_bytes
 from clew.data.encodings import Guess
-from clew.data.folders import ending, files_below
+from clew.data.folders import OBJECTS, TEXTS, ending, files_below, has_bytes
 from clew.data.format import table_rows
 from clew.data.formats import FORMATS, find_format
 from clew.data.given_files import at_home
@@ -27,6 +27,7 @@ from clew.data.lines import find_encoding, read_lines
 from clew.data.notes import Notes
 from clew.data.records import check_found
 from clew.data.text_files import FIELD
+from clew.data.tsv_files import is_number
 
 NUM_EXAMPLES = 3
 MOST_LABELS = 100
@@ -55,6 +56,8 @@ class Description:
     """Of a folder."""
     encoding: Guess | None = None
     """Of a file that is not UTF-8."""
+    delimiter: str | None = None
+    """What parts the fields of a CSV file."""
 
     def __repr__(self) -> str:
         return "\n".join(shown(self))
@@ -87,7 +90,9 @@ def describe(path: Path | str, target: Path | str | None = None, *, format: str 
         stopped = str(error)
     check_found(survey.num_records > 0, path, False, notes)
     encoding = find_encoding(path) if num_files is None and path.is_file() else None
-    return replace(survey.description(str(path), format, notes, stopped), num_files=num_files, encoding=encoding)
+    delimiter = delimiter_at(path) if format == "csv" and num_files is None else None
+    found = survey.description(str(path), format, notes, stopped)
+    return replace(found, num_files=num_files, encoding=encoding, delimiter=delimiter)
 
 
 def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
@@ -117,6 +122,8 @@ class ColumnSurvey:
         self.num_empty = 0
         self.is_list = self.is_blank = True
         self.is_comment = False
+        self.is_number = True
+        self.has_fractions = False
 
     def add(self, field: Field) -> None:
         self.words.append(min(field.num_words, 2**32 - 1))
@@ -126,6 +133,9 @@ class ColumnSurvey:
         self.is_list &= field.is_list
         self.is_blank &= set(field.text) <= {"_", " "} and "_" in field.text
         self.is_comment = field.is_comment
+        if self.is_number and (text := field.text.strip()):
+            self.is_number = is_number(text)
+            self.has_fractions |= self.is_number and not float(text).is_integer()
         if len(self.labels) <= MOST_LABELS:
             self.labels.update(field.labels)
 
@@ -134,7 +144,17 @@ class ColumnSurvey:
         is_label = 0 < len(self.labels) <= MOST_LABELS and 2 * len(self.labels) <= self.labels.total()
         labels = dict(sorted(self.labels.items(), key=lambda item: (-item[1], item[0]))) if is_label else None
         lengths = distribution(self.words), distribution(self.characters)
-        return ColumnDescription(name, self.num_empty, num_different, *lengths, labels, self.is_list, self.is_blank, self.is_comment)
+        return ColumnDescription(
+            name,
+            self.num_empty,
+            num_different,
+            *lengths,
+            labels,
+            self.is_list,
+            self.is_blank,
+            self.is_comment,
+            self.is_number and self.has_fractions,
+        )
 
 
 class Survey:
@@ -206,7 +226,10 @@ def distribution(values: Any) -> Distribution:
 def shown(description: Description) -> Iterator[str]:
     """The lines of a description."""
     files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
-    yield f"{description.path}: {FORMATS[description.format].about}{files}, {counted(description.num_records, 'record')}"
+    about = FORMATS[description.format].about
+    if description.delimiter is not None:
+        about = f"{SEPARATED.get(description.delimiter, repr(description.delimiter))}-separated values"
+    yield f"{description.path}: {about}{files}, {counted(description.num_records, 'record')}"
     if description.encoding is not None:
         yield f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME says otherwise"
     for column in description.columns:

@@ -15,7 +15,7 @@ from clew.core.errors import UserError, did_you_mean
 from clew.data.contents import ParallelText, RunningText
 from clew.data.corpora import find_corpus, get_corpus, read_corpus
 from clew.data.extents import Extent, extent_of
-from clew.data.folders import ending, files_at
+from clew.data.folders import OBJECTS, TEXTS, ending, files_at, has_bytes
 from clew.data.given_files import at_home
 from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import read_lines
@@ -27,8 +27,6 @@ LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""
 END = re.compile(r"[.!?…]+[\"')\]»”’]*\s+(?![a-z])|[。！？]+[」』”’]*\s*")
 """What ends a sentence in a longer line."""
-TEXTS, OBJECTS = (".txt",), (".jsonl", ".ndjson")
-"""How the names of files in a folder end; a .gz may follow."""
 
 
 class Line(NamedTuple):
@@ -87,10 +85,6 @@ def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str
         raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
     found = [documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)]
     return replace(joined(found), name=str(path))
-
-
-def has_bytes(path: Path) -> bool:
-    return path.stat().st_size > 0
 
 
 def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:

@@ -24,14 +24,13 @@ from clew.data.extents import Extent, Measuring
 from clew.data.measures import forget, measured
 from clew.data.shards import Shard, Shards
 from clew.data.text_files import Piece, TextSource
+from clew.data.verified import DAMAGE, HASHED, digest, is_whole
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 3
 INDEX, WHOLE = "index.json", "shards.jsonl"
 SHARD = 2**24
 """Characters of a shard, at least; it ends with a piece."""
-HASHED = 2**28
-"""Bytes that are hashed whenever an encoding is opened. Of a larger one, a shard is hashed whose time of change is another."""
 
 Progress = Callable[[int, int], None]
 """Called with the characters done and the characters in all."""
@@ -130,18 +129,6 @@ def before_targets(entries: list[Entry]) -> int:
     return count
 
 
-def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
-    """Whether a shard is what its entry says, told by its size and hash; where it is not `hashed`, by its time of change while that is the
-    same."""
-    found = (folder / entry["file"]).stat()
-    if found.st_size != entry["size"]:
-        return False
-    if not hashed and found.st_mtime_ns == entry["changed"]:
-        return True
-    with (folder / entry["file"]).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]
-
-
 def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Tokenizer, progress: Progress | None, workers: int) -> None:
     """All shards that are not there yet, and the index. Two that do it at once write the same."""
     measuring, entries, done = Measuring(), [], 0
@@ -216,11 +203,3 @@ def whole_shards(folder: Path) -> dict[str, Entry]:
             if is_whole(folder, entry, hashed=True):
                 found[entry["file"]] = entry
     return found
-
-
-DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What reading an index or a shard may raise where it is not what was written."""
-
-
-def digest(about: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()

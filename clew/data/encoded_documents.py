@@ -19,9 +19,9 @@ import numpy as np
 from clew.core.errors import UserError
 from clew.core.files import create_private, private_folder, write_private
 from clew.data.documents import Documents, Line, measure
-from clew.data.encoded import HASHED, is_whole
 from clew.data.extents import Extent, Measuring
 from clew.data.measures import forget, measured
+from clew.data.verified import HASHED, is_whole
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 2

@@ -12,15 +12,13 @@ import numpy as np
 from clew.core.files import create_private
 from clew.data.shards import padding
 from clew.data.text_files import Piece
+from clew.data.verified import Entry
 from clew.text.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 2**21
 MOST_PIECES = 4096
 """What is encoded at a time."""
 LEAD = 64
-
-Entry = dict[str, Any]
-"""What an index says of a shard."""
 
 
 def encode_shard(path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:

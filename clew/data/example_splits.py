@@ -18,6 +18,7 @@ import numpy as np
 
 from clew.core.errors import UserError
 from clew.data.examples import Example
+from clew.data.parts import take
 from clew.data.splits import check_fraction
 
 E = TypeVar("E", bound=Example)
@@ -56,7 +57,7 @@ def split_examples(
     for number, name in enumerate(PARTS):
         members = np.flatnonzero(numbers == number)
         if name not in given and (len(members) or name == "train"):
-            cut[name] = train if len(members) == len(train) else [train[i] for i in members.tolist()]
+            cut[name] = train if len(members) == len(train) else take(train, members)
     return {name: part for name in PARTS for part in [given.get(name, cut.get(name))] if part is not None}
 
 
@@ -121,9 +122,10 @@ def num_groups(counts: np.ndarray, share: float) -> int:
 
 def group_strata(group_of: np.ndarray, strata: Iterable[str]) -> np.ndarray:
     """The most frequent stratum of every group, the first in the alphabet where several are."""
-    names = [str(name) for name in strata]
-    code = {name: number for number, name in enumerate(sorted(set(names)))}
-    stratum_of = np.fromiter((code[name] for name in names), np.int64, len(names))
+    met: dict[str, int] = {}
+    numbers = np.fromiter((met.setdefault(str(name), len(met)) for name in strata), np.int64)
+    code = {name: number for number, name in enumerate(sorted(met))}
+    stratum_of = np.array([code[name] for name in met], np.int64)[numbers]
     assert len(stratum_of) == len(group_of), "a stratum an example"
     both, counts = np.unique(group_of * len(code) + stratum_of, return_counts=True)
     groups, numbers = np.divmod(both, len(code))

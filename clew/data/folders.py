@@ -8,6 +8,9 @@ from clew.data.given_files import given_encoding, given_file
 from clew.data.lines import near
 from clew.data.unpacking import plain_name
 
+TEXTS, OBJECTS = (".txt",), (".jsonl", ".ndjson")
+"""How the names of files in a folder end; a .gz may follow."""
+
 
 def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
     """The file, or all below a folder with text in them whose names end so, packed or not, in the order of their names."""
@@ -39,3 +42,7 @@ def files_below(folder: Path, endings: tuple[str, ...], has_text: Callable[[Path
 def ending(path: Path) -> str:
     """What a name ends in, but for .gz and its like."""
     return Path(plain_name(path.name.lower())).suffix
+
+
+def has_bytes(path: Path) -> bool:
+    return path.stat().st_size > 0

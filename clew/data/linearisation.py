@@ -68,7 +68,7 @@ def check_tags(words: Sequence[str], tags: Sequence[str] | None) -> None:
 
 def tree_tokens(symbols: Sequence[str], start: int, end: int) -> TreeTokens:
     """Which ids are what, for `clew.decoding.trees`; `symbols[id]` is the symbol of an id. What is no bracket stands for a word, but for
-    `start`, `end` and symbols in angle brackets, such as <pad>."""
+    `start`, `end` and symbols in angle brackets, such as `<pad>`."""
     places = {found: token for token, found in enumerate(symbols)}
     opens = {found[1:]: token for found, token in places.items() if found.startswith("(")}
     closes = {found[1:]: token for found, token in places.items() if found.startswith(")")}

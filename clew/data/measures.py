@@ -12,12 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clew.core.files import private_folder, write_private
+from clew.core.files import cache_folder, private_folder, write_private
 from clew.data.extents import Extent
 from clew.data.text_files import measure
 
 LARGE = 2**26
 """Bytes; a text below takes less than a second to read."""
+WORTH_KEEPING = 2**22
+"""Bytes of a text from which a tokenizer that was trained on it is kept: of a smaller one that takes a second or two."""
 SETTLED = 2.0
 """Seconds after a change, before which another would not be seen in the time of it."""
 
@@ -37,6 +39,12 @@ def measured(source: Any, cache: Path | str | None, take: Callable[[Any], Extent
         write_private(aside, json.dumps(found._asdict()))
         aside.replace(path)
     return found
+
+
+def known_content(source: Any, take: Callable[[Any], Extent] = measure) -> str | None:
+    """The digest of a text in files that is large enough for something to be kept by it; None for a smaller one."""
+    stamp = getattr(source, "stamp", lambda: None)()
+    return None if stamp is None or stamp.size < WORTH_KEEPING else measured(source, cache_folder(), take).digest
 
 
 def forget(source: Any, cache: Path | str) -> None:

@@ -5,7 +5,7 @@
     pq.bin        n, dim, parts and centroids; n x parts bytes; parts x centroids x (dim / parts) 32-bit floats
 
 Part p of word w is one of the centroids of that part, the one that byte (w, p) numbers. Words stand in the order of the alphabet; they are
-given the most frequent first, without the marks <unk> and <pad>.
+given the most frequent first, without the marks `<unk>` and `<pad>`.
 """
 
 import tarfile

@@ -6,8 +6,9 @@ the rest of a file (bytes that are no text, a quote that never closes, files of 
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from clew.core.errors import UserError, unknown
 
@@ -45,6 +46,17 @@ class Notes:
         self.num_faults += 1
         if len(self.sentences) < SENTENCES:
             self.sentences.append(f"{place}: {sentence}")
+
+    def to_json(self) -> dict[str, Any]:
+        """What was passed over, for `add`."""
+        return {"skipped": dict(self.skipped), "first": self.first, "sentences": self.sentences, "num_faults": self.num_faults}
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """What other readers passed over, as they say in JSON."""
+        self.skipped.update(other["skipped"])
+        self.first = {**other["first"], **self.first}
+        self.sentences = [*self.sentences, *other["sentences"]][:SENTENCES]
+        self.num_faults += other["num_faults"]
 
     def report(self) -> list[str]:
         """A line a reason: how many were passed over, and where the first was."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.core.errors import UserError
+from clew.core.errors import UserError, shown
 from clew.data.table_files import converter, plain
 
 Rows = Iterator[dict[str, Any]]
@@ -23,6 +23,8 @@ def rows_in_memory(data: Any) -> Rows | None:
         return (valued(row) for row in data.iter_rows(named=True))
     if hasattr(data, "itertuples"):  # pandas
         names = [str(name) for name in data.columns]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"data= has several columns {shown(repeated[0])}; rename them or drop all but one")
         return (valued(dict(zip(names, row, strict=True))) for row in data.itertuples(index=False, name=None))
     if hasattr(data, "to_batches"):  # pyarrow
         return (valued(row) for batch in data.to_batches() for row in batch.to_pylist())

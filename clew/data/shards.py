@@ -34,6 +34,13 @@ class Shards:
         self.begins_before = np.cumsum([0, *(shard.num_begins for shard in self.shards)])
         self.mapped: OrderedDict[int, tuple[np.ndarray, np.ndarray]] = OrderedDict()
 
+    @classmethod
+    def of_arrays(cls, ids: np.ndarray, begins: np.ndarray, opened: bool = False) -> "Shards":
+        """Ids that are in memory, and where documents but the first begin in them."""
+        shards = cls([Shard(Path(), len(ids), len(begins))], ids.dtype.name, opened)
+        shards.mapped[0] = ids, begins
+        return shards
+
     def __len__(self) -> int:
         return int(self.edges[-1])
 

@@ -6,10 +6,10 @@ A file is opened as every text is (`lines`). It is a document, but of a file of 
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 
 from clew.core.errors import UserError
 from clew.data.extents import Extent, extent_of
@@ -64,15 +64,11 @@ class TextFiles:
     field: str = FIELD
 
     def pieces(self) -> Iterator[Piece]:
-        held: Piece | None = None
-        for document in (document for path in self.paths for document in read_documents(path, self.field)):
-            for i, text in enumerate(document):
-                if held is not None:
-                    yield closed(held) if i == 0 else held
-                held = Piece(text)
-        if held is None:
+        piece = None
+        for piece in pieces_of(document for path in self.paths for document in read_documents(path, self.field)):
+            yield piece
+        if piece is None:
             raise UserError(f"{self}: nothing is left to read, though there was; let no other program write there")
-        yield held
 
     def __iter__(self) -> Iterator[str]:
         return (piece.text for piece in self.pieces())
@@ -109,6 +105,35 @@ class TextString:
 
     def __str__(self) -> str:
         return "the text"
+
+
+@dataclass(frozen=True, eq=False)
+class TextDocuments:
+    """Documents that are in memory already."""
+
+    documents: tuple[str, ...]
+    name: str
+
+    def pieces(self) -> Iterator[Piece]:
+        return pieces_of([document] for document in self.documents)
+
+    def __iter__(self) -> Iterator[str]:
+        return (piece.text for piece in self.pieces())
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def pieces_of(documents: Iterable[Iterable[str]]) -> Iterator[Piece]:
+    """The pieces of documents one after the other, each document but the last closed."""
+    held: Piece | None = None
+    for document in documents:
+        for number, text in enumerate(document):
+            if held is not None:
+                yield closed(held) if number == 0 else held
+            held = Piece(text)
+    if held is not None:
+        yield held
 
 
 def text_lines(source: TextSource) -> Iterator[str]:
@@ -162,19 +187,25 @@ def read_documents(path: Path, field: str) -> Iterator[Iterator[str]]:
     else:
         records = read_jsonl(path)
     for record in records:
-        try:
-            text = value_at(record.values, field)
-        except KeyError:
-            text = None
-        if not isinstance(text, str):
-            kind = "is no string" if field in record.values else "is missing"
-            raise UserError(
-                f'{record.place}: a document a line is read of the field "{field}", which {kind}; there are: {", ".join(record.values)}; '
-                'write {"text": "..."}, or name the field to train on with data.text=NAME'
-            )
-        check_is_text(text, f"text in {record.place}")
+        text = text_in(record.values, field, record.place)
         if text.strip():
             yield cut(io.StringIO(text, newline=None))
+
+
+def text_in(values: Mapping[str, Any], field: str, place: str) -> str:
+    """The text in a field of a record."""
+    try:
+        text = value_at(values, field)
+    except KeyError:
+        text = None
+    if not isinstance(text, str):
+        kind = "is no string" if field in values else "is missing"
+        raise UserError(
+            f'{place}: a document a line is read of the field "{field}", which {kind}; there are: {", ".join(values)}; '
+            'write {"text": "..."}, or name the field to train on with data.text=NAME'
+        )
+    check_is_text(text, f"text in {place}")
+    return text
 
 
 def read_pieces(path: Path) -> Iterator[str]:
@@ -186,6 +217,24 @@ def read_pieces(path: Path) -> Iterator[str]:
             if "\0" in text:
                 raise no_text(path)
             yield text
+
+
+def documents_in(text: str) -> Iterator[str]:
+    """A text as a document of a stream, or as several where it has more than `PIECE` characters."""
+    return joined_again(cut(io.StringIO(text, newline=None)))
+
+
+def joined_again(pieces: Iterable[str]) -> Iterator[str]:
+    """The pieces of a text put together as long as they have no more than `PIECE` characters, without those that are blank: `cut` parts the
+    last words from the others, and in a stream a piece is a document."""
+    held = ""
+    for piece in pieces:
+        if held and len(held) + len(piece) > PIECE:
+            yield held
+            held = ""
+        held += "" if not held and piece.isspace() else piece
+    if held:
+        yield held
 
 
 def cut(stream: TextIO) -> Iterator[str]:

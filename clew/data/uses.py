@@ -11,7 +11,6 @@ from clew.data.descriptions import MOST_LABELS, Description
 from clew.data.formats import FORMATS
 from clew.data.readers import OTHER_NAMES
 from clew.data.tree_files import TREE
-from clew.data.tsv_files import is_number
 
 LABELS = (
     *("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "tags", "gold"),
@@ -26,6 +25,10 @@ TOGETHER = (("premise", "hypothesis"), ("text", "second"), ("question", "passage
 NUMBER = re.compile("1|a$|A$")
 NUMBERS = re.compile(r"\[-?\d+(, -?\d+)*\]")
 SEPARATORS = ("|", ";", ",")
+RUNNING = ("text-lstm", "text-gpt")
+"""Recipes that learn from running text."""
+LARGE = 10**9
+"""Characters of a text that takes long to encode."""
 SHORT = 50
 """Records of a file that is too short to have labels many times."""
 
@@ -66,8 +69,19 @@ def has_faults(description: Description, used: Collection[str]) -> bool:
 def other_uses(description: Description, use: Use | None) -> dict[str, list[Use]]:
     """What else a file can be used for, by what that is: sentences have a label in a comment, a folder has documents."""
     masked = [] if use is None or description.num_files is None else [Use("text-bert", use.settings)]
-    found = {"to label whole sentences as a comment does": comment_uses(description), "to learn to fill in words, as BERT does": masked}
+    found = {
+        "to label whole sentences as a comment does": comment_uses(description),
+        "to learn to fill in words, as BERT does": masked,
+        "without encoding so large a text before training begins": streamed(description, use),
+    }
     return {why: uses for why, uses in found.items() if uses and description.stopped is None}
+
+
+def streamed(description: Description, use: Use | None) -> list[Use]:
+    """A large text as a stream."""
+    lengths = [column.characters.mean * description.num_records for column in description.columns]
+    is_large = use is not None and use.recipe in RUNNING and max(lengths, default=0.0) >= LARGE
+    return [Use(use.recipe, {**use.settings, "data.stream": "true"})] if use is not None and is_large else []
 
 
 def comment_uses(description: Description) -> list[Use]:
@@ -128,6 +142,9 @@ def labelled(description: Description, texts: Columns) -> Use | None:
     if label is None or not texts or label.num_different < 2:
         return None
     both = judged_together(texts)
+    if both is None and label.is_score and len(texts) == 2:  # how alike they are, or how well the one follows
+        first, second_text = sorted(texts, key=description.columns.index)
+        both = first, second_text
     text = both[0] if both else called(texts, TEXTS) or texts[0]
     second = {"data.second": both[1].name} if both else {}
     settings = {"data.text": text.name, **second, "data.label": label.name}
@@ -138,16 +155,9 @@ def labelled(description: Description, texts: Columns) -> Use | None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:
         settings["task.labels"] = "several"
-    elif is_of_numbers(description.examples, label.name) and (
-        has_fractions(label) or (label.labels is None and label.num_different > MOST_LABELS)
-    ):
+    elif label.is_score or (is_of_numbers(description.examples, label.name) and label.labels is None and label.num_different > MOST_LABELS):
         settings["task.labels"] = "number"
     return Use("classify", settings, other_labels)
-
-
-def has_fractions(label: ColumnDescription) -> bool:
-    """Whether numbers that come again are scores rather than names of classes: 2.75 is no class."""
-    return any(value.strip() and not float(value).is_integer() for value in label.labels or () if is_number(value))
 
 
 def documents(description: Description, texts: Columns) -> Use | None:
@@ -184,7 +194,7 @@ def find_labels(description: Description, text: Columns) -> list[ColumnDescripti
     values that come again; of these words before numbers, columns that are never empty before others, and the last before the first."""
     others = [column for column in description.columns if column not in text]
     several = [column for column in others if column.num_different > 1]
-    few = [column for column in several if column.labels is not None]
+    few = [column for column in several if column.labels is not None or column.is_score]
     if not few and description.num_records < SHORT:
         few = [column for column in several if column.num_different < description.num_records and column.words.max <= 3]
     few.reverse()

@@ -1,6 +1,7 @@
 """Values of records as texts, words and labels; what is none of these is a fault."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def as_text(values: Mapping[str, Any], role: str) -> str:
         if not value or value.isspace():
             raise Faulty("empty field", f"the field for data.{role} is empty")
         return value if value.isascii() else check_unicode(value, role)
-    if value is None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):  # pandas writes NaN for a missing value
         raise Faulty("empty field", f"the field for data.{role} is null")
     if isinstance(value, (int, float)):
         return json.dumps(value)

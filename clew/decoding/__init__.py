@@ -1,1 +1,5 @@
-"""Choosing tokens with any model that can say how probable the next one is. Knows no model and no text: see `stepper.Stepper`."""
+"""Decoding algorithms for any model that gives next-token log-probabilities. Knows no model and no text: see `stepper.Stepper`."""
+
+from clew.core.rooms import show_modules
+
+show_modules(__name__)

@@ -21,30 +21,30 @@ from clew.decoding.stepper import CHUNK, Stepper, prompt_extent, read_to_end, st
 
 
 class Hypotheses(NamedTuple):
-    """Some continuations of each sentence, best first.
+    """Continuations of each sentence, best first.
 
-    A length counts the end token; tokens after it are the first end token. A place that no continuation fills, because there are not so
-    many, has length 0 and score -inf.
+    A length includes the end token; tokens after it are padding with the first end token. Where there are too few continuations, an empty
+    place has length 0 and score -inf.
     """
 
     tokens: Tensor  # (sentences, hypotheses, steps)
     lengths: Tensor  # (sentences, hypotheses)
     log_probs: Tensor  # (sentences, hypotheses) sums over the tokens
-    scores: Tensor  # (sentences, hypotheses) what they compete by: see `Ranking`
+    scores: Tensor  # (sentences, hypotheses) ranking scores: see `Ranking`
 
 
 class Expansion(NamedTuple):
-    """What one step looked at, for drawing the tree: candidates, best first, and which of them the beams go on with."""
+    """The candidates of one step, best first, and which of them the beams continue with; used to draw the search tree."""
 
-    parents: Tensor  # (sentences, candidates) the beam that each one continues
+    parents: Tensor  # (sentences, candidates) the beam that each candidate continues
     tokens: Tensor  # (sentences, candidates)
     log_probs: Tensor  # (sentences, candidates)
-    scores: Tensor  # (sentences, candidates) what each competes by, if it ends here
-    kept: Tensor  # (sentences, beams) candidates that are the next step's beams
+    scores: Tensor  # (sentences, candidates) the ranking score of each, if it ends here
+    kept: Tensor  # (sentences, beams) indices of the candidates that become the next beams
 
 
 class Results(NamedTuple):
-    """What is kept of every sentence, those that are done among them."""
+    """Finished hypotheses and back-pointers of all sentences, finished sentences included."""
 
     ended: Ended
     trail: Tensor  # (sentences, longest, beams)
@@ -67,18 +67,18 @@ def beam_search(
     early_stop: EarlyStop | None = None,
     watch: Callable[[Expansion], None] | None = None,
 ) -> Hypotheses:
-    """The `n_best` continuations y that a beam finds with the highest score (Graves 2012; Sutskever et al. 2014).
+    """Beam search: the `n_best` continuations y of highest score that the beam finds (Graves 2012; Sutskever et al. 2014).
 
         score(y) = log p(y | prompt) / |y|^length_penalty
 
-    `length_form` divides by another function of the length, and `coverage_penalty` adds what was left out of a source: see `Ranking`. Both
-    weigh hypotheses that end; those that go on are the most probable.
+    `length_form` selects another length normalisation, and `coverage_penalty` penalises source places that were left out: see `Ranking`.
+    Both rank hypotheses that end; running hypotheses are kept by log p.
 
-    Each step looks at the 2 * beams most probable candidates, so that `beams` of them go on although each beam may end (with several end
-    tokens, (1 + ends) * beams). Those that end are kept by score. A sentence is done when no running hypothesis can still beat its n_best
-    kept ones; those that run at `max_new` compete as they are. `max_new` may be each sentence's own (sentences,). Rows are
-    sentence * beams + beam; where half of the sentences are done, the others go on without them. With `early_stop` only the `beams` most
-    probable candidates of a step may end, and the search may end before the best score is certain.
+    Each step considers the 2 * beams most probable candidates, so that `beams` of them can continue even if each beam may end (with several
+    end tokens, (1 + ends) * beams). Finished hypotheses are kept by score. A sentence is done when no running hypothesis can beat its
+    n_best finished ones; hypotheses still running at `max_new` compete as they are. `max_new` may differ per sentence (sentences,). Rows
+    are sentence * beams + beam. When half of the sentences are done, they are dropped from the batch. With `early_stop`, only the `beams`
+    most probable candidates of a step may end, and the search may stop before the best score is certain.
     """
     _check_widths(beams, n_best)
     sentences = len(prompt)
@@ -100,13 +100,13 @@ def beam_search(
         return search.expand(log_probs.view(sentences, beams, -1), frame)
 
     signature = None if search.signature is None else ("begin", search.signature, mask is None)
-    given = (prompt, mask, start.made_from, limits), signature, (longest, extent, *start.numbers), standing
-    with calling(begin, *given) as (frame, outputs):
+    call_arguments = (prompt, mask, start.made_from, limits), signature, (longest, extent, *start.numbers), standing
+    with calling(begin, *call_arguments) as (frame, outputs):
         results, places, left = Results(frame.ended, frame.trail), torch.arange(sentences, device=prompt.device), longest - 1
-        _show(watch, outputs)  # `places` are those of the sentences that go on
-        # Where a sentence ends at its limit alone, and all have the same, none goes on without another.
+        _show(watch, outputs)  # `places` are the sentences still running
+        # Without end tokens and with equal limits, all sentences finish together.
         ends_apart = bool(ends) or shortest < longest or watch is not None
-        # A GPU is not waited for where the next steps may be launched meanwhile.
+        # Reading the count would wait for the GPU; skip it there, so that the next steps can be launched meanwhile.
         count = int(outputs[0].sum()) if ends_apart and (looks_every(prompt.device) == 1 or watch is not None) else sentences
         while left and count:
             if 2 * count <= len(places) and watch is None:
@@ -128,7 +128,7 @@ def beam_search(
 
 
 def _limits(max_new: int | Tensor, prompt: Tensor) -> tuple[Tensor, int, int]:
-    """How many tokens each sentence (sentences,) may have, the fewest and the most."""
+    """Return the most tokens of each sentence (sentences,), and the smallest and largest of these limits."""
     if not isinstance(max_new, Tensor):
         return torch.full_like(prompt[:, 0], max_new), max_new, max_new
     limits = max_new.to(prompt.device).expand(len(prompt))
@@ -142,27 +142,27 @@ def _show(watch: Callable[[Expansion], None] | None, outputs: tuple[Tensor, ...]
 
 
 def _going_on(goes_on: Tensor, count: int) -> Tensor:
-    """The sentences that go on."""
+    """Select the running sentences, padded to the number that `num_going_on` asks for."""
     return goes_on.int().argsort(descending=True, stable=True)[: num_going_on(count, goes_on.device)]
 
 
 def _written(results: Results, places: Tensor, frame: Frame) -> Results:
-    """All results, with those of the sentences at `places`."""
+    """Write the frame's results of the sentences at `places` into all results."""
     written: Results = map_tree(lambda part, new: part.index_copy(0, places, new), results, Results(frame.ended, frame.trail))
     return written
 
 
 def _hypotheses(results: Results, n_best: int, ends: tuple[int, ...], vocabulary: int) -> Hypotheses:
-    """The best, with no more columns than the longest needs, and the padding that `Hypotheses` promises."""
-    found: Hypotheses = called(partial(_read, n_best, ends, vocabulary), results, ("read", n_best, ends, vocabulary))
-    return found._replace(tokens=found.tokens[..., : int(found.lengths.max())])
+    """Read the best hypotheses, cut to the longest one and padded as `Hypotheses` says."""
+    hypotheses: Hypotheses = called(partial(_read, n_best, ends, vocabulary), results, ("read", n_best, ends, vocabulary))
+    return hypotheses._replace(tokens=hypotheses.tokens[..., : int(hypotheses.lengths.max())])
 
 
 def _read(n_best: int, ends: tuple[int, ...], vocabulary: int, ended: Ended, trail: Tensor) -> Hypotheses:
     scores, log_probs, lengths, choices = (part[:, :n_best] for part in ended)
     is_unfilled = scores == -math.inf
     lengths = lengths.masked_fill(is_unfilled, 0)
-    steps = int(lengths.max()) if looks_every(trail.device) == 1 else trail.shape[1]  # where looking costs nothing, fewer columns do
+    steps = int(lengths.max()) if looks_every(trail.device) == 1 else trail.shape[1]  # on a CPU reading it is free
     tokens = histories(trail[:, :steps], lengths, choices, vocabulary)
     is_real = torch.arange(steps, device=lengths.device) < lengths[..., None]
     tokens = tokens.masked_fill(~is_real, ends[0] if ends else 0)

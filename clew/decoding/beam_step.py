@@ -1,4 +1,4 @@
-"""One step of beam search: a function from a frame of tensors to the next, as `engine` repeats it."""
+"""One step of beam search: a function from one frame of tensors to the next, which `engine` repeats."""
 
 import math
 from collections.abc import Hashable
@@ -17,30 +17,33 @@ from clew.kernels import runs_equations
 from clew.kernels.beam_selection import beam_selection, is_supported
 
 EarlyStop = Literal["never", "likely", "full"]
-"""When a search ends that lets only the `beams` most probable candidates of a step end, as that of `transformers` does: when no running
-hypothesis can win, when none would win at its present length, or when `beams` have ended."""
+"""Stopping rule of a search in which only the `beams` most probable candidates of a step may end, as in `transformers`.
+
+never: stop when no running hypothesis can win; likely: when none would win at its present length; full: when `beams` hypotheses have
+ended."""
 
 
 class Frame(NamedTuple):
-    """Between two steps: the beams of every sentence and their state, the best that have ended, and how many tokens there are.
+    """The state of the search between two steps: beams, their model state, the best finished hypotheses and the number of steps.
 
-    Every leaf has a row a sentence or a beam. `trail` is written in place.
+    Every leaf has one row per sentence or per beam. `trail` is written in place.
     """
 
-    tokens: Tensor  # (rows,) the last token of each beam, which is read next
-    log_probs: Tensor  # (sentences, beams) of the running hypotheses, best first; -inf where there is none
+    tokens: Tensor  # (rows,) the last token of each beam, read by the next step
+    log_probs: Tensor  # (sentences, beams) of the running hypotheses, best first; -inf in an empty place
     ended: Ended  # (sentences, beams)
     trail: Tensor  # (sentences, longest, beams) the choices of every step: see `back_pointers`
     divisors: Tensor  # (sentences, longest, 3): see `_divisors`
     limits: Tensor  # (sentences,)
-    step: Tensor  # (sentences,) all alike
+    step: Tensor  # (sentences,) all equal
     state: State
 
 
 class Search:
-    """One step of all beams: their last tokens are read, and the most probable continuations kept.
+    """One step of all beams: read their last tokens and keep the most probable continuations.
 
-    `__call__` gives, with the next frame, which sentences go on (sentences,), and where the search is watched the fields of an Expansion.
+    `__call__` returns the next frame and a tuple: which sentences are still running (sentences,), then, if the search is watched, the
+    fields of an Expansion.
     """
 
     def __init__(
@@ -55,8 +58,8 @@ class Search:
     ):
         self.stepper, self.beams, self.n_best, self.ends, self.ranking = stepper, beams, n_best, ends, ranking
         self.early_stop, self.is_watched = early_stop, is_watched
-        looked = max(len(ends), 1) if is_watched else len(ends)  # who watches sees what is dropped, too
-        self.width = min((1 + looked) * beams, beams * stepper.vocabulary)
+        num_ends = max(len(ends), 1) if is_watched else len(ends)  # a watched search also shows candidates that are dropped
+        self.width = min((1 + num_ends) * beams, beams * stepper.vocabulary)
         inner = signature_of(stepper)
         self.signature: Hashable = None
         if inner is not None and not is_watched:
@@ -66,7 +69,7 @@ class Search:
         return calm_steps(self.stepper, frame.state)
 
     def begin(self, log_probs: Tensor, state: State, limits: Tensor, longest: int) -> Frame:
-        """One running hypothesis a sentence, of no tokens and log-probability 0, and none that has ended."""
+        """Return a frame with one running hypothesis per sentence, empty and of log-probability 0, and no finished one."""
         trail = limits.new_zeros(len(limits), longest, self.beams)
         nothing, zeros = log_probs.new_full((len(limits), self.beams), -math.inf), torch.zeros_like(trail[:, 0])
         running = nothing.clone()
@@ -81,13 +84,14 @@ class Search:
     def expand(self, log_probs: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
         """`log_probs` (sentences, beams, vocabulary) are those of the next token."""
         vocabulary = self.stepper.vocabulary
-        # First each beam's own: a maximum over a sentence's beams times the vocabulary would be by far the slowest part of a step on a GPU.
+        # Top-k of each beam first: one over all beams times the vocabulary would be by far the slowest part of a step on a GPU.
         own, words = log_probs.topk(min(self.width, vocabulary))  # (sentences, beams, width)
         if self.takes_kernel(own):
             return self.expand_by_kernel(own, words, frame)
         step = frame.step + 1
         best, choices = self.candidates(own, words, frame.log_probs)
         has_ended = ((choices % vocabulary)[..., None] == constant(self.ends, choices.device)).any(-1)
+        # Running hypotheses have equal lengths, so log p ranks them; only those that end are ranked by score.
         running, kept = best.masked_fill(has_ended, -math.inf).topk(self.beams)
         chosen = choices.gather(1, kept)
         rows, tokens = (chosen // vocabulary).flatten(), (chosen % vocabulary).flatten()
@@ -119,23 +123,23 @@ class Search:
         return is_plain and not runs_equations() and is_supported(own, self.width)
 
     def expand_by_kernel(self, own: Tensor, words: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
-        """The rest of `expand` in one kernel."""
+        """Do the rest of `expand` in one kernel."""
         ends = constant(self.ends, own.device)
-        given = own, words, frame.log_probs, frame.ended, frame.trail, frame.divisors, frame.limits, frame.step, ends
-        chosen = beam_selection(*given, width=self.width, vocabulary=self.stepper.vocabulary, n_best=self.n_best)
-        ended, state = Ended(*chosen.ended), reorder(frame.state, chosen.rows)
-        new = Frame(chosen.tokens, chosen.running, ended, frame.trail, frame.divisors, frame.limits, chosen.step, state)
-        return new, (chosen.goes_on,)
+        inputs = own, words, frame.log_probs, frame.ended, frame.trail, frame.divisors, frame.limits, frame.step, ends
+        selection = beam_selection(*inputs, width=self.width, vocabulary=self.stepper.vocabulary, n_best=self.n_best)
+        ended, state = Ended(*selection.ended), reorder(frame.state, selection.rows)
+        new = Frame(selection.tokens, selection.running, ended, frame.trail, frame.divisors, frame.limits, selection.step, state)
+        return new, (selection.goes_on,)
 
     def candidates(self, own: Tensor, words: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
-        """The `width` most probable continuations of a sentence's beams by one token, best first, and their choices."""
+        """Return log-probabilities and choices of the `width` most probable one-token continuations of each sentence, best first."""
         vocabulary = self.stepper.vocabulary
         choices = words + torch.arange(0, running.numel() * vocabulary, vocabulary, device=words.device).view(*running.shape, 1)
         best, place = (running[..., None] + own).flatten(1).topk(self.width)  # (sentences, width)
         return best, choices.flatten(1).gather(1, place)
 
     def may_win(self, running: Tensor, scores: Tensor, to_beat: Tensor, divisors: Tensor) -> Tensor:
-        """Whether a search goes on (sentences, 1), whose running hypotheses have these log-probabilities and scores."""
+        """Whether a running hypothesis may still enter the result (sentences, 1); `running` are log-probabilities, best first."""
         if self.early_stop == "full":
             return to_beat[:, -1:] == -math.inf
         if self.early_stop == "likely":
@@ -143,7 +147,7 @@ class Search:
         return _bound(running, divisors) > to_beat[:, self.n_best - 1 : self.n_best]
 
     def selected(self, frame: Frame, sentences: Tensor) -> Frame:
-        """The frame of some sentences. A sentence that is done may stand in it to fill it up."""
+        """Select sentences of a frame. Finished sentences may be among them as padding."""
         rows = (sentences[:, None] * self.beams + torch.arange(self.beams, device=sentences.device)).flatten()
         log_probs, ended, trail, divisors, limits, step = map_tree(lambda leaf: leaf[sentences], frame[1:-1])
         state = select_rows(frame.state, rows, sentences)
@@ -151,8 +155,8 @@ class Search:
 
 
 def _divisors(ranking: Ranking, limits: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
-    """By what log-probabilities are divided after each step (sentences, longest, 3): at its length, and at the two ends of the lengths that
-    can still come, the next one and the limit."""
+    """Return the divisors of log-probabilities after each step (sentences, longest, 3): at the present length, at the next length and at
+    the limit, which are the two ends of the lengths still possible."""
     length = torch.arange(1, 1 + longest, device=limits.device).expand(len(limits), -1)
     limit = limits[:, None].expand_as(length)
     divisors: Tensor = ranking.divisor(torch.stack([length, torch.minimum(length + 1, limit), limit], -1).to(dtype))
@@ -160,9 +164,9 @@ def _divisors(ranking: Ranking, limits: Tensor, longest: int, dtype: torch.dtype
 
 
 def _bound(running: Tensor, divisors: Tensor) -> Tensor:
-    """The highest score (sentences, 1) that a running hypothesis can come to, `divisors` (sentences, 3) being those of this step.
+    """Upper bound (sentences, 1) of the score that a running hypothesis can reach, with this step's `divisors` (sentences, 3).
 
     Its log-probability can only fall. For a fixed log-probability the score is monotone in the length, rising or falling by the signs of
-    both, so one of the two ends bounds it. Coverage adds at most 0.
+    both, so one of the two ends bounds it. The bound also holds with coverage, which adds at most 0.
     """
     return (running[:, :1] / divisors[:, 1:]).amax(1, keepdim=True)

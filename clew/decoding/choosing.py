@@ -1,8 +1,8 @@
-"""How each row of a batch chooses its next token, as tensors, so that one step serves rows with unequal options. Knows no model.
+"""Options of token choice per row, as tensors, so that one step serves rows with different options. Knows no model.
 
     p'(w) = top_p(top_k(p(w)^(1 / temperature) / Z)),   y = argmax_w p'(w), or drawn from p'
 
-the same as `filters` inside each other, with a banned token, a temperature, a k and a p for each row.
+the same as nested `filters`, with a banned token, a temperature, a k and a p for each row.
 """
 
 import math
@@ -18,8 +18,8 @@ from clew.decoding.sampling import choose, most_probable
 
 
 class Choice(NamedTuple):
-    """How one row chooses. `banned` is a token that it never writes; `alternatives` is how many of the most probable tokens are told beside
-    each one that is chosen."""
+    """How one row chooses its tokens. `banned` is a token that it never writes; `alternatives` is how many of the most probable tokens are
+    reported beside each chosen one."""
 
     is_greedy: bool = False
     temperature: float = 1.0
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """What a step has to do for at least one of its rows."""
+    """The operations that at least one row of a step needs."""
 
     draws: bool = False
     tempers: bool = False
@@ -39,7 +39,7 @@ class Kinds(NamedTuple):
     alternatives: int = 0
 
     def __or__(self, other: "Kinds") -> "Kinds":
-        """What rows of either ask for."""
+        """Union of two sets of operations."""
         return Kinds(*(max(pair) for pair in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
@@ -50,14 +50,14 @@ class Choices(NamedTuple):
     temperature: Tensor
     top_k: Tensor
     rest: Tensor
-    """The mass that top-p leaves out at most."""
+    """The most probability mass that top-p may leave out; -1 without top-p."""
     banned: Tensor
-    """-1 where none is."""
+    """-1 where no token is banned."""
 
 
 MOST_ALTERNATIVES = 20
 PLAIN = Choice(is_greedy=True)
-"""How a row that nobody asked for chooses."""
+"""The choice of a slot without a row."""
 
 
 def check_choice(choice: Choice) -> None:
@@ -73,7 +73,7 @@ def check_choice(choice: Choice) -> None:
 
 def kinds_of(choice: Choice) -> Kinds:
     cuts = choice.top_k is not None or choice.top_p is not None
-    # One number of alternatives for all who ask, so that few steps are ever made.
+    # Every row with alternatives computes the same number of them, so that few different steps are captured.
     return Kinds(
         not choice.is_greedy, choice.temperature != 1, cuts, choice.banned is not None, MOST_ALTERNATIVES if choice.alternatives else 0
     )
@@ -83,13 +83,13 @@ def choices_of(rows: Sequence[Choice], device: torch.device) -> Choices:
     # The tolerance is that of `filters.Nucleus`.
     rest = [-1.0 if row.top_p is None else (1 - row.top_p) * (1 + 1e-5) for row in rows]
     banned = [-1 if row.banned is None else row.banned for row in rows]
-    most = [2**31 if row.top_k is None else row.top_k for row in rows]
-    columns = ([row.is_greedy for row in rows], [row.temperature for row in rows], most, rest, banned)
+    largest_k = [2**31 if row.top_k is None else row.top_k for row in rows]
+    columns = ([row.is_greedy for row in rows], [row.temperature for row in rows], largest_k, rest, banned)
     return Choices(*(torch.tensor(column, device=device) for column in columns))
 
 
 def shaped(log_probs: Tensor, choices: Choices, kinds: Kinds) -> Tensor:
-    """log p' (rows, vocabulary)."""
+    """Return log p' (rows, vocabulary)."""
     if kinds.bans:
         tokens = torch.arange(log_probs.shape[-1], device=log_probs.device)
         log_probs = log_probs.masked_fill(tokens == choices.banned[:, None], -math.inf)
@@ -98,26 +98,26 @@ def shaped(log_probs: Tensor, choices: Choices, kinds: Kinds) -> Tensor:
         temperature = choices.temperature[:, None].to(log_probs.dtype)
         log_probs = torch.where(temperature == 1, log_probs, normalised((log_probs - peak) / temperature))
     if kinds.cuts:
-        log_probs = cut(log_probs, choices)
+        log_probs = cut_tail(log_probs, choices)
     return log_probs
 
 
-def cut(log_probs: Tensor, choices: Choices) -> Tensor:
-    """The k most probable tokens, and of these as many as reach p, by one sort."""
+def cut_tail(log_probs: Tensor, choices: Choices) -> Tensor:
+    """Apply top-k, then top-p, with one sort."""
     vocabulary = log_probs.shape[-1]
     ascending, order = log_probs.sort(-1)
     places = torch.arange(vocabulary - 1, -1, -1, device=log_probs.device)  # 0 is the most probable token
     has_k, has_p = choices.top_k[:, None] < vocabulary, choices.rest[:, None] >= 0
-    among = torch.where(has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending)
-    among_p = normalised(among)
-    outside = among_p.exp().cumsum(-1) <= choices.rest[:, None].to(log_probs.dtype)
+    after_k = torch.where(has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending)
+    after_k_normalised = normalised(after_k)
+    outside = after_k_normalised.exp().cumsum(-1) <= choices.rest[:, None].to(log_probs.dtype)
     outside[..., -1] = False
-    left = torch.where(has_p, normalised(among_p.masked_fill(outside, -math.inf)), among)
-    return torch.where(has_k | has_p, torch.zeros_like(log_probs).scatter(-1, order, left), log_probs)
+    kept = torch.where(has_p, normalised(after_k_normalised.masked_fill(outside, -math.inf)), after_k)
+    return torch.where(has_k | has_p, torch.zeros_like(log_probs).scatter(-1, order, kept), log_probs)
 
 
 def chosen(log_probs: Tensor, choices: Choices, kinds: Kinds, uniform: Tensor | None) -> Tensor:
-    """The next token of every row (rows,), of log p'."""
+    """Choose the next token of every row (rows,) from log p'."""
     if not kinds.draws or uniform is None:
         return most_probable(log_probs)
     return torch.where(choices.is_greedy, most_probable(log_probs), choose(log_probs, uniform))

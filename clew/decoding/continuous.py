@@ -1,17 +1,18 @@
-"""A batch that rows join and leave while it runs. Knows no model, no text and no server.
+"""Continuous batching: rows join and leave a batch while it runs. Knows no model, no text and no server.
 
     join(wanted) -> row,   advance() -> what was written,   leave(row)
 
-A row first reads its prompt but the last token, apart from the batch and a chunk at a time, so that a long one holds up nobody. Then it has
-a slot in the running batch, which reads one token of every row a step and chooses each one's next as its own options say
-(`choosing`). What a row writes depends on its prompt, its options, its seed and its number alone, and is what it would be alone.
+A row first reads its prompt, except the last token, apart from the batch and one chunk at a time, so that a long prompt delays no other
+row. Then it gets a slot in the running batch. A step of the batch reads one token of every row and chooses each row's next token by the
+row's own options (`choosing`). The output of a row depends only on its prompt, options, seed and number, and equals its output in a batch
+of one.
 
-Every tensor of a running batch is allocated once, with rows and positions in powers of two, and rows are written in place. So its step is
-a graph or a tape (`engine`) that is run again and again, whoever comes and goes. A slot without a row reads on, which nobody looks at, and
-is emptied before it is full. Rows wait where all slots are taken; after `TURN` steps those that write longest go to the back of the queue,
+Every tensor of a running batch is allocated once, with rows and positions in powers of two, and rows are written in place. So the step is
+one graph or tape (`engine`) that is reused while rows come and go. A slot without a row keeps reading; its output is ignored, and it is
+emptied before it is full. Rows wait when all slots are taken; after `TURN` steps the longest-running rows go to the back of the queue,
 with their states.
 
-With a `limit`, a row that has read so many positions goes on from its last `keep` tokens, as with `Sliding`: it reads them anew.
+With a `limit`, a row that has read `limit` positions continues from its last `keep` tokens, which it reads again, as with `Sliding`.
 """
 
 import math
@@ -36,29 +37,30 @@ from clew.decoding.sampling import row_generator
 from clew.decoding.stepper import Stepper, read_at, signature_of
 
 CHUNK = 64
-"""Tokens of a prompt that are read at once; a multiple of it is where prompts that begin alike may part."""
+"""Tokens of a prompt that are read at once. Prompts share prefixes in multiples of it."""
 READS = 16
-"""Chunks that are read between two steps of the batch, over all rows."""
+"""The most chunks that are read between two steps of the batch, over all rows."""
 EVERY = 4
-"""One round of reading in so many takes those that came first, the others those that have least to read."""
+"""Every EVERY-th reading round takes the oldest rows; the others take the rows with the least to read."""
 JOINS_EVERY = 8
-"""Steps that a row waits for others to join with, at most; it does not where it is one of so many that run."""
+"""The most steps that a waiting row is held back, so that several join together. Rows join at once if they are at least 1 / JOINS_EVERY of
+the running ones."""
 LOOKS_EVERY, MANY = 4, 16
-"""Steps between two looks at a batch of many rows on a CPU: looking takes Python as long as a small model's step."""
+"""Steps between two looks at a batch of at least `MANY` rows on a CPU: a look costs as much Python time as a small model's step."""
 TURN = 32
-"""Steps after which a row hands its slot on, where others wait for one."""
+"""Steps after which a row gives up its slot if others wait for one."""
 PATIENCE = 8
-"""Times at which rows may join, all of which a quarter of a batch's room has to suffice before the batch is made smaller."""
+"""A batch shrinks when a quarter of its room has sufficed at more than this many joining times in a row."""
 LEAST_ROOM = 64
-"""Positions that a batch has room for at least."""
+"""The least room of a batch, in positions."""
 MOST_TRIED, BYTES_TRIED = 2**13, 2**26
-"""Positions, and bytes of one row, up to which it is tried out what a state is made of."""
+"""The most positions, and bytes of one row, for which `rooms_of` creates trial states."""
 DRAWN = 16
-"""Numbers that a row draws at a time."""
+"""Random numbers that a row draws at a time."""
 
 
 class Wanted(NamedTuple):
-    """What a row is to write: what it goes on from, how long, which tokens end it, and how it chooses."""
+    """A request: the prompt, the most new tokens, the end tokens, and how the row chooses."""
 
     prompt: Sequence[int]
     max_new: int
@@ -69,9 +71,11 @@ class Wanted(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What a row has written since it was last looked at, a token each, or the error that ended it. `log_probs` are those of the
-    distributions that the tokens were chosen from, and `plain` the stepper's own; `alternatives` are pairs of a token and its own
-    log-probability, the most probable first."""
+    """The output of a row since the last look, one entry per token, or the error that ended it.
+
+    `log_probs` are those of the distributions that the tokens were chosen from, `plain` those of the stepper itself; `alternatives` are
+    pairs of a token and its plain log-probability, the most probable first.
+    """
 
     row: "Row"
     tokens: list[int]
@@ -79,12 +83,12 @@ class Written(NamedTuple):
     plain: list[float]
     alternatives: list[list[tuple[int, float]]]
     ended: str | None = None
-    """`end` where the last is an end token, `length` where it is the last of `max_new`; None where the row goes on."""
+    """`end` if the last token is an end token, `length` if it is the last of `max_new`, `error` with an error; None while the row runs."""
     error: Exception | None = None
 
     @property
     def text(self) -> list[int]:
-        """The tokens without the one that ended them."""
+        """The tokens without the end token."""
         return self.tokens[:-1] if self.ended == "end" else self.tokens
 
 
@@ -100,17 +104,17 @@ class Part(NamedTuple):
 
 
 class Row:
-    """`tokens` are all of its own, the prompt first; those from `position` + `begins` on are not read yet."""
+    """A request in progress. `tokens` holds the prompt and the output; those from `begins` + `position` on are not read yet."""
 
     def __init__(self, wanted: Wanted):
         self.wanted = wanted
         self.tokens = list(wanted.prompt)
         self.begins = 0
-        """Where the window begins that the model sees."""
+        """Start of the window that the model sees."""
         self.position = 0
-        """Positions of the window that are read."""
+        """Positions of the window that have been read."""
         self.part: Part | None = None
-        """What it has read, where it has no slot."""
+        """The state behind what it has read, while it has no slot."""
         self.slot: int | None = None
         self.turn = 0
         self.digests: list[bytes] | None = None
@@ -124,7 +128,7 @@ class Row:
 
     @property
     def left(self) -> int:
-        """Tokens that are to be read apart from the batch: all but the last."""
+        """Unread tokens to read apart from the batch: all but the last."""
         return len(self.tokens) - self.begins - self.position - 1
 
     def draw(self, count: int) -> list[float]:
@@ -132,17 +136,17 @@ class Row:
             return [0.0] * count
         while len(self.drawn) < count:
             self.drawn += torch.rand(DRAWN, generator=self.generator, dtype=torch.float64).tolist()
-        found, self.drawn = self.drawn[:count], self.drawn[count:]
-        return found
+        numbers, self.drawn = self.drawn[:count], self.drawn[count:]
+        return numbers
 
     def begin_anew(self, keep: int) -> None:
-        """Its window is full: what it sees from now on are its last `keep` tokens, and the one that is not read yet."""
+        """Start a new window when this one is full: the last `keep` tokens, and the one that is not read yet."""
         self.begins = len(self.tokens) - keep - 1
         self.position, self.part, self.slot, self.digests = 0, None, None, []
 
 
 class Frame(NamedTuple):
-    """Between two steps: the token that each row reads next, how it chooses, and what it has read."""
+    """The batch between two steps: the token that each row reads next, how each row chooses, and the model's state."""
 
     tokens: Tensor  # (rows,)
     choices: Choices
@@ -170,9 +174,9 @@ class Advance:
 
 
 class Continuous:
-    """Rows of one stepper that are written together, at most `most_rows` in a batch. `prefixes` holds what prompts have in common.
+    """Rows of one stepper that are decoded together, at most `most_rows` in a batch. `prefixes` caches shared beginnings of prompts.
 
-    `steps` counts steps of the batch, `num_read` tokens that were read apart from it.
+    `steps` counts the steps of the batch, `num_read` the tokens that were read apart from it.
     """
 
     def __init__(
@@ -193,16 +197,16 @@ class Continuous:
         self.prefixes = prefixes
         self.chunk = CHUNK if prefixes is None else prefixes.block
         self.waiting: list[Row] = []
-        """Rows without a slot, in the order in which they came."""
+        """Rows without a slot, oldest first."""
         self.slots: list[Row | None] = []
         self.positions: list[int] = []
-        """Of each slot, whether a row has it or not."""
+        """Positions read in each slot, empty slots included."""
         self.room = 0
         self.kinds = Kinds()
         self.opened = ExitStack()
         self.running: Repeated | None = None
         self.ample = 0
-        """Times for which a quarter of the room has sufficed."""
+        """How many joining times in a row a quarter of the room has sufficed."""
         self.rounds = self.steps = self.num_read = self.since = 0
         self.least_room, self.has_room = rooms_of(stepper)
 
@@ -215,7 +219,7 @@ class Continuous:
         return len(self.waiting) + sum(row is not None for row in self.slots)
 
     def join(self, wanted: Wanted) -> Row:
-        """A row that takes part from the next `advance` on."""
+        """Add a row, which takes part from the next `advance` on."""
         check_max_new(wanted.max_new)
         check_choice(wanted.choice)
         if not len(wanted.prompt):
@@ -229,7 +233,7 @@ class Continuous:
         return row
 
     def leave(self, row: Row) -> None:
-        """Ends a row at once, wherever it stands; one that has ended may be told so again."""
+        """End a row at once, in a slot or waiting. Does nothing for a row that has ended."""
         if row.slot is not None:
             self.slots[row.slot] = None
             row.slot = None
@@ -238,7 +242,7 @@ class Continuous:
         row.part = None
 
     def close(self) -> list[Row]:
-        """Drops the batch, and gives the rows that have not ended."""
+        """Drop the batch and return the rows that have not ended."""
         rows = [*(row for row in self.slots if row is not None), *self.waiting]
         for row in rows:
             self.leave(row)
@@ -247,7 +251,7 @@ class Continuous:
 
     @torch.inference_mode()
     def advance(self) -> list[Written]:
-        """Reads some of what is to be read, and writes the next tokens of all rows that have a slot."""
+        """Read parts of the waiting prompts, and write the next tokens of all rows that have a slot."""
         if self._is_time():
             self._read()
             self._hand_on()
@@ -260,7 +264,8 @@ class Continuous:
         return written
 
     def _is_time(self) -> bool:
-        """Whether rows join now: at once where they are many beside those that run, else those of some steps together, which costs less."""
+        """Whether rows join now: at once if they are many compared with the running ones; else rows of several steps join together, which
+        costs less."""
         rows = [row for row in self.slots if row is not None]
         room = self.most_rows - len(rows) + sum(row.turn >= TURN for row in rows)
         if self.since < JOINS_EVERY and JOINS_EVERY * min(len(self.waiting), room) < len(rows):
@@ -271,7 +276,7 @@ class Continuous:
     # Reading
 
     def _read(self) -> None:
-        """One chunk of some rows, each as far as the next place where prompts may part."""
+        """Read one chunk of some rows, each up to its next block boundary."""
         ready = sum(row.left == 0 for row in self.waiting)
         unread = [row for row in self.waiting if row.left]
         if not unread or ready >= self.most_rows:
@@ -288,11 +293,11 @@ class Continuous:
             if not row.left:
                 continue
             following = self._following(row)
-            if following is not None and following in reading:  # another reads the same: its state will be taken
+            if following is not None and following in reading:  # another row reads the same block; its state is taken later
                 awaited.add(following)
                 continue
             longest = max(longest, min(row.left, self.chunk))
-            if rows and longest * (len(rows) + 1) > READS * self.chunk:  # padding is read, too
+            if rows and longest * (len(rows) + 1) > READS * self.chunk:  # padding is read too
                 break
             rows.append(row)
             if following is not None:
@@ -303,22 +308,22 @@ class Continuous:
             self._share(reading[digest])
 
     def _skip(self, row: Row) -> None:
-        """Takes what another row has read of the same."""
+        """Take over the state of another row that has read the same prefix."""
         if self.prefixes is None:
             return
         if row.digests is None:
-            row.digests = self.prefixes.digests(row.tokens[: row.left])  # nothing is read yet
+            row.digests = self.prefixes.digests(row.tokens[: row.left])  # nothing has been read yet
         behind = row.position // self.chunk
         if behind >= len(row.digests) or row.digests[behind] not in self.prefixes:
             return
-        found = self.prefixes.find(row.digests)
-        if found is not None and found[0] > behind:
-            row.part, row.overwritten = Part(found[1], 0), []
-            self.prefixes.hits += found[0] * self.chunk - row.position
-            row.position = found[0] * self.chunk
+        hit = self.prefixes.find(row.digests)
+        if hit is not None and hit[0] > behind:
+            row.part, row.overwritten = Part(hit[1], 0), []
+            self.prefixes.hits += hit[0] * self.chunk - row.position
+            row.position = hit[0] * self.chunk
 
     def _following(self, row: Row) -> bytes | None:
-        """The digest of the block that a row is about to read, where it is a whole one."""
+        """The digest of the block that a row reads next; None if the block is not whole."""
         behind = row.position // self.chunk
         return row.digests[behind] if row.digests and behind < len(row.digests) else None
 
@@ -327,7 +332,7 @@ class Continuous:
         state = self.stepper.initial_state(
             len(rows), self._room_for(max(row.position + count for row, count in zip(rows, counts, strict=True)))
         )
-        for part, places in parted(rows):
+        for part, places in group_by_state(rows):
             put_rows(state, self._numbers(places), part)
         starts = [row.begins + row.position for row in rows]
         longest = max(counts)
@@ -338,7 +343,7 @@ class Continuous:
             torch.tensor(read, device=self.device),
             None if mask is None else mask.to(self.device),
             state,
-            torch.zeros(len(rows), 1, dtype=torch.long, device=self.device),  # no distribution is asked for
+            torch.zeros(len(rows), 1, dtype=torch.long, device=self.device),  # the distribution is not used
         )
         self.num_read += sum(counts)
         for place, (row, count) in enumerate(zip(rows, counts, strict=True)):
@@ -350,7 +355,7 @@ class Continuous:
                 self._share(row)
 
     def _share(self, row: Row) -> None:
-        """Lets others go on from the last whole block that a row has read."""
+        """Let other rows continue from the last whole block that a row has read."""
         count = row.position // self.chunk
         if self.prefixes is None or not row.overwritten or row.part is None:
             return
@@ -362,11 +367,11 @@ class Continuous:
     # Slots
 
     def _hand_on(self) -> None:
-        """Takes the slots of rows that have had their turn, where others wait for one."""
+        """Take the slots of rows that have had their turn, if others wait for one."""
         ready = sum(row.left == 0 for row in self.waiting)
         free = self.most_rows - sum(row is not None for row in self.slots)
-        had = sorted((row for row in self.slots if row is not None and row.turn >= TURN), key=lambda row: -row.turn)
-        for row in had[: max(ready - free, 0)]:
+        finished_turn = sorted((row for row in self.slots if row is not None and row.turn >= TURN), key=lambda row: -row.turn)
+        for row in finished_turn[: max(ready - free, 0)]:
             self._take_out(row)
             self.waiting.append(row)
 
@@ -377,41 +382,41 @@ class Continuous:
         row.slot = None
 
     def _admit(self) -> None:
-        """Gives rows that wait for nothing else a slot, and makes room for all."""
-        there = [row for row in self.slots if row is not None]
-        coming = [row for row in self.waiting if not row.left][: self.most_rows - len(there)]
-        rows = [*there, *coming]
+        """Give slots to rows whose prompts are read, and make room for them."""
+        occupied = [row for row in self.slots if row is not None]
+        joining = [row for row in self.waiting if not row.left][: self.most_rows - len(occupied)]
+        rows = [*occupied, *joining]
         if not rows:
             return
-        for row in coming:
+        for row in joining:
             self.waiting.remove(row)
             row.turn = 0
         kinds = self.kinds
-        for row in coming:
+        for row in joining:
             kinds |= kinds_of(row.wanted.choice)
         self._fit(len(rows), max(row.position for row in rows) + 1, kinds)
-        if not coming:
+        if not joining:
             return
         free = deque(slot for slot, row in enumerate(self.slots) if row is None)
-        for row in coming:
+        for row in joining:
             row.slot = free.popleft()
             self.slots[row.slot] = row
             self.positions[row.slot] = row.position
         assert self.running is not None
         frame: Frame = self.running.frame
-        slots = self._numbers([row.slot for row in coming if row.slot is not None])
-        frame.tokens.index_copy_(0, slots, torch.tensor([row.tokens[-1] for row in coming], device=self.device))
-        put_rows(frame.choices, slots, choices_of([row.wanted.choice for row in coming], self.device))
-        new = [row for row in coming if row.part is None]
+        slots = self._numbers([row.slot for row in joining if row.slot is not None])
+        frame.tokens.index_copy_(0, slots, torch.tensor([row.tokens[-1] for row in joining], device=self.device))
+        put_rows(frame.choices, slots, choices_of([row.wanted.choice for row in joining], self.device))
+        new = [row for row in joining if row.part is None]
         if new:
             self._empty([row.slot for row in new if row.slot is not None], frame)
-        for part, places in parted(coming):
+        for part, places in group_by_state(joining):
             put_rows(frame.state, slots[self._numbers(places)], part)
-        for row in coming:
+        for row in joining:
             row.part, row.overwritten = None, []
 
     def _fit(self, count: int, longest: int, kinds: Kinds) -> None:
-        """A batch of so many rows and positions at least, in powers of two."""
+        """Make room for `count` rows and `longest` positions, in powers of two; shrink the batch if it has long been too large."""
         rows, room = min(power_of_two(count), self.most_rows), self._room_for(longest)
         is_small = rows > len(self.slots) or (self.has_room and room > self.room) or kinds != self.kinds or self.running is None
         is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room)
@@ -422,18 +427,18 @@ class Continuous:
             self._rebuild(rows, room, kinds)
 
     def _rebuild(self, rows: int, room: int, kinds: Kinds) -> None:
-        there = [row for row in self.slots if row is not None]
-        choices = choices_of([row.wanted.choice for row in there] + [PLAIN] * (rows - len(there)), self.device)
-        tokens = torch.tensor([row.tokens[-1] for row in there] + [0] * (rows - len(there)), device=self.device)
+        occupied = [row for row in self.slots if row is not None]
+        choices = choices_of([row.wanted.choice for row in occupied] + [PLAIN] * (rows - len(occupied)), self.device)
+        tokens = torch.tensor([row.tokens[-1] for row in occupied] + [0] * (rows - len(occupied)), device=self.device)
         frame = Frame(tokens, choices, map_tree(torch.clone, self.stepper.initial_state(rows, room)))
-        if there:
+        if occupied:
             assert self.running is not None
-            old = self._numbers([row.slot for row in there if row.slot is not None])
-            put_rows(frame.state, self._numbers(range(len(there))), select_rows(self.running.frame.state, old))
+            old = self._numbers([row.slot for row in occupied if row.slot is not None])
+            put_rows(frame.state, self._numbers(range(len(occupied))), select_rows(self.running.frame.state, old))
         self._drop()
-        self.slots = [*there, *[None] * (rows - len(there))]
-        self.positions = [row.position for row in there] + [0] * (rows - len(there))
-        for slot, row in enumerate(there):
+        self.slots = [*occupied, *[None] * (rows - len(occupied))]
+        self.positions = [row.position for row in occupied] + [0] * (rows - len(occupied))
+        for slot, row in enumerate(occupied):
             row.slot = slot
         self.room, self.kinds, self.ample = room, kinds, 0
         step = Advance(self.stepper, kinds)
@@ -492,10 +497,10 @@ class Continuous:
         tokens: list[int],
         log_probs: list[float],
         plain: list[float],
-        values: list[list[float]] | None = None,
-        others: list[list[int]] | None = None,
+        log_probs_by_rank: list[list[float]] | None = None,
+        tokens_by_rank: list[list[int]] | None = None,
     ) -> Written:
-        """What a row has written in a block of steps, up to its end."""
+        """Return the output of a row in a block of steps, up to its end."""
         wanted = row.wanted
         count, ended, error = len(tokens), None, None
         if (left := wanted.max_new - row.num_new) <= count:
@@ -510,14 +515,14 @@ class Continuous:
             )
         row.tokens += tokens[:count]
         alternatives: list[list[tuple[int, float]]] = []
-        if (most := wanted.choice.alternatives) and values is not None and others is not None:
-            alternatives = [list(zip(others[place], values[place], strict=True))[:most] for place in range(count)]
+        if (most := wanted.choice.alternatives) and log_probs_by_rank is not None and tokens_by_rank is not None:
+            alternatives = [list(zip(tokens_by_rank[place], log_probs_by_rank[place], strict=True))[:most] for place in range(count)]
         if ended is not None:
             self.leave(row)
         return Written(row, tokens[:count], log_probs[:count], plain[:count], alternatives, ended, error)
 
     def _bound(self) -> int | None:
-        """Positions after which a slot has to be emptied."""
+        """The position at which a slot has to be emptied."""
         bounds = [bound for bound in (self.room if self.has_room else None, self.limit) if bound is not None]
         return min(bounds, default=None)
 
@@ -529,8 +534,8 @@ class Continuous:
         return torch.tensor(list(numbers), dtype=torch.long, device=self.device)
 
 
-def parted(rows: Sequence[Row]) -> Iterator[tuple[State, list[int]]]:
-    """What rows have read, those of one state together, and the places of these rows."""
+def group_by_state(rows: Sequence[Row]) -> Iterator[tuple[State, list[int]]]:
+    """Group rows by the state that holds them: yield the selected rows of each state, and the places of these rows."""
     states: dict[int, tuple[State, list[int]]] = {}
     for place, row in enumerate(rows):
         if row.part is not None:
@@ -542,8 +547,10 @@ def parted(rows: Sequence[Row]) -> Iterator[tuple[State, list[int]]]:
 
 @torch.inference_mode()
 def rooms_of(stepper: Stepper) -> tuple[int, bool]:
-    """The least room, in positions, from which on a state is made of the same parts: a window has a ring only where that is smaller than
-    all positions. And whether a state then has room for so many positions and no more."""
+    """Return the least room, in positions, from which on the parts of a state stay the same, and whether the room limits its positions.
+
+    The parts can change with the room: a window has a ring only if the ring is smaller than all positions.
+    """
     room, state = LEAST_ROOM, stepper.initial_state(1, LEAST_ROOM)
     least, larger, largest = room, state, state
     while room < MOST_TRIED and sum(leaf.nbytes for leaf in leaves(largest)) < BYTES_TRIED:
@@ -555,7 +562,7 @@ def rooms_of(stepper: Stepper) -> tuple[int, bool]:
 
 
 def form_of(state: State) -> Hashable:
-    """The parts that a state is made of."""
+    """Return the types of a state's parts."""
     if isinstance(state, dict):
         return tuple((name, form_of(part)) for name, part in state.items())
     if isinstance(state, (tuple, list)):
@@ -564,5 +571,5 @@ def form_of(state: State) -> Hashable:
 
 
 def power_of_two(count: int) -> int:
-    """The least that is not smaller."""
+    """Return the smallest power of two that is at least `count`."""
     return 1 << max(count - 1, 0).bit_length()

@@ -1,4 +1,5 @@
-"""Numbers that grow by the same amount in every step, and what comparing them says about later steps. Knows no tensors."""
+"""Integers that grow by a constant in every step. Comparisons on them record for how many steps their outcome stays the same. Knows no
+tensors."""
 
 import operator
 from collections.abc import Callable
@@ -8,7 +9,7 @@ FOREVER = 2**62
 
 
 class Horizon:
-    """The steps for which what was seen of one holds: from `first` to `last`, counted from that one; none where there is a `reason`."""
+    """The steps for which observations made at step 0 hold: `first` to `last`; none if there is a `reason`."""
 
     def __init__(self) -> None:
         self.first, self.last = -FOREVER, FOREVER
@@ -21,10 +22,10 @@ class Horizon:
         self.reason = self.reason or reason
 
     def stays(self, difference: float, slope: float) -> None:
-        """A comparison depends on the sign of a difference, which is `slope` larger in every step."""
+        """Restrict the horizon to steps in which a difference that grows by `slope` keeps its sign."""
         if not slope:
             return
-        steps = -int(abs(difference) // -abs(slope)) - 1  # so many steps towards 0 are short of it
+        steps = -int(abs(difference) // -abs(slope)) - 1  # the most steps towards 0 that do not reach it
         if difference * slope <= 0:
             self.last = min(self.last, max(steps, 0))
         if difference * slope >= 0:
@@ -32,10 +33,10 @@ class Horizon:
 
 
 class Counted(int):
-    """A number that is `slope` larger in every step, and so are its sums and differences.
+    """An integer that grows by `slope` in every step. Sums and differences are Counted again.
 
-    Of any other arithmetic the result would be taken for a constant, so that the horizon is spoilt. Python reads the number past all
-    methods in `range(n)`, in the index of a list and in `math`: a step must not branch on these.
+    The result of any other arithmetic would look like a constant, so it spoils the horizon. In `range(n)`, list indices and `math`, Python
+    reads the number without calling a method: a step must not branch on these.
     """
 
     slope: int

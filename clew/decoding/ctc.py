@@ -1,4 +1,4 @@
-"""Labels of frames that a CTC model has scored: the best path, and prefix beam search with a language model. Knows no model."""
+"""Decoding of CTC outputs: best path, and prefix beam search with a language model. Knows no model."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from clew.core.masks import real_positions, row_lengths
 
 
 class Transcript(NamedTuple):
-    """Labels, log p of them (of a best path: of that path), and what they are ranked by."""
+    """Labels, their log-probability (of the path alone, for a best path), and the score that ranks them."""
 
     tokens: tuple[int, ...]
     log_prob: float
@@ -21,10 +21,10 @@ class Transcript(NamedTuple):
 
 
 class LanguageModel(Protocol):
-    """Any object that scores what may come next.
+    """An object that scores the next symbol.
 
-    `score(prefix)` has a number for each symbol, log p(symbol | prefix) say. It need not be normalised: a model of words gives 0 for a
-    letter, and for the space that ends a word the word's log-probability.
+    `score(prefix)` returns one number per symbol, such as log p(symbol | prefix). The numbers need not be normalised: a word model may give
+    0 for each letter, and the word's log-probability for the space that ends it.
     """
 
     def score(self, prefix: Sequence[int]) -> "np.ndarray | Sequence[float]": ...
@@ -32,17 +32,18 @@ class LanguageModel(Protocol):
 
 @torch.no_grad()
 def best_path(log_probs: Tensor, mask: Tensor | None = None, *, blank: int = 0) -> list[Transcript]:
-    """Best path decoding (Graves et al. 2006): the most probable symbol of each frame, one of every run of equal ones, without blanks."""
+    """Best path decoding (Graves et al. 2006): the most probable symbol of each frame, with repeats merged and blanks removed."""
     check_log_probs(log_probs, blank)
     best, symbols = log_probs.max(-1)  # (batch, length)
     before = torch.nn.functional.pad(symbols, (1, 0), value=blank)[:, :-1]
-    is_told = (symbols != blank) & (symbols != before)
+    is_emitted = (symbols != blank) & (symbols != before)
     real = real_positions(mask)
     if real is not None:
-        is_told, best = is_told & real, best.masked_fill(~real, 0.0)
+        is_emitted, best = is_emitted & real, best.masked_fill(~real, 0.0)
     totals = best.sum(1, dtype=torch.float64).tolist()
     return [
-        Transcript(tuple(row[told].tolist()), total, total) for row, told, total in zip(symbols.cpu(), is_told.cpu(), totals, strict=True)
+        Transcript(tuple(row[emitted].tolist()), total, total)
+        for row, emitted, total in zip(symbols.cpu(), is_emitted.cpu(), totals, strict=True)
     ]
 
 
@@ -59,14 +60,14 @@ def prefix_beam_search(
     n_best: int = 1,
     symbols: int | None = None,
 ) -> list[list[Transcript]]:
-    """The `n_best` labellings y of each row that a beam finds with the highest score, best first (Hannun et al. 2014).
+    """Prefix beam search: the `n_best` labellings y of each row with the highest scores found, best first (Hannun et al. 2014).
 
         score(y) = log p(y | x) + alpha log p_lm(y) + beta |y|
 
-    A beam is a prefix with the probabilities of all its paths so far, apart for those that end in a blank and those that end in its last
-    label: only after a blank does the same label again make the prefix longer. Where `beams` is as large as the number of prefixes, the
-    first is the best of all. `alpha` without a language model does nothing. With `end`, log p_lm(y) has that symbol's score after y as
-    well; a blank is never a label, and may be it. With `symbols`, only so many of a frame's most probable ones make prefixes longer.
+    A beam is a prefix with the total probability of its paths so far, kept separately for paths that end in a blank and paths that end in
+    its last label: only after a blank does a repeated label extend the prefix. If `beams` is at least the number of prefixes, the search is
+    exact. `alpha` has no effect without a language model. With `end`, log p_lm(y) includes the score of that symbol after y; the blank,
+    which is never a label, may serve as `end`. With `symbols`, only so many of the most probable symbols of a frame extend prefixes.
     """
     check_log_probs(log_probs, blank)
     for name, number in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
@@ -81,14 +82,14 @@ def prefix_beam_search(
 
 
 class Scorer:
-    """What a language model and the length add to a prefix, each prefix asked once."""
+    """Scores that the language model and the length add to a prefix; the model is called once per prefix."""
 
     def __init__(self, model: LanguageModel | None, alpha: float, beta: float, num_symbols: int, end: int | None):
         self.model, self.alpha, self.beta, self.num_symbols, self.end = model, alpha, beta, num_symbols, end
         self.known: dict[tuple[int, ...], np.ndarray] = {}
 
     def steps(self, prefix: tuple[int, ...]) -> np.ndarray:
-        """alpha log p_lm(symbol | prefix) + beta (symbols,)."""
+        """Return alpha log p_lm(symbol | prefix) + beta (symbols,)."""
         if prefix not in self.known:
             self.known[prefix] = np.full(self.num_symbols, self.beta) if self.model is None else self.alpha * self.asked(prefix) + self.beta
         return self.known[prefix]
@@ -97,19 +98,19 @@ class Scorer:
         assert self.model is not None
         scores = np.asarray(self.model.score(prefix), dtype=np.float64)
         if scores.shape != (self.num_symbols,):
-            raise UserError(f"a language model scores the {self.num_symbols} symbols, and this one gives {scores.size} numbers")
+            raise UserError(f"a language model must score all {self.num_symbols} symbols, and this one returned {scores.size} scores")
         return scores
 
     def ending(self, prefix: tuple[int, ...]) -> float:
-        """alpha log p_lm(end | prefix)."""
+        """Return alpha log p_lm(end | prefix)."""
         return 0.0 if self.model is None or self.end is None else float(self.steps(prefix)[self.end] - self.beta)
 
 
 def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_symbols: int | None) -> list[Transcript]:
-    """All beams of one row (length, symbols), best first."""
+    """Search one row (length, symbols) and return all beams, best first."""
     prefixes: list[tuple[int, ...]] = [()]
     after_blank, after_label = np.zeros(1), np.full(1, -math.inf)  # log-probabilities of the paths to each prefix
-    added = np.zeros(1)  # what the language model and the length add
+    added = np.zeros(1)  # scores added by the language model and the length
     labels = np.delete(np.arange(log_probs.shape[1]), blank)
     for y in log_probs:
         last = np.array([prefix[-1] if prefix else -1 for prefix in prefixes])
@@ -119,13 +120,13 @@ def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_sy
         longer = labels
         if num_symbols is not None and num_symbols < len(labels):
             likely = labels[np.argsort(-y[labels], kind="stable")[:num_symbols]]
-            longer = np.union1d(likely, last[last >= 0])  # a prefix in the beam gets all its paths
+            longer = np.union1d(likely, last[last >= 0])  # so that a prefix in the beam collects all its paths
         extended = np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]  # (prefixes, symbols)
         places = {prefix: number for number, prefix in enumerate(prefixes)}
         columns = {int(symbol): number for number, symbol in enumerate(longer)}
         for number, prefix in enumerate(prefixes):
             parent = places.get(prefix[:-1]) if prefix else None
-            if parent is not None:  # the same prefix again: its paths are added to those that stay
+            if parent is not None:  # extending the parent gives the same prefix; sum its paths
                 column = columns[prefix[-1]]
                 stays_label[number] = np.logaddexp(stays_label[number], extended[parent, column])
                 extended[parent, column] = -math.inf
@@ -140,15 +141,15 @@ def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_sy
         after_label = np.where(is_longer, extended[parents, choices], stays_label[parents])
         added = added[parents] + np.where(is_longer, gains[parents, choices], 0.0)
         prefixes = [
-            (*prefixes[parent], int(longer[choice])) if more else prefixes[parent]
-            for parent, choice, more in zip(parents, choices, is_longer, strict=True)
+            (*prefixes[parent], int(longer[choice])) if extra else prefixes[parent]
+            for parent, choice, extra in zip(parents, choices, is_longer, strict=True)
         ]
     whole = np.logaddexp(after_blank, after_label)
-    found = [
-        Transcript(prefix, float(log_prob), float(log_prob + more) + scorer.ending(prefix))
-        for prefix, log_prob, more in zip(prefixes, whole, added, strict=True)
+    transcripts = [
+        Transcript(prefix, float(log_prob), float(log_prob + extra) + scorer.ending(prefix))
+        for prefix, log_prob, extra in zip(prefixes, whole, added, strict=True)
     ]
-    return sorted(found, key=lambda transcript: -transcript.score)
+    return sorted(transcripts, key=lambda transcript: -transcript.score)
 
 
 def check_log_probs(log_probs: Tensor, blank: int) -> None:

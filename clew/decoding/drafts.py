@@ -1,4 +1,4 @@
-"""Guesses at what a stepper will write next: by a smaller stepper, or from what stands in the text already. Knows nothing of acceptance."""
+"""Drafts for speculative decoding: guesses by a smaller stepper, or copied from the text so far. Knows nothing of acceptance."""
 
 from typing import NamedTuple, Protocol
 
@@ -16,9 +16,9 @@ from clew.decoding.taped_calls import TapedCalls
 
 
 class Proposal(NamedTuple):
-    """Guesses of each row's next tokens; of row r the first `counts[r]` are guesses, the others are no tokens of the text.
+    """Guesses of each row's next tokens: the first `counts[r]` tokens of row r; the rest is padding.
 
-    `log_probs` are those of what each guess was drawn from; None where it was certain: q is one on the guess.
+    `log_probs` are those of the distribution q that each guess was drawn from; None if the draft is deterministic: q(guess) = 1.
     """
 
     tokens: Tensor  # (rows, width)
@@ -27,30 +27,33 @@ class Proposal(NamedTuple):
 
 
 class Draft(Protocol):
-    """Proposes tokens in every round; `settle` takes how many of them were accepted."""
+    """Proposes tokens in every round; `settle` is told how many of them were accepted.
+
+    A draft affects only how many guesses are accepted, never what is written.
+    """
 
     def initial_state(self, rows: int, capacity: int) -> State: ...
 
     def propose(self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: State) -> tuple[Proposal, State]:
-        """At most `most` (rows,) guesses, drawn by `uniform` (rows, at least the largest `most`), or the most probable ones.
+        """Propose at most `most` (rows,) guesses, drawn by `uniform` (rows, at least the largest `most`), or the most probable ones.
 
-        `tokens` (rows, length) are those that the text has got since the last call: the prompt and a token, and later the guesses that
-        were accepted and a token. A row without any has ended.
+        `tokens` (rows, length) are new in the text since the last call: first the prompt and a token, later the accepted guesses and a
+        token. A row without any has ended.
         """
         ...
 
     def settle(self, accepted: Tensor, state: State) -> State:
-        """The state after `accepted` (rows,) guesses of the last proposal were."""
+        """Return the state after the first `accepted` (rows,) guesses of the last proposal."""
         ...
 
     def check(self, stepper: Stepper) -> None:
-        """Refuses to propose to a stepper that writes other tokens."""
+        """Raise a UserError if the stepper has another vocabulary."""
         ...
 
 
 class Settled(NamedTuple):
     inner: State
-    held: Tensor  # (rows,) how many of the tokens that come next have been read already, as guesses
+    held: Tensor  # (rows,) how many of the next tokens have already been read, as guesses
 
 
 class Guessing(NamedTuple):
@@ -60,7 +63,7 @@ class Guessing(NamedTuple):
 
 
 class DraftStepper:
-    """A smaller model's guesses: d_i ~ q(w | text, d_1 .. d_{i-1}), one step each. The last guess is not read."""
+    """Guesses of a smaller model: d_i ~ q(w | text, d_1 .. d_{i-1}), one step each. The last guess is not read."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = TapedCalls(stepper)
@@ -68,7 +71,7 @@ class DraftStepper:
     def check(self, stepper: Stepper) -> None:
         if self.stepper.vocabulary != stepper.vocabulary:
             raise UserError(
-                f"the draft has {self.stepper.vocabulary} tokens, and the model that it writes for {stepper.vocabulary}; "
+                f"the draft model has a vocabulary of {self.stepper.vocabulary} tokens and the main model one of {stepper.vocabulary}; "
                 "a draft needs the same vocabulary"
             )
 
@@ -81,15 +84,15 @@ class DraftStepper:
         log_probs, inner = read_to_end(self.stepper, *_without_first(tokens, mask, state.held.to(tokens.device)), state.inner)
         place = mark(inner)
         guesses: list[Tensor] = []
-        given: list[Tensor] = []
+        draft_log_probs: list[Tensor] = []
         for i in range(int(most.max())):
             if i:
-                found, inner = self.stepper(guesses[-1][:, None], mask_unless_full((most > i)[:, None]), inner)
-                log_probs = found[:, 0]
+                step_log_probs, inner = self.stepper(guesses[-1][:, None], mask_unless_full((most > i)[:, None]), inner)
+                log_probs = step_log_probs[:, 0]
             guesses.append(choose(log_probs, None if uniform is None else uniform[:, i]))
-            given.append(log_probs)
-        guessed, drawn_from = torch.stack(guesses, 1), torch.stack(given, 1)
-        # Where filters leave no token at all, what was chosen is no guess.
+            draft_log_probs.append(log_probs)
+        guessed, drawn_from = torch.stack(guesses, 1), torch.stack(draft_log_probs, 1)
+        # If filters leave no token possible, the chosen one is not a guess.
         possible = drawn_from.gather(2, guessed[..., None])[..., 0] > -torch.inf
         counts = torch.minimum(most, possible.int().cumprod(1).sum(1))
         return Proposal(guessed, counts, drawn_from), Guessing(place, inner, (most - 1).clamp(min=0))
@@ -99,17 +102,17 @@ class DraftStepper:
         kept = torch.minimum(accepted, read)
         if torch.equal(kept, read):
             return Settled(inner, kept)
-        # What cannot forget is read again together with what comes next, in one chunk.
+        # A state that cannot forget goes back to the mark; accepted guesses are read again with the next tokens, in one chunk.
         forgetful = forget(place, inner, read, kept)
         return Settled(restore(place), torch.zeros_like(kept)) if forgetful is None else Settled(forgetful, kept)
 
 
 class PromptLookup:
-    """What came after the last tokens when they stood in the text before (Saxena 2023): no model at all.
+    """Prompt lookup (Saxena 2023): guess what followed the last tokens at their latest earlier occurrence in the text. Needs no model.
 
         d_i = y_{s + i},   s the latest place before which the last n tokens stand, for the largest n of `grams` that has one
 
-    Guesses that reach the end of the text go on from their own beginning, as a text that repeats itself would.
+    Guesses that reach the end of the text continue from their own start, as in a text that repeats itself.
     """
 
     def __init__(self, grams: tuple[int, ...] = (8, 4, 3, 2)):
@@ -124,7 +127,7 @@ class PromptLookup:
         self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: History
     ) -> tuple[Proposal, History]:
         history, _ = state.extend(tokens, mask)
-        starts = torch.full_like(most, -1)  # where what follows the gram begins
+        starts = torch.full_like(most, -1)  # slot after the earlier occurrence
         for n in self.grams:
             starts = torch.where(starts < 0, _after_latest(history, n), starts)
         period = (history.lengths - starts).clamp(min=1)
@@ -137,7 +140,7 @@ class PromptLookup:
 
 
 def _after_latest(history: History, n: int) -> Tensor:
-    """The slot (rows,) behind the latest place where the last n tokens stand, the end itself left out; -1 where there is none."""
+    """Return the slot (rows,) after the latest earlier occurrence of the last n tokens; -1 if there is none."""
     read, lengths = history
     if read.shape[1] <= n:
         return torch.full_like(lengths, -1)
@@ -150,7 +153,7 @@ def _after_latest(history: History, n: int) -> Tensor:
 
 
 def _without_first(tokens: Tensor, mask: Tensor | None, counts: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The tokens of each row behind its first `counts`, and which of them are real."""
+    """Drop the first `counts` real tokens of each row; return the rest and its mask."""
     lengths = chunk_lengths(tokens, mask) - counts
     places = torch.arange(int(lengths.max()), device=tokens.device)
     rest = tokens.gather(1, (counts[:, None] + places).clamp(max=tokens.shape[1] - 1))

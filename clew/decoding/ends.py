@@ -10,11 +10,11 @@ from clew.core.errors import UserError
 from clew.kernels.capture import held_by_graphs
 
 End = int | Sequence[int] | None
-"""The token that ends a sequence, or several that do, or None: only `max_new` ends it."""
+"""The end token of a sequence, or several of them; None: only `max_new` ends it."""
 
 
 def end_tokens(end: End, vocabulary: int) -> tuple[int, ...]:
-    """The end tokens, each once."""
+    """Check the end tokens and return each once."""
     tokens = [] if end is None else [end] if isinstance(end, int) else sorted(set(end))
     for token in tokens:
         if not 0 <= token < vocabulary:
@@ -28,13 +28,14 @@ def check_max_new(max_new: int) -> None:
 
 
 def num_going_on(running: int, device: torch.device) -> int:
-    """How many rows go on where so many have not ended: on a GPU a power of two, filled up with others, so that shapes repeat."""
+    """Number of rows to keep for `running` running ones: on a GPU the next power of two, so that shapes repeat; ended rows fill the
+    rest."""
     return 2 ** (running - 1).bit_length() if running and device.type == "cuda" else running
 
 
 @held_by_graphs
 @lru_cache(maxsize=256)
 def constant(tokens: tuple[int, ...], device: torch.device) -> Tensor:
-    """Some tokens (tokens,) on a device, made once: a step that is captured as a graph cannot fetch them from the host."""
+    """Return tokens as a tensor (tokens,) on a device. Cached, since a step captured as a graph cannot copy them from the host."""
     with torch.inference_mode(False):
         return torch.tensor(tokens, dtype=torch.long, device=device)

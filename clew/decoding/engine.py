@@ -1,10 +1,10 @@
-"""Runs one decoding step again and again: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
+"""Run one decoding step repeatedly: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
 
-What comes before the steps, a prompt or a source that is read, is captured too when it comes in the same shapes again (`called`).
+The work before the steps, such as reading a prompt or a source, is captured too when it is called again with the same shapes (`called`).
 
-Greedy decoding, sampling and beam search are such steps (`repeated`), so that the choice of a token, ends and scores stay on the device and
-the host looks every few steps. A graph or a tape is kept, and taken again by a later call whose step has the same `signature` and whose
-frame has the same shapes. What has neither runs eagerly, and `--debug` says why.
+Greedy decoding, sampling and beam search are such steps (`repeated`): choosing tokens, finding ends and scoring stay on the device, and the
+host looks every few steps. A graph or tape is kept, and reused by a later call whose step has the same `signature` and whose frame has the
+same shapes. Everything else runs eagerly, and `--debug` says why.
 """
 
 import logging
@@ -33,27 +33,28 @@ from clew.kernels.capture import FAILURES
 from clew.kernels.step_mode import reading_mode
 
 LEAST_STEPS = 24
-"""A capture costs about as much as so many eager steps."""
+"""Fewer steps than this are not captured: a capture costs about as much as this many eager steps."""
 MOST_GRAPHS, MOST_TAPES = 8, 64
-"""Graphs that are kept, of which each holds a frame and with it an attention cache, and tapes, which hold neither."""
+"""The most graphs and tapes kept. A graph holds a frame, and with it an attention cache; a tape holds neither."""
 MOST_CALLS = 12
-"""Calls that are kept as graphs, and calls that are remembered: one whose shapes come back after more others is not worth a capture."""
+"""The most calls kept as graphs, and the most call shapes remembered: a shape that returns after more other calls is not worth a
+capture."""
 MOST_BYTES = 2**30
-"""Of the arguments of a call that is captured, and of what it gives: with more the GPU is not waiting for its kernels to be launched."""
+"""The most bytes of arguments and of results of a captured call. In larger calls the GPU does not wait for launches."""
 MOST_FAILURES = 3
-"""Shapes of a call whose capture fails before it is no longer tried."""
+"""Failed captures of a call, in any shapes, after which it is no longer tried."""
 
 NUM_INHERITED = len(nn.Module().__dict__)
-"""Attributes that every module has, which come first."""
+"""Number of attributes that every module has; they come first in its `__dict__`."""
 PLAIN = {bool, int, float, str}
 
 log = logging.getLogger("clew.decoding")
 
 
 class Standing(NamedTuple):
-    """What was found of the models that a signature names, all of which are walked through once."""
+    """Properties of the models that a signature names, from one walk through their modules."""
 
-    reason: str | None  # why a step runs eagerly, whatever it does and wherever it runs
+    reason: str | None  # why every step of these models runs eagerly, or None
     facts: list[Hashable]  # see `facts_of`
 
 
@@ -69,12 +70,12 @@ def repeating(
     standing: Standing | None = None,
     calm: Callable[[Tree], int] | None = None,
 ) -> Iterator[Repeated]:
-    """The step in the fastest form that it has here, from a frame on, for about `steps` steps; `fed` says that every step is fed numbers,
-    `apart` that this is one step of many that do not simply follow each other.
+    """Give the step in its fastest available form, starting from a frame, for about `steps` steps.
 
-    `signature` says all that a step depends on besides its frame (see `Stepper`): what has an equal one may share a graph. What has none
-    runs eagerly. `standing` is that of the signature, where it was found out a moment ago. `calm` tells of a frame how many steps from it
-    on need not ask the host, of a step that asks it now and then: these can be captured.
+    `fed` says that every step is fed numbers, `apart` that successive calls do not simply continue each other. `signature` names everything
+    that a step depends on besides its frame (see `Stepper`): steps with equal signatures may share a graph, a step without one runs
+    eagerly. `standing` is that of the signature, if already known. For a step that sometimes asks the host, `calm` returns the number of
+    steps after a frame that do not; these can be captured.
     """
     standing = standing or standing_of(signature)
     if standing.reason is not None:
@@ -82,7 +83,7 @@ def repeating(
         yield Eager(advance, frame)
         return
     calm = calm if names(signature, ASKS_THE_HOST) else None
-    repeated = taken(advance, frame, steps, fed, apart, signature, standing.facts, calm is not None)
+    repeated = take_repeated(advance, frame, steps, fed, apart, signature, standing.facts, calm is not None)
     if repeated is None:
         yield Eager(advance, frame)
         return
@@ -90,7 +91,7 @@ def repeating(
         yield Interrupted(repeated, advance, calm) if calm is not None and isinstance(repeated, Captured) else repeated
     finally:
         repeated.release()
-        repeated.is_taken = False  # last: from here on it is another's
+        repeated.is_taken = False  # last: from here on another call may take it
 
 
 def standing_of(signature: Hashable) -> Standing:
@@ -105,7 +106,7 @@ def standing_of(signature: Hashable) -> Standing:
 
 
 def are_all_watched() -> bool:
-    """Whether something looks on as any module is called."""
+    """Whether a global forward hook other than our own is registered."""
     return any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values()))
 
 
@@ -114,30 +115,30 @@ Store = OrderedDict[Hashable, list[Any]]
 _graphs: Store = OrderedDict()
 _calls: Store = OrderedDict()
 _met: OrderedDict[Hashable, None] = OrderedDict()
-"""Calls that were met, by their shapes."""
+"""Recently seen calls, by their shapes."""
 _failures: dict[Hashable, int] = {}
-"""How often calls could not be captured, by their signatures; and single calls that are not worth it."""
+"""Number of failed captures by signature, and MOST_FAILURES for single calls that are not worth a capture."""
 _lock = RLock()
-"""Held while a graph is looked for or kept: threads may decode with one model."""
+"""Held while a graph is looked up or stored: several threads may decode with one model."""
 
 
-def taken(
+def take_repeated(
     advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable, facts: list[Hashable], is_calm: bool
 ) -> Captured | Taped | None:
-    """A graph or a tape of the step, standing at the frame, that nobody else takes until it is released; None where there is none, or it is
-    not worth it."""
+    """Take a kept or new graph or tape of the step, positioned at the frame, for exclusive use until its release. None if the step cannot
+    be captured or is not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     if (free := free_one(_graphs, key, facts)) is not None:
         free.restart(advance, frame)
         return free  # type: ignore[no-any-return]
-    made = made_for(advance, frame, steps, fed, apart, signature, is_calm)
-    if made is not None:
-        keep(_graphs, key, made, facts, MOST_TAPES if isinstance(made, Taped) else MOST_GRAPHS)
-    return made
+    repeated = made_for(advance, frame, steps, fed, apart, signature, is_calm)
+    if repeated is not None:
+        keep(_graphs, key, repeated, facts, MOST_TAPES if isinstance(repeated, Taped) else MOST_GRAPHS)
+    return repeated
 
 
 def free_one(store: Store, key: Hashable, facts: list[Hashable]) -> Any:
-    """What is kept under the key and nobody else takes, taken from now on; or None."""
+    """Take a free entry stored under the key, or return None."""
     with _lock:
         free = next((kept for kept in store.get(key, ()) if not kept.is_taken and kept.facts == facts), None)
         if free is not None:
@@ -147,8 +148,11 @@ def free_one(store: Store, key: Hashable, facts: list[Hashable]) -> Any:
 
 
 def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature: Hashable) -> Tree:
-    """`function(*arguments)`, which gives tensors of tensors alone; its arguments are used up, as a state is. On a GPU it becomes a graph
-    when it comes in the same shapes again, where no gradient is asked for. `signature` says all else that it depends on."""
+    """Return `function(*arguments)`, a function from tensors to tensors that consumes its arguments, as states are consumed.
+
+    On a GPU, and without gradients, it is captured as a graph when it is called again with the same shapes. `signature` names everything
+    else that it depends on.
+    """
     call = call_taken(function, arguments, signature)
     if call is None:
         return read(function, arguments)
@@ -166,8 +170,8 @@ def calling(
     numbers: tuple[Hashable, ...] = (),
     standing: Standing | None = None,
 ) -> Iterator[Tree]:
-    """What `called` gives, but of a graph it is lent: it lies where the graph has written it, until this context is left. `numbers` are
-    those that the function depends on besides its signature."""
+    """Like `called`, but the result of a graph is not copied: it stays valid until the context exits. `numbers` are numbers that the
+    function depends on besides its signature."""
     call = call_taken(function, arguments, signature, numbers, standing)
     if call is None:
         yield read(function, arguments)
@@ -179,12 +183,12 @@ def calling(
 
 
 def read(function: Callable[..., Tree], arguments: tuple[Tree, ...]) -> Tree:
-    """The call as it was written."""
+    """Call the function eagerly."""
     try:
-        given = leaves(arguments)
+        tensors = leaves(arguments)
     except TypeError:  # inputs that are more than tensors
-        given = []
-    with reading_mode(given[0].device) if given else nullcontext():
+        tensors = []
+    with reading_mode(tensors[0].device) if tensors else nullcontext():
         return function(*arguments)
 
 
@@ -195,14 +199,14 @@ def call_taken(
     numbers: tuple[Hashable, ...] = (),
     standing: Standing | None = None,
 ) -> CapturedCall | None:
-    """A graph of a call, which nobody else takes; None where there is none, or it is not worth it."""
+    """Take a kept or new graph of a call for exclusive use; None if it cannot be captured or is not worth it."""
     try:
-        given = leaves(arguments)
+        tensors = leaves(arguments)
     except TypeError:  # inputs that are more than tensors
         return None
-    if signature is None or not given or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST) or not on_current_gpu(given):
+    if signature is None or not tensors or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST) or not on_current_gpu(tensors):
         return None
-    if sum(leaf.nbytes for leaf in given) > MOST_BYTES or _failures.get(signature, 0) >= MOST_FAILURES:
+    if sum(leaf.nbytes for leaf in tensors) > MOST_BYTES or _failures.get(signature, 0) >= MOST_FAILURES:
         return None
     standing = standing or standing_of(signature)
     key = ("call", signature, numbers, outline(arguments), modes())
@@ -221,11 +225,11 @@ def call_taken(
             _failures[signature] = _failures.get(signature, 0) + 1
         else:
             keep(_calls, key, call, standing.facts, MOST_CALLS)
-    return call  # outside of the handler, whose error holds on to the memory of what failed
+    return call  # not in the handler: its error keeps the memory of the failed capture alive
 
 
 def is_met(key: Hashable) -> bool:
-    """Whether a call of this kind came before; from now on it did."""
+    """Whether this call was seen recently; remember it."""
     with _lock:
         is_known = key in _met
         _met[key] = None
@@ -249,7 +253,7 @@ def made_for(
     try:
         captured = Captured(advance, frame, fed, is_calm)
     except FAILURES as error:
-        # Shapes that change, or a step that asks the host: what it was says which.
+        # Changing shapes, or a step that asks the host; the error says which.
         log.debug("decoding runs eagerly: %s", str(error).split("\n")[0])
         torch.cuda.synchronize()
         return None
@@ -258,7 +262,7 @@ def made_for(
 
 
 def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: int) -> None:
-    """Keeps a graph or a tape for later calls, taken by this one; the oldest go, and those of models that are gone or have changed."""
+    """Store a graph or tape, taken by the present call, for later calls. Drop the oldest, and those of models that are gone or changed."""
     made.facts, made.is_taken = facts, True
     with _lock:
         for old in [old for old in store if any(place() is None for place in references(old))]:
@@ -272,12 +276,12 @@ def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: i
 
 
 def on_current_gpu(tensors: list[Tensor]) -> bool:
-    """Whether all lie on the GPU that graphs are captured on."""
+    """Whether all tensors are on the current GPU, where graphs are captured."""
     return all(tensor.is_cuda for tensor in tensors) and all(tensor.get_device() == torch.cuda.current_device() for tensor in tensors)
 
 
 def forget_graphs() -> None:
-    """Frees every graph that is kept, and the memory of its frame."""
+    """Free every kept graph and tape, and the memory of their frames."""
     with _lock:
         _graphs.clear()
         _calls.clear()
@@ -290,7 +294,7 @@ def shapes_of(frame: Tree) -> tuple[Hashable, ...]:
 
 
 def outline(tree: Tree) -> Hashable:
-    """What a tree is made of, and the shapes of its leaves."""
+    """Return the structure of a tree and the shapes of its leaves."""
     if isinstance(tree, Tensor):
         return (tuple(tree.shape), tree.dtype, tree.device)
     if isinstance(tree, dict):
@@ -299,7 +303,7 @@ def outline(tree: Tree) -> Hashable:
 
 
 def modes() -> tuple[Hashable, ...]:
-    """What changes the kernels that the same code runs."""
+    """Return the global settings that change which kernels the same code runs."""
     return (
         *(mode(device) for device in ("cpu", "cuda") for mode in (torch.is_autocast_enabled, torch.get_autocast_dtype)),
         torch.get_float32_matmul_precision(),
@@ -309,7 +313,7 @@ def modes() -> tuple[Hashable, ...]:
 
 
 def references(signature: Any) -> Iterator["weakref.ref[Any]"]:
-    """The models that a signature names."""
+    """Yield the models that a signature names, as weak references."""
     if isinstance(signature, weakref.ref):
         yield signature
     elif isinstance(signature, tuple):
@@ -322,15 +326,13 @@ def models_of(signature: Hashable) -> list[nn.Module]:
 
 
 def facts_of(signature: Hashable) -> list[Hashable] | None:
-    """What a graph takes for granted of its models: where the weights lie, whether a module trains, and each attribute that a user may set:
-    a number or a word as it is, any other object by its identity. None where something looks on as a module is called, which a graph does
-    not do."""
+    """Return what a graph assumes about its models: addresses of weights, training modes, and every attribute that a user may set (numbers
+    and strings by value, other objects by identity). None if a module has forward hooks, which a graph would not call."""
     facts: list[Hashable] = []
     for model in models_of(signature):
-        # Modules that it has twice are walked through twice. `modules()`, and torch's look-up of attributes, take milliseconds, which every
-        # call would pay.
-        found = [model]
-        for module in found:
+        # Shared modules are visited twice. `modules()` and torch's attribute lookup would cost milliseconds in every call.
+        modules = [model]
+        for module in modules:
             own = module.__dict__
             if own["_forward_hooks"] or own["_forward_pre_hooks"]:
                 return None
@@ -341,6 +343,6 @@ def facts_of(signature: Hashable) -> list[Hashable] | None:
             if weights := own["_buffers"]:
                 facts += [None if tensor is None else tensor.data_ptr() for tensor in weights.values()]
             if parts := own["_modules"]:
-                found += [part for part in parts.values() if part is not None]
-        facts += map(id, found)
+                modules += [part for part in parts.values() if part is not None]
+        facts += map(id, modules)
     return facts

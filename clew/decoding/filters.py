@@ -1,9 +1,9 @@
-"""Steppers around steppers that change which tokens may follow, and how probably. They stack in any order.
+"""Filters: steppers around steppers that change the distribution of the next token. They stack in any order.
 
-Two kinds. Temperature, TopK and Nucleus shape a distribution: what comes out adds up to one. Banned, RepetitionPenalty and NoRepeatNgram
-are constraints: they lower log-probabilities and give the lost mass to nobody, so that beam search makes a hypothesis pay for the tokens
-it was refused; sampling divides by what is left. Each position of a chunk is filtered given what the row had read up to it, so a chunk is
-the same as its tokens one by one.
+There are two kinds. Temperature, TopK and Nucleus reshape a distribution: their output adds up to one. Banned, RepetitionPenalty and
+NoRepeatNgram are constraints: they lower log-probabilities and do not redistribute the lost mass, so that in beam search a hypothesis pays
+for the tokens it was refused; sampling renormalises. Each position of a chunk is filtered by what the row had read up to it, so that
+reading a chunk equals reading its tokens one by one.
 """
 
 import math
@@ -21,14 +21,14 @@ from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signatur
 
 
 def signature_with(around: Any, stepper: Stepper) -> Hashable:
-    """What a filter depends on: its numbers, and what the stepper inside it depends on."""
+    """Return the signature of a filter: its type, its numbers, and the signature of the stepper inside; None if that has none."""
     inner = signature_of(stepper)
     numbers = tuple(sorted((name, value) for name, value in vars(around).items() if name != "stepper"))
     return None if inner is None else (type(around), numbers, inner)
 
 
 class Filter:
-    """A stepper whose log_probs are a function of another's at the same position; its state is the other's."""
+    """A stepper whose log_probs are a function of those of another stepper at the same position. It has no state of its own."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
@@ -68,7 +68,7 @@ class FilterState(NamedTuple):
 
 
 class HistoryFilter:
-    """A stepper whose log_probs are a function of another's and of all that the row has read, the prompt included."""
+    """A stepper whose log_probs are a function of those of another stepper and of all tokens that the row has read, prompt included."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
@@ -93,12 +93,15 @@ class HistoryFilter:
         return self.filtered(log_probs, history.tokens, picked(slots, at)), FilterState(inner, history)
 
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
-        """`read` (rows, history) are the tokens with this chunk's; the position in `slots` (rows, places) sees those up to its own slot."""
+        """Filter log_probs (rows, places, vocabulary).
+
+        `read` (rows, history) are the tokens read, this chunk included; a position in `slots` (rows, places) sees those up to its own slot.
+        """
         raise NotImplementedError
 
 
 class Temperature(Filter):
-    """p'(w) = p(w)^(1 / temperature) / sum_v p(v)^(1 / temperature): below 1 is sharper, above 1 flatter."""
+    """p'(w) = p(w)^(1 / temperature) / sum_v p(v)^(1 / temperature): sharper below 1, flatter above 1."""
 
     def __init__(self, stepper: Stepper, *, temperature: float):
         super().__init__(stepper)
@@ -108,12 +111,12 @@ class Temperature(Filter):
 
     def filtered(self, log_probs: Tensor) -> Tensor:
         peak = log_probs.amax(-1, keepdim=True).clamp(min=torch.finfo(log_probs.dtype).min)
-        # Without the peak taken off, a temperature near 0 would send every token to -inf.
+        # Without subtracting the peak, a temperature near 0 would send every token to -inf.
         return normalised((log_probs - peak) / self.temperature)
 
 
 class TopK(Filter):
-    """p'(w) = p(w) / Z for the k most probable tokens, else 0 (Fan et al. 2018). Exactly k: equals at the edge are cut arbitrarily."""
+    """p'(w) = p(w) / Z for the k most probable tokens, else 0 (Fan et al. 2018). Exactly k: ties at the edge are cut arbitrarily."""
 
     def __init__(self, stepper: Stepper, *, k: int):
         super().__init__(stepper)
@@ -128,8 +131,8 @@ class TopK(Filter):
 class Nucleus(Filter):
     """p'(w) = p(w) / Z in the smallest set of most probable tokens whose mass reaches p, else 0 (Holtzman et al. 2020).
 
-    The set has at least one token. It is found from its complement, all tokens whose mass with that of the less probable ones is at
-    most 1 - p: small numbers are added first, so p = 1 keeps everything.
+    The set has at least one token. It is the complement of all tokens whose mass, together with that of the less probable ones, is at most
+    1 - p: summing from the smallest on is exact enough that p = 1 keeps everything.
     """
 
     def __init__(self, stepper: Stepper, *, p: float):
@@ -141,14 +144,14 @@ class Nucleus(Filter):
     def filtered(self, log_probs: Tensor) -> Tensor:
         log_probs = normalised(log_probs)
         ascending, order = log_probs.sort(-1)
-        # The tolerance lets .5 + .3 reach .8 although the three are rounded.
+        # The tolerance lets .5 + .3 reach .8 in spite of rounding.
         outside = ascending.exp().cumsum(-1) <= (1 - self.p) * (1 + 1e-5)
         outside[..., -1] = False
         return normalised(log_probs.masked_fill(torch.zeros_like(outside).scatter(-1, order, outside), -math.inf))
 
 
 class Banned(Filter):
-    """p'(w) = 0 for the banned tokens, p(w) for the others: padding and unknown are never to be emitted."""
+    """p'(w) = 0 for banned tokens, such as padding and unknown, and p(w) for the others."""
 
     def __init__(self, stepper: Stepper, *, tokens: Sequence[int]):
         super().__init__(stepper)
@@ -164,11 +167,11 @@ class Banned(Filter):
 
 
 class RepetitionPenalty(HistoryFilter):
-    """log p'(w) = penalty * log p(w) for tokens the row has read, that is p'(w) = p(w)^penalty; the others are unchanged.
+    """log p'(w) = penalty * log p(w) for tokens that the row has read, so p'(w) = p(w)^penalty; other tokens are unchanged.
 
-    Keskar et al. (2019) divide the *logit* of such a token by the penalty. A logit has no zero of its own: dividing a negative one makes
-    the token more probable, and adding a constant to all of them changes the result. Log-probabilities are never above 0, so multiplying
-    always lowers, and a token that is all but certain stays so.
+    Keskar et al. (2019) divide the *logit* of such a token by the penalty. But logits have no natural zero: dividing a negative one makes
+    the token more probable, and adding a constant to all logits changes the result. Log-probabilities are never above 0, so multiplying
+    always lowers them, and an almost certain token stays almost certain.
     """
 
     def __init__(self, stepper: Stepper, *, penalty: float):
@@ -180,16 +183,16 @@ class RepetitionPenalty(HistoryFilter):
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
         rows, history = read.shape
         columns = torch.arange(history, device=read.device).expand(rows, -1)
-        never = torch.full((rows, self.vocabulary + 1), history, device=read.device)  # the last column takes what is absent
+        never = torch.full((rows, self.vocabulary + 1), history, device=read.device)  # the last column takes absent slots
         first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[:, :-1]  # (rows, vocabulary)
         was_read = first[:, None, :] <= slots[:, :, None]  # (rows, length, vocabulary)
         return torch.where(was_read, log_probs * self.penalty, log_probs)
 
 
 class NoRepeatNgram(HistoryFilter):
-    """p'(w) = 0 where w would complete an n-gram that the row has read before (Paulus et al. 2018).
+    """p'(w) = 0 if w would complete an n-gram that the row has read before (Paulus et al. 2018).
 
-    Where that would leave no token at all, nothing is refused.
+    If that would leave no token, none is refused.
     """
 
     def __init__(self, stepper: Stepper, *, n: int):
@@ -207,7 +210,7 @@ class NoRepeatNgram(HistoryFilter):
         same = torch.ones(*slots.shape, grams.shape[1], dtype=torch.bool, device=slots.device)  # (rows, length, grams)
         for i in range(self.n - 1):
             same = same & (contexts[:, None, :, i] == ends[:, :, None, i])
-        # A gram counts once its last token is read. That also leaves out rows with fewer than n tokens, where `suffixes` was clamped.
+        # A gram counts once its last token is read. This also excludes rows with fewer than n tokens, where `suffixes` was clamped.
         complete = torch.arange(self.n - 1, read.shape[1], device=slots.device) <= slots[..., None]
         repeats = same & complete & (followers >= 0)[:, None]
         left = log_probs.masked_fill(_members(followers, repeats, self.vocabulary), -math.inf)
@@ -224,11 +227,11 @@ def with_filters(
     no_repeat_ngram: int | None = None,
     banned: Sequence[int] = (),
 ) -> Stepper:
-    """The stepper inside those filters that do something, innermost first:
+    """Wrap a stepper in the filters whose options are not neutral, innermost first:
 
         banned, repetition penalty, no repeated n-gram, temperature, top-k, top-p
 
-    Constraints come before the temperature, which rescales what they leave; top-k cuts before top-p counts mass.
+    Constraints come before the temperature, which rescales what they leave. Top-k cuts before top-p counts mass.
     """
     if len(banned):
         stepper = Banned(stepper, tokens=banned)
@@ -246,16 +249,16 @@ def with_filters(
 
 
 def normalised(log_probs: Tensor) -> Tensor:
-    """log_probs that add up to one; a position with no token left stays -inf throughout, where log_softmax would say NaN."""
+    """Normalise log_probs. A position with no token left stays -inf throughout, where log_softmax would give NaN."""
     total = log_probs.logsumexp(-1, keepdim=True)
     return log_probs - total.masked_fill(total == -math.inf, 0.0)
 
 
 def _members(tokens: Tensor, chosen: Tensor, vocabulary: int) -> Tensor:
-    """True (rows, length, vocabulary) at those of `tokens` (rows, grams) that `chosen` (rows, length, grams) picks for a position."""
-    index = torch.where(chosen, tokens[:, None], vocabulary)  # one more column takes what is not chosen
-    found = torch.zeros(*chosen.shape[:2], vocabulary + 1, dtype=torch.bool, device=tokens.device)
-    return found.scatter(2, index, True)[..., :-1]
+    """True (rows, length, vocabulary) at the `tokens` (rows, grams) that `chosen` (rows, length, grams) selects for each position."""
+    index = torch.where(chosen, tokens[:, None], vocabulary)  # the extra column takes tokens that are not chosen
+    members = torch.zeros(*chosen.shape[:2], vocabulary + 1, dtype=torch.bool, device=tokens.device)
+    return members.scatter(2, index, True)[..., :-1]
 
 
 def _check_count(name: str, value: int) -> None:

@@ -1,4 +1,4 @@
-"""A stepper whose last token is the end."""
+"""A stepper that forces an end token at the length limit."""
 
 import math
 from collections.abc import Hashable
@@ -15,14 +15,14 @@ from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signatur
 
 class ForcedState(NamedTuple):
     inner: State
-    left: Tensor  # (rows,) tokens that may still be read before the end is due
+    left: Tensor  # (rows,) tokens that may still be read before the end is forced
 
 
 class ForcedEnd:
-    """p'(end) = 1 for the token that is a row's `max_new`th, p(w) before it.
+    """p'(end) = 1 for the `max_new`th token of a row, p(w) before it.
 
-    The end costs nothing there, so that hypotheses at the limit compete by the tokens before it. `prompt` is how many tokens a row reads
-    before the first that is written; both may be each row's own (rows,).
+    The forced end has log-probability 0, so that hypotheses at the limit compete by the tokens before it. `prompt` is the number of tokens
+    that a row reads before it writes; `max_new` and `prompt` may differ per row (rows,).
     """
 
     def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
@@ -39,7 +39,7 @@ class ForcedEnd:
 
     @property
     def signature(self) -> Hashable:
-        inner = signature_of(self.stepper)  # how many tokens are left is in the state
+        inner = signature_of(self.stepper)  # the number of tokens left is in the state
         return None if inner is None else (type(self), self.ends, inner)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> ForcedState:

@@ -1,5 +1,5 @@
-"""A step or a call that is captured as a CUDA graph. It replays the same kernels on the same addresses; a new frame, or new arguments, are
-copied into their place."""
+"""Steps and calls captured as CUDA graphs. A graph replays the same kernels on the same addresses; a new frame, or new arguments, are
+copied there first."""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,13 +20,13 @@ from clew.kernels.moving import copy_all, write_columns
 
 
 class Captured:
-    """A step as a CUDA graph. `frame` is what every replay reads and writes; `column` says which of the LOOK columns of `outputs` the next
+    """A step as a CUDA graph. Every replay reads and writes `frame`; `column` is the one of the LOOK columns of `outputs` that the next
     step writes."""
 
     owns_frame = True
 
     def __init__(self, advance: Advance, frame: Tree, fed: bool, is_calm: bool = False):
-        """`is_calm` says that it is run only where the step need not ask the host."""
+        """`is_calm` says that the graph is run only for steps that do not ask the host."""
         first = leaves(frame)[0]
         self.frame = map_tree(torch.clone, frame)
         self.column = torch.zeros(1, dtype=torch.long, device=first.device)
@@ -39,7 +39,7 @@ class Captured:
 
     def capture(self, advance: Advance, is_calm: bool) -> torch.cuda.CUDAGraph:
         with side_stream():
-            for _ in range(2):  # kernels are compiled, and constants made, before the capture
+            for _ in range(2):  # compile kernels and create constants before the capture
                 self.step(advance)
         with unasked() if is_calm else nullcontext():
             return capture(lambda: self.step(advance))
@@ -52,7 +52,7 @@ class Captured:
             if self.outputs is None:
                 self.outputs = tuple(output.new_zeros(len(output), LOOK, *output.shape[1:]) for output in outputs)
                 self.column.zero_()
-            # Before the frame, of which an output may be a part, is overwritten.
+            # First the outputs: they may be parts of the frame, which is overwritten next.
             if not write_columns(self.outputs, outputs, self.column):
                 for kept, output in zip(self.outputs, outputs, strict=True):
                     kept.index_copy_(1, self.column, output[:, None])
@@ -60,13 +60,13 @@ class Captured:
             overwrite(self.frame, new)
 
     def restart(self, advance: Advance, frame: Tree) -> None:
-        """Goes on from another frame of the same shapes, with the weights as they are now; the graph's step equals `advance`."""
+        """Continue from another frame of the same shapes, with the current weights; the captured step equals `advance`."""
         if self.mode is not None:
             self.mode.refresh()
         copy_leaves(self.frame, frame)
 
     def stand_at(self, frame: Tree) -> None:
-        """Goes on from a frame that the step, as it was written, has made from this one."""
+        """Continue from a frame that an eager step has made from this one."""
         overwrite(self.frame, frame)
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
@@ -81,15 +81,15 @@ class Captured:
         return tuple(kept[:, :count].clone() for kept in self.outputs)
 
     def release(self) -> None:
-        """Nothing but the graph's own frame is held."""
+        """Do nothing: only the graph's own frame is held."""
 
 
 class TooLarge(RuntimeError):
-    """What a call gives is so much that a graph of it is not worth its memory."""
+    """The result of a call is too large for a graph to be worth its memory."""
 
 
 class CapturedCall:
-    """A call of a function of tensors as a CUDA graph. Its arguments are copied in; what it gives lies where the next call writes, too."""
+    """A function call on tensors as a CUDA graph. Arguments are copied in; the next call overwrites the result."""
 
     def __init__(self, function: Callable[..., Tree], arguments: Tree, most_bytes: int):
         self.arguments = map_tree(torch.clone, arguments)
@@ -98,20 +98,20 @@ class CapturedCall:
         with side_stream():
             size = sum(leaf.nbytes for leaf in leaves(function(*map_tree(torch.clone, arguments))))
         if size > most_bytes:
-            raise TooLarge(f"it gives {size} bytes")
-        given: list[Tree] = []
-        self.graph = capture(lambda: given.append(function(*self.arguments)))
-        [self.given] = given
+            raise TooLarge(f"its result has {size} bytes")
+        results: list[Tree] = []
+        self.graph = capture(lambda: results.append(function(*self.arguments)))
+        [self.result] = results
 
     def __call__(self, arguments: Tree) -> Tree:
         copy_leaves(self.arguments, arguments)
         self.graph.replay()
-        return self.given
+        return self.result
 
 
 @contextmanager
 def side_stream() -> Iterator[None]:
-    """A stream of its own, on which a capture is prepared: what is laid out for a stream that is not captured would be in the way."""
+    """Run on a separate stream, to warm up before a capture: memory cached for the current stream would be in the way."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -120,7 +120,7 @@ def side_stream() -> Iterator[None]:
 
 
 def copy_leaves(kept: Tree, new: Tree) -> None:
-    """Copies a tree into another of the same shapes."""
+    """Copy the leaves of a tree into another of the same shapes."""
     by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for target, source in zip(leaves(kept), leaves(new), strict=True):
         targets, sources = by_type.setdefault(target.dtype, ([], []))
@@ -131,7 +131,7 @@ def copy_leaves(kept: Tree, new: Tree) -> None:
 
 
 def overwrite(frame: Tree, new: Tree) -> None:
-    """Writes a new frame over the one that it was made from. A leaf that is another leaf of the old frame is copied before it is lost."""
+    """Write a new frame over the frame it was made from. A new leaf that is another leaf of the old frame is copied first."""
     pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
     places = {kept.data_ptr() for kept, _ in pairs}
     copy_all([kept for kept, _ in pairs], [leaf.clone() if leaf.data_ptr() in places else leaf for _, leaf in pairs])

@@ -1,4 +1,4 @@
-"""The tokens that each row has read, for steppers that look back. Knows no rule about them."""
+"""The tokens that each row has read, for steppers that look back. Knows nothing of what they are used for."""
 
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ ABSENT = -1
 
 
 class History(NamedTuple):
-    """Row by row the tokens read, slot = position; slots at or after a row's length hold ABSENT."""
+    """The tokens that each row has read, by position; slots at or after a row's length hold ABSENT."""
 
     tokens: Tensor  # (rows, slots)
     lengths: Tensor  # (rows,)
 
     def extend(self, tokens: Tensor, mask: Tensor | None) -> tuple["History", Tensor]:
-        """The history after a chunk (rows, length), and the slot (rows, length) of each of the chunk's positions."""
+        """Return the history after a chunk (rows, length), and the slot (rows, length) of each position of the chunk."""
         length = tokens.shape[1]
         before = self.lengths.to(tokens.device)
         slots = before[:, None] + torch.arange(length, device=tokens.device)
@@ -25,7 +25,7 @@ class History(NamedTuple):
         return type(self)(self.room_for(length).to(tokens.device).scatter(1, slots, read), after), slots
 
     def room_for(self, length: int) -> Tensor:
-        """The slots, and as many more as a chunk may need."""
+        """Return the slots with room for `length` more tokens."""
         return functional.pad(self.tokens, (0, length), value=ABSENT)
 
     def rewind(self, lengths: Tensor) -> "History":
@@ -35,14 +35,14 @@ class History(NamedTuple):
 
 
 class RoomyHistory(History):
-    """A history whose slots are all there from the start, so that no step changes its shape."""
+    """A history with all slots allocated at the start, so that no step changes its shape."""
 
     def room_for(self, length: int) -> Tensor:
         return self.tokens
 
 
 def empty_history(rows: int, capacity: int | None = None) -> History:
-    """Nothing read yet, with room for `capacity` tokens (None: it grows). It moves to the device of the first tokens it is given."""
+    """Return an empty history with room for `capacity` tokens (None: it grows). It moves to the device of the first tokens."""
     lengths = torch.zeros(rows, dtype=torch.long)
     if capacity is None:
         return History(torch.zeros(rows, 0, dtype=torch.long), lengths)

@@ -1,4 +1,4 @@
-"""When the host looks at what a device has computed, and how it goes on with other work until the numbers are there."""
+"""When the host reads results from a device, and how it continues with other work until they arrive."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,16 +12,16 @@ Item = TypeVar("Item")
 _unasked: ContextVar[bool] = ContextVar("unasked", default=False)
 
 LOOK = 16
-"""Steps between two looks of the host at a GPU."""
+"""Steps between two reads of results from a GPU."""
 
 
 def looks_every(device: torch.device) -> int:
-    """How many steps are run before the host looks at what they gave: one where looking costs nothing."""
+    """Return how many steps run before the host reads their results: one if reading costs nothing."""
     return LOOK if device.type == "cuda" else 1
 
 
 class Look:
-    """A number on its way to the host. What the device is given to do from here on does not delay it."""
+    """A number being copied to the host. Work queued on the device from here on does not delay it."""
 
     def __init__(self, number: Tensor):
         self.number = number.to("cpu", non_blocking=True)
@@ -31,14 +31,14 @@ class Look:
             self.arrival.record()
 
     def __call__(self) -> float:
-        """The number, once it is there."""
+        """Wait for the number and return it."""
         if self.arrival is not None:
             self.arrival.synchronize()
         return self.number.item()
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Each item, once the next one has been asked for."""
+    """Yield each item after the next one has been requested from `items`."""
     held: list[Item] = []
     for item in items:
         yield from held
@@ -48,7 +48,7 @@ def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
 
 @contextmanager
 def unasked() -> Iterator[None]:
-    """Within this context a step is captured that will be replayed only where it needs no host (see `calm_steps`), and may not ask it."""
+    """Capture a step that must not ask the host: it is replayed only when it need not (see `calm_steps`)."""
     token = _unasked.set(True)
     try:
         yield
@@ -61,5 +61,5 @@ def is_unasked() -> bool:
 
 
 def sent(numbers: Tensor, device: torch.device) -> Tensor:
-    """Numbers of the host on a device, which is not waited for."""
+    """Copy numbers from the host to a device without waiting for it."""
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)

@@ -1,9 +1,9 @@
-"""What prompts that begin alike have in common, read once: states of single rows by the tokens that they have read. Knows no model.
+"""Prefix cache: states of single rows, keyed by the tokens that they have read, so that shared prefixes are read once. Knows no model.
 
-A prompt is read in blocks of tokens, and each block's end is a place to go on from. An entry holds the state behind the last whole block
-of a prompt. Parts of a state that can forget (`core.rewinding`), such as a buffer of keys and values, serve every shorter prefix too; of
-what each step overwrites, such as the state of an LSTM, there is a copy for every block. Where more than `most_bytes` are held, the entries
-that were taken longest ago go.
+A prompt is read in blocks of tokens, and reading can resume at the end of any block. An entry holds the state after the last whole block of
+a prompt. Parts of a state that can be rewound (`core.rewinding`), such as a buffer of keys and values, serve every shorter prefix too;
+parts that each step overwrites, such as the state of an LSTM, are copied for every block. When more than `most_bytes` are held, the least
+recently used entries are dropped.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ Overwritten = list[Tensor]
 
 
 class Entry(NamedTuple):
-    """One row's state behind `digests[-1]`, and behind each of the blocks what a step overwrites."""
+    """One row's state after the block `digests[-1]`, and copies of its overwritten parts after each of the blocks."""
 
     state: State
     digests: list[bytes]
     overwritten: list[Overwritten]
     before: int
-    """Blocks before the first of them."""
+    """Number of blocks before the first of `digests`."""
     bytes: int
 
 
 class Prefixes:
-    """States by the blocks of tokens that they have read. `hits` counts tokens that did not have to be read."""
+    """States keyed by the blocks of tokens that they have read. `hits` counts tokens that did not have to be read again."""
 
     def __init__(self, block: int, most_bytes: int):
         self.block = block
@@ -42,31 +42,31 @@ class Prefixes:
         self.hits = 0
         self.entries: OrderedDict[bytes, Entry] = OrderedDict()
         self.places: dict[bytes, tuple[bytes, int]] = {}
-        """By a block's digest an entry, and which of its blocks that is."""
+        """From the digest of a block to its entry and its index there."""
 
     def digests(self, tokens: Sequence[int]) -> list[bytes]:
-        """A digest for each whole block, of all tokens up to its end."""
-        found, digest = [], b""
+        """Return a digest of all tokens up to the end of each whole block."""
+        chain, digest = [], b""
         for start in range(0, len(tokens) - self.block + 1, self.block):
             digest = hashlib.blake2b(digest + repr(tokens[start : start + self.block]).encode(), digest_size=16).digest()
-            found.append(digest)
-        return found
+            chain.append(digest)
+        return chain
 
     def find(self, digests: Sequence[bytes]) -> tuple[int, State] | None:
-        """The most blocks that are held, and the state behind them, which shares memory with what is held: it is to be copied."""
+        """Find the longest held prefix: its number of blocks, and the state after them. The state shares memory with the cache; copy it."""
         for count in range(len(digests), 0, -1):
             if (place := self.places.get(digests[count - 1])) is not None:
                 key, number = place
                 self.entries.move_to_end(key)
                 entry = self.entries[key]
-                return count, gone_back(entry.state, (entry.before + number + 1) * self.block, entry.overwritten[number])
+                return count, rewound(entry.state, (entry.before + number + 1) * self.block, entry.overwritten[number])
         return None
 
     def __contains__(self, digest: bytes) -> bool:
         return digest in self.places
 
     def put(self, state: State, digests: Sequence[bytes], overwritten: Sequence[Overwritten]) -> None:
-        """Holds the state of one row, which nothing else writes, behind its last block. `overwritten` are those of its last blocks."""
+        """Hold one row's state after its last block; nobody else may write to it. `overwritten` belongs to the last blocks."""
         before = len(digests) - len(overwritten)
         behind = list(digests[before:])
         size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for some in overwritten for leaf in some)))
@@ -89,27 +89,27 @@ class Prefixes:
 
 
 def overwritten_of(state: State, row: int) -> Overwritten:
-    """What no rewinding brings back, of one row: copies of the leaves outside of parts that can forget any number of positions."""
-    found: Overwritten = []
+    """Copy one row of the leaves that rewinding cannot restore: those outside of parts that can be rewound to any position."""
+    copies: Overwritten = []
 
     def keep(leaf: Tensor) -> None:
-        found.append(leaf[row : row + 1].clone())
+        copies.append(leaf[row : row + 1].clone())
 
     def keep_part(part: Any) -> None:
         for leaf in leaves(part) if forgets_little(part) else ():
             keep(leaf)
 
     map_parts(REWIND, keep_part, keep, state)
-    return found
+    return copies
 
 
 def forgets_little(part: Any) -> bool:
-    """A part that cannot go back any number of positions, such as a window's ring, says so by a check."""
+    """Whether a part can only be rewound by a few positions, such as the ring of a window: such parts have a `check_rewind`."""
     return hasattr(part, "check_rewind")
 
 
-def gone_back(state: State, length: int, overwritten: Overwritten) -> State:
-    """One row's state as it was behind `length` positions."""
+def rewound(state: State, length: int, overwritten: Overwritten) -> State:
+    """Return one row's state as it was after `length` positions."""
     kept = iter(overwritten)
 
     def back(part: Any) -> Any:
@@ -121,7 +121,7 @@ def gone_back(state: State, length: int, overwritten: Overwritten) -> State:
 
 
 def trimmed(fresh: State, state: State) -> State:
-    """What a fresh state has room for of another's rows."""
+    """Cut a state to the shapes of a fresh one, and copy it."""
 
     def cut(leaf: Tensor, whole: Tensor) -> Tensor:
         return whole[(slice(None), *(slice(size) for size in leaf.shape[1:]))].clone()

@@ -1,10 +1,9 @@
-"""The torch calls of a step, noted and compared with those of the step before. Knows no model and no algorithm.
+"""Record the torch calls of a step and compare them with those of the step before. Knows no model and no algorithm.
 
-    a number v that the host read (`item`, `tolist`), larger by s than before, is taken for v + s k in the k-th step from there
-    every other number, and every tensor that no call has made, has to be the same in both
+    a number v that the host reads (`item`, `tolist`), larger by s than in the step before, is assumed to be v + s k in the k-th step from
+    here every other number, and every tensor that no recorded call has made, must be the same in both steps
 
-Numbers that grow are `Counted`: they remember s through sums and differences, and what they are compared with says how long the calls stay
-the same.
+Growing numbers are `Counted`: sums and differences keep track of s, and comparisons determine for how many steps the calls stay the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,26 +16,27 @@ from torch.overrides import TorchFunctionMode
 from clew.decoding.counted import Counted, Horizon
 
 READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
-"""Calls that tell the host what a tensor holds."""
+"""Calls that read numbers of a tensor to the host."""
 SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount"}
-"""Calls whose shapes depend on what a tensor holds."""
+"""Calls whose output shape depends on the numbers in a tensor."""
 CREATES = {"arange", "linspace", "zeros", "ones", "full", "empty", "eye", "rand", "randn", "randint", "randperm"}
 RESHAPES = {"new_zeros", "new_ones", "new_full", "new_empty", "expand", "broadcast_to", "repeat", "tile", "view", "reshape", "unflatten"}
 CUTS = {"repeat_interleave", "narrow", "split", "split_with_sizes", "tensor_split", "chunk", "unfold", "topk", "pad"}
-"""Calls that take numbers for sizes, which torch reads unseen where they are tensors. What `RESHAPES` and `CUTS` work on comes first."""
+"""Calls whose arguments may be sizes. If these are tensors, torch reads them without a recorded call. The first argument of `RESHAPES` and
+`CUTS` is the tensor that they work on."""
 WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
-"""Calls that write into a tensor what does not depend on what it held: a step may be broken off after them and run again."""
+"""In-place calls whose result does not depend on the tensor's old content: a step interrupted after them can be run again."""
 PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 class Ref(NamedTuple):
-    """The tensor that a call made, or that came in, under this number."""
+    """A tensor of the step, by number: an input, a constant or a call's result."""
 
     number: int
 
 
 class Entry(NamedTuple):
-    """A call: what it was called with, tensors being Refs, and the Refs of what it made, or what it told the host."""
+    """A recorded call: its arguments with Refs for tensors, and the Refs of the tensors it made, or the numbers the host read."""
 
     function: Any
     arguments: Any
@@ -45,26 +45,26 @@ class Entry(NamedTuple):
 
 
 class Recording(TorchFunctionMode):
-    """Within this context torch's calls are noted, and compared with those of the step `before`, if there is one.
+    """Within this context, record torch calls, and compare them with those of an earlier step, `before`, if there is one.
 
-    That one is `unit` steps back; None means that nobody knows, and that the first number that has grown says so.
+    `before` is `unit` steps back. With None the distance is unknown, and the first number that has grown defines it.
     """
 
     def __init__(self, inputs: Sequence[Tensor], before: "Recording | None" = None, unit: int | None = 1):
         super().__init__()
         self.before, self.unit = before, unit
         self.entries: list[Entry] = []
-        self.num_looks = 0  # entries that the step before does not have
+        self.num_looks = 0  # recorded shape reads, which the step before does not have
         self.horizon = Horizon()
         self.refs: dict[int, Ref] = {}
-        self.kept: list[Tensor] = []  # or another tensor might get the same id
+        self.kept: list[Tensor] = []  # keeps ids unique: a freed tensor's id could be reused
         self.constants: list[Ref] = []
         self.inputs = [self.refer(tensor) for tensor in inputs]
         self.outputs: list[Ref] = []
 
     @property
     def reason(self) -> str | None:
-        """Why there will be no tape; the step goes on all the same."""
+        """Why no tape can be made, or None. The step itself continues either way."""
         return self.horizon.reason
 
     def spoil(self, reason: str) -> None:
@@ -77,9 +77,9 @@ class Recording(TorchFunctionMode):
         return ref
 
     def end(self, outputs: Sequence[Tensor]) -> None:
-        """Says what the step gave, after all of its calls."""
+        """Finish the recording with the step's outputs."""
         if any(id(tensor) not in self.refs for tensor in outputs):
-            self.spoil("a step gives a tensor that no call has made")
+            self.spoil("a step returns a tensor that no call has made")
             return
         self.outputs = [self.refs[id(tensor)] for tensor in outputs]
         if self.before is not None and (
@@ -99,7 +99,7 @@ class Recording(TorchFunctionMode):
         return self.note(func, args, kwargs or {}, result)
 
     def counted_shape(self, func: Any, args: Sequence[Any], result: Any) -> Any:
-        """What a tensor's shape is asked for; sizes that have grown since the step before are counted."""
+        """Return a shape query's result, with sizes that have grown since the step before as Counted."""
         ref = self.refs.get(id(args[0])) if args else None
         if self.before is None or ref is None or ref.number >= len(self.before.kept):
             return result
@@ -112,9 +112,9 @@ class Recording(TorchFunctionMode):
         elif name_of(func) == "size":
             sizes = self.grown(result, then)
         if sizes is None:
-            self.spoil(f"{func} tells of a tensor that grows from step to step")
+            self.spoil(f"{func} reads the shape of a tensor that grows from step to step")
             return result
-        # A tape may be begun at another size than the one that was seen, so that it has to look.
+        # A tape may start at another size than the recorded one, so it reads the size again.
         self.entries.append(Entry(func, self.described((list(args), {})), None, sizes))
         self.num_looks += 1
         return sizes
@@ -123,7 +123,7 @@ class Recording(TorchFunctionMode):
         name = name_of(func)
         arguments = self.described((list(args), dict(kwargs)))
         if is_sized_by_data(name, args, kwargs):
-            self.spoil(f"the shape of what {name} gives depends on numbers in a tensor")
+            self.spoil(f"the output shape of {name} depends on numbers in a tensor")
         if "out" in kwargs or (changes_in_place(name) and name not in WRITES):
             self.spoil(f"{name} changes a tensor in place, so that a step could not be run again")
         made: Any = None
@@ -132,7 +132,7 @@ class Recording(TorchFunctionMode):
         elif isinstance(result, (tuple, list)) and result and all(isinstance(part, Tensor) for part in result):
             made = [self.refer(part) for part in result]
         elif result is not None and name not in READS:
-            self.spoil(f"{name} gives what is no tensor")
+            self.spoil(f"{name} returns something that is not a tensor")
         told = result if made is None else None
         entry = Entry(func, arguments, made, told)
         if self.before is not None:
@@ -141,14 +141,14 @@ class Recording(TorchFunctionMode):
         return result if made is not None else told
 
     def described(self, tree: Any) -> Any:
-        """Arguments, with Refs in the place of tensors."""
+        """Return arguments with tensors replaced by Refs."""
         if type(tree) in PLAIN:
             return tree
         if isinstance(tree, Tensor):
             if id(tree) not in self.refs:
                 self.constants.append(self.refer(tree))
                 if self.before is not None and not self.before.holds(tree, self.constants[-1]):
-                    self.spoil("a step reads a tensor that no call has made, and that is not the one of the step before")
+                    self.spoil("a step reads a tensor that no call has made and that differs from the one in the step before")
             return self.refs[id(tree)]
         if isinstance(tree, (tuple, list)):
             parts = [self.described(part) for part in tree]
@@ -160,7 +160,7 @@ class Recording(TorchFunctionMode):
         return tree
 
     def compared(self, entry: Entry) -> tuple[Any, Entry]:
-        """What the host reads, as counted numbers where it has grown, and the entry with that."""
+        """Compare an entry with that of the step before. Return what the host reads, grown numbers as Counted, and the entry with these."""
         assert self.before is not None
         number = len(self.entries) - self.num_looks
         if number >= len(self.before.entries):
@@ -168,7 +168,7 @@ class Recording(TorchFunctionMode):
             return entry.told, entry
         earlier = self.before.entries[number]
         if not (is_same_function(entry.function, earlier.function) and entry.made == earlier.made):
-            self.spoil(f"{earlier.function} is followed by other calls than in the step before")
+            self.spoil(f"from {earlier.function} on, a step makes other calls than the one before")
         elif not self.are_alike(entry.arguments, earlier.arguments):
             self.spoil(f"{entry.function} is called with another number or tensor than in the step before")
         if name_of(entry.function) in ("item", "tolist"):
@@ -190,7 +190,7 @@ class Recording(TorchFunctionMode):
         return now is then
 
     def grown(self, now: int, then: int) -> int:
-        """A number that was `then` in the step before."""
+        """Return `now`, which was `then` in the step before, as Counted if it has grown."""
         if now == then:
             return now
         self.unit = self.unit or now - then
@@ -215,18 +215,18 @@ class Slice(NamedTuple):
 
 
 def name_of(function: Any) -> str:
-    """Of `torch.ops.aten.add_.Tensor` it is add_."""
+    """Return the name of a torch function; for `torch.ops.aten.add_.Tensor` it is add_."""
     return str(getattr(function, "__name__", "")).split(".")[0]
 
 
 def is_about_shape(func: Any, result: Any) -> bool:
-    """Whether a call tells of a tensor what does not depend on the numbers in it."""
+    """Whether a call reads a property of a tensor that does not depend on its numbers."""
     name = name_of(func)
     return name not in READS and isinstance(result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout))
 
 
 def is_sized_by_data(name: str, args: Any, kwargs: Any) -> bool:
-    """Whether the shape of what a call gives depends on numbers in a tensor."""
+    """Whether the output shape of a call depends on numbers in a tensor."""
     if name in CREATES or name in RESHAPES or name in CUTS:
         return any(True for _ in tensors_in([args if name in CREATES else args[1:], kwargs]))
     if name in ("__getitem__", "__setitem__"):

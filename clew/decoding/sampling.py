@@ -1,7 +1,7 @@
-"""One sequence a row, token by token: the most probable token, or a random one. Both are iterators, so text can be shown as it comes.
+"""Greedy decoding and sampling: one sequence per row, token by token. Both are iterators, so that text can be shown as it is generated.
 
-Each step gives the tokens (rows,) of all rows. A row that has ended repeats its own end token until the last row has ended too. Where half
-of the rows have ended, the others go on without them.
+Each step yields the tokens (rows,) of all rows. A row that has ended repeats its end token until the last row has ended. When half of the
+rows have ended, they are dropped from the batch.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from clew.decoding.looks import Look, looks_every, one_ahead, sent
 from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
 
 Draw = Callable[[int], Tensor]
-"""From a count to uniform numbers (count, rows), one a step and row."""
+"""A function from a count of steps to uniform numbers (count, rows)."""
 
 
 class Sequences(NamedTuple):
-    """What was generated, without the prompt. A length counts the end token; after it come repeats of it, with log-probability 0.
+    """The generated tokens, without the prompt. A length includes the end token, which is repeated after it with log-probability 0.
 
-    `log_probs` are those the stepper gave for the tokens chosen.
+    `log_probs` are the stepper's log-probabilities of the chosen tokens.
     """
 
     tokens: Tensor  # (rows, steps)
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Between two steps: the tokens that the stepper reads next, and the rows that have not ended with theirs."""
+    """The batch between two steps: the tokens that the stepper reads next, the rows that have not ended, and the model's state."""
 
     tokens: Tensor  # (rows,)
     running: Tensor  # (rows,)
@@ -55,14 +55,14 @@ class Frame(NamedTuple):
 def greedy(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Iterator[Tensor]:
-    """y_t = argmax_w p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) a step."""
+    """y_t = argmax_w p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) per step."""
     return each_token(_blocks(stepper, prompt, mask, state, None, max_new, end, shown=True))
 
 
 def greedy_sequences(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, state: State = None, *, max_new: int, end: End = None
 ) -> Sequences:
-    """All that `greedy` yields."""
+    """Everything that `greedy` yields, as one value."""
     return collected(_blocks(stepper, prompt, mask, state, None, max_new, end))
 
 
@@ -77,9 +77,10 @@ def sample(
     seed: int,
     row_numbers: Sequence[int] | None = None,
 ) -> Iterator[Tensor]:
-    """y_t ~ p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) a step.
+    """y_t ~ p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) per step.
 
-    A row's randomness comes from (seed, its number) alone: 0, 1, 2, ... or what `row_numbers` says. So a row is sampled alike in any batch.
+    The randomness of a row depends on (seed, row number) alone, so that a row is sampled identically in any batch. The numbers are 0, 1, 2,
+    ... or `row_numbers`.
     """
     draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
     return each_token(_blocks(stepper, prompt, mask, state, draw, max_new, end, shown=True))
@@ -96,31 +97,32 @@ def sample_sequences(
     seed: int,
     row_numbers: Sequence[int] | None = None,
 ) -> Sequences:
-    """All that `sample` yields."""
+    """Everything that `sample` yields, as one value."""
     draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
     return collected(_blocks(stepper, prompt, mask, state, draw, max_new, end))
 
 
 def most_probable(log_probs: Tensor) -> Tensor:
-    """argmax_w log p(w); the lowest token among equals."""
+    """argmax_w log p(w); the lowest token wins ties."""
     return log_probs.argmax(-1)
 
 
 def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
-    """The most probable token of each row (rows, vocabulary), or the one that a uniform number (rows,) draws."""
+    """Choose the most probable token of each row (rows, vocabulary), or the one drawn by a uniform number (rows,)."""
     return most_probable(log_probs) if uniform is None else invert_cumulative(log_probs, uniform.to(precise(log_probs.device)))
 
 
 def uniform_numbers(seed: int, row_numbers: Sequence[int]) -> Draw:
-    """What each row's own generator draws, in float64: the same numbers however many are asked for at a time."""
+    """Return a function that draws float64 numbers from one generator per row; the numbers do not depend on how many are drawn at a
+    time."""
     generators = [row_generator(seed, number) for number in row_numbers]
     return lambda count: torch.stack([torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators], 1)
 
 
 def invert_cumulative(log_probs: Tensor, uniform: Tensor) -> Tensor:
-    """The first token w with P(w) > uniform * P(last), P being the cumulative sum of p; p need not add up to one.
+    """Return the first token w with P(w) > uniform * P(last), where P is the cumulative sum of p; p need not add up to one.
 
-    A token of probability 0 is never chosen, however the sums are rounded.
+    A token of probability 0 is never chosen, whatever the rounding.
     """
     probs = log_probs.to(uniform.dtype).softmax(-1)
     cumulative = probs.cumsum(-1).masked_fill(probs == 0, 0.0)
@@ -133,12 +135,12 @@ def numbers_of(prompt: Tensor, row_numbers: Sequence[int] | None) -> Sequence[in
     if row_numbers is None:
         return range(len(prompt))
     if len(row_numbers) != len(prompt):
-        raise UserError(f"row_numbers ({len(row_numbers)}) must be as many as the prompt has rows ({len(prompt)})")
+        raise UserError(f"row_numbers ({len(row_numbers)}) must have one number for each row of the prompt ({len(prompt)})")
     return row_numbers
 
 
 def row_generator(seed: int, row_number: int) -> torch.Generator:
-    """A generator on the CPU, the same for (seed, row_number) on every machine: Python's own hash is not."""
+    """Return a CPU generator seeded by (seed, row_number), identical on every machine, which Python's own hash would not be."""
     digest = hashlib.blake2b(f"{seed} {row_number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -150,8 +152,8 @@ def precise(device: torch.device) -> torch.dtype:
 def _blocks(
     stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int, end: End, shown: bool = False
 ) -> Iterator[Step]:
-    """The steps, in blocks; `shown` says that somebody is given each block before the next one."""
-    # Not a generator itself, so that a mistake is reported where the call is, not at the first token.
+    """Yield the steps in blocks; `shown` says that the caller sees each block before the next one runs."""
+    # Not a generator itself, so that an invalid argument is reported by the call, not at the first token.
     check_max_new(max_new)
     ends = end_tokens(end, stepper.vocabulary)
     start = start_of(stepper, state, len(prompt), prompt.shape[1] + max_new)
@@ -159,7 +161,7 @@ def _blocks(
 
 
 class Walk:
-    """One step of a row: the token before is read, and the next one chosen by `uniform` (rows,), or as the most probable one."""
+    """One step: read the last token of each row, and choose the next one by `uniform` (rows,), or the most probable one."""
 
     def __init__(self, stepper: Stepper, ends: tuple[int, ...]):
         self.stepper = stepper
@@ -180,14 +182,14 @@ class Walk:
         return Frame(tokens, goes_on, frame.state), Step(tokens, chosen, frame.running)
 
     def __call__(self, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
-        # Rows that have ended read on: no row depends on another, and a step without a mask is the fastest there is.
+        # Rows that have ended keep reading: no row depends on another, and a step without a mask is fastest.
         log_probs, state = self.stepper(frame.tokens[:, None], None, frame.state)
         return self.choose(log_probs[:, -1], frame._replace(state=state), uniform)
 
 
-@torch.inference_mode()  # cheaper than no_grad by a quarter of the overhead of a step; what leaves this module is copied out of it
+@torch.inference_mode()  # saves a quarter of a step's overhead over no_grad; tensors that leave this module are copied
 def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: Draw | None, max_new: int, shown: bool) -> Iterator[Step]:
-    """On a GPU, and where no row can end, a block is looked at while the next one is running."""
+    """Yield blocks of steps. On a GPU, if no row can end, a block is checked while the next one runs."""
     standing, extent = standing_of(walk.signature), prompt_extent(prompt, mask)
     prompt, mask = trimmed(prompt, mask, extent)
     extent = extent.in_chunks(CHUNK)
@@ -199,9 +201,9 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: D
     signature = None if walk.signature is None else ("begin", walk.signature, mask is None)
     uniform = None if draw is None else sent(draw(1)[0], prompt.device)
     with ExitStack() as lent:
-        given = (prompt, mask, start.made_from, uniform), signature, (extent, *start.numbers), standing
-        frame, first = lent.enter_context(calling(begin, *given))
-        # Who is shown a token may change the model, or look on from then.
+        call_arguments = (prompt, mask, start.made_from, uniform), signature, (extent, *start.numbers), standing
+        frame, first = lent.enter_context(calling(begin, *call_arguments))
+        # A caller that is shown tokens may change or watch the model between two blocks, so its standing is found out again.
         blocks = _looked_at(_following(walk, frame, first, draw, max_new, None if shown else standing, lent))
         for block, least in one_ahead(blocks) if prompt.is_cuda and not walk.ends else blocks:
             if least is not None and not least() > -math.inf:
@@ -212,11 +214,11 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: D
 def _following(
     walk: Walk, frame: Frame, first: Step, draw: Draw | None, max_new: int, standing: Standing | None, lent: ExitStack
 ) -> Iterator[Step]:
-    """The first step, and the blocks after it. What was lent is given back as soon as a graph has copied it."""
+    """Yield the first step and the blocks after it. `lent` is closed as soon as a graph has copied the frame."""
     block = Step(*(part[:, None].clone() for part in first))
     yield block
     device, rows, left = block.tokens.device, len(block.tokens), max_new - 1
-    places = torch.arange(rows, device=device)  # the rows of the prompt that go on
+    places = torch.arange(rows, device=device)  # the rows of the prompt still in the batch
     while left:
         if walk.ends and (kept := remaining(frame.running, frame)) is not None:
             frame, places = _selected(frame, kept), places[kept]
@@ -240,19 +242,19 @@ def _following(
 
 
 def _looked_at(blocks: Iterable[Step]) -> Iterator[tuple[Step, Look | None]]:
-    """Each block, and the least of its log-probabilities."""
+    """Pair each block with the least of its log-probabilities."""
     return ((block, Look(block.log_probs.min()) if block.log_probs.numel() else None) for block in blocks)
 
 
 def _until_ended(steps: Step) -> Step:
-    """Those that a row was running in; the host learns here which these are."""
+    """Cut a block after the last step in which a row was running. The host waits for this."""
     count = int(steps.is_new.any(0).sum())
     return Step(*(part[:, :count] for part in steps))
 
 
 def remaining(running: Tensor, tree: Tree) -> Tensor | None:
-    """The rows to go on with where that is worth a change of shape: none is left, or at most half (`num_going_on`). All rows
-    go on where a leaf of the tree is not theirs row by row."""
+    """Select the rows to continue with if at most half are still running (see `num_going_on`), else None: fewer changes of shape are not
+    worth it. Also None if a leaf of the tree has another number of rows."""
     rows, count = len(running), int(running.sum())
     if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
         return None if count else running.nonzero()[:, 0]
@@ -264,7 +266,7 @@ def _selected(frame: Frame, rows: Tensor) -> Frame:
 
 
 def _within(last: Step, places: Tensor, block: Step) -> Step:
-    """A block of some rows as one of all: the others have ended and repeat their end."""
+    """Expand a block of some rows to all rows; the other rows have ended and repeat their end."""
     shape = len(last.tokens), block.tokens.shape[1]
     return Step(
         last.tokens[:, -1:].expand(shape).index_copy(0, places, block.tokens),
@@ -274,7 +276,7 @@ def _within(last: Step, places: Tensor, block: Step) -> Step:
 
 
 def check_possible(chosen: Tensor, running: Tensor) -> None:
-    """(rows,) or (rows, steps) log-probabilities of what was chosen."""
+    """Raise a UserError if a chosen token of a running row has probability 0; both tensors are (rows,) or (rows, steps)."""
     if not chosen.numel() or chosen.min().item() > -math.inf:
         return
     impossible = (running & ~(chosen > -math.inf)).flatten(1 if chosen.dim() > 1 else 0)
@@ -287,7 +289,7 @@ def check_possible(chosen: Tensor, running: Tensor) -> None:
 
 
 def each_token(blocks: Iterator[Step]) -> Iterator[Tensor]:
-    """The tokens (rows,) of each step."""
+    """Yield the tokens (rows,) of each step."""
     return (tokens.clone() for block in blocks for tokens in block.tokens.unbind(1))
 
 

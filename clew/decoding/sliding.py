@@ -1,4 +1,4 @@
-"""Going on for ever with a model that knows only so many positions."""
+"""A sliding window: unbounded generation with a model of bounded length."""
 
 from collections.abc import Hashable
 from typing import NamedTuple
@@ -19,13 +19,13 @@ class SlidingState(NamedTuple):
 
 
 class Sliding:
-    """A stepper that forgets: the inner one never sees more than `limit` positions of a row.
+    """A stepper that forgets: the inner stepper never sees more than `limit` positions of a row.
 
         log p(w | y_1 .. y_n) = inner log p(w | y_{s+1} .. y_n)
         s = 0 while n <= limit, then the least multiple of (limit - keep) with n - s <= limit
 
-    So when a row is full, the inner state starts afresh from its last `keep` tokens and fills up again. Each row does so in its own time,
-    as it would alone. Filters go around a Sliding, not inside, where they would forget too.
+    When a row is full, its inner state restarts from its last `keep` tokens and fills up again. Each row restarts at its own time, as it
+    would alone. Filters go around a Sliding, not inside, where they would forget too.
     """
 
     def __init__(self, stepper: Stepper, limit: int, keep: int):
@@ -56,28 +56,28 @@ class Sliding:
         full = (slots > 0) & (self._start(slots) > self._start(slots - 1))
         begins = (full if mask is None else full & mask).any(0)  # (length,)
         restarts = begins.nonzero().flatten().tolist() if bool(begins.any()) else []
-        pieces, found = _pieces(restarts, tokens.shape[1]), []
+        pieces, outputs = _pieces(restarts, tokens.shape[1]), []
         for begin, stop in pieces:
             if begin in restarts:
                 inner = self._restarted(history, torch.minimum(slots[:, begin], history.lengths))
             within = None if at is None else (at - begin).clamp(0, stop - begin - 1)
             log_probs, inner = read_at(self.stepper, tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner, within)
-            found.append(log_probs)
-        return _joined(pieces, found, at), SlidingState(inner, history)
+            outputs.append(log_probs)
+        return _joined(pieces, outputs, at), SlidingState(inner, history)
 
     def calm_steps(self, state: SlidingState) -> int:
-        """How many tokens every row reads before one of them starts afresh."""
+        """Return how many tokens every row can read before one of them restarts."""
         lengths, advance = state.history.lengths, self.limit - self.keep
         begun = (lengths - self.limit + advance - 1).div(advance, rounding_mode="floor").clamp(min=0)
         return int((self.limit + begun * advance - lengths).min())
 
     def _start(self, slots: Tensor) -> Tensor:
-        """The slot s at which the window begins that the token in a slot is read in."""
+        """Return the first slot s of the window in which the token in a slot is read."""
         advance = self.limit - self.keep
         return ((slots - self.limit).div(advance, rounding_mode="floor") + 1).clamp(min=0) * advance
 
     def _restarted(self, history: History, lengths: Tensor) -> State:
-        """The inner state of rows that have read their first `lengths` (rows,) tokens, those before each one's window forgotten."""
+        """Return the inner state after the first `lengths` (rows,) tokens of each row, reading only those in its window."""
         starts = self._start(lengths)
         offsets = torch.arange(self.limit, device=lengths.device)
         slots = starts[:, None] + offsets  # (rows, limit)
@@ -87,16 +87,16 @@ class Sliding:
 
 
 def _pieces(restarts: list[int], length: int) -> list[tuple[int, int]]:
-    """A chunk's columns cut before each restart."""
+    """Cut a chunk's columns before each restart."""
     edges = sorted({0, *restarts, length})
     return list(zip(edges, edges[1:], strict=False))
 
 
-def _joined(pieces: list[tuple[int, int]], found: list[Tensor], at: Tensor | None) -> Tensor:
-    """What was found in each piece, at every position of the chunk or at those of `at`, which every piece was asked for."""
+def _joined(pieces: list[tuple[int, int]], outputs: list[Tensor], at: Tensor | None) -> Tensor:
+    """Join the log-probabilities of the pieces: at every position of the chunk, or at the positions `at`, computed in every piece."""
     if at is None:
-        return torch.cat(found, 1)
-    log_probs = found[0]
-    for (begin, _), later in zip(pieces[1:], found[1:], strict=True):
+        return torch.cat(outputs, 1)
+    log_probs = outputs[0]
+    for (begin, _), later in zip(pieces[1:], outputs[1:], strict=True):
         log_probs = torch.where((at >= begin)[..., None], later, log_probs)
     return log_probs

@@ -1,15 +1,15 @@
-"""Speculative decoding: a draft guesses several tokens, the stepper reads them in one call, and those that it would not have written are
-taken back (Leviathan et al. 2023; Chen et al. 2023). What is written is what the stepper writes alone: the same tokens where the most
-probable one is taken, the same distribution where they are drawn.
+"""Speculative decoding (Leviathan et al. 2023; Chen et al. 2023): a draft guesses several tokens, the stepper reads them in one call, and
+rejected guesses are taken back. The output is that of the stepper alone: the same tokens in greedy decoding, the same distribution in
+sampling.
 
 In a round the stepper reads the last token of a row and its guesses d_1 .. d_c, and gives p_0 .. p_c. Then
 
-    d_i is accepted with probability min(1, p_{i-1}(d_i) / q_i(d_i)), q_i being what it was drawn from, up to the first that is not
-    y ~ max(0, p_a - q_{a+1}) / Z   after a accepted guesses, where one was refused
-    y ~ p_c                         where all were accepted
+    d_i is accepted with probability min(1, p_{i-1}(d_i) / q_i(d_i)), where d_i ~ q_i, up to the first rejection
+    y ~ max(0, p_a - q_{a+1}) / Z   after a accepted guesses and a rejected one
+    y ~ p_c                         if all were accepted
 
-so that a round writes a + 1 tokens. Each row accepts its own number; a row's chunk grows by one guess after a round that accepts all of
-them, and shrinks by one after a round that accepts none.
+so that a round writes a + 1 tokens. Each row accepts its own number of guesses. The next chunk of a row has one guess more after a round
+that accepts all guesses, and one fewer after a round that accepts none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,14 +44,14 @@ from clew.decoding.stepper import Stepper, prefill
 from clew.decoding.taped_calls import TapedCalls
 
 LONGEST = 16
-"""Guesses in a round at most. A window's ring can take back four times as many."""
+"""The most guesses in a round. The ring of a window can take back four times as many."""
 
 GUESS, ACCEPT, DRAW = range(3)
-"""What the three numbers are for that each place of a row has: drawn by place, so that no chunk changes the numbers of another."""
+"""Uses of the three random numbers that each position of a row has. They belong to positions, so that chunk sizes do not change them."""
 
 
 class Acceptance(NamedTuple):
-    """How well a draft guessed each row: calls of the stepper after the prompt, guesses, and those of them that were accepted."""
+    """Per row: calls of the stepper after the prompt, guesses proposed, and guesses accepted."""
 
     rounds: Tensor  # (rows,)
     proposed: Tensor  # (rows,)
@@ -59,15 +59,15 @@ class Acceptance(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    accepted: Tensor  # (rows,) guesses
-    following: Tensor  # (rows,) the token that is written behind them
+    accepted: Tensor  # (rows,) number of guesses
+    following: Tensor  # (rows,) the token written after them
 
 
 class Frame(NamedTuple):
-    """Between two rounds."""
+    """The batch between two rounds."""
 
     last: Tensor  # (rows,) the token that the stepper reads next
-    fresh: Tensor  # (rows, length) tokens that the draft has not been given, the last token at their end
+    fresh: Tensor  # (rows, length) tokens that the draft has not read, ending with `last`
     is_fresh: Tensor  # (rows, length) which of them are real
     lengths: Tensor  # (rows,) tokens written
     sizes: Tensor  # (rows,) guesses in the next chunk
@@ -89,9 +89,9 @@ def speculative(
     row_numbers: Sequence[int] | None = None,
     chunk: int = 4,
 ) -> Iterator[Tensor]:
-    """What `greedy` yields, or with a seed tokens that are distributed as those of `sample`: one tensor (rows,) a step.
+    """Yield the tokens of `greedy`, or with a seed tokens distributed as those of `sample`: one tensor (rows,) per step.
 
-    `chunk` is how many guesses the first round has. A state that is given has room for the prompt, `max_new` and LONGEST tokens.
+    `chunk` is the number of guesses in the first round. A given `state` needs room for the prompt, `max_new` and LONGEST tokens.
     """
     steps, _ = _begun(stepper, draft, prompt, mask, state, max_new, end, seed, row_numbers, chunk)
     return each_token(steps)
@@ -110,16 +110,16 @@ def speculative_sequences(
     row_numbers: Sequence[int] | None = None,
     chunk: int = 4,
 ) -> tuple[Sequences, Acceptance]:
-    """All that `speculative` yields, and how well the draft guessed it."""
+    """Everything that `speculative` yields, as one value, and how well the draft guessed it."""
     steps, acceptance = _begun(stepper, draft, prompt, mask, state, max_new, end, seed, row_numbers, chunk)
     return collected(steps), acceptance
 
 
 def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verdict:
-    """Which guesses are accepted, and what follows them.
+    """Decide which guesses are accepted, and choose the token after them.
 
-    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are each place's numbers; without them a
-    guess is accepted where it is the most probable token.
+    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are the random numbers of each position;
+    without them, a guess is accepted if it is the most probable token.
     """
     tokens, counts, width = proposal.tokens, proposal.counts, proposal.tokens.shape[1]
     is_guess = torch.arange(width, device=tokens.device) < counts[:, None]
@@ -127,25 +127,25 @@ def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verd
         choices = most_probable(log_probs)  # (rows, 1 + width)
         accepted = _leading((choices[:, :-1] == tokens) & is_guess)
         return Verdict(accepted, choices.gather(1, accepted[:, None])[:, 0])
-    kind = precise(log_probs.device)
-    uniform, probs = uniform.to(kind), log_probs.to(kind).softmax(-1)
+    dtype = precise(log_probs.device)
+    uniform, probs = uniform.to(dtype), log_probs.to(dtype).softmax(-1)
     if proposal.log_probs is None:
-        drawn_from = functional.one_hot(tokens, log_probs.shape[-1]).to(kind)
+        drawn_from = functional.one_hot(tokens, log_probs.shape[-1]).to(dtype)
     else:
-        drawn_from = proposal.log_probs.to(kind).softmax(-1)
+        drawn_from = proposal.log_probs.to(dtype).softmax(-1)
     of_stepper, of_draft = (each.gather(2, tokens[..., None])[..., 0] for each in (probs[:, :-1], drawn_from))  # (rows, width)
     accepted = _leading((uniform[:, :-1, ACCEPT] * of_draft < of_stepper) & is_guess)
     rows = torch.arange(len(tokens), device=tokens.device)
-    left = probs[rows, accepted]  # (rows, vocabulary)
+    remaining_probs = probs[rows, accepted]  # (rows, vocabulary)
     if width:
-        refused = (left - drawn_from[rows, accepted.clamp(max=width - 1)]).clamp(min=0)
-        # Where rounding leaves nothing of a guess that was refused, p and q are the same.
-        left = torch.where(((accepted < counts) & (refused.sum(-1) > 0))[:, None], refused, left)
-    return Verdict(accepted, invert_cumulative(left.log(), uniform[rows, accepted, DRAW]))
+        refused = (remaining_probs - drawn_from[rows, accepted.clamp(max=width - 1)]).clamp(min=0)
+        # If rounding leaves no mass after a rejection, p and q are equal.
+        remaining_probs = torch.where(((accepted < counts) & (refused.sum(-1) > 0))[:, None], refused, remaining_probs)
+    return Verdict(accepted, invert_cumulative(remaining_probs.log(), uniform[rows, accepted, DRAW]))
 
 
 def _leading(accepted: Tensor) -> Tensor:
-    """How many (rows,) hold before the first that does not."""
+    """Count (rows,) the True values before the first False."""
     return accepted.int().cumprod(1).sum(1)
 
 
@@ -163,7 +163,7 @@ def _begun(
 ) -> tuple[Iterator[Step], Acceptance]:
     check_max_new(max_new)
     if not 1 <= chunk <= LONGEST:
-        raise UserError(f"chunk ({chunk}) must be at least 1 and at most {LONGEST}: how many tokens a draft guesses at first")
+        raise UserError(f"chunk ({chunk}) must be at least 1 and at most {LONGEST}: the number of tokens that a draft guesses at first")
     draft.check(stepper)
     ends = end_tokens(end, stepper.vocabulary)
     numbers = None
@@ -177,7 +177,7 @@ def _begun(
 
 
 class Rounds:
-    """Runs rounds until every row has ended, and shows what all rows have written so far."""
+    """Run rounds until every row has ended, and yield the steps that all rows have written."""
 
     def __init__(self, stepper: Stepper, draft: Draft, ends: tuple[int, ...], max_new: int, numbers: Tensor | None, acceptance: Acceptance):
         self.stepper, self.draft, self.ends, self.max_new = stepper, draft, ends, max_new
@@ -230,8 +230,8 @@ class Rounds:
         return Frame(following, written, is_fresh, lengths, _next_sizes(frame.sizes, proposal.counts, accepted), running, state, draft)
 
     def proposed(self, frame: Frame, most: Tensor, uniform: Tensor | None) -> tuple[Proposal, State]:
-        """The draft's guesses, no wider than the most that a row has."""
-        if not bool(most.any()):  # every row is to write its last token
+        """Return the draft's guesses, cut to the largest count of a row."""
+        if not bool(most.any()):  # every row has only its last token to write
             return Proposal(most.new_zeros(len(most), 0), most, None), frame.draft
         draft = frame.draft
         if draft is None:
@@ -242,7 +242,7 @@ class Rounds:
         return Proposal(tokens[:, :width], counts, None if log_probs is None else log_probs[:, :width]), draft
 
     def numbers_for(self, frame: Frame, places: Tensor, width: int) -> Tensor | None:
-        """Those (rows, 1 + width, 3) of the next places of each row."""
+        """Return the random numbers (rows, 1 + width, 3) of the next positions of each row."""
         if self.numbers is None:
             return None
         ahead = frame.lengths[:, None] + torch.arange(width + 1, device=places.device)
@@ -259,14 +259,13 @@ class Rounds:
 
 
 def _next_sizes(sizes: Tensor, proposed: Tensor, accepted: Tensor) -> Tensor:
-    """One guess more after a round that accepted all of them, one fewer after one that accepted none."""
+    """One more guess after a round that accepted all, one fewer after a round that accepted none."""
     change = (accepted == proposed).long() - (accepted == 0).long()
     return torch.where(proposed > 0, sizes + change, sizes).clamp(1, LONGEST)
 
 
 class Page:
-    """What the rows of a prompt have written. They write different numbers of tokens in a round; a step is shown when all have written
-    it."""
+    """The output of all rows. Rows write different numbers of tokens in a round; a step is shown when all running rows have written it."""
 
     def __init__(self, rows: int, max_new: int, like: Tensor):
         self.tokens = torch.zeros(rows, max_new, dtype=torch.long, device=like.device)
@@ -275,7 +274,7 @@ class Page:
         self.shown = 0
 
     def write(self, places: Tensor, tokens: Tensor, log_probs: Tensor, counts: Tensor) -> None:
-        """Adds to the rows at `places` the first `counts` (rows,) of `tokens` (rows, length)."""
+        """Append the first `counts` (rows,) of `tokens` (rows, length) to the rows at `places`."""
         columns = torch.arange(tokens.shape[1], device=tokens.device)
         rows, new = (columns < counts[:, None]).nonzero(as_tuple=True)
         slots = self.lengths[places][rows] + new
@@ -284,7 +283,7 @@ class Page:
         self.lengths.index_add_(0, places, counts)
 
     def ready(self, places: Tensor, running: Tensor) -> Iterator[Step]:
-        """The steps that no running row is still to write, if there are any; a row that has ended repeats its last token."""
+        """Yield the steps not yet shown that every running row has written, if any; a row that has ended repeats its last token."""
         lengths = self.lengths[places][running]
         stop = int(lengths.min() if len(lengths) else self.lengths.max())
         last = self.tokens.gather(1, (self.lengths - 1)[:, None])[:, 0]
@@ -296,7 +295,7 @@ class Page:
 
 
 def _appended(tokens: Tensor, mask: Tensor | None, last: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows with one more token each behind their real ones, and which are real."""
+    """Append one token to the real tokens of each row; return the rows and their mask."""
     lengths = chunk_lengths(tokens, mask)
     longer = functional.pad(tokens, (0, 1)).scatter(1, lengths[:, None], last[:, None])
     return longer, torch.arange(longer.shape[1], device=tokens.device) <= lengths[:, None]

@@ -1,4 +1,4 @@
-"""What decoding knows of a model: a function from tokens and a state to log-probabilities and a state."""
+"""The Stepper protocol, decoding's view of a model: a function from tokens and a state to log-probabilities and a state."""
 
 import inspect
 from collections.abc import Callable, Hashable
@@ -13,21 +13,21 @@ from clew.core.masks import chunk_lengths, row_lengths
 from clew.core.types import State, Tree
 
 CHUNK = 256
-"""Positions of a prompt that are read by one call."""
+"""Positions of a prompt that one call reads."""
 MANY = 2**62
 ASKS_THE_HOST = "asks the host"
-"""Stands in the signature of a stepper whose calls depend on numbers that it reads from tensors: no graph can be captured of them, but for
-steps in a row that it says to be alike (`calm_steps`)."""
+"""Marks the signature of a stepper whose calls depend on numbers that the host reads from tensors. They cannot be captured as a graph,
+except for the steps that it declares calm (`calm_steps`)."""
 
 
 class Extent(NamedTuple):
-    """How many positions the rows of a chunk have, which begin with the real ones."""
+    """The shortest and longest row of a chunk whose padding is on the right."""
 
     shortest: int
     longest: int
 
     def in_chunks(self, chunk: int) -> "Extent":
-        """The same where only chunks are told apart that are full in every row."""
+        """Round `shortest` down to whole chunks, so that fewer different extents occur."""
         return self if self.shortest == self.longest else Extent(self.shortest // chunk * chunk, self.longest)
 
 
@@ -39,26 +39,27 @@ class Stepper(Protocol):
     Prefill (a prompt), step (one token) and verification (a guess of several tokens) are this same call.
     `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
     In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
-    The state given to a call is consumed by it: `copy_state` to branch.
-    A call may also take `at`, the positions that are wanted (see `PickingStepper`), and `initial_state` what it is made from (see
+    A call consumes its state: use `copy_state` to branch.
+    Optionally, a call takes `at`, the wanted positions (see `PickingStepper`), and `initial_state` takes what it is made from (see
     `StartingStepper`).
-    One that has a `signature` says with it all that a call depends on besides its arguments, a model as a weak reference: steppers with
-    equal signatures may share a captured step (see `engine`). One without it, or with None, runs eagerly.
-    No log-probability is above 0, but they need not add up to one: what a constraint refuses is lost (see `filters`).
+    An optional `signature` names everything that a call depends on besides its arguments, models as weak references: steppers with equal
+    signatures may share a captured step (see `engine`). A stepper without one, or with None, runs eagerly. One
+    whose calls depend on other Python state, such as a counter, must have None.
+    No log-probability is above 0, but probabilities need not add up to one: mass that a constraint refuses is lost (see `filters`).
     """
 
     @property
     def vocabulary(self) -> int: ...
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        """The state before anything is read, with room for `capacity` positions (None: it grows)."""
+        """Return the state before the first token, with room for `capacity` positions (None: it grows)."""
         ...
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]: ...
 
 
 class PickingStepper(Stepper, Protocol):
-    """A stepper that gives log-probabilities at some positions of a chunk alone, so that a model need not apply its output layer at others.
+    """A stepper that computes log-probabilities only at requested positions of a chunk, so that the output layer skips the others.
 
         log_probs[row, i], state' = stepper(tokens, mask, state, at=at),   those at position at[row, i] of the chunk
 
@@ -69,32 +70,34 @@ class PickingStepper(Stepper, Protocol):
 
 
 class StartingStepper(Stepper, Protocol):
-    """A stepper whose first state is made on its model's device from numbers and a tree of tensors, `starts_from`, so that making it may be
-    part of a captured call."""
+    """A stepper whose initial state is made on the model's device from numbers and a tree of tensors, `starts_from`, so that a captured
+    call can include it."""
 
     @property
     def starts_from(self) -> Tree: ...
 
     def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
-        """From another tree than its own, where that is not None."""
+        """Return the initial state; `starts_from` replaces the stepper's own tree unless it is None."""
         ...
 
 
 def calm_steps(stepper: Any, state: State) -> int:
-    """How many steps of one token may follow in which a stepper has no reason to ask the host, as its method of this name says; the host
-    looks once. One that asks and has no method asks at every step."""
+    """Return how many one-token steps can follow in which a stepper does not ask the host, by its method of this name; the host reads once.
+
+    A stepper without the method asks at every step if its signature is marked ASKS_THE_HOST, else never.
+    """
     if hasattr(stepper, "calm_steps"):
         return int(stepper.calm_steps(state))
     return 0 if names(signature_of(stepper), ASKS_THE_HOST) else MANY
 
 
 def names(signature: Any, part: str) -> bool:
-    """Whether a signature has a part at any depth."""
+    """Whether a signature contains a part at any depth."""
     return signature == part if not isinstance(signature, tuple) else any(names(each, part) for each in signature)
 
 
 class Start(NamedTuple):
-    """Where a text begins: the state that is made from some tensors, and the numbers that this depends on."""
+    """How an initial state is made: from a tree of tensors, by a function, which depends on some numbers."""
 
     made_from: Tree
     state: Callable[[Tree], State]
@@ -102,7 +105,7 @@ class Start(NamedTuple):
 
 
 def start_of(stepper: Stepper, state: State, rows: int, capacity: int) -> Start:
-    """From a state that is given, or the stepper's first one."""
+    """Start from a given state, or from the stepper's initial state if it is None."""
     if state is None and (made_from := getattr(stepper, "starts_from", None)) is not None:
         starting: Any = stepper
         return Start(made_from, lambda starts_from: starting.initial_state(rows, capacity, starts_from), (rows, capacity))
@@ -110,23 +113,23 @@ def start_of(stepper: Stepper, state: State, rows: int, capacity: int) -> Start:
 
 
 def signature_of(*steppers: Any) -> Hashable:
-    """What the steppers say that they depend on; None where one does not say."""
-    found = tuple(getattr(stepper, "signature", None) for stepper in steppers)
-    return None if None in found else found
+    """Return the signatures of steppers; None if one has none."""
+    signatures = tuple(getattr(stepper, "signature", None) for stepper in steppers)
+    return None if None in signatures else signatures
 
 
 def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK) -> tuple[Tensor, State]:
-    """Reads a prompt, which has no empty row: `read_to_end`."""
+    """Read a prompt without empty rows with `read_to_end`."""
     return read_to_end(stepper, tokens, mask, state, chunk, prompt_extent(tokens, mask))
 
 
 def read_to_end(
     stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK, extent: Extent | None = None
 ) -> tuple[Tensor, State]:
-    """Each row's log_probs (rows, vocabulary) at its last real position, unspecified where it has none, and the state after it.
+    """Return log_probs (rows, vocabulary) at the last real position of each row, unspecified for an empty row, and the state after it.
 
-    The stepper reads `chunk` positions a call, up to the longest row's end, and is asked for one position a row. With an `extent` the host
-    is not asked for the rows' lengths.
+    Each call reads `chunk` positions, up to the end of the longest row, and requests one position per row. With an `extent`, the host does
+    not read the lengths.
     """
     lengths = chunk_lengths(tokens, mask)
     if extent is None:
@@ -136,7 +139,7 @@ def read_to_end(
     for start in range(0, longest, chunk):
         stop = min(start + chunk, longest)
         real = None if mask is None or shortest >= stop else mask[:, start:stop]
-        ends = lengths - 1 - start  # (rows,) where in this chunk the row ends, if it does
+        ends = lengths - 1 - start  # (rows,) position of the row's end in this chunk, if it is inside
         at = None if stop - start == 1 else ends.clamp(0, stop - start - 1)[:, None]
         log_probs, state = read_at(stepper, tokens[:, start:stop], real, state, at)
         here = log_probs[:, 0]  # (rows, vocabulary)
@@ -146,7 +149,7 @@ def read_to_end(
 
 
 def read_at(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None) -> tuple[Tensor, State]:
-    """Reads a chunk for its log_probs at the positions `at` (rows, places), or at all; those of a plain stepper are picked afterwards."""
+    """Read a chunk and return log_probs at the positions `at` (rows, places), or at all. A stepper that takes no `at` computes all."""
     if at is None:
         return stepper(tokens, mask, state)
     if _takes_positions(stepper):
@@ -156,7 +159,7 @@ def read_at(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State,
 
 
 def picked(x: Tensor, at: Tensor | None) -> Tensor:
-    """`x` (rows, length, ...) at the positions `at` (rows, places), or at all."""
+    """Select the positions `at` (rows, places) of `x` (rows, length, ...), or all."""
     return x if at is None else x[torch.arange(len(x), device=x.device)[:, None], at]
 
 
@@ -166,18 +169,18 @@ def _takes_positions(stepper: Stepper) -> TypeGuard[PickingStepper]:
 
 @lru_cache
 def _has_positions(kind: type[Stepper]) -> bool:
-    # The method is looked at, not an attribute: a subclass whose own call takes no positions is then called without.
+    # Inspect the method instead of an attribute: a subclass may override the call without `at`.
     return "at" in inspect.signature(kind.__call__).parameters
 
 
 def trimmed(tokens: Tensor, mask: Tensor | None, extent: Extent) -> tuple[Tensor, Tensor | None]:
-    """A prompt without the columns that no row has, and its mask, None where all is real."""
+    """Drop columns that are padding in every row; the mask is None if everything is real."""
     longest = extent.longest
     return tokens[:, :longest], None if mask is None or extent.shortest == longest else mask[:, :longest]
 
 
 def prompt_extent(tokens: Tensor, mask: Tensor | None) -> Extent:
-    """That of a prompt, which has no empty row, and padding on the right alone; the host looks once."""
+    """Return the extent of a prompt, and check that it has no empty row and pads on the right. The host reads once."""
     if mask is None:
         lengths, late = [tokens.shape[1]] * len(tokens), []
     else:

@@ -1,9 +1,9 @@
-"""The torch calls of a step as one flat function, without the layers around them. Knows no model and no algorithm.
+"""Tapes: the torch calls of a step as one flat function, without the modules around them. Knows no model and no algorithm.
 
-A step of a small model on a CPU spends up to a third of its time in Python: modules that call modules, states that are taken apart and put
-together. Where a step makes the same calls as the one before it (`recording`), these become a tape. Each number that the host reads is read
-again and compared with what the tape expects there, so that a tape never runs where the step would have made other calls; where it would,
-`Diverged` is raised, and the step has to be run as it was written.
+A step of a small model on a CPU spends up to a third of its time in Python, calling modules and packing and unpacking states. When a step
+makes the same calls as the one before it (`recording`), these calls become a tape. Each number that the host reads is read again and
+compared with the number that the tape expects. If they differ, the step would have made other calls: the tape raises `Diverged`, and the
+step has to be run eagerly.
 """
 
 import weakref
@@ -18,7 +18,7 @@ from clew.decoding.recording import Entry, Recording, Ref, Slice, changes_in_pla
 
 
 class Diverged(Exception):
-    """The step would make other calls now; or those of a step that is `ahead` of this one, if that is a number."""
+    """The step would now make other calls than the tape. If `ahead` is a number, they may be those of the step so many steps ahead."""
 
     def __init__(self, message: str, ahead: int | None = None):
         super().__init__(message)
@@ -26,10 +26,9 @@ class Diverged(Exception):
 
 
 class Tape:
-    """The calls of a recording that equalled the one before it, as a function of the tensors that come in.
+    """The calls of a recording that matched the one before it, as a function of the input tensors.
 
-    `step` is the number of the last step that was run, counted from the recording. A tape does not keep the weights alive that it reads:
-    they have to be held by others while it runs.
+    `step` is the number of the last step run, counted from the recording. A tape holds only weak references to the weights that it reads.
     """
 
     def __init__(self, recording: Recording):
@@ -38,16 +37,18 @@ class Tape:
         names, source = recording.inputs + recording.constants, Source()
         lines = source.lines(recording.entries, recording.outputs)
         self.text = "\n    ".join([f"def step(k, {', '.join(f't{ref.number}' for ref in names)}):", *lines])
-        # Names t0, t1, ..., n0, n1, ... and numbers: nothing in the text comes from a file or a person.
+        # The text contains only names t0, t1, ..., n0, n1, ... and numbers, nothing from a file or a user.
         exec(compile(self.text, "<tape>", "exec"), source.names)
         self.function: Callable[..., tuple[Tensor, ...]] = source.names["step"]
 
     def begin(self) -> Callable[[Sequence[Tensor]], tuple[Tensor, ...]]:
-        """The function from the tensors that come in to those that go out, which may start at any step. It raises Diverged, or whatever a
-        call raises, where the step has to be run as it was written."""
+        """Return the function from input tensors to output tensors; it may start at any step.
+
+        It raises Diverged, or the error of a call, when the step has to be run eagerly.
+        """
         constants = [place() for place in self.constants]
         if any(tensor is None for tensor in constants):
-            raise Diverged("a weight is gone")
+            raise Diverged("a weight has been freed")
         self.step, is_first = min(0, self.horizon.last - 1), True
 
         def run(inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -66,19 +67,19 @@ class Tape:
     def next_step(self, ahead: int) -> int:
         self.step += ahead
         if not self.horizon.holds(self.step):
-            raise Diverged("a number that grows from step to step has come to what it is compared with")
+            raise Diverged("a number that grows from step to step has reached a number that it is compared with")
         return self.step
 
 
 def different(now: Any, expected: Any, slopes: Any) -> Diverged:
-    """What is raised where the host reads another number than a tape says."""
+    """Return the error for a host read that differs from the tape's number."""
     numbers = zip(now, expected, slopes, strict=False) if isinstance(slopes, list) else [(now, expected, slopes)]
     ahead = next(((is_now - was_expected) // slope for is_now, was_expected, slope in numbers if slope), None)
     return Diverged(f"the host reads {now!r} and not {expected!r}", ahead)
 
 
 class Source:
-    """Calls as lines of Python, and what their names stand for."""
+    """Writes calls as lines of Python, and collects the objects that their names stand for."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {"different": different}
@@ -136,12 +137,14 @@ class Source:
 
 
 def needed_entries(entries: Sequence[Entry], outputs: Sequence[Ref]) -> list[Entry]:
-    """Those that an output depends on, that write, and that ask for a number. A call that gives back its argument may have written there:
-    relu(x, inplace=True), x being a part of another tensor."""
+    """Select the entries that an output depends on, that write in place, or that read a number to the host.
+
+    A call that returns its argument may have written to it: relu(x, inplace=True), where x is a view of another tensor.
+    """
     needed, kept = set(outputs), []
     for entry in reversed(entries):
-        arguments, made = set(refs_in(entry.arguments)), set(refs_in(entry.made))
-        if entry.made is None or changes_in_place(name_of(entry.function)) or made & (needed | arguments):
+        arguments, results = set(refs_in(entry.arguments)), set(refs_in(entry.made))
+        if entry.made is None or changes_in_place(name_of(entry.function)) or results & (needed | arguments):
             needed |= arguments
             kept.append(entry)
     return kept[::-1]

@@ -1,4 +1,4 @@
-"""A step on a CPU that runs from a tape of its calls, where it has made the same ones twice."""
+"""A step on a CPU that runs from a tape once it has made the same calls twice."""
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
@@ -15,19 +15,19 @@ from clew.decoding.tape import Tape
 from clew.kernels.step_mode import step_mode
 
 WAITS, TRIES, MISSES = 8, 4, 3
-"""Steps that are run before one is noted, where a step of such shapes is met for the first time or a tape no longer fits: noting two and
-making a tape of them costs about as much. Steps that are noted in the hope of a tape, of a call or, where steps are apart, ever. Steps in a
-row that a tape may not fit."""
+"""WAITS: eager steps before recording, for new shapes or after a tape has failed; recording two steps and making a tape costs about as
+much. TRIES: the most recorded steps, per call, or in total if steps are apart. MISSES: failures of a tape in a row after which it is
+dropped."""
 
 log = logging.getLogger("clew.decoding")
 
 
 class Taped:
-    """A step that is run as it was written until two in a row make the same calls, and then from a tape of these.
+    """A step that runs eagerly until two steps in a row make the same calls, and then from a tape of these calls.
 
-    `waits` are steps that are run before one is noted: a step that is run only a few times is not worth a tape. Where `apart`, every step
-    goes on from a frame of its own, from which any number of others may part it. Once released, it keeps no frame alive, and no model
-    where steps are not apart.
+    `waits` eager steps come before the first recording: a step that runs only a few times is not worth a tape. With `apart`, every step
+    continues from a frame of its own, any number of positions away from the last. Once released, it keeps no frame alive, and unless
+    `apart` no model either.
     """
 
     owns_frame = False
@@ -42,7 +42,7 @@ class Taped:
         self.restart(advance, frame)
 
     def restart(self, advance: Advance, frame: Tree) -> None:
-        """Goes on from another frame of the same shapes."""
+        """Continue from another frame of the same shapes."""
         self.advance: Advance | None = advance
         self.form, self.leaves = frame, leaves(frame)
         self.replay: Callable[[Sequence[Tensor]], tuple[Tensor, ...]] | None = None
@@ -70,8 +70,8 @@ class Taped:
                 self.replay = self.replay or self.tape.begin()
                 results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
             except Exception as error:
-                # Whatever it was, the step as it was written says it better, or goes another way; the next one may be as before.
-                log.debug("a recorded step is left: %s", error)
+                # Run the step eagerly: it raises the proper error, or makes other calls. Later steps may match the tape again.
+                log.debug("a step does not match its tape: %s", error)
                 self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
                 return self.run_written(fed)
             self.leaves = list(results[: len(self.leaves)])
@@ -90,7 +90,7 @@ class Taped:
         return outputs
 
     def note(self, fed: Tensor | None) -> Outputs:
-        """Runs the step as it was written, and notes its calls."""
+        """Run the step eagerly and record its calls."""
         before, inputs = self.before, distinct(self.leaves if fed is None else [*self.leaves, fed])
         self.leaves = inputs[: len(self.leaves)]
         recording = Recording(inputs, before, unit=None if self.apart else 1)
@@ -110,6 +110,6 @@ class Taped:
 
 
 def distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The tensors, each as an object of its own, though two may be the same memory."""
+    """Return the tensors as distinct objects; repeated ones become views of the same memory."""
     ids = [id(tensor) for tensor in tensors]
     return [tensor.view_as(tensor) if id(tensor) in ids[:place] else tensor for place, tensor in enumerate(tensors)]

@@ -1,4 +1,4 @@
-"""A stepper whose calls are run from tapes, where they are of one shape again and again: the chunks that speculative decoding reads."""
+"""A stepper that runs repeated calls of one shape from tapes, such as the chunks that speculative decoding reads."""
 
 import weakref
 from collections.abc import Hashable
@@ -17,14 +17,14 @@ from clew.decoding.taped import Taped
 from clew.kernels.step_mode import reading_mode
 
 MOST_HELD = 24
-"""Tapes that one decoding holds: other callers look for others."""
+"""The most tapes that one object holds for itself."""
 
 
 class TapedCalls:
-    """The same as the stepper inside. A call with a mask is run as it was written.
+    """Equal to the stepper inside. Calls with a mask run eagerly.
 
-    From a first state on it holds the tapes that it has taken, one for each length: looking for one again, and whether the model is still
-    what it was, would take as long as a small model's step.
+    From `initial_state` on, it holds the tapes that it has taken, one for each length: looking them up again, and checking that the model
+    has not changed, would take as long as a small model's step.
     """
 
     def __init__(self, stepper: Stepper):
@@ -39,7 +39,7 @@ class TapedCalls:
         return self.stepper.vocabulary
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
-        release_all(self.held)  # another text: the model may have changed since the last one
+        release_all(self.held)  # a new text: the model may have changed since the last one
         self.tapes.clear()
         return self.stepper.initial_state(rows, capacity)
 
@@ -50,7 +50,7 @@ class TapedCalls:
         length = tokens.shape[1]
         fed = tokens if at is None else torch.cat([tokens, at], 1)
         signature = ("call", self.signature, length, tuple(fed.shape))
-        advance = partial(read_chunk, self.stepper, length)  # not a method: what is held must not hold this object
+        advance = partial(read_chunk, self.stepper, length)  # not a method: a held tape must not keep this object alive
         key = (signature, shapes_of(state), modes())
         if (tape := self.tapes.get(key)) is not None:
             tape.restart(advance, state)
@@ -69,11 +69,11 @@ class TapedCalls:
             return log_probs[:, 0], repeated.frame
         finally:
             if isinstance(repeated, Taped):
-                repeated.release()  # a tape that is held keeps no state alive
+                repeated.release()  # so that a held tape keeps no state alive
 
 
 def read_chunk(stepper: Stepper, length: int, state: State, fed: Tensor | None) -> tuple[State, tuple[Tensor]]:
-    """`fed` (rows, length + places) are the tokens, and behind them the positions that are wanted, if not all are."""
+    """Read a chunk; `fed` (rows, length + places) holds the tokens, followed by the wanted positions unless all are wanted."""
     assert fed is not None
     tokens, at = (fed, None) if fed.shape[1] == length else (fed[:, :length], fed[:, length:])
     log_probs, state = read_at(stepper, tokens, None, state, at)

@@ -1,7 +1,8 @@
-"""A stepper around a stepper that writes nothing but well-formed trees. Knows tokens by what they do, not how they are spelt.
+"""Constrained decoding of linearised trees: a stepper around a stepper that writes only well-formed trees. Knows the roles of tokens, not
+their spelling.
 
-A tree is written with a token that opens a bracket of some label, one that closes a bracket of that label, and tokens that stand for
-words (see `clew.data.linearisation`). Which of them may come next depends on the brackets that are open; a stack of them is the state.
+A tree is written with tokens that open and close a bracket of some label, and tokens that stand for words (see
+`clew.data.linearisation`). Which of them may come next depends on the open brackets; the state is a stack of them.
 """
 
 import math
@@ -19,14 +20,14 @@ from clew.decoding.stepper import Stepper, calm_steps, signature_of
 from clew.kernels.capture import held_by_graphs
 
 BEFORE, INSIDE, CLOSED, OVER = range(4)
-"""Where a row stands: nothing of its tree is written yet, some is, all is but the end token, or nothing may follow."""
+"""Phase of a row: before its tree, inside it, the tree complete except for the end token, or nothing may follow."""
 
 OPEN, CLOSE, WORD, END, OTHER = range(5)
-"""What a token does; the first three are moves in a tree."""
+"""Role of a token; the first three are moves in a tree."""
 
 
 class TreeTokens(NamedTuple):
-    """Which tokens write trees. `opens` and `closes` are of the same labels, one after the other."""
+    """The tokens that write trees. `opens` and `closes` list the same labels in the same order."""
 
     opens: Sequence[int]
     closes: Sequence[int]
@@ -36,10 +37,10 @@ class TreeTokens(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """An open bracket: how many children it has (0, 1, or 2 for more), and how long a unary chain its only child heads.
+    """An open bracket: its number of children (0, 1, or 2 for more), and the length of the unary chain that its only child heads.
 
-    The brackets around it will hold it alone, unless a word comes after it: `run` of them do, up to the first one that has a child
-    already, and beyond that one `breaks` words are needed to keep all chains short enough.
+    `run` brackets directly around it have no other child so far; unless a word comes after it, they will form a unary chain. `breaks` is
+    the number of words needed to keep all chains beyond that run short enough.
     """
 
     label: Tensor  # all (rows,)
@@ -50,22 +51,22 @@ class Bracket(NamedTuple):
 
 
 class Writing(NamedTuple):
-    """How far each row's tree is written."""
+    """The progress of each row's tree."""
 
     phase: Tensor  # (rows,)
     words_left: Tensor  # (rows,)
-    steps_left: Tensor  # (rows,) tokens, the end token among them
+    steps_left: Tensor  # (rows,) tokens, end token included
     depth: Tensor  # (rows,) brackets open
     stack: Tensor  # (rows, max_depth, 5) a Bracket each
 
     def at(self, depth: Tensor) -> Bracket:
-        """Each row's bracket at a depth, 1 being the root; any where there is none."""
+        """Return each row's bracket at a depth, where 1 is the root; an arbitrary bracket if there is none."""
         place = (depth - 1).clamp(0, self.stack.shape[1] - 1)
         return Bracket(*self.stack[torch.arange(len(depth), device=depth.device), place].unbind(1))
 
 
 class Moves(NamedTuple):
-    """What an opening, a closing and a word would do to each row: whether it may come, and what is innermost afterwards."""
+    """Effects of an opening, a closing and a word on each row: whether it is allowed, and the innermost bracket after it."""
 
     allowed: Tensor  # (moves, rows)
     bracket: Bracket  # of (moves, rows)
@@ -74,17 +75,17 @@ class Moves(NamedTuple):
 
 
 class Roles(NamedTuple):
-    """What each token of a vocabulary does."""
+    """The role of each token of a vocabulary."""
 
     kinds: Tensor  # (vocabulary,)
-    labels: Tensor  # (vocabulary,) of what it opens or closes, else -1
+    labels: Tensor  # (vocabulary,) the label that it opens or closes, else -1
     is_no_close: Tensor  # (vocabulary,)
 
 
 @held_by_graphs
 @lru_cache(maxsize=16)
 def roles_of(tokens: TreeTokens, vocabulary: int, device: torch.device) -> Roles:
-    """Made once: a step that is captured as a graph, or taped, reads the same tensors in every call."""
+    """Return the roles of tokens. Cached, since a captured or taped step must read the same tensors in every call."""
     with torch.inference_mode(False):
         kinds = torch.full((vocabulary,), OTHER, device=device)
         labels = torch.full_like(kinds, -1)
@@ -101,20 +102,19 @@ class TreeState(NamedTuple):
 
 
 class TreeConstraint:
-    """p'(w) = p(w) where w goes on with a tree that can still be finished, else 0.
+    """p'(w) = p(w) if w continues the tree so that it can still be finished, else 0.
 
-    A row's tree begins after its first `start` token, which may be the end token too; before it stands any prompt. It is over exactly
-    `lengths` (rows,) words, ends with the end token, is no longer than `max_length` tokens with it (a number for all rows, or one for
-    each), no deeper than `max_depth`, and has at most `max_unary` brackets around the same words. With w words to write and d brackets
-    open,
+    A row's tree begins after its first `start` token, which may also be the end token; any prompt comes before it. It has exactly `lengths`
+    (rows,) words, ends with the end token, has at most `max_length` tokens with it (one number, or one per row), is no deeper than
+    `max_depth`, and has at most `max_unary` brackets around the same words. With w words to write and d brackets open,
 
         a word     may come inside a bracket while w > 0
         an opening may come while w > 0, d < max_depth and w + d + 3 tokens or more are left
         a closing  may come where it names the innermost bracket, which is not empty, and for the root when w = 0
         the end    comes after the root has closed
 
-    as long as every unary chain that is then open can still be kept short by the words left: one word breaks one chain. So some token
-    can always follow, and w + d + 1 of them are always enough. What is refused is lost, as in a filter; filters go around a constraint.
+    as long as the words left can still keep every open unary chain short: one word breaks one chain. So some token can always follow, and
+    w + d + 1 tokens are always enough to finish. Refused mass is lost, as in a filter; filters go around a constraint.
     """
 
     def __init__(
@@ -138,17 +138,17 @@ class TreeConstraint:
 
     @property
     def signature(self) -> Hashable:
-        inner = signature_of(self.stepper)  # how far each tree is written is in the state
+        inner = signature_of(self.stepper)  # the progress of each tree is in the state
         return None if inner is None else (type(self), self.tokens, self.max_depth, self.max_unary, inner)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> TreeState:
         if rows != len(self.lengths):
-            raise UserError(f"lengths ({len(self.lengths)}) must be as many as the prompt has rows ({rows})")
+            raise UserError(f"lengths ({len(self.lengths)}) must have one number for each row of the prompt ({rows})")
         longest = int(self.max_lengths.max())
         if capacity is not None and capacity <= longest:
             raise UserError(
-                f"max_length ({longest}) is more than the {capacity - 1} tokens there is room for after the start; "
-                "decode with max_new of at least max_length, or every tree may be cut off"
+                f"max_length ({longest}) exceeds the {capacity - 1} tokens that fit after the start token; "
+                "decode with max_new of at least max_length, or trees may be cut off"
             )
         zeros = torch.zeros_like(self.lengths)
         stack = zeros.new_zeros(rows, self.max_depth, len(Bracket._fields))
@@ -191,7 +191,7 @@ class TreeConstraint:
         return Moves(can_move & finishable & (writing.phase == INSIDE), bracket, words_after, depth_after)
 
     def _can_be_finished(self, bracket: Bracket, words_left: Tensor, depth: Tensor, steps_left: Tensor) -> Tensor:
-        """Whether enough tokens are left, and enough words to fill the innermost bracket and to break every chain that is too long."""
+        """Whether enough tokens are left, and enough words to fill the innermost bracket and to break every overlong chain."""
         holds_one = (bracket.children == 1).long()
         own = self._breaks(bracket.run + holds_one, torch.where(holds_one > 0, bracket.chain, 1))
         needed = own + bracket.breaks + (bracket.children == 0)
@@ -199,12 +199,14 @@ class TreeConstraint:
         return enough_words & (words_left + depth + 1 <= steps_left)
 
     def _breaks(self, run: Tensor, chain: Tensor | int) -> Tensor:
-        """Words needed in `run` brackets, each around the one before and nothing else, the innermost around a chain of `chain`: that chain
-        may grow by max_unary - chain, and each word starts another that may grow to max_unary."""
+        """Return the words needed to break `run` nested brackets, each the only child of the next, around a unary chain of length `chain`.
+
+        That chain may grow by max_unary - chain, and each word starts another chain that may grow to max_unary.
+        """
         return (run + chain - 1).clamp(min=0).div(self.max_unary, rounding_mode="floor")
 
     def _after(self, roles: Roles, writing: Writing, moves: Moves, tokens: Tensor, real: Tensor) -> Writing:
-        """After one token (rows,) of each row, where it is real. A row that is given what was refused is over."""
+        """Return the progress after one token (rows,) of each row where it is real. A row that reads a refused token is OVER."""
         kinds, labels, rows = roles.kinds[tokens], roles.labels[tokens], torch.arange(len(tokens), device=tokens.device)
         chosen = kinds.clamp(max=WORD), rows
         names_innermost = (kinds != CLOSE) | (labels == moves.bracket.label[WORD])
@@ -224,7 +226,7 @@ class TreeConstraint:
 
 
 def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
-    """True (rows, vocabulary) where a token may follow."""
+    """Return True (rows, vocabulary) where a token may follow."""
     before = writing.phase == BEFORE
     by_kind = torch.stack([*moves.allowed, writing.phase == CLOSED, before], 1)  # (rows, kinds)
     names_innermost = roles.labels == moves.bracket.label[WORD][:, None]
@@ -232,16 +234,14 @@ def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
 
 
 def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:
-    """The stack with `bracket` at `depth`, in those rows."""
+    """Write `bracket` into the stack at `depth`, in the given rows."""
     here = rows[:, None] & (torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None])  # (rows, max_depth)
     return torch.where(here[..., None], torch.stack(bracket, 1)[:, None], stack)
 
 
 def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
     if len(tokens.opens) != len(tokens.closes):
-        raise UserError(
-            f"opens ({len(tokens.opens)}) must be as many as closes ({len(tokens.closes)}), of the same labels in the same order"
-        )
+        raise UserError(f"opens ({len(tokens.opens)}) and closes ({len(tokens.closes)}) must have the same labels in the same order")
     if not tokens.opens or not tokens.words:
         raise UserError("a tree needs at least one label to open and close, and one token that stands for a word")
     roles = [*tokens.opens, *tokens.closes, *tokens.words, *{tokens.start, tokens.end}]
@@ -251,13 +251,13 @@ def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
     twice = sorted(token for token, count in Counter(roles).items() if count > 1)
     if twice:
         raise UserError(
-            f"token ({twice[0]}) has two roles; every token opens, closes, stands for a word, starts or ends, and one of these alone"
+            f"token ({twice[0]}) has two roles; each token must have one: to open, to close, to stand for a word, to start or to end"
         )
 
 
 def _check_lengths(lengths: Tensor) -> None:
     if lengths.dim() != 1 or len(lengths) == 0:
-        raise UserError(f"lengths must be a row of numbers, one a sentence, and has the shape {tuple(lengths.shape)}")
+        raise UserError(f"lengths must be one-dimensional, with one number per sentence; it has shape {tuple(lengths.shape)}")
     if int(lengths.min()) < 1:
         raise UserError(f"every sentence needs at least one word; sentence {int(lengths.argmin())} has {int(lengths.min())}")
 

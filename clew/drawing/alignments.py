@@ -1,4 +1,4 @@
-"""Alignments drawn: a row a target word, a column a source word, dark where the one looked at the other. Knows no model and no file."""
+"""Draws alignments: a row per target word and a column per source word, darker where attention is higher. Knows no model and no file."""
 
 from collections.abc import Sequence
 from html import escape
@@ -14,7 +14,7 @@ from clew.drawing.standalone import Theme, standalone, themed
 
 
 class Drawn(NamedTuple):
-    """Words, and weights of which row t, column s is how much target word t looked at source word s."""
+    """Words and their weights: weights[t][s] is how much target word t attended to source word s."""
 
     source: Sequence[str]
     target: Sequence[str]
@@ -25,15 +25,15 @@ CELL, MARGIN, GAP = 30, 18, 8
 WORD_SIZE, NUMBER_SIZE = 14.0, 10.5
 LONGEST_WORD = 28
 LEAN = 0.7071
-"""Source words stand at 45 degrees."""
+"""The cosine of 45 degrees, the angle of the source words."""
 FAINTEST = 0.005
-"""What is drawn at least; a row adds up to one, so that a picture of a long sentence stays small."""
+"""The smallest weight that is drawn. Rows sum to one, so this keeps the picture of a long sentence small."""
 SPOKEN = 0.1
-"""Weights that are written out, in percent."""
+"""The smallest weight that is written out, in per cent."""
 
 
 class Layout(NamedTuple):
-    """One picture: its words as they are written, where its cells begin, and how large it is, in pixels."""
+    """The layout of one picture, in pixels: its words as written, the corner of its cells, and its size."""
 
     source: list[str]
     target: list[str]
@@ -53,8 +53,7 @@ def lay_out(alignment: Drawn) -> Layout:
 
 
 def alignment_svg(alignments: Sequence[Drawn], theme: Theme = "auto") -> str:
-    """Alignments one below the other as a picture that needs nothing else, in light or dark colours as the reader's system has them, or
-    always in one of these."""
+    """Alignments below each other as one self-contained picture. Theme "auto" follows the reader's system; "light" and "dark" are fixed."""
     layouts = [lay_out(alignment) for alignment in alignments]
     width, height = max((layout.width for layout in layouts), default=0), sum(layout.height for layout in layouts)
     tops = accumulate((layout.height for layout in layouts), initial=0)
@@ -71,14 +70,14 @@ def shapes(alignment: Drawn, layout: Layout) -> str:
     right, bottom = left + CELL * len(layout.source), top + CELL * len(layout.target)
     lines = "".join(f"M{left + CELL * column} {top}V{bottom}" for column in range(len(layout.source) + 1))
     lines += "".join(f"M{left} {top + CELL * row}H{right}" for row in range(len(layout.target) + 1))
-    found = [cell(alignment, row, column, left, top) for row in range(len(layout.target)) for column in range(len(layout.source))]
-    found.append(f'<path class="line" d="{lines}"/>')
+    elements = [cell(alignment, row, column, left, top) for row in range(len(layout.target)) for column in range(len(layout.source))]
+    elements.append(f'<path class="line" d="{lines}"/>')
     for column, word in enumerate(layout.source):
         x, y = left + CELL * column + CELL // 2 + 2, top - GAP
-        found.append(f'<text class="word" x="{x}" y="{y}" transform="rotate(-45 {x} {y})">{escape(word)}</text>')
+        elements.append(f'<text class="word" x="{x}" y="{y}" transform="rotate(-45 {x} {y})">{escape(word)}</text>')
     for row, word in enumerate(layout.target):
-        found.append(f'<text class="word target" x="{left - GAP}" y="{top + CELL * row + CELL // 2 + 5}">{escape(word)}</text>')
-    return "".join(found)
+        elements.append(f'<text class="word target" x="{left - GAP}" y="{top + CELL * row + CELL // 2 + 5}">{escape(word)}</text>')
+    return "".join(elements)
 
 
 def cell(alignment: Drawn, row: int, column: int, left: int, first: int) -> str:
@@ -96,11 +95,11 @@ def cell(alignment: Drawn, row: int, column: int, left: int, first: int) -> str:
 
 
 def alignment_figure(alignments: Sequence[Drawn]) -> Any:
-    """The same as a matplotlib figure, 100 pixels of the picture an inch."""
+    """The same as a matplotlib figure, with 100 pixels of the picture per inch."""
     layouts = [lay_out(alignment) for alignment in alignments]
     width, height = max(layout.width for layout in layouts), sum(layout.height for layout in layouts)
     if max(width, height) > LARGEST:
-        raise UserError(f"the picture would be {width} x {height} pixels, of which matplotlib draws {LARGEST} at most; take .svg or .jsonl")
+        raise UserError(f"the picture would be {width} x {height} pixels, but matplotlib draws at most {LARGEST}; save as .svg or .jsonl")
     drawn = load_matplotlib("take .svg, which needs nothing").Figure(figsize=(width / 100, height / 100), dpi=150)
     bottom = height
     for alignment, layout in zip(alignments, layouts, strict=True):
@@ -122,7 +121,7 @@ def alignment_figure(alignments: Sequence[Drawn]) -> Any:
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
-    """Rules for one theme's pictures alone, since several may stand on a page."""
+    """Rules that apply to one theme's pictures only, since a page may contain several."""
     rules = {
         ".page": f"fill:{colours['paper']}",
         ".line": f"fill:none;stroke:{colours['rule']};stroke-width:1",

@@ -1,4 +1,4 @@
-"""A field with two scales, round numbers along them, and a legend: what lines, points and bars stand in."""
+"""Axes: a field with two scales, round numbers along them, and a legend, for lines, points and bars."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,7 @@ LONGEST_NAME = 60
 
 
 class Field(NamedTuple):
-    """Where the scales begin and end, in pixels."""
+    """The rectangle of the axes, in pixels."""
 
     left: float
     top: float
@@ -24,36 +24,36 @@ class Field(NamedTuple):
 
 
 def axes(x: Scale, y: Scale, field: Field, x_label: str, y_label: str) -> list[Shape]:
-    """Rules, numbers and names."""
-    found: list[Shape] = []
+    """The grid lines, the numbers and the names of the axes."""
+    shapes: list[Shape] = []
     for place, text in x.ticks(7):
-        found.append(Stroke([(place, field.top), (place, field.bottom)], "grid"))
-        found.append(Label(place, field.bottom + 17, text, "tick"))
+        shapes.append(Stroke([(place, field.top), (place, field.bottom)], "grid"))
+        shapes.append(Label(place, field.bottom + 17, text, "tick"))
     for place, text in y.ticks(6):
-        found.append(Stroke([(field.left, place), (field.right, place)], "grid"))
-        found.append(Label(field.left - 8, place + 4, text, "tick-end"))
-    found.append(Stroke([(field.left, field.top), (field.left, field.bottom), (field.right, field.bottom)], "axis"))
-    found.append(Label((field.left + field.right) / 2, field.bottom + 38, x_label, "label"))
-    found.append(Label(14, (field.top + field.bottom) / 2, y_label, "label", -90))
-    return found
+        shapes.append(Stroke([(field.left, place), (field.right, place)], "grid"))
+        shapes.append(Label(field.left - 8, place + 4, text, "tick-end"))
+    shapes.append(Stroke([(field.left, field.top), (field.left, field.bottom), (field.right, field.bottom)], "axis"))
+    shapes.append(Label((field.left + field.right) / 2, field.bottom + 38, x_label, "label"))
+    shapes.append(Label(14, (field.top + field.bottom) / 2, y_label, "label", -90))
+    return shapes
 
 
 def tick_room(scale: Scale, label: str) -> float:
-    """How much room the numbers of an upright scale and its name need beside it."""
+    """The width that the numbers and the name of a vertical scale need."""
     return max((text_width(text, 11.5) for _, text in scale.ticks(6)), default=0) + 14 + (20 if label else 0)
 
 
 def point_kind(number: int) -> str:
-    """Of the points of a group: filled, and hollow where all colours are taken."""
+    """The kind of a group's points: filled, or hollow once all colours are used."""
     return f"{'point' if number < len(COLOURS) else 'ring'}-{number % len(COLOURS)}"
 
 
 def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, dots: bool = False) -> tuple[list[Shape], float]:
-    """Names beside their colours, in as many rows as they need, and how high that is; nothing where there is one without a name."""
+    """Names beside their colours, in as many rows as needed, and the height of these; nothing if no group has a name."""
     shown = [shortened(visible(name), LONGEST_NAME) for name in names]
     if not any(shown):
         return [], 0.0
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     x, y = 0.0, 10.0
     for number, name in enumerate(shown):
         need = SWATCH + 7 + text_width(name, 12.5) + 18
@@ -61,10 +61,10 @@ def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, d
             x, y = 0.0, y + LEGEND_ROW
         colour = number % len(COLOURS)
         if dots:
-            found.append(Dot(x + SWATCH / 2 + 4, y, 5, point_kind(number)))
+            shapes.append(Dot(x + SWATCH / 2 + 4, y, 5, point_kind(number)))
         else:
             dash = dash_of(number, number < len(dashed) and dashed[number])
-            found.append(Stroke([(x, y), (x + SWATCH, y)], f"line-{colour}", dash=dash))
-        found.append(Label(x + SWATCH + 7, y + 4.5, name, "legend"))
+            shapes.append(Stroke([(x, y), (x + SWATCH, y)], f"line-{colour}", dash=dash))
+        shapes.append(Label(x + SWATCH + 7, y + 4.5, name, "legend"))
         x += need
-    return found, y + 18.0
+    return shapes, y + 18.0

@@ -1,17 +1,17 @@
-"""Pictures and spectrograms below a heatmap: how large they are drawn, and how strong."""
+"""Pictures and spectrograms below a heatmap: their size and their strength."""
 
 import numpy as np
 
 from clew.drawing.shapes import Photo, Shape
 
 PICTURE, BESIDE, FAINT = 320, 16, 0.45
-"""Pixels of a picture's longer side below a map, those between it and the picture itself, and how strong it is there."""
+"""The longer side, in pixels, of a picture below a map; the gap to the full picture beside it; and the opacity below the map."""
 WIDE, TALL, LEAST = 720, 240, 2.0
-"""Pixels of a spectrogram, and of its cells at least."""
+"""The width and height of a spectrogram, and the smallest side of its cells, in pixels."""
 
 
 def sizes_over(backdrop: np.ndarray, rows: int, columns: int) -> tuple[float, float]:
-    """Width and height of a cell on a picture, whose longer side is PICTURE pixels; on a spectrogram they fill its room."""
+    """The width and height of a cell: on a picture, whose longer side is PICTURE pixels, or on a spectrogram, which fills its area."""
     if backdrop.ndim == 3:
         scale = PICTURE / max(backdrop.shape[:2])
         return scale * backdrop.shape[1] / max(columns, 1), scale * backdrop.shape[0] / max(rows, 1)
@@ -19,7 +19,8 @@ def sizes_over(backdrop: np.ndarray, rows: int, columns: int) -> tuple[float, fl
 
 
 def below(backdrop: np.ndarray | None, left: float, top: float, width: float, height: float) -> list[Shape]:
-    """The picture below the map, faint so that colours stand out, and beside it as it is; a spectrogram, dark where it is loud."""
+    """The picture below the map, faint so that colours stand out, and again beside it, unchanged; or a spectrogram, dark where it is
+    loud."""
     if backdrop is None:
         return []
     if backdrop.ndim == 2:

@@ -1,4 +1,4 @@
-"""Bars from left to right, so that names of any length can be read; several values a name stand below each other."""
+"""Horizontal bars, so that names of any length can be read; several values per name are bars below each other."""
 
 import math
 from typing import NamedTuple
@@ -15,16 +15,16 @@ from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
 LONGEST_NAME = 40
 BAR, GROUPED_BAR, SPACE = 16, 11, 8
 NUMBER_ROOM = 70
-"""Pixels for the number at a bar's end where the scale is given: two pictures on one scale have it at the same pixels."""
+"""The width for numbers at the ends of bars if the scale is fixed, so that pictures on one scale have it at the same pixels."""
 
 
 def table_of(part: Bars) -> list[list[float]]:
-    """Values a name, in every case a list."""
+    """The values of each name, always as a list."""
     return [np.atleast_1d(np.asarray(value, dtype=float)).tolist() for value in part.values]
 
 
 class Layout(NamedTuple):
-    """Names as they are written, values in lists, where values stand, where rows begin, and how high a row and a bar is."""
+    """Names as written, values in lists, the scale, the corner of the bars, and the heights of rows and bars."""
 
     names: list[str]
     values: list[list[float]]
@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     row: float
     bar: float
     room: float
-    """For the number at a bar's end."""
+    """The width for the number at a bar's end."""
 
     @property
     def bottom(self) -> float:
@@ -42,10 +42,10 @@ class Layout(NamedTuple):
 
 
 def bounds(part: Bars) -> tuple[float, float]:
-    """Where the scale begins and ends: as the part says, else so that 0 and every value are on it."""
-    known = [min(max(value, -LARGEST), LARGEST) for each in table_of(part) for value in each if math.isfinite(value)]
-    low = min([0.0, *known]) if part.low is None else part.low
-    high = max([0.0, *known]) if part.high is None else part.high
+    """The ends of the scale: those of the part, or else such that 0 and every value are on it."""
+    finite = [min(max(value, -LARGEST), LARGEST) for row in table_of(part) for value in row if math.isfinite(value)]
+    low = min([0.0, *finite]) if part.low is None else part.low
+    high = max([0.0, *finite]) if part.high is None else part.high
     return low, high if high > low else low + 1.0
 
 
@@ -55,7 +55,7 @@ def lay_out(part: Bars, top: float) -> Layout:
     names = [shortened(visible(name), LONGEST_NAME) for name in part.names]
     left = max((text_width(name, 13) for name in names), default=0) + 14
     low, high = bounds(part)
-    room = max((text_width(short_number(value), 11.5) for each in values for value in each), default=0) + 10
+    room = max((text_width(short_number(value), 11.5) for row in values for value in row), default=0) + 10
     room = room if part.high is None else max(room, NUMBER_ROOM)
     scale = Scale(low, high, left + (room if low < 0 else 0), max(WIDTH, left + 240) - room)
     bar = BAR if groups == 1 else GROUPED_BAR
@@ -69,11 +69,11 @@ def keys(part: Bars) -> tuple[list[Shape], float]:
 def bars(part: Bars) -> Picture:
     shapes, top = keys(part)
     layout = lay_out(part, top)
-    for place, (name, each) in enumerate(zip(layout.names, layout.values, strict=False)):
+    for place, (name, row) in enumerate(zip(layout.names, layout.values, strict=False)):
         y = layout.top + place * layout.row
         shapes.append(Label(layout.left - 10, y + (layout.row - SPACE) / 2 + 4.5, name, "word-end"))
-        for number, value in enumerate(each):
-            shapes += one_bar(part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(each) > 1))
+        for number, value in enumerate(row):
+            shapes += one_bar(part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(row) > 1))
     zero = layout.scale(0)
     shapes.append(Stroke([(zero, top), (zero, layout.bottom)], "axis"))
     shapes.append(Label((layout.scale.start + layout.scale.end) / 2, layout.bottom + 16, part.label, "label"))
@@ -84,7 +84,7 @@ def bars(part: Bars) -> Picture:
 
 
 def scale_ends(layout: Layout, top: float) -> list[Shape]:
-    """Where a scale that was given begins and ends, since no bar need reach its end."""
+    """Labels the ends of a fixed scale, since no bar may reach them."""
     low, high = layout.scale.low, layout.scale.high
     edge: list[Shape] = [Stroke([(layout.scale.end, top), (layout.scale.end, layout.bottom)], "grid")]
     names = ((layout.scale.start, low, "tick-start"), (layout.scale.end, high, "tick-end"))
@@ -98,5 +98,5 @@ def one_bar(part: Bars, place: int, number: int, value: float, scale: Scale, y: 
         return [Label(zero + 6, y + height / 2 + 4, short_number(value), "value")]
     end = scale(min(max(value, -LARGEST), LARGEST))
     shape = Box(min(zero, end), y, max(abs(end - zero), 0.5), height, f"fill-{number % len(COLOURS)}", about, round=2)
-    kind, beside = ("value", 6) if value >= 0 else ("value-end", -6)
-    return [shape, Label(end + beside, y + height / 2 + 4, short_number(value), kind)]
+    kind, offset = ("value", 6) if value >= 0 else ("value-end", -6)
+    return [shape, Label(end + offset, y + height / 2 + 4, short_number(value), kind)]

@@ -1,4 +1,4 @@
-"""A search from left to right, a column a step: what was kept in full, what was dropped faint, the best path bold."""
+"""Draws a search from left to right, one column per step: kept hypotheses solid, dropped ones faint, the best path bold."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ BOX, ROW, GAP, PADDING, MARGIN = 22, 28, 46, 8, 4
 
 @dataclass(frozen=True)
 class Placed:
-    """A node's box: its left edge, its middle, its width, and what is written in it."""
+    """The box of a node: its left edge, its vertical centre, its width, and its text and score."""
 
     x: float
     y: float
@@ -25,18 +25,18 @@ class Placed:
 
 
 def depths(nodes: list[Branch]) -> list[int]:
-    """Steps from the root; parents come before children."""
-    found: list[int] = []
+    """The depth of each node; parents come before their children."""
+    depth_of: list[int] = []
     for number, node in enumerate(nodes):
         if node.parent is not None and not 0 <= node.parent < number:
             raise ValueError(f"node {number} has the parent {node.parent}; parents come before their children")
-        found.append(0 if node.parent is None else found[node.parent] + 1)
-    return found
+        depth_of.append(0 if node.parent is None else depth_of[node.parent] + 1)
+    return depth_of
 
 
 def lay_out(nodes: list[Branch]) -> list[Placed]:
-    """Columns by step; in each, children stand in the order of their parents, the likeliest first, so that no lines cross. A column is as
-    close to its parents as it can be in a band that is as high as the longest column."""
+    """Places nodes in columns by step. In a column, nodes are in the order of their parents, the likeliest first, so that no lines cross.
+    Nodes are as close to their parents as possible, in a band as high as the longest column."""
     steps = depths(nodes)
     columns: list[list[int]] = [[] for _ in range(max(steps, default=-1) + 1)]
     for number, step in enumerate(steps):
@@ -66,9 +66,9 @@ def above(rank: list[int], parent: int | None) -> int:
 
 
 def spread(wanted: list[float], least: float) -> list[float]:
-    """Places in the given order, at least so far apart, as near as they can be to where they are wanted in the mean of squares: blocks of
-    neighbours that push each other stand around their common mean (pool adjacent violators)."""
-    blocks: list[list[float]] = []  # sum of wanted first places, count
+    """Places in the same order, at least `least` apart, with the smallest squared distance to the wanted ones: neighbours that push each
+    other form blocks around their common mean (pool adjacent violators)."""
+    blocks: list[list[float]] = []  # the sum of the first members' wanted places, and the count
     for place in wanted:
         blocks.append([place, 1.0])
         while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] + least * blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
@@ -79,13 +79,13 @@ def spread(wanted: list[float], least: float) -> list[float]:
 
 
 def within(places: list[float], least: float, reach: float) -> list[float]:
-    """Places moved into [-reach, reach], still at least so far apart, as far as there is room."""
-    found: list[float] = []
+    """Moves places into [-reach, reach], still at least `least` apart, as far as there is room."""
+    moved: list[float] = []
     for place in places:
-        found.append(max(place, found[-1] + least if found else -reach))
-    for at in range(len(found) - 1, -1, -1):
-        found[at] = min(found[at], found[at + 1] - least if at + 1 < len(found) else reach)
-    return found
+        moved.append(max(place, moved[-1] + least if moved else -reach))
+    for at in range(len(moved) - 1, -1, -1):
+        moved[at] = min(moved[at], moved[at + 1] - least if at + 1 < len(moved) else reach)
+    return moved
 
 
 def kind_of(node: Branch) -> Literal["best", "kept", "dropped"]:
@@ -95,7 +95,7 @@ def kind_of(node: Branch) -> Literal["best", "kept", "dropped"]:
 def branches(part: Branches) -> Picture:
     nodes = list(part.nodes)
     placed = lay_out(nodes)
-    top = min((each.y for each in placed), default=0.0) - BOX / 2 - MARGIN
+    top = min((box.y for box in placed), default=0.0) - BOX / 2 - MARGIN
     lines: list[tuple[int, Shape]] = []
     boxes: list[Shape] = []
     for number, (node, at) in enumerate(zip(nodes, placed, strict=True)):
@@ -112,8 +112,8 @@ def branches(part: Branches) -> Picture:
         )
         boxes.append(Label(at.x + PADDING, y + 4.5, at.text, f"{kind}-text"))
         boxes.append(Label(at.x + at.width - PADDING, y + 4.5, at.score, "value-end"))
-    width = max((each.x + each.width for each in placed), default=0.0) + MARGIN
-    height = max((each.y for each in placed), default=0.0) - top + BOX / 2 + MARGIN
+    width = max((box.x + box.width for box in placed), default=0.0) + MARGIN
+    height = max((box.y for box in placed), default=0.0) - top + BOX / 2 + MARGIN
     kept = sum(node.kept for node in nodes)
     ordered = [shape for _, shape in sorted(lines, key=lambda pair: pair[0])]
     about = f"{part.title or 'search'}: {len(nodes)} hypotheses in {max(depths(nodes), default=0)} steps, {kept} kept"

@@ -1,4 +1,4 @@
-"""A text on the colours of its values: as words of a page that wrap with it, and as a picture of a fixed width."""
+"""Text on the colours of its values: as HTML that wraps with the page, and as a picture of fixed width."""
 
 import numpy as np
 
@@ -11,22 +11,22 @@ from clew.drawing.shapes import Box, Label, Picture, Shape
 
 WIDTH, ROW, PADDING, GAP = 760, 25, 4, 4
 SIZE, MONO = 14.0, 13.5 * 0.602
-"""Of letters, and how far letters of one width stand apart (DejaVu Sans Mono)."""
+"""The font size, and the advance of monospaced letters (DejaVu Sans Mono)."""
 
 
 TOGETHER = 8
-"""Letters that are written at once: many a text is quick, and few stand on their colours whatever the font."""
+"""The number of letters in one text element: more are faster to draw, fewer stay closer to their colours in any font."""
 
 
 def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
-    """Every token's strength, and what the scale goes from and to."""
+    """The strength of every token's colour, and the ends of the scale."""
     values = np.asarray(part.values, dtype=float).reshape(-1)
     low, high = limits(values, part.low, part.high, part.diverging)
     return strengths(values, low, high, part.diverging), low, high
 
 
 def note_of(part: ColouredText, place: int) -> str:
-    """What is read off a token."""
+    """The text shown for a token on request."""
     value = f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else "no value"
     note = part.notes[place] if place < len(part.notes) else ""
     return f"{visible(part.tokens[place]) or 'nothing'}: {value}{'; ' + note if note else ''}"
@@ -40,7 +40,7 @@ def coloured_text(part: ColouredText) -> Picture:
     strong, low, high = coloured(part)
     shapes: list[Shape] = []
     labels: list[Shape] = []
-    waiting: list[str] = []  # letters that stand beside each other, from x = start on
+    waiting: list[str] = []  # adjacent letters not yet written, which start at x = start
     x, y, start = 0.0, 4.0, 0.0
 
     def write() -> None:
@@ -91,16 +91,16 @@ def about(part: ColouredText, low: float, high: float) -> str:
 
 def coloured_text_html(part: ColouredText, name: str) -> str:
     strong, low, high = coloured(part)
-    found = []
+    spans = []
     for place, token in enumerate(part.tokens):
         share = float(strong[place]) if place < len(strong) else 0.0
         kind = ("mark" if share >= 0 else "mark cold") + ("" if token.strip() else " blank")
         strength = round(100 * UNDER_TEXT * abs(share))
         text = f'<span class="{kind}" style="--v:{strength}%" title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
-        found.append(text + "\n" if token.endswith("\n") else text)
+        spans.append(text + "\n" if token.endswith("\n") else text)
     kind = "coloured joined" if part.joined else "coloured"
     described = markup(f"{about(part, low, high)}; the arrow keys read values")
-    text = f'<p class="{kind}" tabindex="0" role="group" aria-label="{described}">{"".join(found)}</p>'
+    text = f'<p class="{kind}" tabindex="0" role="group" aria-label="{described}">{"".join(spans)}</p>'
     if not part.label:
         return text
     shapes = [*key(0, 2, low, high, part.diverging, UNDER_TEXT), Label(132, 11, part.label, "tick-start")]

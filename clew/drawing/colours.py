@@ -1,13 +1,13 @@
-"""Colours of all drawings, for light and for dark paper, and what follows from them: what can be read on what."""
+"""The colours of all drawings, on light and dark paper, and which text colours are readable on them."""
 
 COLOURS = ("#013f9b", "#aa871d", "#25a68e", "#aa3760", "#9685f5", "#6d3400", "#0879ab", "#22293e")
 DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b", "#41befc", "#e7efff")
-"""For light and for dark paper. Found by search: any two lie at least 0.12 apart in Oklab for protanopes and deuteranopes too (0.09 for
-tritanopes), and each has a contrast of 3 with its paper."""
+"""For light and for dark paper. Found by a search: any two are at least 0.12 apart in Oklab, for protanopes and deuteranopes too (0.09 for
+tritanopes), and each has a contrast of at least 3 with its paper."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3))
-"""Groups beyond the colours have them again, with a dash."""
+"""The dashes of groups; groups beyond the number of colours reuse them with a dash."""
 DASHED: tuple[tuple[float, ...], ...] = ((3, 3), (3, 3, 1, 3), (1, 4), (10, 4))
-"""Of lines that are dashed to be told from others."""
+"""Dashes of lines that are dashed to set them apart."""
 
 LIGHT = {
     "paper": "#ffffff",
@@ -39,18 +39,18 @@ DARK = {
     "white": "#ffffff",
     **{f"c{number}": colour for number, colour in enumerate(DARK_COLOURS)},
 }
-"""Paper and what stands on it; `heat` is for high values, `cold` for those below zero, `deep` and `over` for numbers on them."""
+"""Paper and ink. `heat` is for high values, `cold` for negative ones, `deep` and `over` for numbers on these."""
 UNDER_TEXT = 0.5
-"""How strong a colour behind words may be, so that they can be read on it in both themes."""
+"""The largest opacity of a colour behind words, so that they stay readable in both themes."""
 
 
 def variables(colours: dict[str, str]) -> str:
-    """A theme as a style sheet has it."""
+    """A theme as CSS variables."""
     return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
 
 
 def dash_of(number: int, dashed: bool = False) -> tuple[float, ...]:
-    """A group's dash, for a line that is itself dashed another."""
+    """The dash of a group; for a dashed line, a different one."""
     turn = number // len(COLOURS)
     return DASHED[turn % len(DASHED)] if dashed else DASHES[turn % len(DASHES)]
 
@@ -61,7 +61,7 @@ def style(number: int) -> tuple[str, tuple[float, ...]]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 has it."""
+    """Relative luminance as defined by WCAG 2."""
     return luminance_of(*(int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)))
 
 
@@ -71,19 +71,19 @@ def luminance_of(red: float, green: float, blue: float) -> float:
 
 
 def mixed(colour: str, paper: str, share: float) -> str:
-    """A colour that lets the paper through."""
+    """A colour at an opacity of `share` on paper."""
     parts = [(int(colour[at : at + 2], 16), int(paper[at : at + 2], 16)) for at in (1, 3, 5)]
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in parts)
 
 
 def contrast(a: str, b: str) -> float:
-    """Between 1 and 21; words need 4.5 (WCAG 2)."""
+    """The contrast ratio, between 1 and 21; text needs 4.5 (WCAG 2)."""
     high, low = sorted((luminance(a), luminance(b)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
 def turning_point(colours: dict[str, str], heat: str) -> float:
-    """How strong a colour has to be for `over` to be read better on it than `deep`."""
+    """The opacity from which on `over` is more readable on a colour than `deep`."""
     return next(
         (
             share / 100
@@ -99,6 +99,6 @@ TURNS = {heat: (turning_point(LIGHT, heat), turning_point(DARK, heat)) for heat 
 
 
 def number_kind(heat: str, share: float) -> str:
-    """What a number on a colour of such strength is written in: what is read best there, in either theme."""
+    """The kind of a number on a colour of this opacity: the one that is most readable in both themes."""
     light, dark = (share >= turn for turn in TURNS[heat])
     return "number-over" if light and dark else "number-white" if light else "number-black" if dark else "number"

@@ -1,7 +1,8 @@
-"""Pictures of several models beside each other: on one scale, with the names that any of them has, in one order. Knows no model.
+"""Makes the pictures of several models comparable: with the same scale, and the same names in the same order. Knows no model.
 
-Parts belong together that are of one kind and measure the same; of several such, the first with the first. What only one model has is
-shown for all: a bar, a cell or a row says "none", a line has no points. Places of a text are each model's own, and are not joined.
+Parts correspond if they are of one kind and show the same quantity; of several such, the first corresponds to the first. Names that only
+one model has are shown for all: a bar, a cell or a row says "none", a line has no points. Positions in a text are each model's own and are
+not merged.
 """
 
 import math
@@ -20,10 +21,10 @@ NONE = "none"
 
 
 def on_one_scale(views: Sequence[Sequence[Part]]) -> list[list[Part]]:
-    """The parts of several views, in their order, those that belong together changed alike."""
-    found = [list(parts) for parts in views]
+    """The parts of several views, in their order, with corresponding parts made comparable."""
+    changed = [list(parts) for parts in views]
     together: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
-    for view, parts in enumerate(found):
+    for view, parts in enumerate(changed):
         counts: dict[Hashable, int] = defaultdict(int)
         for place, part in enumerate(parts):
             if type(part) in COMPARED:
@@ -32,14 +33,14 @@ def on_one_scale(views: Sequence[Sequence[Part]]) -> list[list[Part]]:
                 counts[measured] += 1
     for places in together.values():
         if len(places) > 1:
-            alike = [found[view][place] for view, place in places]
-            for (view, place), part in zip(places, COMPARED[type(alike[0])].join(alike), strict=True):
-                found[view][place] = part
-    return found
+            corresponding = [changed[view][place] for view, place in places]
+            for (view, place), part in zip(places, COMPARED[type(corresponding[0])].join(corresponding), strict=True):
+                changed[view][place] = part
+    return changed
 
 
 def union(lists: Sequence[Sequence[str]]) -> list[str] | None:
-    """All names once, those of the first list first; names that end every list stay at the end. None where a list has a name twice."""
+    """All names once, those of the first list first; names that end every list stay at the end. None if a list has a name twice."""
     if any(len(set(names)) < len(names) for names in lists):
         return None
     shortest = min(map(len, lists))
@@ -50,8 +51,8 @@ def union(lists: Sequence[Sequence[str]]) -> list[str] | None:
 
 
 def join_bars(parts: Sequence[Bars]) -> list[Bars]:
-    found = [bars.bounds(part) for part in parts]
-    low, high = min(low for low, _ in found), max(high for _, high in found)
+    bounds = [bars.bounds(part) for part in parts]
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     names = union([part.names for part in parts])
     return [replace(with_bars(part, names) if names else part, low=low, high=high) for part in parts]
 
@@ -60,12 +61,12 @@ def with_bars(part: Bars, names: Sequence[str]) -> Bars:
     values = dict(zip(part.names, bars.table_of(part), strict=True))
     missing = [math.nan] * max(map(len, values.values()), default=1)
     every = [values.get(name, missing) for name in names]
-    return replace(part, names=list(names), values=every if part.groups else [each[0] for each in every])
+    return replace(part, names=list(names), values=every if part.groups else [row[0] for row in every])
 
 
 def join_heatmaps(parts: Sequence[Heatmap]) -> list[Heatmap]:
-    found = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
-    low, high = min(low for low, _ in found), max(high for _, high in found)
+    bounds = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     keyed = parts[0].keyed
     rows = union([part.rows for part in parts]) if keyed else None
     columns = union([part.columns for part in parts]) if keyed == "both" else None
@@ -73,7 +74,7 @@ def join_heatmaps(parts: Sequence[Heatmap]) -> list[Heatmap]:
 
 
 def with_cells(part: Heatmap, rows: Sequence[str], columns: Sequence[str]) -> Heatmap:
-    """Cells of these names; NaN where the map has none."""
+    """The map with cells for these names; NaN for cells that it does not have."""
     if list(rows) == list(part.rows) and list(columns) == list(part.columns):
         return part
     values = np.full((len(rows), len(columns)), math.nan)
@@ -85,7 +86,7 @@ def with_cells(part: Heatmap, rows: Sequence[str], columns: Sequence[str]) -> He
 
 def join_grids(parts: Sequence[Grid]) -> list[Grid]:
     rows = union([part.row_names for part in parts])
-    most = [float(np.nanmax(each)) for part in parts for row in part.maps for each in map(np.asarray, row) if np.isfinite(each).any()]
+    most = [float(np.nanmax(values)) for part in parts for row in part.maps for values in map(np.asarray, row) if np.isfinite(values).any()]
     high = max([part.high for part in parts if part.high is not None] or most, default=1.0)
     low = min(part.low for part in parts)
     columns = max((part.column_names for part in parts), key=len)
@@ -93,16 +94,16 @@ def join_grids(parts: Sequence[Grid]) -> list[Grid]:
 
 
 def with_maps(part: Grid, rows: Sequence[str], columns: Sequence[str]) -> Grid:
-    gone = np.zeros((0, 0))
+    missing = np.zeros((0, 0))
     maps, notes = dict(zip(part.row_names, part.maps, strict=True)), dict(zip(part.row_names, part.notes, strict=False))
-    filled = [[*maps.get(name, ()), *[gone] * (len(columns) - len(maps.get(name, ())))] for name in rows]
-    told = [[*notes.get(name, [""] * len(maps.get(name, ()))), *[NONE] * (len(columns) - len(maps.get(name, ())))] for name in rows]
-    return replace(part, maps=filled, row_names=list(rows), column_names=list(columns), notes=told)
+    filled = [[*maps.get(name, ()), *[missing] * (len(columns) - len(maps.get(name, ())))] for name in rows]
+    filled_notes = [[*notes.get(name, [""] * len(maps.get(name, ()))), *[NONE] * (len(columns) - len(maps.get(name, ())))] for name in rows]
+    return replace(part, maps=filled, row_names=list(rows), column_names=list(columns), notes=filled_notes)
 
 
 def join_series(parts: Sequence[Any], scales: Callable[[Any, float], tuple[Any, Any, Any]]) -> list[Any]:
-    found = [scales(part, 0.0)[:2] for part in parts]
-    x, y = ((min(pair[axis].low for pair in found), max(pair[axis].high for pair in found)) for axis in (0, 1))
+    scale_pairs = [scales(part, 0.0)[:2] for part in parts]
+    x, y = ((min(pair[axis].low for pair in scale_pairs), max(pair[axis].high for pair in scale_pairs)) for axis in (0, 1))
     names = union([[series.name for series in part.series] for part in parts])
     return [replace(with_series(part, names) if names else part, x_range=x, y_range=y) for part in parts]
 
@@ -117,13 +118,13 @@ def with_series(part: Lines | Points, names: Sequence[str]) -> Lines | Points:
 
 
 def join_texts(parts: Sequence[ColouredText]) -> list[ColouredText]:
-    found = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
-    low, high = min(low for low, _ in found), max(high for _, high in found)
+    bounds = [limits(np.asarray(part.values, dtype=float), part.low, part.high, part.diverging) for part in parts]
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
     return [replace(part, low=low, high=high) for part in parts]
 
 
 def join_tables(parts: Sequence[Table]) -> list[Table]:
-    """Where rows have names; a list of errors or of places is each model's own."""
+    """Merges rows that have names. Other tables, such as lists of errors or of positions, stay each model's own."""
     keys = parts[0].keys
     rows_of = [{tuple(map(str, row[:keys])): row for row in part.rows} for part in parts]
     if not keys or any(len(rows) < len(part.rows) for rows, part in zip(rows_of, parts, strict=True)):
@@ -135,7 +136,7 @@ def join_tables(parts: Sequence[Table]) -> list[Table]:
 
 
 class Compared:
-    """How parts of a kind are compared: what they measure, and how those that measure the same are drawn alike."""
+    """How parts of a kind are compared: `measure` identifies the quantity, `join` makes corresponding parts comparable."""
 
     def __init__(self, measure: Callable[[Any], Hashable], join: Callable[[Sequence[Any]], Sequence[Any]]):
         self.measure = measure

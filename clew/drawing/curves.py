@@ -1,6 +1,6 @@
-"""Learning curves of groups of runs: the numbers that are drawn, and a matplotlib figure of them. Knows no run and no file.
+"""Learning curves of groups of runs: the values to draw, and a matplotlib figure of them. Knows no run and no file.
 
-A group is one colour; its runs (seeds) are thin lines, their mean a thick one. `clew.drawing.curves_page` draws the same as a web page.
+Each group has one colour; its runs (seeds) are thin lines, their mean a thick one. `clew.drawing.curves_page` draws the same as a web page.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from clew.drawing.figures import load_matplotlib
 from clew.drawing.letters import shortened
 
 MOST_POINTS = 300
-"""Points of a line; more cannot be told apart, and a page would only grow."""
+"""The largest number of points of a line; more cannot be told apart and only make the page larger."""
 FEW_POINTS = 40
-"""Up to so many, every point of a mean has a dot."""
+"""Means with at most this many points have a dot at each."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What one run logged: values at steps."""
+    """The values that one run logged, by step."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -29,7 +29,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Curves:
-    """A group's curves of one measure, a curve a run."""
+    """A group's curves of one measure, one per run."""
 
     name: str
     runs: tuple[Curve, ...]
@@ -37,7 +37,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Panel:
-    """One measure of every group, in the same order of groups in every panel."""
+    """One measure of every group; groups have the same order in every panel."""
 
     title: str
     label: str
@@ -45,7 +45,7 @@ class Panel:
 
 
 def thinned(curve: Curve, most: int = MOST_POINTS) -> Curve:
-    """At most so many points: neighbours are averaged, so that noise becomes less and nothing is hidden."""
+    """The curve with at most `most` points: neighbours are averaged, which reduces noise and hides nothing."""
     if len(curve.steps) <= most:
         return curve
     steps = [float(part.mean()) for part in np.array_split(np.asarray(curve.steps, dtype=float), most)]
@@ -54,14 +54,14 @@ def thinned(curve: Curve, most: int = MOST_POINTS) -> Curve:
 
 
 def mean_curve(runs: Sequence[Curve]) -> Curve:
-    """The mean over runs at the steps that all of them have, so that it does not jump where one ends."""
+    """The mean over runs at their common steps, so that it does not jump where one run ends."""
     common = sorted(set.intersection(*(set(run.steps) for run in runs))) if runs else []
     values = [dict(zip(run.steps, run.values, strict=True)) for run in runs]
-    return Curve(tuple(common), tuple(float(np.mean([each[step] for each in values])) for step in common))
+    return Curve(tuple(common), tuple(float(np.mean([by_step[step] for by_step in values])) for step in common))
 
 
 def smoothed(curve: Curve) -> Curve:
-    """A running mean over a fiftieth of the points to either side, less at the ends; short curves stay as they are."""
+    """A running mean over a fiftieth of the points to each side, fewer at the ends; short curves are unchanged."""
     reach = len(curve.values) // 50
     if reach == 0:
         return curve
@@ -71,12 +71,12 @@ def smoothed(curve: Curve) -> Curve:
 
 
 def mean_of(group: Curves) -> Curve:
-    """The thick line of a group."""
+    """A group's thick line."""
     return smoothed(thinned(mean_curve(group.runs)))
 
 
 def limits(groups: Sequence[Curves]) -> tuple[float, float]:
-    """The values to show: from the lowest to the highest, but for the few percent above with which a curve begins."""
+    """The range of values to show: all but the highest few per cent, with which a curve begins."""
     values = np.asarray([value for group in groups for run in group.runs for value in run.values])
     if len(values) == 0:
         return 0.0, 1.0
@@ -86,7 +86,7 @@ def limits(groups: Sequence[Curves]) -> tuple[float, float]:
 
 
 def figure(panels: Sequence[Panel], title: str) -> Any:
-    """A matplotlib figure: one panel beside the other, the legend below them in as many columns as its names allow."""
+    """A matplotlib figure: panels side by side, and a legend below them with as many columns as the names allow."""
     matplotlib = load_matplotlib()
     longest = max(len(group.name) for group in panels[0].groups)
     columns, most = (3, 24) if longest <= 24 else (2, 46) if longest <= 46 else (1, 100)
@@ -116,7 +116,7 @@ def figure(panels: Sequence[Panel], title: str) -> Any:
 
 
 def draw(axis: Any, panel: Panel) -> list[Any]:
-    """One panel on a matplotlib axis; the groups' thick lines, for a legend."""
+    """Draws one panel on a matplotlib axis, and returns the groups' thick lines for a legend."""
     thick = []
     for number, group in enumerate(panel.groups):
         colour, dash = style(number)

@@ -1,6 +1,6 @@
-"""Learning curves as one web page that needs nothing else: inline SVG, a few lines of script for the readout, no network.
+"""Learning curves as one self-contained web page: inline SVG, a short script for the readout, no network.
 
-The drawing is there without the script; that adds what a pointer or the arrow keys read off it, and groups that can be hidden.
+The drawing works without the script, which adds a readout for pointer and arrow keys, and buttons that hide groups.
 """
 
 import json
@@ -61,7 +61,7 @@ def figure_of(number: int, panel: Panel) -> str:
 
 
 class Scale:
-    """Where steps and values of a panel stand in its picture."""
+    """Maps a panel's steps and values to pixels."""
 
     def __init__(self, panel: Panel):
         self.last = max((step for group in panel.groups for run in group.runs for step in run.steps), default=1) or 1
@@ -75,25 +75,25 @@ class Scale:
 
 
 def axes(scale: Scale, label: str) -> str:
-    found = []
+    elements = []
     for step in ticks(0, scale.last, 6):
         x = scale.x(step)
-        found.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
-        found.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{step:,.0f}</text>')
+        elements.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
+        elements.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{step:,.0f}</text>')
     heights = ticks(scale.low, scale.high, 6)
     for value, text in zip(heights, labels(heights), strict=True):
         y = scale.y(value)
-        found.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        found.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
+        elements.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        elements.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    found.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
-    found.append(f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">training steps</text>')
-    found.append(f'<text class="label" transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(label)}</text>')
-    return "\n".join(found)
+    elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
+    elements.append(f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">training steps</text>')
+    elements.append(f'<text class="label" transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(label)}</text>')
+    return "\n".join(elements)
 
 
 def lines_of(number: int, group: Curves, scale: Scale) -> str:
-    """The group's runs as thin lines and their mean as a thick one."""
+    """A group's runs as thin lines, and their mean as a thick one."""
     runs = [f'<path class="run" d="{path(thinned(run), scale)}" {stroke(number, 1)}/>' for run in group.runs if run.steps]
     mean = mean_of(group)
     dots = "".join(f'<circle cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}" r="3"/>' for step, value in points(mean, FEW_POINTS))
@@ -117,7 +117,7 @@ def stroke(number: int, width: float) -> str:
 
 
 def readout(panel: Panel) -> dict[str, Any]:
-    """What the script reads values from: where the picture's corners are, and every group's mean."""
+    """The data for the script's readout: the corners of the picture, and every group's mean."""
     scale = Scale(panel)
     means = [mean_of(group) for group in panel.groups]
     return {
@@ -136,7 +136,7 @@ def readout(panel: Panel) -> dict[str, Any]:
 
 
 def script_json(content: Any) -> str:
-    """JSON that no HTML parser takes for an end of its script."""
+    """JSON that cannot end its script element, whatever text it holds."""
     text = json.dumps(content, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

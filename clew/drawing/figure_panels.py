@@ -1,4 +1,4 @@
-"""Parts with scales on matplotlib axes: their data are the axes' own, so that a figure can be changed as any other."""
+"""Draws parts with scales on matplotlib axes. The data belong to the axes, so a figure can be changed like any other."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -15,9 +15,9 @@ from clew.drawing.scales import short_number
 from clew.drawing.shapes import Shape
 
 Place = Callable[[Field], Any]
-"""Gives an axis on a field of the part's picture."""
+"""Returns an axis on a field of the part's picture."""
 NUMBER, NAME, LABEL = 8.3, 9.4, 9.0
-"""Points of numbers at scales, of names, and of what scales are called."""
+"""Font sizes, in points, of numbers on scales, of names, and of axis labels."""
 
 
 def lines_panel(part: Lines, place: Place) -> list[Shape]:
@@ -59,7 +59,7 @@ def points_panel(part: Points, place: Place) -> list[Shape]:
             else {"color": colour, "edgecolors": "white", "linewidths": 0.5}
         )
         axis.scatter(list(series.x), list(series.y), s=size, zorder=2, **look)
-    axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
+    axis.set(xscale="log" if part.log_x else "linear", xlim=(x.low, x.high), ylim=(y.low, y.high))
     finish(axis, part.x_label, part.y_label)
     return keys
 
@@ -70,10 +70,10 @@ def bars_panel(part: Bars, place: Place) -> list[Shape]:
     axis = place(Field(layout.scale.start, layout.top, layout.scale.end, layout.bottom))
     middle = (layout.row - bars.SPACE) / 2
     for number in range(max(map(len, layout.values), default=0)):
-        held = [(row, each[number]) for row, each in enumerate(layout.values) if number < len(each)]
-        heights = [row * layout.row + (number + 0.5) * layout.bar for row, _ in held]
-        drawn = axis.barh(heights, [value for _, value in held], height=layout.bar - 1, color=style(number)[0])
-        axis.bar_label(drawn, [short_number(value) for _, value in held], padding=3, fontsize=NUMBER, color=LIGHT["faint"])
+        group = [(row, each[number]) for row, each in enumerate(layout.values) if number < len(each)]
+        heights = [row * layout.row + (number + 0.5) * layout.bar for row, _ in group]
+        drawn = axis.barh(heights, [value for _, value in group], height=layout.bar - 1, color=style(number)[0])
+        axis.bar_label(drawn, [short_number(value) for _, value in group], padding=3, fontsize=NUMBER, color=LIGHT["faint"])
     axis.set(xlim=(layout.scale.low, layout.scale.high), ylim=(layout.bottom - layout.top, 0))
     axis.axvline(0, color=LIGHT["edge"], linewidth=0.8)
     if part.high is not None:
@@ -122,12 +122,12 @@ def heatmap_panel(part: Heatmap, place: Place) -> list[Shape]:
 
 
 def pairs_of(named: Sequence[tuple[int, str]]) -> tuple[list[int], list[str]]:
-    """Places, and what is written there."""
+    """The positions, and the texts at them."""
     return [at for at, _ in named], [name for _, name in named]
 
 
 def colour_map(diverging: bool) -> Any:
-    """From no colour to all of it; around zero, from one colour to the other."""
+    """From transparent to full colour; if diverging, from one colour to the other, with paper at zero."""
     colours = import_module("matplotlib.colors")
     ends = [LIGHT["cold"], LIGHT["paper"], LIGHT["heat"]] if diverging else [LIGHT["paper"], LIGHT["heat"]]
     return colours.LinearSegmentedColormap.from_list("clew", ends)
@@ -148,4 +148,4 @@ PANELS: dict[type, Callable[[Any, Place], list[Shape]]] = {
     Bars: bars_panel,
     Heatmap: heatmap_panel,
 }
-"""What draws a part on axes; it gives back what stands beside them, such as a legend."""
+"""Functions that draw a part on axes. They return the shapes beside the axes, such as a legend."""

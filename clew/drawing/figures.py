@@ -1,6 +1,6 @@
-"""Views as matplotlib figures, for papers: a panel a part, 100 pixels of a picture an inch, on light paper. matplotlib is an extra.
+"""Views as matplotlib figures, for papers: one panel per part, 100 pixels of a picture per inch, on light paper. matplotlib is an extra.
 
-What has scales (lines, points, bars, heatmaps) is drawn on axes of its own, to be changed as any axis; the rest is the page's picture.
+Parts with scales (lines, points, bars, heatmaps) get axes of their own, to be changed like any others; other parts are drawn as pictures.
 """
 
 import warnings
@@ -23,12 +23,12 @@ from clew.drawing.parts import Part
 from clew.drawing.shapes import Box, Dot, Label, Photo, Raster, Shape, Stroke
 
 INCH, POINT = 100, 0.72
-"""Pixels of an inch, and points of a pixel."""
+"""Pixels per inch, and points per pixel."""
 MARGIN, TITLE, BETWEEN = 20, 34, 22
 LARGEST = 40_000
-"""Pixels of a side that matplotlib can draw, at the resolution asked for."""
+"""The largest side, in pixels, that matplotlib can draw at the requested resolution."""
 MOST_PIXELS = 30e6
-"""Of a whole picture, which has a lower resolution where it would have more."""
+"""The largest number of pixels of a picture; larger ones get a lower resolution."""
 
 
 def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
@@ -39,28 +39,28 @@ def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Into a file whose ending is a kind of picture that matplotlib writes. Letters that its fonts do not have become boxes."""
+    """Saves a figure in the format of the path's suffix. Letters that matplotlib's fonts lack become boxes."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(path)
 
 
 def figure_of(title: str, parts: Sequence[Part]) -> Any:
-    """One figure of all parts, one below the other."""
+    """One figure with all parts below each other."""
     matplotlib = load_matplotlib("take .html or .svg, which need nothing")
     pictures = [DRAWN[type(part)].picture(part) for part in parts]
     titles = [title_of(part) for part in parts]
-    width = max([each.width for each in pictures] + [480]) + 2 * MARGIN
-    height = MARGIN + TITLE + sum(each.height + BETWEEN + (BETWEEN if text else 0) for each, text in zip(pictures, titles, strict=True))
+    width = max([drawn.width for drawn in pictures] + [480]) + 2 * MARGIN
+    height = MARGIN + TITLE + sum(drawn.height + BETWEEN + (BETWEEN if text else 0) for drawn, text in zip(pictures, titles, strict=True))
     if max(width, height) > LARGEST:
         raise UserError(
-            f"the picture would be {width:.0f} x {height:.0f} pixels, of which matplotlib draws {LARGEST} at most; take .html or .svg"
+            f"the picture would be {width:.0f} x {height:.0f} pixels, but matplotlib draws at most {LARGEST}; save as .html or .svg"
         )
     dpi = min(150.0, INCH * (MOST_PIXELS / (width * height)) ** 0.5)
     figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=dpi)
     write(figure, MARGIN / width, 1 - (MARGIN + 12) / height, title, "heading")
     top = float(MARGIN + TITLE)
-    for part, text, each in zip(parts, titles, pictures, strict=True):
+    for part, text, drawn in zip(parts, titles, pictures, strict=True):
         if text:
             write(figure, MARGIN / width, 1 - (top + 12) / height, text, "title")
             top += BETWEEN
@@ -71,14 +71,14 @@ def figure_of(title: str, parts: Sequence[Part]) -> Any:
             return figure.add_axes(((MARGIN + field.left) / width, low, *size))
 
         panel = PANELS.get(type(part))
-        shapes = panel(part, place) if panel else each.shapes
-        draw_shapes(place(Field(0, 0, each.width, each.height)), each.width, each.height, shapes)
-        top += each.height + BETWEEN
+        shapes = panel(part, place) if panel else drawn.shapes
+        draw_shapes(place(Field(0, 0, drawn.width, drawn.height)), drawn.width, drawn.height, shapes)
+        top += drawn.height + BETWEEN
     return figure
 
 
 def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) -> None:
-    """A text in the letters of its kind; a dollar in it is a dollar."""
+    """Writes a text in the style of its kind. A dollar sign stays a dollar sign."""
     look = KINDS[kind]
     side = {"start": "left", "middle": "center", "end": "right"}[look.anchor]
     on.text(
@@ -99,7 +99,7 @@ def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) 
 
 
 def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape]) -> None:
-    """Shapes of a picture, in its pixels, on an axis that is not seen. Rectangles in a row are one collection: a text has thousands."""
+    """Draws a picture's shapes, in its pixels, on an invisible axis. Adjacent rectangles are one collection: a text has thousands."""
     axis.set_xlim(0, width)
     axis.set_ylim(height, 0)
     axis.set_axis_off()
@@ -139,7 +139,7 @@ def draw_image(axis: Any, shape: Raster | Photo, image: np.ndarray, **look: Any)
 
 
 def patch_of(shape: Any) -> Any:
-    """A box, a dot or a stroke as matplotlib has it."""
+    """A box, a dot or a stroke as a matplotlib patch."""
     patches, paths = import_module("matplotlib.patches"), import_module("matplotlib.path")
     look = KINDS[shape.kind]
     opacity = shape.opacity if isinstance(shape, Box) and shape.opacity is not None else look.opacity

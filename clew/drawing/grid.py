@@ -1,4 +1,4 @@
-"""Many small maps at once, a row a layer and a column a head: one image, with a mark over each."""
+"""Many small maps, such as one per layer (row) and head (column): one image, with a mark over each map."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ LONGEST_NAME = 24
 
 
 def thumbnail(values: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """A map in so many pixels a side: a pixel has the greatest of the values that it stands for, since attention is sparse."""
+    """A map reduced to `side` x `side` pixels. Each pixel has the maximum of its values, since attention is sparse."""
     for axis in (0, 1):
         count = values.shape[axis]
         if count > side:
@@ -33,20 +33,20 @@ def grid(part: Grid) -> Picture:
     left, top = MARGIN + max((text_width(name, 13) for name in row_names), default=0) + GAP, MARGIN + 14 + GAP
     canvas = np.zeros((rows * (SIDE + GAP), columns * step))
     marks: list[Shape] = []
-    noted = [
+    notes = [
         [part.notes[row][column] if row < len(part.notes) and column < len(part.notes[row]) else "" for column in range(columns)]
         for row in range(rows)
     ]
-    for row, each_row in enumerate(maps):
-        for column, values in enumerate(each_row):
+    for row, row_of_maps in enumerate(maps):
+        for column, values in enumerate(row_of_maps):
             y, x = row * (SIDE + GAP), column * step
             canvas[y : y + SIDE, x : x + SIDE] = np.clip((values - part.low) / (high - part.low if high > part.low else 1.0), 0, 1)
             about = ", ".join(names[at] for names, at in ((part.row_names, row), (part.column_names, column)) if at < len(names))
             x, y = left + column * step, top + row * (SIDE + GAP)
-            note = noted[row][column]
+            note = notes[row][column]
             if note:
                 marks.append(Label(x + SIDE / 2, y + SIDE / 2 + 4, note, "number"))
-            number = (row, column) if np.size(part.maps[row][column]) else None  # what is not there cannot be chosen
+            number = (row, column) if np.size(part.maps[row][column]) else None  # a missing map cannot be selected
             marks.append(Box(x - 1, y - 1, SIDE + 2, SIDE + 2, "thumb", f"{about}: {note}" if note else about, round=3, number=number))
     shapes: list[Shape] = [Raster(left, top, canvas.shape[1], canvas.shape[0], np.rint(255 * canvas), "heat")] if canvas.size else []
     shapes += [Label(left - GAP, top + row * (SIDE + GAP) + SIDE / 2 + 4, name, "word-end") for row, name in enumerate(row_names[:rows])]

@@ -1,4 +1,4 @@
-"""How each kind of mark in a picture looks, written once: as style sheet rules, and as colours and sizes for matplotlib."""
+"""The look of each kind of mark, defined once: as style sheet rules, and as colours and sizes for matplotlib."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ MONO = "ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 
 class Look(NamedTuple):
-    """Colours are names in a theme. A kind with a `size` is a text."""
+    """Colours are names in a theme. A kind with a `size` is text."""
 
     fill: str = "none"
     stroke: str = "none"
@@ -22,7 +22,7 @@ class Look(NamedTuple):
     mono: bool = False
     opacity: float = 1.0
     halo: bool = False
-    """Whether letters have paper around them, on what they lie."""
+    """Whether letters have an outline in the colour of the paper."""
 
 
 KINDS = {
@@ -93,8 +93,8 @@ KINDS = {
 
 
 def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, scope: str = ".clew-view") -> str:
-    """Style sheet rules, with colours as they are in a theme, or else as variables."""
-    found = []
+    """Style sheet rules. Colours come from the given theme, or are CSS variables."""
+    written = []
     for kind in kinds:
         look = KINDS[kind]
         fill, stroke = (
@@ -113,5 +113,5 @@ def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, s
             lines.append(f"font:{look.weight} {look.size:g}px {MONO if look.mono else SANS}")
         if look.anchor != "start":
             lines.append(f"text-anchor:{look.anchor}")
-        found.append(f"{scope} .{kind}{{{';'.join(lines)}}}")
-    return "".join(found)
+        written.append(f"{scope} .{kind}{{{';'.join(lines)}}}")
+    return "".join(written)

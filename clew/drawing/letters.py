@@ -1,4 +1,4 @@
-"""Texts as pictures hold them: printable, escaped, shortened, and how wide they are at most. Whatever a text holds, it stays a text."""
+"""Text in pictures: made printable, escaped, shortened and measured. Text stays text, whatever it contains."""
 
 import unicodedata
 from functools import lru_cache
@@ -6,17 +6,17 @@ from html import escape
 
 JOINERS, REPLACEMENT = "\u200c\u200d", "\ufffd"
 SIGNS = {"\n": "⏎", "\r": "␍", "\t": "⇥", "\xa0": "⍽"}
-"""White space that would not be seen, or would break a line."""
+"""Signs for white space that would be invisible, or would break a line."""
 
 
 def printable(text: str) -> str:
-    """A text without what a terminal would obey or XML cannot hold."""
+    """The text without characters that a terminal would execute or that XML cannot contain."""
     return "".join(c if c.isprintable() or c in JOINERS else " " if c.isspace() else REPLACEMENT for c in text)
 
 
 def visible(text: str) -> str:
-    """A text of which everything can be seen: spaces at its ends as dots, white space as signs, and what cannot be printed (controls,
-    marks that turn the direction of writing, halves of characters) as its escape."""
+    """The text with everything made visible: spaces at its ends as dots, other white space as signs, and unprintable characters (controls,
+    marks that change the writing direction, lone surrogates) as escapes."""
     shown = "".join(SIGNS.get(c, c if c.isprintable() or c in JOINERS else escaped(c)) for c in text)
     inner = shown.strip(" ")
     if len(inner) == len(shown):
@@ -30,12 +30,12 @@ def escaped(character: str) -> str:
 
 
 def markup(text: str) -> str:
-    """A text between tags or in a quoted attribute."""
+    """The text, escaped for use between tags or in a quoted attribute."""
     return escape(visible(text))
 
 
 def shortened(name: str, most: int) -> str:
-    """A long name with its middle left out: beginnings and ends tell groups apart."""
+    """A long name with its middle left out, since names usually differ at their ends."""
     if len(name) <= most:
         return name
     end = (most - 1) // 2
@@ -43,7 +43,7 @@ def shortened(name: str, most: int) -> str:
 
 
 def text_width(text: str, size: float) -> int:
-    """An upper bound for the fonts that are about, of which DejaVu Sans is the widest."""
+    """An upper bound of the width in common fonts, of which DejaVu Sans is the widest."""
     return max(8, round(size * sum(map(em, text))))
 
 
@@ -65,7 +65,7 @@ def has_no_width(character: str) -> bool:
 
 
 def wrapped(text: str, width: float, size: float) -> list[str]:
-    """Lines of a paragraph, each at most so wide; a word that is wider is broken."""
+    """The lines of a paragraph, at most `width` wide; wider words are broken."""
     most = (width - 0.5) / size
     lines, line, used = [], "", 0.0
     for word in text.split(" "):
@@ -79,11 +79,11 @@ def wrapped(text: str, width: float, size: float) -> list[str]:
 
 
 def pieces(word: str, most: float) -> list[tuple[str, float]]:
-    """A word in pieces that are at most so many em wide, each with its width."""
-    found, start, used = [], 0, 0.0
+    """A word in pieces of at most `most` em, each with its width."""
+    split, start, used = [], 0, 0.0
     for place, wide in enumerate(map(em, word)):
         if used + wide > most and place > start:
-            found.append((word[start:place], used))
+            split.append((word[start:place], used))
             start, used = place, 0.0
         used += wide
-    return [*found, (word[start:], used)]
+    return [*split, (word[start:], used)]

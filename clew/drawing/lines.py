@@ -1,4 +1,4 @@
-"""Lines on two scales, with how far values spread and the thresholds that they cross."""
+"""Lines on two scales, with bands for their spread and named thresholds."""
 
 import math
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ from clew.drawing.scales import Scale, extent, short_number
 from clew.drawing.shapes import Dot, Label, Picture, Place, Shape, Stroke
 
 FEW_POINTS = 40
-"""Up to so many, every point has a dot."""
+"""Lines with at most this many points have a dot at each."""
 
 
 MOST_POINTS = 2000
-"""Of a line; more cannot be told apart, and a page would only grow."""
+"""The largest number of points of a line; more cannot be told apart and only make the page larger."""
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Series:
-    """At most so many points: of neighbours the least and the greatest are kept, so that no spike is lost."""
+    """The line with at most `most` points: the minimum and the maximum of neighbours are kept, so that no spike is lost."""
     if len(series.x) <= most:
         return series
     values = np.asarray(series.y, dtype=float)
     kept: set[int] = {0, len(series.x) - 1}
     for part in np.array_split(np.arange(min(len(series.x), len(values))), most // 2 - 1):
-        known = part[np.isfinite(values[part])]
-        kept |= {int(known[values[known].argmin()]), int(known[values[known].argmax()])} if known.size else {int(part[0])}
+        finite = part[np.isfinite(values[part])]
+        kept |= {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])} if finite.size else {int(part[0])}
     places = sorted(kept)
     spread = None if series.spread is None else [series.spread[place] for place in places]
     return replace(series, x=[series.x[place] for place in places], y=[series.y[place] for place in places], spread=spread)
@@ -64,21 +64,21 @@ def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
 
 
 def ends(series: Series) -> Iterator[float]:
-    """All values, and where they spread, how far they go."""
+    """All values, or the ends of their spread."""
     spread = series.spread if series.spread is not None else [0.0] * len(series.y)
     for value, reach in zip(series.y, spread, strict=False):
         yield from (value - reach, value + reach) if reach > 0 else (value,)
 
 
 def pieces(series: Series, x: Scale, y: Scale) -> list[list[Place]]:
-    """A line's points in the picture, parted where a value cannot be shown."""
-    found: list[list[Place]] = [[]]
+    """The points of a line, in pixels, split where a value cannot be shown."""
+    segments: list[list[Place]] = [[]]
     for at, value in zip(series.x, series.y, strict=False):
         if is_shown(at, x) and is_shown(value, y):
-            found[-1].append((x(at), y(value)))
-        elif found[-1]:
-            found.append([])
-    return [piece for piece in found if piece]
+            segments[-1].append((x(at), y(value)))
+        elif segments[-1]:
+            segments.append([])
+    return [piece for piece in segments if piece]
 
 
 def is_shown(value: float, scale: Scale) -> bool:
@@ -86,7 +86,7 @@ def is_shown(value: float, scale: Scale) -> bool:
 
 
 def line(series: Series, number: int, x: Scale, y: Scale) -> list[Shape]:
-    colour, found = number % len(COLOURS), list[Shape]()
+    colour, shapes = number % len(COLOURS), list[Shape]()
     if series.spread is not None:
         band = [
             (x(at), y(max(value - reach, y.low)), y(min(value + reach, y.high)))
@@ -95,19 +95,19 @@ def line(series: Series, number: int, x: Scale, y: Scale) -> list[Shape]:
         ]
         if len(band) > 1:
             outline = [(at, high) for at, _, high in band] + [(at, low) for at, low, _ in reversed(band)]
-            found.append(Stroke(outline, f"band-{colour}", closed=True))
+            shapes.append(Stroke(outline, f"band-{colour}", closed=True))
     dash = dash_of(number, series.dashed)
     parts = pieces(series, x, y)
-    found += [Stroke(piece, f"line-{colour}", dash=dash) for piece in parts if len(piece) > 1]
+    shapes += [Stroke(piece, f"line-{colour}", dash=dash) for piece in parts if len(piece) > 1]
     if sum(map(len, parts)) <= FEW_POINTS:
-        found += [Dot(*place, 2.8, f"fill-{colour}") for piece in parts for place in piece]
+        shapes += [Dot(*place, 2.8, f"fill-{colour}") for piece in parts for place in piece]
     else:
-        found += [Dot(*piece[0], 2.8, f"fill-{colour}") for piece in parts if len(piece) == 1]
-    return found
+        shapes += [Dot(*piece[0], 2.8, f"fill-{colour}") for piece in parts if len(piece) == 1]
+    return shapes
 
 
 def readout(part: Lines, x: Scale, y: Scale, field: Field) -> dict[str, object]:
-    """For the script: where the field is, and all values in figures."""
+    """Data for the script: the field, and all values."""
     return {
         "kind": "lines",
         "field": [round(side, 1) for side in field],

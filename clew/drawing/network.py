@@ -1,6 +1,6 @@
-"""Graphs without cycles, from top to bottom: layers by longest path, in each the order that lets few lines cross (Sugiyama et al. 1981).
+"""Draws directed acyclic graphs from top to bottom, in layers by longest path, ordered so that few lines cross (Sugiyama et al. 1981).
 
-A line that passes a layer has a place in it, so that it goes around what stands there.
+A line that passes a layer has a slot in it, so that it goes around the boxes there.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ PADDING, GAP, BETWEEN, MARGIN = 10, 22, 50, 6
 EDGE_SIZE = 10.5
 SWEEPS = 8
 THREAD = 8.0
-"""How wide the place of a line is in a layer that it passes."""
+"""The width of a line's slot in a layer that it passes."""
 
 
 @dataclass
 class Slot:
-    """A node, or a line's place, in its layer."""
+    """A node, or a passing line, in its layer."""
 
     layer: int
     width: float
@@ -34,7 +34,7 @@ class Slot:
 
 
 def layers_of(count: int, edges: Sequence[tuple[int, int, str]]) -> list[int]:
-    """How many edges the longest path to each node has; a node that nothing leads to stands just above the first that needs it."""
+    """The layer of each node: the length of the longest path to it. A node without predecessors is just above the first that needs it."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for start, end, _ in edges:
@@ -45,7 +45,7 @@ def layers_of(count: int, edges: Sequence[tuple[int, int, str]]) -> list[int]:
     waiting = [len(each) for each in before]
     order = [node for node in range(count) if not waiting[node]]
     layers = [0] * count
-    for node in order:  # grows while it is read
+    for node in order:  # the list grows during the loop
         for end in after[node]:
             layers[end] = max(layers[end], layers[node] + 1)
             waiting[end] -= 1
@@ -66,7 +66,7 @@ def size_of(node: Node) -> tuple[float, float]:
 
 
 def lay_out(part: Network) -> tuple[list[Slot], list[list[int]], list[list[int]]]:
-    """Slots (the nodes first), the slots of every layer from left to right, and the slots that every edge goes through."""
+    """Slots (the nodes first), the slots of each layer from left to right, and the slots that each edge passes through."""
     slots = [Slot(layer, *size_of(node)) for node, layer in zip(part.nodes, layers_of(len(part.nodes), part.edges), strict=True)]
     paths = []
     for start, end, _ in part.edges:
@@ -87,7 +87,8 @@ def lay_out(part: Network) -> tuple[list[Slot], list[list[int]], list[list[int]]
 
 
 def order(slots: list[Slot], layers: list[list[int]]) -> None:
-    """Each slot towards the middle of its neighbours, downwards and upwards in turn: first the order in a layer, then the places."""
+    """Moves each slot towards the centre of its neighbours, in alternating sweeps down and up: first the order in a layer, then the
+    places."""
     for layer in layers:
         put_side_by_side(slots, layer)
     for sweep in range(SWEEPS):
@@ -110,7 +111,7 @@ def centre(slots: list[Slot], number: int, downwards: bool) -> float:
 
 
 def put_side_by_side(slots: list[Slot], layer: list[int]) -> None:
-    """From left to right around 0."""
+    """Places a layer's slots from left to right, centred at 0."""
     total = sum(slots[number].width + GAP for number in layer) - GAP
     x = -total / 2
     for number in layer:
@@ -119,7 +120,7 @@ def put_side_by_side(slots: list[Slot], layer: list[int]) -> None:
 
 
 def move(slots: list[Slot], layer: list[int], wanted: list[float]) -> None:
-    """As near to where they are wanted as their widths allow, their order kept."""
+    """Moves slots as close to the wanted places as their widths allow, without changing their order."""
     offsets, reach = [], 0.0
     for place, number in enumerate(layer):
         if place:
@@ -144,8 +145,8 @@ def network(part: Network) -> Picture:
         shapes.append(Stroke(points, "edge", curved=True))
         shapes.append(arrow(points[-1]))
         if text:
-            others = labels.setdefault(slots[path[0]].layer, [])
-            others.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), others))
+            layer_labels = labels.setdefault(slots[path[0]].layer, [])
+            layer_labels.append(beside(points[:4], shortened(visible(text), LONGEST_EDGE), layer_labels))
     for slot, node in zip(slots, part.nodes, strict=False):
         shapes += box(slot, node, tops[slot.layer] + (tall[slot.layer] - slot.height) / 2)
     width = max((slot.x + slot.width / 2 for slot in slots), default=0.0) + MARGIN
@@ -154,7 +155,7 @@ def network(part: Network) -> Picture:
 
 
 def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[float], nodes: int) -> list[Place]:
-    """From the bottom of a box to the top of another, straight down through the places between."""
+    """A curve from the bottom of one box to the top of another, vertical in the slots between."""
     places: list[Place] = []
     for number in path:
         slot, top, height = slots[number], tops[slots[number].layer], tall[slots[number].layer]
@@ -162,25 +163,25 @@ def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[floa
         upper = top + (height - slot.height) / 2 if is_node else top
         lower = top + (height + slot.height) / 2 if is_node else top + height
         places += [(slot.x, upper), (slot.x, lower)]
-    places = places[1:-1]  # from below the first to above the last
-    found = [places[0]]
+    places = places[1:-1]  # from the bottom of the first to the top of the last
+    points = [places[0]]
     for (x, y), (next_x, next_y) in zip(places, places[1:], strict=False):
         bend = (next_y - y) / 2
-        found += [(x, y + bend), (next_x, next_y - bend), (next_x, next_y)]
-    return found
+        points += [(x, y + bend), (next_x, next_y - bend), (next_x, next_y)]
+    return points
 
 
-def beside(points: Sequence[Place], text: str, others: Sequence[Label]) -> Label:
-    """A text on the first piece of a line, where it hides none of the others; in the middle if there is no such place."""
-    found = []
+def beside(points: Sequence[Place], text: str, placed: Sequence[Label]) -> Label:
+    """A label on the first piece of a line, at a place where it covers no other label; in the middle if there is none."""
+    candidates = []
     for share in (0.5, 0.34, 0.66, 0.22, 0.78):
         weights = ((1 - share) ** 3, 3 * share * (1 - share) ** 2, 3 * share**2 * (1 - share), share**3)
         x, y = (sum(weight * point[axis] for weight, point in zip(weights, points, strict=True)) for axis in (0, 1))
-        found.append(Label(x, y + 3.5, text, "edge-text"))
-        reach = [(text_width(text, EDGE_SIZE) + text_width(other.text, EDGE_SIZE)) / 2 for other in others]
-        if all(abs(x - other.x) >= far or abs(y + 3.5 - other.y) >= EDGE_SIZE for other, far in zip(others, reach, strict=True)):
-            return found[-1]
-    return found[0]
+        candidates.append(Label(x, y + 3.5, text, "edge-text"))
+        reach = [(text_width(text, EDGE_SIZE) + text_width(label.text, EDGE_SIZE)) / 2 for label in placed]
+        if all(abs(x - label.x) >= far or abs(y + 3.5 - label.y) >= EDGE_SIZE for label, far in zip(placed, reach, strict=True)):
+            return candidates[-1]
+    return candidates[0]
 
 
 def arrow(tip: Place) -> Shape:
@@ -190,8 +191,8 @@ def arrow(tip: Place) -> Shape:
 
 def box(slot: Slot, node: Node, top: float) -> list[Shape]:
     about = "; ".join([node.name, *node.lines])
-    found: list[Shape] = [Box(slot.x - slot.width / 2, top, slot.width, slot.height, node.kind, about, round=7)]
-    found.append(Label(slot.x, top + NAME, shortened(visible(node.name), LONGEST_TEXT), "box-name"))
+    shapes: list[Shape] = [Box(slot.x - slot.width / 2, top, slot.width, slot.height, node.kind, about, round=7)]
+    shapes.append(Label(slot.x, top + NAME, shortened(visible(node.name), LONGEST_TEXT), "box-name"))
     for number, line in enumerate(node.lines):
-        found.append(Label(slot.x, top + NAME + LINE * (number + 1), shortened(visible(line), LONGEST_TEXT), "box-line"))
-    return found
+        shapes.append(Label(slot.x, top + NAME + LINE * (number + 1), shortened(visible(line), LONGEST_TEXT), "box-line"))
+    return shapes

@@ -1,6 +1,6 @@
-"""A picture over and over, a small one for each word, bright where the word looks and dark elsewhere (as figures of Xu et al. 2015).
+"""A picture repeated once per word, bright where the word attends and dark elsewhere (as in the figures of Xu et al. 2015).
 
-On a page there is a large one besides, that the script walks through word by word; without the script it stays hidden.
+Pages also have a large picture that the script steps through word by word; it is hidden without the script.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ SIDE, GAP, MARGIN, BELOW = 112, 10, 4, 22
 MOST_IN_A_ROW = 7
 LONGEST_NAME = 14
 STAGE = 336
-"""Pixels of the large picture's longer side."""
+"""The longer side of the large picture, in pixels."""
 DARKEST = 205
-"""Of 255: what lies where a word does not look is still to be seen."""
+"""The opacity, of 255, where a word does not attend: the picture stays visible."""
 
 
 def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> np.ndarray:
-    """Weights (rows, columns) of cells of so many pixels down and across, one for each pixel of a picture (height, width). The first cell
-    would begin `before` pixels outside, and the last reaches to the end."""
+    """The weight of each pixel of a picture (height, width), from weights (rows, columns) of cells of `cell` pixels. The first cell starts
+    `before` pixels outside the picture; the last reaches its end."""
     rows, columns = (
         np.minimum((np.arange(side) + before) // step, most - 1) for side, step, most in zip(size, cell, weights.shape, strict=True)
     )
@@ -31,29 +31,29 @@ def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int
 
 
 def over_boxes(weights: np.ndarray, boxes: Sequence[tuple[float, float, float, float]], size: tuple[int, int]) -> np.ndarray:
-    """Weights of boxes (left, top, right, bottom), one for each pixel of a picture (height, width): that of the heaviest box around it,
-    and 0 outside of all."""
-    found = np.zeros(size)
+    """The weight of each pixel of a picture (height, width), from weights of boxes (left, top, right, bottom): the largest of the boxes
+    around it, and 0 outside all boxes."""
+    by_pixel = np.zeros(size)
     for weight, (left, top, right, bottom) in zip(weights, boxes, strict=True):
         inside = slice(int(top), ceil(bottom)), slice(int(left), ceil(right))
-        found[inside] = np.maximum(found[inside], weight)
-    return found
+        by_pixel[inside] = np.maximum(by_pixel[inside], weight)
+    return by_pixel
 
 
 def darkness(weights: np.ndarray) -> np.ndarray:
-    """Levels from 0, where the most weight is, to the darkest, where there is none."""
+    """Levels from 0, at the largest weight, to DARKEST, at weight 0."""
     most = float(weights.max(initial=0.0))
     return np.rint(DARKEST * (1 - weights / most)) if most > 0 else np.full(weights.shape, float(DARKEST))
 
 
 def shade(part: Overlays, number: int) -> np.ndarray:
-    """How dark each pixel is for a word, by its number."""
+    """The darkness of each pixel for the word with this index."""
     weights, size = np.asarray(part.maps[number], dtype=float), np.shape(part.pixels)[:2]
     return darkness(over_boxes(weights, part.boxes, size) if part.boxes else over_pixels(weights, part.cell, size, part.before))
 
 
-def told(part: Overlays, number: int) -> str:
-    """Where a word looks most."""
+def highest_weight(part: Overlays, number: int) -> str:
+    """The place of a word's largest weight, as text."""
     weights = np.asarray(part.maps[number], dtype=float)
     row, column = np.unravel_index(int(weights.argmax()), np.atleast_2d(weights).shape)
     place = f"region {column + 1}" if part.boxes else f"row {row + 1}, column {column + 1}"
@@ -61,7 +61,7 @@ def told(part: Overlays, number: int) -> str:
 
 
 def outlines(part: Overlays, x: float, y: float, scale: float) -> list[Shape]:
-    """The boxes with their numbers, in a picture that is drawn so many times as large."""
+    """The boxes with their numbers, on a picture drawn at this scale."""
     shapes: list[Shape] = []
     for number, (left, top, right, bottom) in enumerate(part.boxes, start=1):
         shapes.append(Box(x + left * scale, y + top * scale, (right - left) * scale, (bottom - top) * scale, "region", f"region {number}"))
@@ -81,7 +81,7 @@ def overlays(part: Overlays) -> Picture:
         if number:
             shapes.append(Raster(x, y, wide, tall, shade(part, number - 1), "shade"))
             shapes.append(Label(x + wide / 2, y + tall + 16, shortened(visible(name), LONGEST_NAME), "word-middle"))
-            shapes.append(Box(x, y, wide, tall, "thumb", told(part, number - 1), number=(number - 1, 0)))
+            shapes.append(Box(x, y, wide, tall, "thumb", highest_weight(part, number - 1), number=(number - 1, 0)))
         else:
             shapes.append(Box(x, y, wide, tall, "thumb", "the picture"))
             shapes += outlines(part, x, y, wide / max(width, 1))
@@ -92,19 +92,19 @@ def overlays(part: Overlays) -> Picture:
 
 
 def overlays_html(part: Overlays, name: str) -> str:
-    """The small pictures, and before them the large one with its sentence and its slider."""
+    """The large picture with its sentence and slider, followed by the small ones."""
     small = f'<div class="scroll">{overlays(part).svg(name)}</div>'
     return (steps(part, f"{name}-step") if len(part.names) else "") + small
 
 
 def steps(part: Overlays, name: str) -> str:
-    """A layer for each word over one picture, of which the script shows one at a time."""
+    """One picture with a layer for each word; the script shows one layer at a time."""
     photo = np.asarray(part.pixels, dtype=np.uint8)
     height, width = photo.shape[:2]
     wide, tall = (STAGE * side / max(height, width, 1) for side in (width, height))
     layers = [Raster(0, 0, wide, tall, shade(part, number), "shade").svg(f"{name}-{number}") for number in range(len(part.names))]
     drawn = "".join(
-        f'<g class="layer" data-say="{markup(told(part, number))}"{"" if number == 0 else " hidden"}>{layer}</g>'
+        f'<g class="layer" data-say="{markup(highest_weight(part, number))}"{"" if number == 0 else " hidden"}>{layer}</g>'
         for number, layer in enumerate(layers)
     )
     size = f'width="{pixels(wide)}" height="{pixels(tall)}" viewBox="0 0 {pixels(wide)} {pixels(tall)}"'

@@ -1,7 +1,8 @@
-"""Views as documents: a page that needs nothing else, a fragment for a page that has the rest, a notebook's frame, one picture.
+"""Views as documents: a self-contained page, a fragment for another page, a frame for notebooks, or a single picture.
 
 A page that shows fragments loads `stylesheet()` as a style sheet and `script()` as a module, and calls its `enliven(element)` on every
-fragment that it puts in. Its policy has to allow images from data (`img-src data:`) and style attributes, and no script in the text.
+fragment that it inserts. Its content security policy must allow data images (`img-src data:`) and style attributes; no inline scripts are
+needed.
 """
 
 import re
@@ -35,7 +36,7 @@ UNNAMED = "unnamed"
 
 
 def stylesheet() -> str:
-    """All rules of fragments, in light and dark: as the reader's system has it, or as `data-theme` of an element around them says."""
+    """All rules of fragments, in light and dark: by the reader's system, or by `data-theme` of an enclosing element."""
     light, dark = map(variables, (LIGHT, DARK))
     themes = (
         f".clew-view{{color-scheme:light;{light}}}"
@@ -47,7 +48,7 @@ def stylesheet() -> str:
 
 
 def script() -> str:
-    """A module that reads values off pictures, at a pointer and by the arrow keys."""
+    """A module that shows the values of pictures at the pointer and by the arrow keys."""
     return written("view.js")
 
 
@@ -56,21 +57,21 @@ def written(name: str) -> str:
 
 
 def fragment(title: str, about: str, parts: Sequence[Part], name: str | None = None, *, heading: str = "h2") -> str:
-    """A view as HTML without scripts. All ids begin with `name`; where it is not given, with a hash of the content."""
+    """A view as HTML without scripts. All ids start with `name`; by default, with a hash of the content."""
     if name is None:
         page = fragment(title, about, parts, UNNAMED, heading=heading)
         name = "v" + sha256(page.encode()).hexdigest()[:12]
-        for before in ('id="', 'mask="url(#'):  # no text holds these: its quotes are escaped
+        for before in ('id="', 'mask="url(#'):  # no text can contain these: quotes in texts are escaped
             page = page.replace(before + UNNAMED, before + name)
         return page
     drawn = [(part, DRAWN[type(part)]) for part in parts]
-    found = [f'<section class="clew-view" aria-label="{markup(title)}"><{heading}>{markup(title)}</{heading}>']
-    found += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
+    elements = [f'<section class="clew-view" aria-label="{markup(title)}"><{heading}>{markup(title)}</{heading}>']
+    elements += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
     for number, (part, kind) in enumerate(drawn):
         caption = f"<figcaption>{markup(title_of(part))}</figcaption>" if title_of(part) else ""
         inner = kind.html(part, f"{name}-{number}") if kind.html else scrolled(kind.picture(part).svg(f"{name}-{number}"))
-        found.append(f'<figure class="part part-{type(part).__name__.lower()}">{caption}{inner}</figure>')
-    return "\n".join([*found, '<div class="say" hidden></div><p class="heard" role="status"></p></section>'])
+        elements.append(f'<figure class="part part-{type(part).__name__.lower()}">{caption}{inner}</figure>')
+    return "\n".join([*elements, '<div class="say" hidden></div><p class="heard" role="status"></p></section>'])
 
 
 def title_of(part: Part) -> str:
@@ -82,13 +83,13 @@ def scrolled(picture: str) -> str:
 
 
 def document(title: str, about: str, parts: Sequence[Part]) -> str:
-    """One page that needs nothing else."""
+    """A view as one self-contained page."""
     body = f'<body class="clew-page">\n{fragment(title, about, parts, heading="h1")}'
     return whole_page(title, stylesheet(), body, "enliven(document);\nfit();\n")
 
 
 def whole_page(title: str, style: str, body: str, calls: str) -> str:
-    """A body, begun and not yet ended, as a file. Its policy runs the one script that is ours, and nothing that stands in the data."""
+    """A file from an opened, not yet closed body. Its policy runs only our script, by its hash, and nothing that the data contain."""
     code = f"{script()}\n{calls}"
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
@@ -109,30 +110,30 @@ def whole_page(title: str, style: str, body: str, calls: str) -> str:
 
 
 def frame(title: str, about: str, parts: Sequence[Part]) -> str:
-    """A notebook's frame, as high as its pictures are; the script makes it fit where the notebook lets it."""
+    """A view as a frame for notebooks, as high as its pictures; the script fits the height if the notebook allows it."""
     height = sum(DRAWN[type(part)].picture(part).height + 50 for part in parts) + 110
     page = escape(document(title, about, parts))
     return f'<iframe srcdoc="{page}" title="{markup(title)}" style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
 
 
 def picture(title: str, about: str, parts: Sequence[Part]) -> str:
-    """All parts below each other as one SVG file."""
+    """All parts below each other, as one SVG file."""
     drawn = [DRAWN[type(part)].picture(part) for part in parts]
     width = max([each.width for each in drawn] + [480]) + 2 * MARGIN
-    found: list[str] = []
+    elements: list[str] = []
     y = float(MARGIN)
     for text, kind, row in ((title, "heading", 27), (about, "quiet", 19)):
         for line in [line for paragraph in text.splitlines() for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)]:
-            found.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
+            elements.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
             y += row
     for number, (part, each) in enumerate(zip(parts, drawn, strict=True)):
         y += BETWEEN
         if title_of(part):
-            found.append(Label(MARGIN, y + 8, title_of(part), "title").svg(""))
+            elements.append(Label(MARGIN, y + 8, title_of(part), "title").svg(""))
             y += BETWEEN
-        found.append(f'<g transform="translate({MARGIN} {pixels(y)})">{each.inner(f"p{number}")}</g>')
+        elements.append(f'<g transform="translate({MARGIN} {pixels(y)})">{each.inner(f"p{number}")}</g>')
         y += each.height
-    body = "".join(found)
+    body = "".join(elements)
     used = [kind for kind in KINDS if re.search(rf'class="{kind}[" ]', body)]
     style = f"{rules(LIGHT, ['page', *used])}@media(prefers-color-scheme:dark){{{rules(DARK, ['page', *used])}}}"
     size = f'width="{pixels(width)}" height="{pixels(y + MARGIN)}"'
@@ -144,7 +145,7 @@ def picture(title: str, about: str, parts: Sequence[Part]) -> str:
 
 
 class Drawn(NamedTuple):
-    """How a kind of part is drawn: as a picture, and in a page, where that is another thing than the picture."""
+    """How a kind of part is drawn: as a picture, and in a page, if that differs."""
 
     picture: Callable[[Any], Picture]
     html: Callable[[Any, str], str] | None = None

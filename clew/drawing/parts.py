@@ -1,7 +1,7 @@
 """The parts of a view as plain values, each a picture of one kind. Nothing here draws.
 
-`clew.drawing` turns them into SVG and HTML, `clew.drawing.figures` into matplotlib figures, so that a notebook, a file, the
-page and a report show the same. Names, tokens and notes are plain text, whatever they hold: they are escaped where they are drawn.
+`clew.drawing` turns them into SVG and HTML, `clew.drawing.figures` into matplotlib figures, so that notebooks, files, the page and reports
+show the same. Names, tokens and notes are plain text, whatever they contain: they are escaped where they are drawn.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Values (rows, columns), dark where they are high; `diverging` has two colours around 0. From `low` to `high`, or from the least to
-    the greatest. `label` says what is measured, in `unit`: shares whose unit is % are written in percent. NaN is no value, and says so.
-    `keyed` axes are lists of names, such as levels, which compared maps show alike; the others are places of a text.
+    """Values (rows, columns), darker where they are higher; `diverging` has two colours around 0. The scale goes from `low` to `high`, by
+    default from the minimum to the maximum. `label` names the quantity, in `unit`: shares with the unit % are written in per cent. NaN is a
+    missing value, and is marked. `keyed` axes are lists of names, such as levels, which compared maps merge; others are positions in a
+    text.
 
-    A map over a picture lies on it: `backdrop` is the picture, from 0 to 255, in colours (height, width, 3), or in grey (rows, columns) a
-    spectrogram, whose rows and columns are no lengths. It may be finer than the values are."""
+    `backdrop` is a picture below the map, from 0 to 255: in colour (height, width, 3), or in grey (rows, columns) for a spectrogram, whose
+    axes are not both lengths. It may have a higher resolution than the values."""
 
     values: np.ndarray
     rows: Sequence[str]
@@ -37,9 +38,9 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Spelled:
-    """What was written from an input that is no text: `shown` (rows, columns) is the input's picture, such as a spectrogram, under its
-    `name`; `weights` (letters, places) how much each letter lies at each place. Both go over the `length` of the input, in a `unit` such
-    as seconds."""
+    """Text written from an input such as a sound: `shown` (rows, columns) is the input's picture, such as a spectrogram, called `name`;
+    `weights` (letters, places) say how much each letter lies at each place. Both span the `length` of the input, in a `unit` such as
+    seconds."""
 
     shown: np.ndarray
     weights: np.ndarray
@@ -52,9 +53,9 @@ class Spelled:
 
 @dataclass(frozen=True)
 class Grid:
-    """Many small heatmaps of one kind, by layer (row) and head (column), each under a name; links lead to one of them. Colours go from
-    `low` to `high`, or to the greatest value. `notes` stand on maps that are not as the others, such as those of heads that are off; a map
-    without values is none that can be chosen."""
+    """Many small heatmaps of one kind, by layer (row) and head (column), each with a name; each can be selected. Colours go from `low` to
+    `high`, by default the maximum. `notes` are written on maps that differ from the others, such as those of heads that are off. A map
+    without values cannot be selected."""
 
     maps: Sequence[Sequence[np.ndarray]]
     row_names: Sequence[str]
@@ -67,7 +68,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Series:
-    """One line, or the points of one group: values y at x. `spread` is how far they go to either side."""
+    """One line, or the points of one group: values y at x. `spread` is their reach to either side."""
 
     name: str
     x: Sequence[float]
@@ -78,8 +79,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines against one scale and another; these go from the least to the greatest value, or from one end of `x_range` and `y_range` to the
-    other."""
+    """Lines on two scales, which go from the minimum to the maximum, or over `x_range` and `y_range`."""
 
     series: Sequence[Series]
     x_label: str
@@ -88,15 +88,15 @@ class Lines:
     log_x: bool = False
     log_y: bool = False
     thresholds: Sequence[tuple[str, float]] = ()
-    """Horizontal lines with a name."""
+    """Named horizontal lines."""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A bar each; several values a name are groups, named by `groups`. The scale goes from `low` to `high`, or from 0 or the least value to
-    the greatest. Bars of probabilities and shares stand on 0 to 1."""
+    """One bar per name, or several, in groups named by `groups`. The scale goes from `low` to `high`, by default from 0 or the minimum to
+    the maximum. Bars of probabilities and shares go from 0 to 1."""
 
     names: Sequence[str]
     values: Sequence[float] | Sequence[Sequence[float]]
@@ -109,7 +109,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Points:
-    """A map: groups of points, each point with a text that is shown on request."""
+    """A map: groups of points; each point has a text that is shown on request."""
 
     series: Sequence[Series]
     texts: Sequence[Sequence[str]]
@@ -118,12 +118,13 @@ class Points:
     title: str = ""
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
+    log_x: bool = False
 
 
 @dataclass(frozen=True)
 class ColouredText:
-    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens stand without gaps. Where
-    values have no `label`, colours only tell tokens apart, and their scale is not shown."""
+    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens have no gaps. Without a
+    `label`, colours only tell tokens apart, and their scale is not shown."""
 
     tokens: Sequence[str]
     values: Sequence[float]
@@ -138,8 +139,8 @@ class ColouredText:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; a column's unit stands in its heading. `keys` are the first cells that name a row, in a list of names: compared tables
-    show the rows of all."""
+    """Rows of cells; units are part of the header. `keys` is the number of first cells that name a row, 0 if none do; compared tables show
+    the named rows of all."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -149,7 +150,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Branch:
-    """A node of a tree that grows from left to right: its parent's number (None at the root), what it says, and whether it was kept."""
+    """A node of a tree that grows from left to right: its parent's index (None for the root), its text, and whether it was kept."""
 
     parent: int | None
     text: str
@@ -161,7 +162,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Branches:
-    """Steps of a search: `nodes` in the order they were made; node i's step is one more than its parent's."""
+    """The steps of a search: `nodes` in order of creation; a node's step is one more than its parent's."""
 
     nodes: Sequence[Branch]
     title: str = ""
@@ -169,7 +170,7 @@ class Branches:
 
 @dataclass(frozen=True)
 class Node:
-    """A box of a graph: what it is called, and lines that say more (shape, value, gradient)."""
+    """A box of a graph: its name, and lines of details (shape, value, gradient)."""
 
     name: str
     lines: Sequence[str] = ()
@@ -178,7 +179,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Network:
-    """A directed graph without cycles; edges lead from one node's number to another's, with a text."""
+    """A directed acyclic graph. Edges lead from one node's index to another's, with a text."""
 
     nodes: Sequence[Node]
     edges: Sequence[tuple[int, int, str]]
@@ -187,9 +188,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Overlays:
-    """Where each word looks in one picture (height, width, 3) of bytes: weights (rows, columns) by name, of a grid whose places are cells
-    of so many pixels down and across, the first of them beginning `before` pixels outside. Where `boxes` (left, top, right, bottom) are
-    given, in pixels of the picture, weights (boxes,) are of these instead."""
+    """Where each word attends in one picture (height, width, 3) of bytes: named weights (rows, columns) over a grid of cells of `cell`
+    pixels, the first starting `before` pixels outside the picture. With `boxes` (left, top, right, bottom), in pixels of the picture, the
+    weights (boxes,) belong to these instead."""
 
     pixels: np.ndarray
     names: Sequence[str]

@@ -1,4 +1,4 @@
-"""A map of points in groups; each point's text is read off it."""
+"""A map of points in groups; each point shows its text on request."""
 
 from collections import Counter
 from itertools import chain
@@ -10,19 +10,20 @@ from clew.drawing.scales import Scale, extent, short_number
 from clew.drawing.shapes import Dot, Picture
 
 TALLER = 100
-"""Maps have no preferred direction, and are higher than curves."""
+"""Extra height: unlike curves, maps have no preferred direction."""
 MANY = 400
 SMALLER = 0.65
-"""A point that stands where another does is drawn in it, so that both are seen."""
+"""The relative size of a point at the place of another, so that both are visible."""
 
 
 def scales(part: Points, top: float) -> tuple[Scale, Scale, Field]:
-    low_x, high_x = part.x_range or extent(chain.from_iterable(series.x for series in part.series))
+    low_x, high_x = part.x_range or extent(chain.from_iterable(series.x for series in part.series), log=part.log_x)
     low_y, high_y = part.y_range or extent(chain.from_iterable(series.y for series in part.series))
     bottom = top + HEIGHT + TALLER - BOTTOM
     y = Scale(low_y, high_y, bottom, top)
     field = Field(tick_room(y, part.y_label), top, WIDTH - RIGHT, bottom)
-    return Scale(low_x, high_x, field.left, field.right), y, field
+    whole = all(float(value).is_integer() for series in part.series for value in series.x)
+    return Scale(low_x, high_x, field.left, field.right, part.log_x, whole), y, field
 
 
 def radius(part: Points) -> float:

@@ -1,15 +1,15 @@
-"""From values to places in a picture, and round numbers to write beside them."""
+"""Maps values to places in a picture, and chooses round numbers for the axes."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LARGEST = 1e140
-"""What is drawn at most; a difference of two such values is still a number."""
+"""The largest value that is drawn; the difference of two such values is still finite."""
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, at most so many, 1, 2 or 5 times a power of ten apart."""
+    """At most `most` round numbers from low to high, 1, 2 or 5 times a power of ten apart."""
     span = high - low or 1e-12
     power = 10 ** math.floor(math.log10(span / most))
     step = next(power * factor for factor in (1, 2, 5, 10, 20) if span / (power * factor) <= most)
@@ -17,33 +17,33 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def labels(values: Sequence[float]) -> list[str]:
-    """With as many digits as the distance between them needs."""
+    """The numbers as text, with as many digits as their distance needs."""
     most = max(map(abs, values), default=0.0)
-    apart = max(min((b - a for a, b in zip(values, values[1:], strict=False)), default=most / 10), 1e-15 * most)
-    if 1e-3 <= most < 1e7 or apart == 0:
-        return [f"{value:,.{max(0, -math.floor(math.log10(apart or 1.0) + 1e-9))}f}" for value in values]
-    digits = math.floor(math.log10(most) + 1e-9) - math.floor(math.log10(apart) + 1e-9)
-    return ["0" if abs(value) < apart / 2 else with_power(value, min(digits, 15)) for value in values]
+    distance = max(min((b - a for a, b in zip(values, values[1:], strict=False)), default=most / 10), 1e-15 * most)
+    if 1e-3 <= most < 1e7 or distance == 0:
+        return [f"{value:,.{max(0, -math.floor(math.log10(distance or 1.0) + 1e-9))}f}" for value in values]
+    digits = math.floor(math.log10(most) + 1e-9) - math.floor(math.log10(distance) + 1e-9)
+    return ["0" if abs(value) < distance / 2 else with_power(value, min(digits, 15)) for value in values]
 
 
 def with_power(value: float, digits: int) -> str:
-    """1.07×10⁹, with so many digits after the point at most."""
+    """1.07×10⁹, with at most `digits` digits after the point."""
     figures, power = f"{value:.{digits}e}".split("e")
     figures = figures.rstrip("0").rstrip(".") if "." in figures else figures
     return f"{figures}×10{str(int(power)).translate(SUPERSCRIPTS)}"
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten, a few of them where there are many, and twice and five times them where there are few."""
+    """Powers of ten: only some of them over a wide range, also their double and fivefold over a narrow one."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     every = max(1, -(-(last - first + 1) // most))
     factors = (1, 2, 5) if last - first <= 2 else (1,)
-    found = [factor * 10.0**power for power in range(first, last + 1) if power % every == 0 for factor in factors]
-    return [value for value in found if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+    powers = [factor * 10.0**power for power in range(first, last + 1) if power % every == 0 for factor in factors]
+    return [value for value in powers if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
 
 
 def power_of_ten(value: float) -> str:
-    """10⁻⁴ and not 0.0001, 2×10⁸ and not 200000000; numbers near one as they are."""
+    """10⁻⁴ for 0.0001, 2×10⁸ for 200000000; numbers near one are written as usual."""
     power = round(math.log10(value))
     if abs(value / 10.0**power - 1) <= 1e-6:
         return f"{value:g}" if abs(power) < 3 else "10" + str(power).translate(SUPERSCRIPTS)
@@ -55,7 +55,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Scale:
-    """Values from low to high at pixels from start to end; what is beyond stands at an end."""
+    """Maps values from low to high to pixels from start to end; values beyond are placed at an end."""
 
     low: float
     high: float
@@ -63,7 +63,7 @@ class Scale:
     end: float
     log: bool = False
     whole: bool = False
-    """Whether there is nothing between whole numbers."""
+    """Whether only whole numbers get a label."""
 
     def __call__(self, value: float) -> float:
         value = min(max(value, self.low), self.high)
@@ -72,7 +72,7 @@ class Scale:
         return self.start + (self.end - self.start) * share
 
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
-        """Places and what is written there."""
+        """The places and texts of the axis labels."""
         if not self.log:
             values = [value for value in ticks(self.low, self.high, most) if not self.whole or abs(value - round(value)) < 1e-9]
             return list(zip(map(self, values), labels(values), strict=True))
@@ -80,21 +80,21 @@ class Scale:
 
 
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
-    """From the least to the greatest value that a scale can show, and a little more; 0 to 1 (of a logarithm 1 to 10) where none."""
+    """The range of the values that a scale can show, with a margin; 0 to 1 (logarithmic 1 to 10) if there are none."""
     least = 1 / LARGEST if log else -LARGEST
-    found = [min(max(float(value), least), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
-    if not found:
+    finite = [min(max(float(value), least), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
+    if not finite:
         return (1.0, 10.0) if log else (0.0, 1.0)
-    low, high = min(found), max(found)
+    low, high = min(finite), max(finite)
     if log:
-        wide = (high / low) ** margin if high > low else 2.0
-        return low / wide, high * wide
-    wide = margin * (high - low) if high > low else 0.05 * abs(high) or 1.0
-    return low - wide, high + wide
+        padding = (high / low) ** margin if high > low else 2.0
+        return low / padding, high * padding
+    padding = margin * (high - low) if high > low else 0.05 * abs(high) or 1.0
+    return low - padding, high + padding
 
 
 def short_number(value: float) -> str:
-    """A value as it is read off a picture."""
+    """A value as shown on request."""
     if not math.isfinite(value):
         return "none" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
     if value == int(value) and abs(value) < 1e6:

@@ -1,6 +1,6 @@
-"""What pictures are made of, and the one place where it becomes SVG: texts and titles are escaped here and nowhere else.
+"""The shapes of pictures, and the only place that writes them as SVG: texts and titles are escaped here and nowhere else.
 
-A shape with a `title` is a mark: its title is what is read off it, by a pointer, by the arrow keys, or by a screen reader.
+A shape with a `title` is a mark: the pointer, the arrow keys and screen readers show its title.
 """
 
 import json
@@ -26,7 +26,7 @@ def places(points: Sequence[Place]) -> list[str]:
 
 
 def titled(element: str, attributes: str, kind: str, title: str) -> str:
-    """An element of a kind, a mark where it has a title."""
+    """An SVG element of a kind; a mark if it has a title."""
     if not title:
         return f'<{element} class="{kind}" {attributes}/>'
     return f'<{element} class="{kind} mark" {attributes}><title>{markup(title)}</title></{element}>'
@@ -43,7 +43,7 @@ class Box:
     round: float = 0.0
     opacity: float | None = None
     number: tuple[int, int] | None = None
-    """Row and column, for what a page does when it is picked."""
+    """Row and column, for the page's action when it is selected."""
 
     def svg(self, name: str) -> str:
         attributes = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
@@ -67,7 +67,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Stroke:
-    """Points joined by straight lines, or by cubic curves: a point, then two handles and a point for each piece."""
+    """Points joined by straight lines, or by cubic curves: a point, then for each piece two control points and a point."""
 
     points: Sequence[Place]
     kind: str
@@ -95,7 +95,7 @@ class Label:
     kind: str
     turn: float = 0.0
     length: float | None = None
-    """Pixels that it is given, where letters stand on colours of their own."""
+    """The width in pixels to fit the text to, when letters lie on colours of their own."""
 
     def svg(self, name: str) -> str:
         turn = f' transform="rotate({self.turn:g} {pixels(self.x)} {pixels(self.y)})"' if self.turn else ""
@@ -105,8 +105,8 @@ class Label:
 
 @dataclass(frozen=True)
 class Raster:
-    """Levels (rows, columns) from 0, clear, to 255, the full colour of its kind; where `shown` is False there is no value. The image is a
-    mask, so that its colour is the theme's."""
+    """Levels (rows, columns) from 0, transparent, to 255, the full colour of its kind; no value where `shown` is False. The image is a
+    mask, so that its colour follows the theme."""
 
     x: float
     y: float
@@ -128,7 +128,7 @@ class Raster:
 
 @dataclass(frozen=True)
 class Photo:
-    """A picture with colours of its own (rows, columns, 3), or in grey (rows, columns), from 0 to 255, as strong as `opacity` on paper."""
+    """A picture in its own colours (rows, columns, 3), or in grey (rows, columns), from 0 to 255, with an `opacity`."""
 
     x: float
     y: float
@@ -151,8 +151,8 @@ Shape = Box | Dot | Stroke | Label | Raster | Photo
 
 @dataclass(frozen=True)
 class Picture:
-    """Shapes in a field of so many pixels. `about` is said of the whole; `readout` is what the script needs to read values off it, where
-    its marks do not say them."""
+    """Shapes in an area of pixels. `about` describes the whole; `readout` is the data from which the script reads values, if the marks do
+    not give them."""
 
     width: float
     height: float

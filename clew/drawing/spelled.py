@@ -1,4 +1,5 @@
-"""An input with what was written from it: its picture, such as a spectrogram, and below, over the same width, where each letter lies."""
+"""An input and the text written from it: the input's picture, such as a spectrogram, and below it, at the same width, each letter's
+place."""
 
 import numpy as np
 
@@ -11,11 +12,11 @@ from clew.drawing.shapes import Label, Picture, Raster, Shape, Stroke
 MARGIN, GAP, BETWEEN = 4, 7, 10
 NARROWEST, WIDEST = 480.0, 1100.0
 TALLEST = 130.0
-"""Pixels of an input's picture."""
+"""The height of an input's picture, in pixels."""
 ROW = 14.0
-"""Pixels of a letter's row."""
+"""The height of a letter's row, in pixels."""
 SPACE = "·"
-"""How a letter is shown that cannot be seen."""
+"""The sign for invisible letters."""
 LONGEST_NAME = 16
 
 
@@ -40,7 +41,7 @@ def spelled(part: Spelled) -> Picture:
 
 
 def levels(values: np.ndarray, low: float | None = None) -> np.ndarray:
-    """From 0 to 255 between the least value, or `low`, and the greatest."""
+    """Levels from 0 to 255, between the minimum, or `low`, and the maximum."""
     return np.rint(255 * strengths(values, *limits(values, low, None, False), False))
 
 
@@ -50,10 +51,10 @@ def frame(left: float, top: float, width: float, height: float) -> list[Shape]:
 
 
 def axis(part: Spelled, left: float, y: float, width: float) -> list[Shape]:
-    """Seconds or pixels along the input."""
+    """The axis along the input, in its unit."""
     values = [value for value in ticks(0, part.length, 8) if 0 <= value <= part.length]
-    found: list[Shape] = []
+    shapes: list[Shape] = []
     for value, text in zip(values, labels(values), strict=True):
         x = left + width * value / part.length
-        found += [Stroke([(x, y), (x, y + 4)], "axis"), Label(x, y + 17, text, "tick")]
-    return [*found, Label(left + width / 2, y + 34, part.unit, "label")]
+        shapes += [Stroke([(x, y), (x, y + 4)], "axis"), Label(x, y + 17, text, "tick")]
+    return [*shapes, Label(left + width / 2, y + 34, part.unit, "label")]

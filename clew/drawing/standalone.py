@@ -1,4 +1,4 @@
-"""A drawing as one SVG file that needs nothing else, in light or dark as the reader's system has it, or always in one."""
+"""A drawing as one self-contained SVG file, light or dark by the reader's system, or always one of these."""
 
 from collections.abc import Callable, Mapping
 from html import escape
@@ -11,8 +11,8 @@ Theme = Literal["auto", "light", "dark"]
 
 
 def themed(rules: Callable[[str, Any], str], light: Any, dark: Any) -> dict[str, str]:
-    """Style sheets by theme. `rules` writes those of one theme's pictures alone, since several may stand on a page, and no variables, since
-    not every viewer knows them."""
+    """Style sheets by theme. `rules` writes those that apply to one theme's pictures only, since a page may contain several; without
+    variables, which some viewers do not support."""
     return {
         "auto": rules("auto", light) + "@media(prefers-color-scheme:dark){" + rules("auto", dark) + "}",
         "light": rules("light", light),
@@ -21,12 +21,12 @@ def themed(rules: Callable[[str, Any], str], light: Any, dark: Any) -> dict[str,
 
 
 def standalone(kind: str, theme: str, styles: Mapping[str, str], width: float, height: float, about: str, body: str) -> str:
-    """A picture of its natural size; `body` is SVG, `about` a text."""
+    """A picture at its natural size; `body` is SVG, `about` is text."""
     if theme not in styles:
         raise unknown("theme", theme, styles)
-    said = escape(printable(about))
+    text = escape(printable(about))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{said}" width="{width:g}" '
-        f'height="{height:g}" viewBox="0 0 {width:g} {height:g}" style="max-width:none"><title>{said}</title><style>{styles[theme]}</style>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{text}" width="{width:g}" '
+        f'height="{height:g}" viewBox="0 0 {width:g} {height:g}" style="max-width:none"><title>{text}</title><style>{styles[theme]}</style>'
         f'<rect class="page" width="{width:g}" height="{height:g}" rx="10"/>{body}</svg>'
     )

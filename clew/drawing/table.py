@@ -1,4 +1,4 @@
-"""Tables: of a page, and as a picture."""
+"""Tables: in a page, and as a picture."""
 
 import re
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from clew.drawing.shapes import Label, Picture, Shape, Stroke
 
 ROW, GAP, LONGEST = 24, 22, 60
 LONG = 40
-"""Rows above which a table scrolls in a page."""
+"""Tables with more rows scroll in a page."""
 
 
 def cell(value: Any) -> str:
-    """A value as it is written: figures short, nothing as a dash."""
+    """A value as written in a cell: short numbers, a dash for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -30,15 +30,15 @@ def is_number(value: Any) -> bool:
 
 
 def is_figure(value: Any) -> bool:
-    """A number, or a share that is written as a text: 12.5%."""
+    """Whether a value is a number, or a percentage written as text: 12.5%."""
     return is_number(value) or (isinstance(value, str) and re.fullmatch(r"[-+]?[0-9,]*\.?[0-9]+ ?%", value) is not None)
 
 
 def numeric(table: Table) -> list[bool]:
-    """Which columns hold figures, that stand at the right."""
+    """Which columns are numeric, and so right-aligned."""
     columns = max([len(table.header), *map(len, table.rows)])
-    found = [[row[column] for row in table.rows if column < len(row) and row[column] is not None] for column in range(columns)]
-    return [bool(values) and all(is_figure(value) for value in values) for values in found]
+    columns_of_values = [[row[column] for row in table.rows if column < len(row) and row[column] is not None] for column in range(columns)]
+    return [bool(values) and all(is_figure(value) for value in values) for values in columns_of_values]
 
 
 def table(part: Table) -> Picture:

@@ -1,8 +1,8 @@
-"""Trees to look at: as text for a terminal, and as a picture (SVG) that needs nothing beside itself.
+"""Draws trees: as text for a terminal, and as a self-contained SVG picture.
 
-Every node has a strip of its own, as wide as its label and all it holds, so that nothing overlaps. Words stand in one row at the bottom,
-and each phrase as low as it can, just above what it holds. A line leaves a phrase sideways right below it and then falls straight, in the
-strip of its child, so that it crosses nothing either.
+Every node has a strip of its own, as wide as its label and all its children, so that nothing overlaps. Words form one row at the bottom,
+and phrases are as low as possible, just above their children. A line leaves a phrase sideways, right below it, and then goes straight down
+in its child's strip, so that lines cross nothing.
 """
 
 import re
@@ -22,7 +22,7 @@ from clew.drawing.standalone import Theme, standalone, themed
 
 @dataclass
 class Box:
-    """A node in its place: its middle `x`, inside its strip [left, left + width). `height` counts the phrases above the words."""
+    """A placed node: its centre `x`, inside its strip [left, left + width). `height` is its number of phrase levels above the words."""
 
     node: Tree
     size: int
@@ -34,7 +34,7 @@ class Box:
 
 
 class TreeDrawing:
-    """A tree that shows itself: as text where it is printed, as a picture in a notebook."""
+    """A tree that displays itself: as text when printed, as a picture in a notebook."""
 
     def __init__(self, tree: Tree, theme: Theme = "auto"):
         self.tree = tree
@@ -47,14 +47,14 @@ class TreeDrawing:
         return tree_html(self.tree, self.theme)
 
     def save(self, path: Path | str) -> None:
-        """The picture as an SVG file."""
+        """Saves the picture as an SVG file."""
         Path(path).write_text(tree_svg(self.tree, self.theme), encoding="utf-8")
 
 
 def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Box]:
     """The boxes of all nodes, parents before children, with `gap` between neighbours."""
     boxes = [fold(tree, lambda node, below: boxed(node, size(node), below, gap))]
-    for box in boxes:  # grows while it is read
+    for box in boxes:  # the list grows during the loop
         for child in box.children:
             child.left += box.left
             child.x += box.left
@@ -63,8 +63,8 @@ def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Box]:
 
 
 def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
-    """A node's box at the left edge, the children moved to their places in it: side by side, the label over the middle of them, or over
-    a child that is almost there, which makes a straight line."""
+    """A node's box at the left edge, with its children moved into it: side by side, with the label over their middle, or over a child that
+    is almost there, which makes a straight line."""
     if not children:
         return Box(node, size, [], size, 0, size // 2)
     starts = [0, *accumulate(child.width + gap for child in children)]
@@ -80,7 +80,7 @@ def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
 
 
 def tree_text(tree: Tree, *, ascii: bool = False) -> str:
-    """A tree in the characters of a terminal, or with `ascii` in lines of - | + alone.
+    """A tree in box-drawing characters, or with `ascii` in - | + alone.
 
            S
        ╭───┴────╮
@@ -114,7 +114,7 @@ ASCII_LINES = " |||-+++-+++-+++"
 
 
 def draw_branches(lines: list[list[int]], row: int, box: Box, top: int) -> None:
-    """The directions in which lines leave each cell, from a phrase in the row above to its children."""
+    """Adds the directions in which lines leave each cell, from a phrase in the row above to its children."""
     if not box.children:
         return
     columns = [child.x for child in box.children]
@@ -135,7 +135,7 @@ def put(row: list[str], middle: int, text: str) -> None:
 
 
 def cells(text: str) -> list[str]:
-    """The columns that a text takes: two for a wide character, none for a mark on the one before."""
+    """The columns that a text takes: two for a wide character, none for a combining mark."""
     columns: list[str] = []
     for character in printable(text):
         if has_no_width(character) and columns:
@@ -148,12 +148,12 @@ def cells(text: str) -> list[str]:
 
 
 def tree_svg(tree: Tree, theme: Theme = "auto") -> str:
-    """A tree as a picture of its natural size, in light or dark colours as the reader's system has them, or always in one of these."""
+    """A tree as a picture at its natural size. Theme "auto" follows the reader's system; "light" and "dark" are fixed."""
     return trees_svg([tree], theme)
 
 
 def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
-    """Several trees as one picture, one below the other."""
+    """Several trees as one picture, below each other."""
     if not trees:
         raise UserError("there is no tree to draw; give at least one")
     layouts = [lay_out(tree, picture_size, GAP) for tree in trees]
@@ -167,7 +167,7 @@ def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
 
 
 def shapes_of(boxes: list[Box]) -> str:
-    """A tree's lines and nodes."""
+    """The SVG of a tree's lines and nodes."""
     root = boxes[0]
     lines = "".join(branch(box, child, root) for box in boxes for child in box.children)
     nodes = "".join(leaf_shape(box, root) if box.node.is_leaf else phrase_shape(box, root) for box in boxes)
@@ -175,7 +175,7 @@ def shapes_of(boxes: list[Box]) -> str:
 
 
 def tree_html(tree: Tree, theme: Theme = "auto") -> str:
-    """The picture for a web page, where a long sentence scrolls by itself."""
+    """The picture for a web page, where long sentences scroll by themselves."""
     return f'<div tabindex="0" style="overflow-x:auto;max-width:100%">{tree_svg(tree, theme)}</div>'
 
 
@@ -192,12 +192,12 @@ def picture_size(node: Tree) -> int:
 
 
 def middle(box: Box, root: Box) -> int:
-    """How far down a node stands."""
+    """The vertical centre of a node."""
     return MARGIN + LABEL_HEIGHT // 2 + LEVEL * (root.height - box.height)
 
 
 def branch(box: Box, child: Box, root: Box) -> str:
-    """A line down from a phrase, sideways, and down to a child, its corners rounded."""
+    """A line down from a phrase, sideways, and down to a child, with rounded corners."""
     x, end_x = MARGIN + box.x, MARGIN + child.x
     y, end_y = middle(box, root) + LABEL_HEIGHT // 2, middle(child, root) - LABEL_HEIGHT // 2
     if x == end_x:
@@ -243,7 +243,7 @@ KINDS = {
     }.items()
     for label in labels
 }
-"""What a label is coloured as: a kind of phrase, or the sentiment of one."""
+"""The colour class of a label: a kind of phrase, or a sentiment."""
 
 LIGHT = {
     "page": "#ffffff",
@@ -279,11 +279,11 @@ DARK = {
     "good": "#1d4059 #c6e2f7",
     "best": "#2f77b0 #eef7ff",
 }
-"""Colours; of a label its ground and its letters."""
+"""Colours; those of labels are background and text."""
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
-    """Rules for one theme's pictures alone, since several may stand on a page. No variables: not every viewer knows them."""
+    """Rules that apply to one theme's pictures only, since a page may contain several. No variables: some viewers do not support them."""
     rules = {
         ".line": f"fill:none;stroke:{colours['line']};stroke-width:1.5;stroke-linecap:round",
         "text": f"text-anchor:middle;font-family:{SANS}",

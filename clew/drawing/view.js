@@ -1,5 +1,5 @@
-// Reads values off the pictures of views, at a pointer and by the arrow keys. Saved documents hold it, and the page loads it as a module.
-// It writes text alone (textContent), whatever a name holds.
+// Shows the values of views' pictures at the pointer and by the arrow keys. Saved documents contain it, and the page loads it as a module.
+// It writes text only (textContent), whatever a name contains.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -46,7 +46,7 @@ function notebookTheme(outer) {
   return colab === "dark" || colab === "light" ? colab : null;
 }
 
-// What is read off stands in one box near the place, and is told to screen readers when keys were used.
+// Values appear in one box near their place; when keys are used, they are also announced to screen readers.
 
 function say(view, content, place, aloud) {
   const box = view.querySelector(".say"), rows = typeof content === "string" ? [content] : content;
@@ -78,13 +78,13 @@ function figure(value) {
   return value === 0 ? "0" : Math.abs(value) >= 1e-4 && Math.abs(value) < 1e7 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
 
-// Marks: shapes and words that say what they are.
+// Marks: shapes and words with a description.
 
 function textOf(mark) {
   if (mark.dataset.say === undefined) {
     const title = mark.querySelector(":scope > title");
     mark.dataset.say = title ? title.textContent : mark.getAttribute("title") ?? "";
-    title?.remove(); // the browser would show it once more
+    title?.remove(); // the browser would show it a second time
     mark.removeAttribute("title");
   }
   return mark.dataset.say;
@@ -96,7 +96,7 @@ function middleOf(element) {
 }
 
 function readMarks(view) {
-  const at = new Map(); // a picture's mark that the keys have reached
+  const at = new Map(); // the current mark of each picture, for the keys
   const leave = (picture) => {
     at.get(picture)?.classList.remove("at");
     at.delete(picture);
@@ -134,7 +134,7 @@ function pick(mark) {
   mark.dispatchEvent(new CustomEvent("pick", { bubbles: true, detail }));
 }
 
-// Steps: layers over one picture, a word each. The arrow keys walk, on the picture and wherever they mean nothing else.
+// Steps: layers over one picture, one per word. The arrow keys step through them, on the picture and wherever they have no other use.
 
 function readSteps(view, steps) {
   const words = [...steps.querySelectorAll(".sentence button")], layers = [...steps.querySelectorAll(".layer")];
@@ -216,7 +216,7 @@ function drawn(picture, kind, attributes) {
   return shape;
 }
 
-// Large heatmaps: values are read from the image itself, so that the page need not hold them twice.
+// Large heatmaps: values are read from the image itself, so that the page does not contain them twice.
 
 function readRaster(view, picture, { left, top, wide, tall, low, high, diverging, unit, rows, columns }) {
   let levels = null, at = null, cursor = null;
@@ -270,7 +270,7 @@ async function pixelsOf(image) {
   return context.getImageData(0, 0, canvas.width, canvas.height).data;
 }
 
-// Lines: what each has at one place.
+// Lines: the value of each at one place.
 
 function readLines(view, picture, { field: [left, top, right, bottom], x, y, label, series }) {
   const along = ([low, high, log], value) => log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);

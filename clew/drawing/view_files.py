@@ -1,4 +1,4 @@
-"""A view from what `View.json` wrote of it: the same parts, drawn the same. What was no number comes back as one that is none (nan)."""
+"""Restores a view from the output of `View.json`: the same parts, drawn the same. Non-finite values are restored as NaN."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ from clew.drawing.views import (
 
 
 def view_of(content: Mapping[str, Any]) -> View:
-    """From the JSON of a view, read."""
+    """The view in parsed JSON."""
     return View(content["title"], [part_of(part) for part in content["parts"]], content["about"], content["facts"])
 
 
@@ -42,19 +42,21 @@ def numbers(values: Any) -> np.ndarray:
 
 
 def levels(values: Any) -> np.ndarray | None:
-    """A picture's bytes, where there is one."""
+    """A picture's bytes, if there is one."""
     return None if values is None else np.array(values, dtype=np.uint8)
 
 
 def listed(values: Any) -> Any:
-    """Numbers, or rows of them; null where there was none."""
+    """Numbers, or rows of them; null becomes NaN, or None for a whole list."""
     return (
         None if values is None else [listed(value) if isinstance(value, list) else np.nan if value is None else value for value in values]
     )
 
 
 def series_of(content: list[dict[str, Any]]) -> list[Series]:
-    return [Series(**{**each, "x": listed(each["x"]), "y": listed(each["y"]), "spread": listed(each["spread"])}) for each in content]
+    return [
+        Series(**{**series, "x": listed(series["x"]), "y": listed(series["y"]), "spread": listed(series["spread"])}) for series in content
+    ]
 
 
 PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = {
@@ -78,4 +80,4 @@ PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = 
     ),
     "note": (Note, {}),
 }
-"""Each kind of part, and how those of its fields are read that JSON has in another form."""
+"""The class of each kind of part, and converters for the fields that JSON stores in another form."""

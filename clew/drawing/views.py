@@ -1,4 +1,4 @@
-"""What instruments show: a view is a title and parts. It draws itself (SVG, HTML, matplotlib); its parts are plain values."""
+"""Views, the results of instruments: a title and parts. A view draws itself (SVG, HTML, matplotlib); its parts are plain values."""
 
 import json
 import math
@@ -55,21 +55,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class View:
-    """Parts under a title. Shows itself in a notebook, and is saved by the ending of a file's name: .html, .svg, .json, or what matplotlib
-    writes (.png, .pdf)."""
+    """Parts under a title. Displays itself in a notebook. `save` chooses the format by the file's suffix: .html, .svg, .json, or .png and
+    .pdf by matplotlib."""
 
     title: str
     parts: Sequence[Part]
     about: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
-    """Numbers that a program may want, JSON alone."""
+    """Numbers for programs, as JSON values."""
 
     def html(self) -> str:
-        """One page that needs nothing else."""
+        """The view as one self-contained page."""
         return pages.document(self.title, self.about, self.parts)
 
     def fragment(self, name: str | None = None) -> str:
-        """The same for a page that has style sheet and script of its own (`clew.drawing.pages`); `name` begins all ids."""
+        """The same, for a page with its own style sheet and script (`clew.drawing.pages`); all ids start with `name`."""
         return pages.fragment(self.title, self.about, self.parts, name)
 
     def svg(self) -> str:
@@ -77,21 +77,21 @@ class View:
         return pages.picture(self.title, self.about, self.parts)
 
     def figure(self) -> Any:
-        """A matplotlib figure, a panel a part."""
+        """A matplotlib figure with one panel per part."""
         return figure_of(self.title, [Note(self.about), *self.parts] if self.about else self.parts)
 
     def json(self) -> str:
-        """All values, each part with its kind. What is no number (a mean of nothing) is null."""
+        """All values as JSON, each part with its kind. Non-finite numbers (such as the mean of nothing) are null."""
         parts = [{"kind": type(part).__name__.lower(), **asdict(part)} for part in self.parts]
         content = {"title": self.title, "about": self.about, "facts": self.facts, "parts": parts}
         return json.dumps(plain(content), allow_nan=False) + "\n"
 
     def save(self, path: Path | str) -> Path:
-        """Writes the view as its file's ending says."""
+        """Saves the view in the format of the path's suffix."""
         path = Path(path)
         ending = path.suffix.lower()
         if not path.parent.is_dir():
-            raise UserError(f"no such folder: {path.parent}, where the view is to be saved; make it first")
+            raise UserError(f"no such folder for the view: {path.parent}; create it first")
         if ending in WRITERS:
             write_text(path, WRITERS[ending](self))
         elif ending in FIGURES:
@@ -100,13 +100,27 @@ class View:
             raise UserError(f"cannot save a view as {named(path.name)}; known endings: {', '.join([*WRITERS, *FIGURES])}")
         return path
 
+    def __repr__(self) -> str:
+        return f"View({self.title!r}: {', '.join(type(part).__name__ for part in self.parts)})"
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *([self.about] if self.about else []), *map(part_line, self.parts)])
+
     def _repr_html_(self) -> str:
-        """One frame for Jupyter, Colab and VS Code."""
+        """A frame for Jupyter, Colab and VS Code."""
         return pages.frame(self.title, self.about, self.parts)
 
 
+def part_line(part: Part) -> str:
+    """A note in full; of any other part what it is."""
+    if isinstance(part, Note):
+        return part.text
+    title = getattr(part, "title", "")
+    return type(part).__name__ + (f": {title}" if title else "")
+
+
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """A value in JSON's types."""
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, dict):
@@ -121,5 +135,5 @@ FIGURES = (".png", ".pdf")
 
 
 def bar_names(views: Sequence[View]) -> list[str]:
-    """The names of all bars of the views, each once, in their order."""
+    """The names of all bars of the views, each once, in order."""
     return list(dict.fromkeys(name for view in views for part in view.parts if isinstance(part, Bars) for name in part.names))

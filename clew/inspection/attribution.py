@@ -1,12 +1,12 @@
-"""Attribution: how much each place of an input has to do with a score. Pure functions of a score f of vectors x (places, dim), or of
+"""Attribution: how much each place of an input contributes to a score. Pure functions of a score f of vectors x (places, dim), or of
 numbers on a grid (height, width, channels).
 
     input x gradient       a_i = x_i . df/dx_i                                                      (Shrikumar et al. 2017)
     integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))  (Sundararajan et al. 2017)
     occlusion              a_i = f(x) - f(x with x'_i in the place of x_i)                            (Zeiler and Fergus 2014)
 
-x' is a baseline that says nothing. Integrated gradients are complete, sum a_i = f(x) - f(x'), but for the error of the sum over m steps
-(the midpoint rule), which is given beside them; it falls with m^2 where f is smooth.
+x' is an uninformative baseline. Integrated gradients are complete, sum a_i = f(x) - f(x'), except for the error of the sum over m steps
+(the midpoint rule), which is reported as `gap`; it falls with m^2 if f is smooth.
 """
 
 from collections.abc import Callable
@@ -16,15 +16,17 @@ import torch
 from torch import Tensor
 
 Score = Callable[[Tensor], Tensor]
-"""From vectors (rows, places, dim) to a number a row (rows,)."""
+"""A function from vectors (rows, places, dim) to one number per row (rows,)."""
 
 ROWS = 16
 """Rows that are scored together."""
 
 
 class Attribution(NamedTuple):
-    """What each place has to do with the score; f(x), f(x') where there is a baseline, and how far the sum is from their difference.
-    `entries` has the shape of x: the share of each number, where a method tells it; a place has the sum over its own."""
+    """The attribution of each place; f(x), and f(x') if the method has a baseline.
+
+    `entries` has the shape of x: the attribution of each number, if the method gives it; `values` are its sums per place.
+    """
 
     values: Tensor  # (places,), or (height, width)
     score: float
@@ -33,14 +35,14 @@ class Attribution(NamedTuple):
 
     @property
     def gap(self) -> float | None:
-        """sum a_i - (f(x) - f(x')): 0 where an attribution is complete."""
+        """sum a_i - (f(x) - f(x')): 0 if an attribution is complete."""
         return None if self.baseline is None else float(self.values.double().sum()) - (self.score - self.baseline)
 
 
 def input_x_gradient(score: Score, x: Tensor) -> Attribution:
-    gradient, found = gradients(score, x[None])
+    gradient, scores = gradients(score, x[None])
     entries = x * gradient[0]
-    return Attribution(entries.sum(-1), float(found[0]), entries=entries)
+    return Attribution(entries.sum(-1), float(scores[0]), entries=entries)
 
 
 def integrated_gradients(score: Score, x: Tensor, baseline: Tensor, steps: int = 50) -> Attribution:
@@ -57,18 +59,18 @@ def integrated_gradients(score: Score, x: Tensor, baseline: Tensor, steps: int =
 
 @torch.no_grad()
 def occlusion(score: Score, x: Tensor, baseline: Tensor, cells: Tensor | None = None) -> Attribution:
-    """Place by place (places,); or by `cells`, in the shape of x without its features, which number what is occluded together from 0."""
-    whole, found = float(score(x[None])[0]), []
+    """Occlude place by place (places,), or by `cells`, which has the shape of x without features and numbers the groups from 0."""
+    whole, drops = float(score(x[None])[0]), []
     cells = torch.arange(len(x), device=x.device) if cells is None else cells.to(x.device)
     for group in torch.arange(int(cells.max()) + 1, device=x.device).split(ROWS):
         is_hidden = cells[None] == group.reshape(-1, *[1] * cells.dim())
-        found.append(whole - score(torch.where(is_hidden[..., None], baseline, x)))
-    return Attribution(torch.cat(found), whole)
+        drops.append(whole - score(torch.where(is_hidden[..., None], baseline, x)))
+    return Attribution(torch.cat(drops), whole)
 
 
 def gradients(score: Score, x: Tensor) -> tuple[Tensor, Tensor]:
-    """df/dx of every row by itself, and f."""
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrences have no gradient in evaluation mode
+    """Return df/dx of every row, and f."""
+    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrences have no backward pass in evaluation mode
         x = x.detach().requires_grad_()
-        found = score(x)
-        return torch.autograd.grad(found.sum(), x)[0], found.detach()
+        scores = score(x)
+        return torch.autograd.grad(scores.sum(), x)[0], scores.detach()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 LEAST = -1e4
-"""Stands for the logarithm of 0, so that what q never says counts as very surprising and not as infinitely so."""
+"""Replaces the logarithm of 0, so that a token that q excludes is very but not infinitely surprising."""
 
 
 def entropy(log_probs: Tensor) -> Tensor:

@@ -1,16 +1,16 @@
-"""The computation graph of any function of tensors on a small input: operations, shapes, values, gradients as the chain rule makes them.
+"""The computation graph of any function of tensors on a small input: operations, shapes, values, and gradients by the chain rule.
 
-The gradient at a node is the sum over the edges that leave it, each the gradient at the edge's other end times the operation's own
-derivative, taken in reverse topological order:
+The gradient at a node is the sum over its outgoing edges of the gradient at the edge's other end times the derivative of the operation,
+computed in reverse topological order:
 
     d f / d v = sum over u that read v of  (d f / d u) (d u / d v)
 
-Written out from end to end, it is the sum over all paths from v to f of the product of the derivatives along each. Of
+Expanded, it is the sum over all paths from v to f of the product of the derivatives along the path. In
 
     f(a, b, c) = (a + b) * max(b, c)         at a = 1, b = 2, c = 0
 
-b reaches f by the sum, d f / d b = max(b, c) = 2, and by the maximum, a + b = 3: together 5. `trace` finds the graph, `paths` the paths of
-a graph of scalars.
+b reaches f through the sum, d f / d b = max(b, c) = 2, and through the maximum, a + b = 3: together 5. `trace` builds the graph, `paths`
+lists the paths of a graph of scalars.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ MOST_NODES = 5000
 
 
 class Edge(NamedTuple):
-    """From a node's number to another's: what of the gradient at the far end comes back along it, shaped as the near one's value, and where
-    the far one is a scalar d target / d source itself; None where nothing is differentiated."""
+    """An edge between node numbers. `gradient` is the part of the target's gradient that flows back to the source, in the source's shape;
+    for a scalar target, `derivative` is d target / d source. None if the edge is not differentiated."""
 
     source: int
     target: int
@@ -44,14 +44,13 @@ class GraphNode(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Nodes in the order in which they were made, which is topological; the last is the output, or the sum of all entries of what came
-    out where that is no scalar."""
+    """Nodes in order of creation, which is topological. The last is the output, or the sum of its entries if it is not a scalar."""
 
     nodes: list[GraphNode]
     edges: list[Edge]
 
     def backward(self) -> list[int]:
-        """Nodes that have a gradient, in reverse topological order: each after all that read it."""
+        """Return the nodes with a gradient in reverse topological order, each after all nodes that read it."""
         return [number for number in reversed(range(len(self.nodes))) if self.nodes[number].gradient is not None]
 
     def into(self, number: int) -> list[Edge]:
@@ -62,21 +61,21 @@ class Graph(NamedTuple):
 
 
 class Call(NamedTuple):
-    """An operation as it was called: which arguments are nodes, and copies of all, so that it can be run again alone."""
+    """A call of an operation: which arguments are nodes, and copies of all arguments, so that it can be repeated alone."""
 
     function: Callable[..., Any]
     args: Any
     kwargs: Any
     sources: dict[int, int]
-    """Of each tensor among the arguments, by its number among them, the node it is; constants are none."""
+    """From the index of a tensor argument to its node; constants have none."""
     output: int
-    """Which of the outputs the node is, where there are several."""
+    """Index of the node among the outputs, if there are several."""
     random: Tensor | None
-    """Where the random numbers stood, of an operation that draws some."""
+    """State of the random generator before the call, if the operation draws numbers."""
 
 
 class Recorder(TorchFunctionMode):
-    """Writes down every torch function that gives tensors, with what it was given."""
+    """Records every torch function that returns tensors, with its arguments."""
 
     def __init__(self, named: Mapping[str, Tensor], parameters: Mapping[str, Tensor]):
         super().__init__()
@@ -90,26 +89,26 @@ class Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = tensors_in((args, kwargs))
+        arguments = tensors_in((args, kwargs))
         name = function_name(func)
-        copies = [each.detach().clone() for each in given] if name not in SILENT else []
+        copies = [each.detach().clone() for each in arguments] if name not in SILENT else []
         random = torch.get_rng_state() if any(word in name for word in RANDOM) else None
-        found = func(*args, **kwargs)
-        outputs = [found] if isinstance(found, Tensor) else list(found) if isinstance(found, (tuple, list)) else []
+        result = func(*args, **kwargs)
+        outputs = [result] if isinstance(result, Tensor) else list(result) if isinstance(result, (tuple, list)) else []
         if not copies or not any(isinstance(each, Tensor) for each in outputs):
-            return found
-        sources = {place: number for place, each in enumerate(given) if (number := self.number_of(each)) is not None}
+            return result
+        sources = {place: number for place, each in enumerate(arguments) if (number := self.number_of(each)) is not None}
         if not sources:
-            return found  # made of constants alone, and a constant itself
+            return result  # a function of constants is a constant
         for place, each in enumerate(outputs):
             if isinstance(each, Tensor):
                 self.add(each, (shown_name(name), "operation"))
                 given_args, given_kwargs = with_tensors((args, kwargs), copies)
                 self.calls[len(self.tensors) - 1] = Call(func, given_args, given_kwargs, sources, place, random)
-        return found
+        return result
 
     def number_of(self, tensor: Tensor) -> int | None:
-        """The tensor's node; inputs and parameters become nodes when they are first read."""
+        """Return the number of a tensor's node; inputs and parameters become nodes when they are first read."""
         if id(tensor) not in self.numbers:
             if id(tensor) not in self.names:
                 return None
@@ -127,12 +126,12 @@ class Recorder(TorchFunctionMode):
 
 SILENT = {"__set__", "size", "dim", "numel", "requires_grad_", "retain_grad", "register_hook", "__len__", "__format__", "__repr__"}
 SILENT |= {"shape", "dtype", "device", "grad", "grad_fn", "data", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "names"}
-"""What asks something of a tensor and makes none."""
+"""Functions that only read properties of a tensor."""
 RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "uniform")
 
 
 def function_name(function: Any) -> str:
-    """`add`, `__add__`, or the attribute that is read, such as `mT`."""
+    """Return `add`, `__add__`, or the name of an attribute that is read, such as `mT`."""
     name = getattr(function, "__name__", type(function).__name__)
     return getattr(getattr(function, "__self__", None), "__name__", name) if name == "__get__" else name
 
@@ -146,7 +145,7 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "matmul
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    """Every tensor among arguments, in order; what is no tensor and no tuple, list or dict is passed over."""
+    """Return every tensor in tuples, lists and dicts of arguments, in order; other values are skipped."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict):
@@ -155,7 +154,7 @@ def tensors_in(tree: Any) -> list[Tensor]:
 
 
 def with_tensors(tree: Any, new: Sequence[Tensor]) -> Any:
-    """The same arguments with other tensors."""
+    """Replace the tensors among arguments."""
     each = iter(new)
 
     def replaced(part: Any) -> Any:
@@ -178,26 +177,26 @@ def trace(
     parameters: Mapping[str, Tensor] | None = None,
     labels: Mapping[int, str] | None = None,
 ) -> Graph:
-    """The graph of `function(*inputs)`, inputs being tensors or trees of them; of a module, its parameters are nodes by their names.
+    """Trace `function(*inputs)`, whose inputs are tensors or trees of them; the parameters of a module are nodes with their names.
 
-    What comes out is summed up where it is no scalar; of a tuple such as (y, state) it is the first tensor. What torch does not see, such
-    as a function with a backward pass of its own, is refused: the gradients of the graph are compared with autograd's. `labels` are
-    what is to be added to the names of tensors, by their ids; it is looked at when the function has run.
+    The output is summed if it is not a scalar; of a tuple such as (y, state) the first tensor is used. Code that torch functions do not
+    show, such as a custom backward pass, is refused, since the gradients of the graph are compared with autograd's. `labels` maps ids of
+    tensors to text that is appended to their names; it is read after the function has run.
     """
-    inputs = tuple(map_tree(fresh, each) if is_tree(each) else each for each in inputs)
+    inputs = tuple(map_tree(new_leaf, each) if is_tree(each) else each for each in inputs)
     named = dict(named_tensors(inputs, names))
     if parameters is None:
         parameters = dict(function.named_parameters()) if isinstance(function, nn.Module) else {}
     with torch.enable_grad():
         with Recorder(named, parameters) as recorder:
-            found = function(*inputs)
-            outputs = tensors_in(found)
+            output = function(*inputs)
+            outputs = tensors_in(output)
             if not outputs:
-                raise UserError("the function gives no tensor, so that there is nothing to differentiate")
+                raise UserError("the function returns no tensor, so there is nothing to differentiate; return one made from the inputs")
             result = outputs[0] if outputs[0].numel() == 1 else outputs[0].sum()
         if id(result) not in recorder.numbers:
-            raise UserError("what comes out does not depend on the inputs by any operation of torch")
-        graph = differentiated(recorder, result, labels or {})
+            raise UserError("the output does not depend on the inputs through torch operations; compute it from them by torch functions")
+        graph = differentiate(recorder, result, labels or {})
         check_gradients(recorder, graph, result, {**named, **parameters})
     return graph
 
@@ -208,21 +207,19 @@ def check_gradients(recorder: Recorder, graph: Graph, result: Tensor, leaves: Ma
         return
     for (name, leaf), expected in zip(wanted.items(), torch.autograd.grad(result, list(wanted.values()), allow_unused=True), strict=True):
         number = recorder.numbers.get(id(leaf))
-        found = None if number is None or number >= len(graph.nodes) else graph.nodes[number].gradient
-        found, expected = (torch.zeros_like(leaf) if each is None else each for each in (found, expected))
-        most = float(expected.abs().max()) if expected.numel() else 0.0  # a layer may have lost all of its heads
-        if not torch.allclose(found, expected, rtol=1e-3, atol=1e-4 * (1 + most)):
-            raise UserError(
-                f"a part of the function between {name} and what comes out is not made of torch's operations, and cannot be shown"
-            )
+        actual = None if number is None or number >= len(graph.nodes) else graph.nodes[number].gradient
+        actual, expected = (torch.zeros_like(leaf) if each is None else each for each in (actual, expected))
+        most = float(expected.abs().max()) if expected.numel() else 0.0  # empty if all heads of a layer were pruned
+        if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-4 * (1 + most)):
+            raise UserError(f"a part of the function between {name} and the output is not made of torch's operations, and cannot be shown")
 
 
 def is_tree(value: Any) -> bool:
     return bool(tensors_in(value))
 
 
-def fresh(tensor: Tensor) -> Tensor:
-    """A leaf of its own; a parameter is one already."""
+def new_leaf(tensor: Tensor) -> Tensor:
+    """Copy a tensor as a new leaf; a parameter is a leaf already."""
     if isinstance(tensor, nn.Parameter):
         return tensor
     tensor = tensor.detach().clone()
@@ -244,8 +241,8 @@ def parts_named(name: str, tree: Any) -> Iterator[tuple[str, Tensor]]:
             yield from parts_named(f"{name}.{field}", part)
 
 
-def differentiated(recorder: Recorder, result: Tensor, labels: Mapping[int, str]) -> Graph:
-    """The nodes with their gradients, from the last to the first, each summed over the edges that leave it."""
+def differentiate(recorder: Recorder, result: Tensor, labels: Mapping[int, str]) -> Graph:
+    """Compute gradients from the last node to the first, each summed over its outgoing edges."""
     last = recorder.numbers[id(result)]
     gradients: dict[int, Tensor] = {last: torch.ones_like(recorder.values[last])}
     edges: list[Edge] = []
@@ -269,50 +266,50 @@ def differentiated(recorder: Recorder, result: Tensor, labels: Mapping[int, str]
 
 
 def local_gradients(call: Call, gradient: Tensor | None) -> Iterator[tuple[int, Tensor | None]]:
-    """What of the gradient at an operation's result comes back to each node that it read: the operation is run again by itself."""
-    copies = [fresh(each.detach()) for each in tensors_in((call.args, call.kwargs))]
+    """Yield the part of an operation's gradient that flows back to each node it read, by running the operation again alone."""
+    copies = [new_leaf(each.detach()) for each in tensors_in((call.args, call.kwargs))]
     sources = [(place, number) for place, number in call.sources.items() if copies[place].requires_grad]
-    others = [(number, None) for place, number in call.sources.items() if not copies[place].requires_grad]
+    constants = [(number, None) for place, number in call.sources.items() if not copies[place].requires_grad]
     if gradient is None or not sources:
-        yield from others + [(number, None) for _, number in sources]
+        yield from constants + [(number, None) for _, number in sources]
         return
     with torch.enable_grad(), torch.random.fork_rng(devices=[], enabled=call.random is not None):
         if call.random is not None:
             torch.set_rng_state(call.random)
         args, kwargs = with_tensors((call.args, call.kwargs), [each.clone() for each in copies])  # an operation may write in place
-        found = call.function(*args, **kwargs)
-        output = found if isinstance(found, Tensor) else found[call.output]
+        result = call.function(*args, **kwargs)
+        output = result if isinstance(result, Tensor) else result[call.output]
         if not output.requires_grad:
-            yield from others + [(number, None) for _, number in sources]
+            yield from constants + [(number, None) for _, number in sources]
             return
-        weighed = (output * gradient).sum()  # asked for `gradient` itself, autograd imports its symbolic shapes, which takes a second
+        weighed = (output * gradient).sum()  # passing `gradient` to autograd would import its symbolic shapes, which takes a second
     back = torch.autograd.grad(weighed, [copies[place] for place, _ in sources], allow_unused=True)
-    yield from others
+    yield from constants
     yield from ((number, each) for (_, number), each in zip(sources, back, strict=True))
 
 
 class Path(NamedTuple):
-    """Nodes from one to the output, and the product of the derivatives along the edges between them."""
+    """The nodes of a path to the output, and the product of the derivatives along its edges."""
 
     nodes: tuple[int, ...]
     product: float
 
 
 def paths(graph: Graph, start: int, most: int = 1000) -> list[Path]:
-    """Every path from a scalar node to a scalar output through scalars; their products add up to the gradient at the node."""
+    """Return every path from a scalar node to a scalar output through scalars; their products sum to the gradient at the node."""
     last = len(graph.nodes) - 1
-    found: list[Path] = []
+    complete: list[Path] = []
     open_paths = [Path((start,), 1.0)]
     while open_paths:
         path = open_paths.pop()
         if graph.nodes[path.nodes[-1]].value.numel() != 1:
-            raise UserError("paths are multiplied out where every node is a scalar; give the function single numbers")
+            raise UserError("paths need every node to be a scalar; give the function single numbers")
         if path.nodes[-1] == last:
-            found.append(path)
-            if len(found) > most:
+            complete.append(path)
+            if len(complete) > most:
                 raise UserError(f"there are more than {most} paths; take a smaller function")
             continue
         for edge in graph.out_of(path.nodes[-1]):
             if edge.derivative is not None:
                 open_paths.append(Path((*path.nodes, edge.target), path.product * float(edge.derivative)))
-    return sorted(found)
+    return sorted(complete)

@@ -1,15 +1,15 @@
-"""What kinds of layers cost, measured beside the formula: n positions of d numbers (Vaswani et al. 2017, table 1).
+"""Costs of kinds of layers, measured and by formula, for n positions of d numbers (Vaswani et al. 2017, table 1).
 
-                        operations      that wait for each other     longest path between two positions
+                        operations      sequential operations        longest path between two positions
     self-attention      n^2 d + n d^2   1                            1
     recurrence          n d^2           n                            n
     convolution         k n d^2         1                            (n - 1) / (k - 1)
     windowed attention  r n d + n d^2   1                            n / r
 
-The table of the paper leaves out the n d^2 of attention's projections; here they are counted. FLOPs, memory and chains of products are
-counted as in `metering`, where the layers run as they are written; times are of the layers as they run, and another day's differ. Windowed
-attention is read through its ring, as it is when text is written: over a whole text at once the equation masks n^2 scores and saves
-nothing. The ring holds a chunk besides the window, so that more keys are read than the r + 1 of the formula, as many at every length.
+The paper's table omits the n d^2 of attention's projections; they are included here. FLOPs, memory and chains of products are counted as in
+`metering`, on the layers' equations; times are of the layers as they normally run, and vary. Windowed attention runs through its ring, as
+in decoding: over a whole text at once, its equation masks n^2 scores and saves nothing. The ring holds a chunk besides the window, so more
+keys are read than the r + 1 of the formula, by the same number at every length.
 """
 
 import math
@@ -31,12 +31,12 @@ from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import SequenceLayer
 
 HEADS, WIDTH, WINDOW = 4, 3, 32
-"""Heads of attention, the width k of the convolution, the window r."""
+"""Attention heads, width k of the convolution, and window r."""
 
 
 class LayerKind(NamedTuple):
-    """`build(d)`; the FLOPs that `flops(n, d)` says it takes; `path(n)`, how many layers or steps lie between the ends of n positions; in
-    words what it costs and how many products wait for each other."""
+    """`build(d)` builds the layer, `flops(n, d)` is the formula of its FLOPs, and `path(n)` the number of layers or steps between the ends
+    of n positions; `cost` and `steps` are display texts of the operations and the sequential operations."""
 
     build: Callable[[int], SequenceLayer]
     flops: Callable[[int, int], int]
@@ -47,7 +47,7 @@ class LayerKind(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What a layer costs at each of several sizes; `formula` is empty where none is known."""
+    """Costs of a layer at several sizes; `formula` is empty if none is known."""
 
     sizes: list[int]
     flops: list[int]
@@ -58,7 +58,7 @@ class Costs(NamedTuple):
 
 
 class KindCosts(NamedTuple):
-    """Against the length at one width, and against the width at one length."""
+    """Costs of a kind of layer by length at one width, and by width at one length."""
 
     name: str
     parameters: int
@@ -67,22 +67,22 @@ class KindCosts(NamedTuple):
 
 
 def attended(n: int, d: int, seen: int) -> int:
-    """Four projections, the scores of n queries with what each sees, and the mean of the values."""
+    """FLOPs of four projections, the scores of n queries with `seen` keys each, and the weighted mean of values."""
     return 8 * n * d * d + 4 * n * seen * d
 
 
 def measure_kinds(
     lengths: Sequence[int], widths: Sequence[int], *, length: int, width: int, repeats: int = 3, seed: int = 0
 ) -> list[KindCosts]:
-    """Every kind of layer: against `lengths` at one `width`, and against `widths` at one `length`. Without `repeats` nothing is timed."""
-    found = []
+    """Measure every kind of layer at `lengths` with one `width`, and at `widths` with one `length`. With `repeats` 0 nothing is timed."""
+    measured = []
     for name, kind in LAYER_KINDS.items():
         torch.manual_seed(seed)
         parameters = sum(parameter.numel() for parameter in kind.build(width).parameters())
         by_length = costs_at(kind, [(n, width) for n in lengths], list(lengths), repeats)
         by_width = costs_at(kind, [(length, d) for d in widths], list(widths), repeats)
-        found.append(KindCosts(name, parameters, by_length, by_width))
-    return found
+        measured.append(KindCosts(name, parameters, by_length, by_width))
+    return measured
 
 
 def costs_at(kind: LayerKind, points: Sequence[tuple[int, int]], sizes: list[int], repeats: int) -> Costs:
@@ -100,22 +100,22 @@ def costs_at(kind: LayerKind, points: Sequence[tuple[int, int]], sizes: list[int
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """The median of several runs after a first one; NaN where none is asked for."""
+    """Return the median time of `repeats` runs after a warm-up run; NaN if `repeats` is 0."""
     if repeats < 1:
         return math.nan
-    found = []
+    times = []
     with torch.no_grad():
         for _ in range(repeats + 1):
             start = time.perf_counter()
             call()
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
-            found.append(time.perf_counter() - start)
-    return float(np.median(found[1:]))
+            times.append(time.perf_counter() - start)
+    return float(np.median(times[1:]))
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The power p of y = c x^p that fits best: least squares of log y on log x; NaN of one point, or where y is nothing."""
+    """Fit the power p of y = c x^p by least squares of log y on log x; NaN for a single point, or if y is not positive."""
     if len(x) < 2 or min(y) <= 0:
         return math.nan
     a, b = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
@@ -123,14 +123,20 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(a @ (b - b.mean()) / (a @ a))
 
 
-def kinds_view(found: Sequence[KindCosts], *, length: int, width: int) -> View:
-    """A table of the kinds, and curves against length and width on logarithmic axes, formulas dashed."""
-    rows = [kind_row(kind, length) for kind in found]
-    measured = (f"FLOPs, n={found[0].by_length.sizes[-1]}", "off the formula", "power of n", "power of d", "chain grows by n^")
-    header = ("layer", "operations", "waiting", "longest path", "parameters", *measured)
-    parts: list[Part] = [Table(header, rows), *curves([(kind.name, kind.by_length) for kind in found], "length", f"width {width}")]
-    parts += curves([(kind.name, kind.by_width) for kind in found], "width", f"length {length}")
-    facts = {kind.name: kind_facts(kind) for kind in found}
+def kinds_view(measured_kinds: Sequence[KindCosts], *, length: int, width: int) -> View:
+    """Show a table of the kinds, and curves by length and width on logarithmic axes, with dashed formulas."""
+    rows = [kind_row(kind, length) for kind in measured_kinds]
+    measured = (
+        f"FLOPs, n={measured_kinds[0].by_length.sizes[-1]}",
+        "formula error",
+        "power of n",
+        "power of d",
+        "chain grows by n^",
+    )
+    header = ("layer", "operations", "sequential", "longest path", "parameters", *measured)
+    parts: list[Part] = [Table(header, rows), *curves([(kind.name, kind.by_length) for kind in measured_kinds], "length", f"width {width}")]
+    parts += curves([(kind.name, kind.by_width) for kind in measured_kinds], "width", f"length {length}")
+    facts = {kind.name: kind_facts(kind) for kind in measured_kinds}
     return View("What layers cost", parts, f"one layer of width {width}, k={WIDTH}, r={WINDOW}, {HEADS} heads", facts)
 
 
@@ -152,7 +158,7 @@ def kind_row(kind: KindCosts, length: int) -> tuple[Any, ...]:
 
 
 def curves(named: Sequence[tuple[str, Costs]], size: str, at: str, *, powers: bool = True) -> list[Part]:
-    """FLOPs with their formulas, memory, and times where they were taken; with `powers` the fitted power stands with each name."""
+    """Draw FLOPs with their formulas, memory, and measured times; with `powers`, each name has the fitted power."""
 
     def powered(name: str, x: Sequence[float], y: Sequence[float]) -> str:
         return f"{name}, power {slope(x, y):.2f}" if powers and len(x) > 1 else name
@@ -168,7 +174,7 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str, *, powers: bo
         for name, costs in named
         if not any(map(math.isnan, costs.seconds))
     ]
-    drawn = [(flops, "FLOPs"), (memory, "bytes alive at once"), (times, "time in ms")]
+    drawn = [(flops, "FLOPs"), (memory, "peak memory in bytes"), (times, "time in ms")]
     return [Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series]
 
 
@@ -183,7 +189,7 @@ def kind_facts(kind: KindCosts) -> dict[str, Any]:
 
 
 def facts_of(costs: Costs) -> dict[str, Any]:
-    """As JSON has it: what was not timed is null. The powers are those of FLOPs, memory and time."""
+    """Return costs and fitted powers of FLOPs, memory and time as JSON values; without times theirs are null."""
     timed = not any(map(math.isnan, costs.seconds))
     several = len(costs.sizes) > 1
     return {

@@ -1,8 +1,8 @@
-"""The tree that beam search grows: every hypothesis that a step looked at, kept or dropped, with its log-probability.
+"""The tree of a beam search: every hypothesis that a step considered, kept or dropped, with its log-probability.
 
     log p(y_1 .. y_t) = log p(y_1 .. y_{t-1}) + log p(y_t | y_1 .. y_{t-1})
 
-What is drawn is what `decoding.beam.beam_search` shows its `watch`; nothing is searched again. Knows no model.
+It is built from what `decoding.beam.beam_search` passes to `watch`; nothing is searched again. Knows no model.
 """
 
 import math
@@ -18,7 +18,7 @@ from clew.drawing.views import Branch
 
 
 class Hypothesis(NamedTuple):
-    """A sequence of tokens, its end with it; its log-probability, and the score that it competes by."""
+    """A sequence of tokens including its end, its log-probability and its ranking score."""
 
     tokens: tuple[int, ...]
     log_prob: float
@@ -26,7 +26,7 @@ class Hypothesis(NamedTuple):
 
 
 class SearchTree(NamedTuple):
-    """All hypotheses as branches, the root first, and those that were found, best first."""
+    """All hypotheses as branches, the root first, and the results of the search, best first."""
 
     nodes: list[Branch]
     found: list[Hypothesis]
@@ -44,7 +44,7 @@ def search_tree(
     coverage_penalty: float = 0.0,
     name: Callable[[int], str] = str,
 ) -> SearchTree:
-    """Beam search after a prompt (1, length), and the tree that it grew; `name` says what a token is called."""
+    """Run a beam search after a prompt (1, length) and return its tree; `name` gives the display name of a token."""
     expansions: list[Expansion] = []
     best = beam_search(
         stepper,
@@ -58,8 +58,8 @@ def search_tree(
         n_best=beams,
         watch=expansions.append,
     )
-    found = hypotheses_of(best)
-    return SearchTree(grown(expansions, set(ends), found[0].tokens if found else (), name), found)
+    results = hypotheses_of(best)
+    return SearchTree(build_branches(expansions, set(ends), results[0].tokens if results else (), name), results)
 
 
 def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
@@ -67,11 +67,13 @@ def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
     return [Hypothesis(tuple(tokens[:length]), log_prob, score) for tokens, length, log_prob, score in zip(*columns, strict=True) if length]
 
 
-def grown(expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], name: Callable[[int], str]) -> list[Branch]:
-    """The steps of one sentence's search as a tree. A candidate that ends is kept among those that compete; one that goes on is kept where
-    a beam goes on with it."""
+def build_branches(
+    expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], name: Callable[[int], str]
+) -> list[Branch]:
+    """Build the tree from the steps of one sentence's search. A candidate that ends is always marked as kept; another one if a beam
+    continues it."""
     nodes, paths = [Branch(None, "", 0.0, best=bool(best))], [tuple[int, ...]()]
-    beams: dict[int, int] = {0: 0}  # the node that each beam stands at
+    beams: dict[int, int] = {0: 0}  # the node of each beam
     for step, expansion in enumerate(expansions, start=1):
         parents, tokens, log_probs, scores, kept = (part[0].tolist() for part in expansion)
         grown_here: dict[int, int] = {}

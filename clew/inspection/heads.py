@@ -1,4 +1,4 @@
-"""A context in which some of a run's attention heads say nothing. Heads are called as in `clew.layers.heads`: `2.5`, `cross.2.5`."""
+"""Switching off attention heads of a run. Heads are named as in `clew.layers.heads`: `2.5`, `cross.2.5`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ __all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "attending_layers", "hea
 
 
 def attending_layers(run: Any) -> list[AttendingLayer]:
-    """Every layer of a run, a task or a body that attends, from the lowest, with the names of its heads and the path of their weights."""
+    """Return every attention layer of a run, task or body, the lowest first, with the names of its heads and the path of their weights."""
     return layers_of(plain_module(run))
 
 
@@ -24,16 +24,18 @@ def head_names(run: Any) -> list[str]:
 
 
 def why_headless(model: Any, name: str = "the model") -> str | None:
-    """A sentence where a model has no attention of ours, whose heads can be switched off, else None: what `fits` of an instrument says."""
+    """Return why a model has no heads to switch off, or None if it has some; for `fits` of an instrument."""
     return None if head_names(model) else f"{name} has no attention, and so no heads"
 
 
 @contextmanager
 def heads_off(run: Any, names: Iterable[str]) -> Iterator[None]:
-    """Within this context the heads of these names contribute nothing: each of their weights is 0, and so is what they hand on.
+    """Switch off heads in this context: their weights are 0, and so is their output.
 
-    with heads_off(run, ["2.5", "cross.1.1"]):
-        run.score("to be or not to be")
+        with heads_off(run, ["2.5", "cross.1.1"]):
+            run.score("to be or not to be")
+
+    A name is `LAYER.HEAD`, counted from 1, with `cross.` before it where the head looks at a memory.
     """
     off = grouped(plain_module(run), names)
     with intervene(run, {layer.weights: silencing(heads) for layer, heads in off if heads}):
@@ -42,7 +44,7 @@ def heads_off(run: Any, names: Iterable[str]) -> Iterator[None]:
 
 def silencing(heads: list[int]) -> Callable[[Tensor], Tensor]:
     def silence(weights: Tensor) -> Tensor:
-        """Weights (batch, heads, query, key)."""
+        """Set weights (batch, heads, query, key) of the heads to 0."""
         keep = torch.ones(weights.shape[1], dtype=torch.bool, device=weights.device)
         keep[heads] = False
         return torch.where(keep[:, None, None], weights, weights.new_zeros(()))

@@ -1,6 +1,6 @@
-"""Two languages, one space: a rotation that lays the words of one language on their translations, and a dictionary read off it.
+"""Bilingual lexicon induction: a rotation that maps the vectors of one language to those of their translations, and a dictionary from it.
 
-Pure functions of vectors, NumPy; which words they are of is the caller's. Rows are words.
+Pure functions of NumPy vectors, whose rows are words; the caller knows which words.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from clew.core.errors import UserError
 
 Array = np.ndarray
 BLOCK = 2**24
-"""Products that are in memory at a time."""
+"""The most products held in memory at a time."""
 NEIGHBOURS = 10
 KS = (1, 5, 10)
 
 
 def unit(rows: Array) -> Array:
-    """Rows of length 1; those of zeros stay."""
+    """Scale rows to length 1; rows of zeros stay zero."""
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)
 
 
@@ -31,43 +31,42 @@ PREPARATIONS: dict[str, Callable[[Array], Array]] = {
     "centre": lambda rows: unit(centred(rows)),
     "unit_centre": lambda rows: unit(centred(unit(rows))),
 }
-"""What is done to each language's vectors first; every one of them ends with rows of length 1 (Artetxe et al. 2016)."""
+"""Preparations of each language's vectors; each ends with rows of length 1 (Artetxe et al. 2016)."""
 
 
 def procrustes(x: Array, y: Array) -> Array:
-    """The R with orthonormal rows or columns that minimises ||X R - Y|| (Schoenemann 1966; Xing et al. 2015).
+    """Orthogonal Procrustes: the R with orthonormal rows or columns that minimises ||X R - Y|| (Schoenemann 1966; Xing et al. 2015).
 
         Y^T X = U S V^T        R = V U^T
 
-    Where Y is wider than X, R lays X's space into Y's as it is, which is the same as X padded with zeros; where it is narrower, Y is what
-    would be padded.
+    If Y is wider than X, R embeds X's space in Y's, as if X were padded with zeros; if Y is narrower, as if Y were padded.
     """
     if len(x) != len(y) or not len(x):
-        raise UserError(f"Procrustes takes as many rows on either side, one at least, not {len(x)} and {len(y)}")
+        raise UserError(f"Procrustes needs equally many rows on both sides, at least one, not {len(x)} and {len(y)}")
     u, _, vt = np.linalg.svd(y.T.astype(np.float64) @ x.astype(np.float64), full_matrices=False)
     return vt.T @ u.T  # (dim of x, dim of y)
 
 
 def shared_space(x: Array, y: Array, rotation: Array) -> tuple[Array, Array]:
-    """Both languages' words in the narrower of their spaces, so that every product is the one of X R with Y."""
+    """Map both languages to the narrower of their spaces, so that products equal those of X R with Y."""
     if x.shape[1] <= y.shape[1]:
         return x.astype(np.float32), (y @ rotation.T).astype(np.float32)
     return (x @ rotation).astype(np.float32), y.astype(np.float32)
 
 
 class Space(NamedTuple):
-    """Words of a source and of a target language whose products are compared; `hubs` are r_S of every target word, where CSLS is asked."""
+    """Vectors of a source and a target language in one space; with CSLS, `hubs` is r_S of every target word."""
 
     source: Array
     target: Array
     hubs: Array | None = None
 
     def scores(self, rows: Array) -> Array:
-        """(rows, targets): how well each target word translates these source words. The cosine of x and y, or
+        """Score every target word as a translation of source words (rows, targets), by the cosine of x and y, or
 
             CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)      (Conneau et al. 2018, section 2.3)
 
-        r_T(x) is the mean cosine of x with its k nearest target words; it orders nothing and is left out of a retrieval, but not here.
+        r_T(x) is the mean cosine of x with its k nearest target words; it does not change the order and could be omitted in a retrieval.
         """
         cosines = self.source[rows] @ self.target.T
         if self.hubs is None:
@@ -75,21 +74,21 @@ class Space(NamedTuple):
         return 2 * cosines - top_mean(cosines, NEIGHBOURS)[:, None] - self.hubs
 
     def nearest(self, rows: Array, num: int) -> tuple[Array, Array]:
-        """The best `num` target words of each source word, best first (rows, num), and their scores; of equals the earlier."""
+        """Return the best `num` target words of each source word (rows, num), best first, and their scores; the earlier wins ties."""
         num = min(num, len(self.target))
-        found, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
+        indices, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
         for part in blocks(len(rows), len(self.target)):
             scores = self.scores(rows[part])
             best = np.argpartition(-scores, num - 1, axis=1)[:, :num]
             best.sort(1)
             there = np.take_along_axis(scores, best, 1)
             order = np.argsort(-there, axis=1, kind="stable")
-            found[part] = np.take_along_axis(best, order, 1)
+            indices[part] = np.take_along_axis(best, order, 1)
             values[part] = np.take_along_axis(there, order, 1)
-        return found, values
+        return indices, values
 
     def swapped(self) -> "Space":
-        """The same the other way round."""
+        """Exchange source and target."""
         return with_hubs(Space(self.target, self.source)) if self.hubs is not None else Space(self.target, self.source)
 
 
@@ -103,11 +102,11 @@ def with_hubs(space: Space) -> Space:
 
 
 def mean_of_nearest(rows: Array, others: Array, k: int) -> Array:
-    """r(x): the mean cosine of each row with its k nearest among others."""
-    found = np.zeros(len(rows), dtype=np.float32)
+    """Return r(x): the mean cosine of each row with its k nearest among `others`."""
+    means = np.zeros(len(rows), dtype=np.float32)
     for part in blocks(len(rows), len(others)):
-        found[part] = top_mean(rows[part] @ others.T, k)
-    return found
+        means[part] = top_mean(rows[part] @ others.T, k)
+    return means
 
 
 def blocks(num_rows: int, num_columns: int) -> Iterator[slice]:
@@ -121,7 +120,7 @@ def top_mean(values: Array, k: int) -> Array:
 
 
 def mutual_nearest(space: Space, most: int) -> Array:
-    """Pairs (pairs, 2) of a source and a target word, among the `most` first of each, that are each other's nearest."""
+    """Return pairs (pairs, 2) of source and target words that are each other's nearest, among the first `most` of each."""
     few = Space(space.source[:most], space.target[:most])
     few = with_hubs(few) if space.hubs is not None else few
     there = few.nearest(np.arange(len(few.source)), 1)[0][:, 0]
@@ -131,43 +130,43 @@ def mutual_nearest(space: Space, most: int) -> Array:
 
 
 def align(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
-    """The rotation of a dictionary's pairs (pairs, 2), refined: pairs that are each other's nearest by CSLS, among the `most` first
-    words of each language, join the given ones as the next round's dictionary (Conneau et al. 2018)."""
+    """Fit the rotation to dictionary pairs (pairs, 2) and refine it: in each round, pairs that are each other's nearest by CSLS among the
+    first `most` words of each language are added to the dictionary (Conneau et al. 2018)."""
     rotation = procrustes(x[pairs[:, 0]], y[pairs[:, 1]])
     for _ in range(rounds):
-        found = mutual_nearest(space_of(x[:most], y[:most], rotation, csls=True), most)
-        joined = np.unique(np.concatenate([pairs, found]), axis=0)
+        mutual = mutual_nearest(space_of(x[:most], y[:most], rotation, csls=True), most)
+        joined = np.unique(np.concatenate([pairs, mutual]), axis=0)
         rotation = procrustes(x[joined[:, 0]], y[joined[:, 1]])
     return rotation
 
 
 class Precision(NamedTuple):
-    """The share of source words, in percent, one of whose translations is among the first 1, 5 and 10; `num_words` that were asked, which
-    are those that have a vector and a translation with one, of `num_in_all`."""
+    """Precision at k: the percentage of source words with a correct translation among the first k.
+
+    `num_words` were evaluated, of `num_in_all`: those that have a vector and a translation with a vector.
+    """
 
     at: dict[int, float]
     num_words: int
     num_in_all: int
 
     def of_all(self) -> dict[int, float]:
-        """The same when a word that cannot be asked counts as wrong."""
+        """Return the precision with words that cannot be evaluated counted as wrong."""
         return {k: value * self.num_words / self.num_in_all for k, value in self.at.items()}
 
 
 def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS) -> Precision:
-    """`gold` has every translation of a source word, by their rows; any of them counts."""
+    """Measure precision; `gold` maps the row of a source word to the rows of all its translations, any of which is correct."""
     words = np.array(sorted(gold), dtype=np.int64)
     if not len(words):
-        raise UserError(
-            "no pair of the lexicon has a vector on both sides, so that nothing can be measured; take more words or other files"
-        )
-    found = space.nearest(words, max(ks))[0]
-    right = np.array([[row in set(gold[word]) for row in rows] for word, rows in zip(words.tolist(), found.tolist(), strict=True)])
-    return Precision({k: 100 * float(right[:, :k].any(1).mean()) for k in ks}, len(words), num_in_all or len(words))
+        raise UserError("no pair of the lexicon has vectors on both sides, so nothing can be measured; use more words or other files")
+    candidates = space.nearest(words, max(ks))[0]
+    correct = np.array([[row in set(gold[word]) for row in rows] for word, rows in zip(words.tolist(), candidates.tolist(), strict=True)])
+    return Precision({k: 100 * float(correct[:, :k].any(1).mean()) for k in ks}, len(words), num_in_all or len(words))
 
 
 def folds(pairs: Array, num: int, seed: int = 1) -> list[tuple[Array, Array]]:
-    """The pairs in `num` parts, each once held out: (rest, held out). Pairs of one source word are on one side."""
+    """Split pairs into `num` folds (rest, held out). Pairs of one source word are in the same fold."""
     words = np.unique(pairs[:, 0])
     part = dict(zip(np.random.default_rng(seed).permutation(words).tolist(), (np.arange(len(words)) % num).tolist(), strict=True))
     number = np.array([part[word] for word in pairs[:, 0].tolist()])
@@ -175,14 +174,14 @@ def folds(pairs: Array, num: int, seed: int = 1) -> list[tuple[Array, Array]]:
 
 
 def translations(pairs: Array) -> dict[int, set[int]]:
-    found: dict[int, set[int]] = {}
+    targets: dict[int, set[int]] = {}
     for source, target in pairs.tolist():
-        found.setdefault(source, set()).add(target)
-    return found
+        targets.setdefault(source, set()).add(target)
+    return targets
 
 
 class Choice(NamedTuple):
-    """Settings, and the precision at 1 that cross-validation found for them."""
+    """Settings and their precision at 1 in cross-validation."""
 
     preparation: str
     rounds: int
@@ -198,9 +197,9 @@ def cross_validate(
     num_folds: int = 3,
     most: int = 10_000,
 ) -> list[Choice]:
-    """How well each preparation and number of refinements translates pairs that were held out, by nearest neighbour; best first, of equals
-    the simpler. The dictionary that is learnt from alone decides, never the one that is measured on."""
-    found = []
+    """Measure how well each preparation and number of refinement rounds translates held-out pairs by nearest neighbour; best first, and the
+    simpler wins ties. Only the training dictionary decides, never the one used for evaluation."""
+    choices = []
     for name in names:
         left, right = PREPARATIONS[name](x), PREPARATIONS[name](y)
         for num in rounds:
@@ -208,5 +207,5 @@ def cross_validate(
             for kept, held in folds(pairs, num_folds):
                 space = space_of(left, right, align(left, right, kept, rounds=num, most=most), csls=False)
                 scores.append(precision(space, translations(held), ks=(1,)).at[1])
-            found.append(Choice(name, num, float(np.mean(scores))))
-    return sorted(found, key=lambda choice: -choice.precision)
+            choices.append(Choice(name, num, float(np.mean(scores))))
+    return sorted(choices, key=lambda choice: -choice.precision)

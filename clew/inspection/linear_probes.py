@@ -1,10 +1,10 @@
-"""A linear probe: how well labels can be told from vectors that stay as they are (Alain and Bengio 2016). Knows no model and no text.
+"""Linear probes: how well labels can be predicted from frozen vectors (Alain and Bengio 2016). Knows no model and no text.
 
     p(label) = softmax(W z + b),  z = (x - mean) / deviation
     W, b     = argmin  mean of -log p(label)  +  l2 / 2 * |W|^2
 
-Where the vectors are of several levels, z = sum_l softmax(s)_l z_l, and s is found along with W and b, its square counted as that of W
-(Peters et al. 2018).
+For vectors of several levels, z = sum_l softmax(s)_l z_l, and s is fitted with W and b, with the same penalty on |s|^2 (Peters et al.
+2018).
 """
 
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ from torch import Tensor
 from clew.core.errors import UserError
 
 STRENGTHS = (0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001)
-"""What l2 may be, the strongest first; the validation part decides, and the search ends when it has twice said no."""
+"""Candidates for l2, the strongest first. The validation part decides; the search ends after two candidates in a row without
+improvement."""
 MAX_STEPS = 50
 UNKNOWN_LABEL = -1
-"""The label of an example whose label the training part has not: no probe tells it."""
+"""Stands for a label that the training part does not have; no probe predicts it."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """How many of a hundred labels a probe tells, on test and validation data, its `l2`, and what each level weighs where that was
-    learnt."""
+    """Accuracy of a probe in percent on test and validation data, its `l2`, and the weights of levels if these were learnt."""
 
     accuracy: float
     valid_accuracy: float
@@ -35,20 +35,20 @@ class Fitted:
 
 
 def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_labels: int) -> Fitted:
-    """Of features (examples, dim), or (levels, examples, dim), by part: train, valid and test. Nothing in it is random."""
+    """Fit a probe on features (examples, dim), or (levels, examples, dim), by part: train, valid and test. Deterministic."""
     if num_labels < 2:
-        raise UserError("every training example has the same label, so there is nothing for a probe to tell; read more of them")
+        raise UserError("every training example has the same label, so there is nothing for a probe to learn; read more of them")
     if not all(x.isfinite().all() for x in features.values()):
-        raise UserError("the vectors have numbers that are not finite, as of a model whose training has failed; take another run")
+        raise UserError("the vectors have non-finite numbers, as in a model whose training has diverged; use another run")
     mean, deviation = features["train"].mean(-2, keepdim=True), features["train"].std(-2, keepdim=True, correction=0)
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
     probe = Probe(scaled["train"], labels["train"], num_labels)
     best, worse = None, 0
-    for l2 in STRENGTHS:  # each fit begins where the one before ended, but for the mix
+    for l2 in STRENGTHS:  # each fit starts from the one before, except for the mix
         probe.fit(l2)
-        right = {part: accuracy(probe.logits(scaled[part]), labels[part]) for part in ("valid", "test")}
-        if best is None or right["valid"] > best.valid_accuracy:
-            best, worse = Fitted(right["test"], right["valid"], l2, tuple(probe.scalars.softmax(0).tolist())), 0
+        accuracies = {part: accuracy(probe.logits(scaled[part]), labels[part]) for part in ("valid", "test")}
+        if best is None or accuracies["valid"] > best.valid_accuracy:
+            best, worse = Fitted(accuracies["test"], accuracies["valid"], l2, tuple(probe.scalars.softmax(0).tolist())), 0
         else:
             worse += 1
         if worse == 2:
@@ -58,7 +58,7 @@ def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_
 
 
 class Probe:
-    """W, b and s: before it is fitted, all examples have the labels' frequencies as probabilities."""
+    """W, b and s. Before fitting, every example has the label frequencies as probabilities."""
 
     def __init__(self, x: Tensor, labels: Tensor, num_labels: int):
         self.x, self.labels = x, labels
@@ -66,8 +66,8 @@ class Probe:
         self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), (counts / counts.sum()).log()
         self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
         middle = self.mixed(x)
-        found = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())  # which is not on every device
-        self.variances, self.axes = (part.to(x.device) for part in found)
+        eigen = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())  # on the CPU, since not every device supports eigh
+        self.variances, self.axes = (part.to(x.device) for part in eigen)
 
     def mixed(self, x: Tensor) -> Tensor:
         return torch.einsum("l,lnd->nd", self.scalars.softmax(0), x) if x.dim() == 3 else x
@@ -76,19 +76,22 @@ class Probe:
         return self.mixed(x) @ self.weight + self.bias  # (examples, labels)
 
     def fit(self, l2: float) -> None:
-        """Goes on to where the cost is least. A mix begins even, with the W and b that are best for that: begun together, one level would
-        take all before W knows what the others are good for."""
+        """Minimise the cost, to the end: a probe stopped early would measure how fast vectors can be learnt from.
+
+        A mix starts uniform, with the W and b that are best for that: fitted together from the start, one level would take all weight
+        before W has learnt to use the others.
+        """
         self.scalars = torch.zeros_like(self.scalars)
         self.search(l2, mixes=False)
         if len(self.scalars):
             self.search(l2, mixes=True)
 
     def search(self, l2: float, *, mixes: bool) -> None:
-        """L-BFGS over all examples at once.
+        """Run L-BFGS on all examples at once.
 
-        What is searched for are V and c, W = W_before + U (A * V) and b = b_before + a * c, in which the cost curves about alike in all
-        directions: U has the principal axes of the vectors, and a column of A the roots of one label's curvature along them, inverted.
-        Along W and b themselves many times as many steps would be needed, above all for labels that are rare.
+        The variables are V and c, with W = W_before + U (A * V) and b = b_before + a * c, in which the curvature of the cost is about equal
+        in all directions: U has the principal axes of the vectors, and a column of A the inverse roots of one label's curvature along them.
+        In W and b themselves, many times as many steps would be needed, above all for rare labels.
         """
         probabilities = self.logits(self.x).softmax(-1)
         curvature = (probabilities * (1 - probabilities)).mean(0).clamp(min=1e-6)  # of each label's bias
@@ -113,14 +116,14 @@ class Probe:
             optimiser.zero_grad()
             move()
             squares = (self.weight**2).sum() + (scalars**2).sum()
-            found = F.cross_entropy(self.logits(self.x), self.labels) + l2 / 2 * squares
-            found.backward()
-            return found
+            value = F.cross_entropy(self.logits(self.x), self.labels) + l2 / 2 * squares
+            value.backward()
+            return value
 
         with torch.enable_grad():
             optimiser.step(cost)
-            # The line search ends where two costs round to the same number. Slopes still tell them apart there, so that what is left of
-            # the way is gone by slopes alone, in whole steps.
+            # The line search stops when two costs round to the same number. Gradients still distinguish them, so the remaining steps use
+            # gradients alone, with full step size.
             left = MAX_STEPS - optimiser.state[weight_change]["n_iter"]
             optimiser.param_groups[0].update(line_search_fn=None, tolerance_change=0, max_iter=left)
             optimiser.step(cost)

@@ -1,9 +1,9 @@
-"""What a computation costs: floating-point operations, the most memory that was alive at once, and the longest chain of products that wait
-for each other. Counted operation by operation while it runs, so that it is the same on every machine; knows no layer.
+"""The cost of a computation: floating-point operations, peak memory, and the longest chain of dependent products. Counted per operation
+while it runs, so that it is the same on every machine; knows no layer.
 
-Operations are those of matrix products and convolutions, two for each multiplication with its addition, as `torch.utils.flop_counter`
-counts them. Memory is what was allocated while it ran, not what was there before. A kernel that hides its inside (a fused LSTM) hides its
-products too: run the equations to see them.
+FLOPs are those of matrix products and convolutions, two for each multiplication with its addition, as in `torch.utils.flop_counter`. Memory
+is what was allocated during the computation, without what existed before. A fused kernel, such as an LSTM, hides its products: run the
+equations to count them.
 """
 
 import weakref
@@ -23,11 +23,11 @@ class Metered(NamedTuple):
     memory: int
     """Bytes."""
     chain: int
-    """Products, each of which needs what the one before it gave."""
+    """Length of the longest chain of products, each of which needs the result of the one before."""
 
 
 def metered(call: Callable[[], Any]) -> Metered:
-    """What a call costs, without gradients."""
+    """Measure a call, without gradients."""
     meter = Meter()
     with torch.no_grad(), meter:
         call()
@@ -43,14 +43,14 @@ class Meter(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing here is compiled, and torch would load its compiler to say so: two seconds
+        return False  # nothing is compiled here, and torch would load its compiler to find out, which takes two seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        for leaf in given:
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        for leaf in tensors:
             self.note(leaf, is_new=False)
-        depth = max((self.depths.get(leaf, 0) for leaf in given), default=0)
+        depth = max((self.depths.get(leaf, 0) for leaf in tensors), default=0)
         out = func(*args, **kwargs)
         if (formula := flop_registry.get(func._overloadpacket)) is not None:
             self.flops += formula(*args, **kwargs, out_val=out)
@@ -63,7 +63,7 @@ class Meter(TorchDispatchMode):
         return out
 
     def note(self, tensor: Tensor, *, is_new: bool) -> None:
-        """Counts a block of memory once, until nothing holds it; one that was there before is known, and not counted."""
+        """Count a block of memory once, until it is freed; blocks that existed before are not counted."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self.storages:

@@ -1,7 +1,7 @@
-"""Properties of a text, one value a character: what a cell of a character model may keep track of (Karpathy et al. 2015).
+"""Properties of a text, one value per character, which a cell of a character model may track (Karpathy et al. 2015).
 
-Each is what is known once the character has been read: inside quotes is true from the mark that opens them up to, and not with, the one
-that closes them. Code is scanned for strings, comments and brackets, never parsed or run, so that any text at all has all properties.
+Each is the value after the character has been read: `inside_quotes` is true from the opening mark up to, but without, the closing one. Code
+is scanned for strings, comments and brackets, but never parsed or run, so any text has all properties.
 """
 
 import re
@@ -22,8 +22,11 @@ TOKEN = re.compile(
 
 
 class Property(NamedTuple):
-    """`find(text)` gives an array as long as the text: of booleans, or of numbers. `kind` is one that any text has, that code has, or that
-    the character shows by itself, so that nothing has to be remembered for it."""
+    """`find(text)` returns an array with one boolean or number per character.
+
+    `kind` is `text` for any text, `code` for code, or `character` if the character alone determines the value, so nothing must be
+    remembered.
+    """
 
     about: str
     find: Callable[[str], np.ndarray]
@@ -31,7 +34,7 @@ class Property(NamedTuple):
 
 
 def since(text: str, is_start: np.ndarray) -> np.ndarray:
-    """Characters since the last start, 0 at the first one after it; a text's beginning is one."""
+    """Count characters since the last start, 0 at the first one after it; the beginning of the text is a start."""
     places = np.arange(len(text))
     begins = np.maximum.accumulate(np.where(is_start, places + 1, 0)) if len(text) else places
     before = np.concatenate([[0], begins[:-1]]) if len(text) else places
@@ -58,7 +61,7 @@ def sentence_position(text: str) -> np.ndarray:
 
 
 def inside_quotes(text: str) -> np.ndarray:
-    """Between double quotation marks of any form; an empty line ends them, since not all are closed."""
+    """Whether each character is between double quotation marks of any form. An empty line closes them, since some are never closed."""
     changes, inside = [], False
     for match in QUOTES.finditer(text):
         mark = match[0]
@@ -68,7 +71,7 @@ def inside_quotes(text: str) -> np.ndarray:
 
 
 def inside_parentheses(text: str) -> np.ndarray:
-    """An empty line closes what is open."""
+    """Whether each character is between parentheses. An empty line closes them all."""
     changes, depth = [], 0
     for match in PARENTHESES.finditer(text):
         depth = depth + 1 if match[0] == "(" else max(depth - 1, 0) if match[0] == ")" else 0
@@ -77,7 +80,7 @@ def inside_parentheses(text: str) -> np.ndarray:
 
 
 def indentation(text: str) -> np.ndarray:
-    """Columns of white space at the line's beginning, as far as they have been read."""
+    """Count the columns of white space at the start of the line that have been read."""
     changes = []
     for match in re.finditer(r"^[ \t]*", text, re.MULTILINE):
         changes.append((match.start(), 0.0))
@@ -86,7 +89,7 @@ def indentation(text: str) -> np.ndarray:
 
 
 class Code(NamedTuple):
-    """What a scan of Python's lexical form finds."""
+    """Result of a lexical scan of Python code."""
 
     strings: np.ndarray
     comments: np.ndarray
@@ -122,13 +125,13 @@ CODE_LINE = re.compile(r"\s*(?:def \w+\(|class \w+[:(]|import \w|from [\w.]+ imp
 
 
 def is_code(text: str) -> bool:
-    """Whether one in fifty lines, at least, can only be Python's."""
+    """Whether at least one in fifty lines can only be Python."""
     lines = [line for line in text.splitlines() if line.strip()]
     return bool(lines) and sum(CODE_LINE.match(line) is not None for line in lines) >= len(lines) / 50
 
 
 def filled(length: int, changes: list[tuple[int, float]]) -> np.ndarray:
-    """A value from each place on; 0 at first."""
+    """Fill an array with the value of the last change before each place; 0 at first."""
     if not changes:
         return np.zeros(length)
     at, values = (np.array(part) for part in zip(*changes, strict=True))

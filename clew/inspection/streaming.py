@@ -1,8 +1,8 @@
-"""What passes a place of a causal model while it reads a long text, exactly, and many positions at a time.
+"""Recording of values in a causal model over a long text, exactly, many positions at a time.
 
-A layer whose taps are watched runs its equation, one step after another. So the text is cut into rows that are read side by side; the
-state that each row starts from is found first, by reading the text once unwatched, on the kernels. A state that grows with the text, such
-as attention's, cannot be laid side by side with one of another length: there is one row then.
+A layer with watched taps runs its equation step by step. So the text is cut into rows that are read in parallel; their initial states come
+from reading the text once unwatched, on kernels. States that grow with the text, such as attention's, cannot be batched with states of
+other lengths: then there is one row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from clew.inspection.recording import record
 
 ROWS = 64
 CHUNK = 64
-"""Steps that are recorded at a time."""
+"""Steps recorded at a time."""
 
 
 def stream(task: Any, tokens: Sequence[int], paths: Sequence[str], *, rows: int = ROWS) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """Positions (some,) of the text, and the values (some, units) at each path, chunk by chunk; every position comes once."""
+    """Yield positions (some,) of the text and the values (some, units) at each path, by chunks; every position comes once."""
     body = task.body
     device = body.embedding.like.device
     rows = rows if keeps_size(task) else 1
@@ -43,7 +43,7 @@ def stream(task: Any, tokens: Sequence[int], paths: Sequence[str], *, rows: int 
 
 
 def keeps_size(task: Any) -> bool:
-    """Whether a state is as large after a token as before it."""
+    """Whether the size of the state stays constant over tokens."""
     body = task.body
     with evaluating([task]):
         before = body.initial_state(1)
@@ -52,7 +52,7 @@ def keeps_size(task: Any) -> bool:
 
 
 def starts(body: Any, ids: Tensor) -> Any:
-    """The state from which each row is read, as the rows before it leave it."""
+    """Return the initial state of each row, which is the state after all rows before it."""
     states = [body.initial_state(1)]
     for row in ids[:-1]:
         states.append(body(row[None], None, states[-1])[1])

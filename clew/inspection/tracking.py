@@ -1,13 +1,13 @@
-"""Which cell of a recurrent network keeps track of what: a search over all cells and properties, fitted on one text and judged on another
-(after Karpathy et al. 2015, who looked for such cells by eye).
+"""Cells of a recurrent network that track properties of a text: a search over all cells and properties, fitted on one text and evaluated on
+another (after Karpathy et al. 2015, who looked for such cells by eye).
 
-A cell tells a boolean property by a threshold on its value, above or below, the one of the best F1 on the first text; it tells a number
-by the line that fits it best there. On the second text, with threshold and line as they are,
+A cell predicts a boolean property by a threshold on its value, from above or below, with the best F1 on the first text; it predicts a
+number by the line of least squares there. On the second text, with the same threshold and line,
 
     skill = (F1 - F1 of always saying yes) / (1 - F1 of always saying yes)       a boolean
     skill = 1 - sum (y - a - b x)^2 / sum (y - mean y)^2                         a number: its R^2
 
-so that 1 is perfect and 0 no better than a constant. All that is needed are sums over positions, so that a text of any length will do.
+so that 1 is perfect and 0 no better than a constant. Only sums over positions are needed, so texts may be of any length.
 Thresholds are the edges of `BINS` equal bins of x / (1 + |x|).
 """
 
@@ -20,8 +20,8 @@ BINS = 512
 
 
 class Tally:
-    """Sums over the positions of a text: of booleans, how often each unit's value was in each bin, in all and while a property held; of
-    numbers, the moments."""
+    """Sums over the positions of a text: for booleans, how often each unit's value was in each bin, in total and while a property held; for
+    numbers, moments."""
 
     def __init__(self, units: int, booleans: int, numbers: int, device: torch.device | str = "cpu"):
         self.count = 0
@@ -32,7 +32,7 @@ class Tally:
         self.xy = torch.zeros(numbers, units, dtype=torch.float64, device=device)
 
     def add(self, values: Tensor, booleans: Tensor, numbers: Tensor) -> None:
-        """Values (positions, units), and of every property (positions, properties)."""
+        """Add the values of units (positions, units), and of properties (positions, properties)."""
         self.count += len(values)
         flat = bins_of(values) + BINS * torch.arange(values.shape[1], device=values.device)
         size = self.all.numel()
@@ -53,20 +53,20 @@ def bins_of(values: Tensor) -> Tensor:
 
 
 def threshold_of(edge: int) -> float:
-    """The value at an edge between bins: x >= it are the bins from there on."""
+    """Return the value at an edge between bins; bins from the edge on have x >= that value."""
     squashed = 2 * edge / BINS - 1
     return float("inf") if squashed >= 1 else float("-inf") if squashed <= -1 else squashed / (1 - abs(squashed))
 
 
 class Cuts(NamedTuple):
-    """Of every property and unit: the edge, and whether it is told by being above it; each (properties, units)."""
+    """For every property and unit: the edge, and whether values above it predict the property; each (properties, units)."""
 
     edges: Tensor
     above: Tensor
 
 
 class Told(NamedTuple):
-    """How well each unit tells each boolean property, (properties, units), and what constant answers reach, (properties,)."""
+    """How well each unit predicts each boolean property (properties, units), and the scores of constant answers (properties,)."""
 
     f1: Tensor
     accuracy: Tensor
@@ -79,13 +79,13 @@ class Told(NamedTuple):
 
 
 def fit_cuts(tally: Tally) -> Cuts:
-    """The threshold and side of the best F1 = 2 tp / (2 tp + fp + fn)."""
+    """Find the threshold and side with the best F1 = 2 tp / (2 tp + fp + fn)."""
     edges, sides = [], []
-    for held in tally.held:  # a property at a time: (units, BINS + 1)
+    for held in tally.held:  # one property at a time: (units, BINS + 1)
         both = []
         for above in (True, False):
-            hits, said = past_edges(held, above), past_edges(tally.all, above)
-            both.append(2 * hits.double() / (said + held.sum(-1, keepdim=True)).clamp(min=1))
+            hits, predicted = past_edges(held, above), past_edges(tally.all, above)
+            both.append(2 * hits.double() / (predicted + held.sum(-1, keepdim=True)).clamp(min=1))
         best = torch.stack(both).max(-1)  # (sides, units)
         side = best.values.argmax(0)
         edges.append(best.indices.gather(0, side[None])[0])
@@ -95,7 +95,7 @@ def fit_cuts(tally: Tally) -> Cuts:
 
 
 def past_edges(counts: Tensor, above: bool) -> Tensor:
-    """How many positions (units, BINS + 1) lie above each edge, or below it."""
+    """Count the positions (units, BINS + 1) above each edge, or below it."""
     below = torch.nn.functional.pad(counts.cumsum(-1), (1, 0))
     return below[:, -1:] - below if above else below
 
@@ -109,10 +109,10 @@ def judge_cuts(cuts: Cuts, tally: Tally) -> Told:
             up, down = (past_edges(counts, side).gather(-1, edges[:, None])[:, 0] for side in (True, False))
             return torch.where(above, up, down).double()
 
-        hits, said = chosen(held), chosen(tally.all)
+        hits, predicted = chosen(held), chosen(tally.all)
         wanted = held.sum(-1).double()
-        f1.append(2 * hits / (said + wanted).clamp(min=1))
-        accuracy.append((tally.count - said - wanted + 2 * hits) / tally.count)
+        f1.append(2 * hits / (predicted + wanted).clamp(min=1))
+        accuracy.append((tally.count - predicted - wanted + 2 * hits) / tally.count)
     share = yes.double() / tally.count
     nothing = torch.zeros(0, tally.all.shape[0], dtype=torch.float64, device=tally.all.device)
     return Told(
@@ -131,7 +131,7 @@ class Fit(NamedTuple):
 
 
 def fit_lines(tally: Tally) -> Fit:
-    """Least squares; a unit that never changes tells the mean."""
+    """Fit lines by least squares; a constant unit predicts the mean."""
     n = tally.count
     variance = tally.xx - tally.x.square() / n
     covariance = tally.xy - tally.y[:, None] * tally.x / n
@@ -140,7 +140,7 @@ def fit_lines(tally: Tally) -> Fit:
 
 
 def judge_lines(fit: Fit, tally: Tally) -> Tensor:
-    """R^2 (properties, units), below 0 where the line is worse than the mean."""
+    """Return R^2 (properties, units), negative if the line is worse than the mean."""
     a, b, n = fit.intercepts, fit.slopes, tally.count
     errors = tally.yy[:, None] + n * a**2 + b**2 * tally.xx + 2 * (a * b * tally.x - a * tally.y[:, None] - b * tally.xy)
     spread = tally.yy - tally.y**2 / n
@@ -148,7 +148,7 @@ def judge_lines(fit: Fit, tally: Tally) -> Tensor:
 
 
 def correlations(tally: Tally) -> Tensor:
-    """Pearson's r (properties, units); 0 where either never changes."""
+    """Return Pearson's r (properties, units); 0 if either is constant."""
     n = tally.count
     covariance = tally.xy - tally.y[:, None] * tally.x / n
     spread = (tally.xx - tally.x**2 / n).clamp(min=0) * (tally.yy - tally.y**2 / n).clamp(min=0)[:, None]

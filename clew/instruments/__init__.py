@@ -1,4 +1,4 @@
-"""The table of instruments, by the name that the command line and the page know them by."""
+"""The table of instruments, by their names on the command line and the page."""
 
 from clew.instruments.ablation import ABLATION
 from clew.instruments.attention import ATTENTION

@@ -1,9 +1,9 @@
-"""What changes when heads are switched off: what a model expects at every place, before and after.
+"""The effect of switching heads off: what a model expects at every place, before and after.
 
     change_t = KL(p_t || q_t) = sum_w p_t(w) log2 (p_t(w) / q_t(w))        in bits; p with all heads, q without some
 
-Of a classifier it is the probability of every label besides, and of a model that expects no tokens how far the vectors of those that it
-reads turn: 1 - cos(h_t, h'_t).
+For a classifier also the probability of every label, and for a model that predicts no tokens how far the vectors of its input turn:
+1 - cos(h_t, h'_t).
 """
 
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ MOST_ROWS = 15
 
 
 class AblationOptions(Section):
-    """A text, and the heads that are switched off while it is read once more."""
+    """A text, and the heads that are switched off for a second reading of it."""
 
     text: Text = Field("", description="what the model reads")
-    heads: tuple[str, ...] = Field((), description="heads that are switched off, LAYER.HEAD from 1, such as 2.5; cross.2.5 of a decoder's")
-    target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
-    into: str = Field("", description="the language to write, where a translator writes several")
+    heads: tuple[str, ...] = Field((), description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")
+    target: str | None = Field(None, description="a translator's output; by default its own translation")
+    into: str = Field("", description="the language to write, for a translator into several")
 
 
 def turned(before: Tensor, after: Tensor) -> Tensor:
-    """1 - cos of every row with its other."""
+    """Return 1 - cos between corresponding rows."""
     return 1 - torch.nn.functional.cosine_similarity(before.cpu().double(), after.cpu().double(), dim=-1)
 
 
@@ -47,9 +47,9 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
         raise UserError("name the heads to switch off, such as heads=1.1,2.3; `clew look attention` shows them")
     reading = read(subject, options.text, options.target, into=options.into)
     scores: TokenScores | None = subject.offers.scores_tokens(reading) if subject.has("scores_tokens") else None
-    before = seen(subject, reading, scores)
+    before = observe(subject, reading, scores)
     with heads_off(subject.module, options.heads):
-        after = seen(subject, reading, scores)
+        after = observe(subject, reading, scores)
     names = ("all heads", f"without {', '.join(options.heads)}")
     facts: dict[str, Any] = {"heads": list(options.heads)}
     parts: list[Part] = []
@@ -61,7 +61,7 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
     if scores is not None and before.log_probs is not None and after.log_probs is not None:
         bits = divergence(before.log_probs, after.log_probs)
         parts += expectations(reading, scores, before.log_probs, after.log_probs, bits)
-        about = f"on average {bits.mean():.3g} bits between what was expected before and after"
+        about = f"on average {bits.mean():.3g} bits between the predictions before and after"
         return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())})
     angles = turned(before.hidden, after.hidden)
     parts.append(ColouredText(reading.written or reading.pieces, angles.tolist(), "How far each vector turns", "1 - cos", 0.0))
@@ -70,14 +70,14 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
 
 
 class Seen(NamedTuple):
-    """What a model says of one reading: vectors (places, dim), log p (places, vocabulary), the probability of labels."""
+    """The output of a model for one reading: vectors (places, dim), log p (places, vocabulary), and probabilities of labels."""
 
     hidden: Tensor
     log_probs: Tensor | None
     labels: dict[str, float] | None
 
 
-def seen(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen:
+def observe(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen:
     hidden = reading.hidden()
     judges = subject.has("judges") and not subject.pairs
     labels = dict(subject.offers.judges(Given(reading.text)).probabilities) if judges else None
@@ -87,10 +87,10 @@ def seen(subject: Subject, reading: Reading, scores: TokenScores | None) -> Seen
 
 
 def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: Tensor, bits: Tensor) -> list[Part]:
-    """The places where most changes, with the likeliest token of each before and after."""
+    """Show the places that change most, with the likeliest token of each before and after."""
     tokenizer = scores.tokenizer
     tokens = reading.written or reading.pieces
-    title = "Change of what comes after each token" if scores.comes_after else "Change of what is expected at each place"
+    title = "Change of the prediction after each token" if scores.comes_after else "Change of the prediction at each place"
     rows = []
     for place in bits.argsort(descending=True)[:MOST_ROWS].tolist():
         row: list[Any] = [place + 1, tokens[place]]
@@ -102,15 +102,15 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
     table = Table(
         ("place", "token", "likeliest before", "its p before", "likeliest after", "its p after", "change (bits)"),
         rows,
-        "Where most changes",
+        "Largest changes",
     )
     return [ColouredText(tokens, bits.tolist(), title, "bits", 0.0, joined=joined), table]
 
 
 def why_no_ablation(subject: Subject) -> str | None:
     why = why_headless(subject.module, subject.name)
-    shown = why is not None and shows_attention(subject.module)
-    return f"the heads of {subject.name} can be seen, and not switched off from outside" if shown else why
+    is_foreign = why is not None and shows_attention(subject.module)
+    return f"the heads of {subject.name} can be seen, but not switched off from outside" if is_foreign else why
 
 
 ABLATION = Instrument(

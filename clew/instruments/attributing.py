@@ -1,4 +1,4 @@
-"""The instrument `attribution`: which tokens of a text, or what of a picture or a sound, a score of the model rests on."""
+"""The instrument `attribution`: which tokens of a text, or parts of a picture or a sound, contribute to a score of the model."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,29 +18,29 @@ from clew.tasks.explaining import Explained
 from clew.tasks.offers import Given
 
 ROUGH = 0.05
-"""The share of what is to be told from which a gap is spoken of."""
+"""The least gap that is reported, as a share of the score's difference from the baseline."""
 STRONGEST = 0.995
-"""The share of a picture's numbers that are not stronger than the strongest colour: a few would leave all others pale."""
+"""The quantile of a picture's values that gets the strongest colour: a few outliers would leave all others pale."""
 MOST_LISTED = 40
-"""Places of an input that are listed."""
+"""The most places of an input that are listed."""
 
 
 class AttributionOptions(TextOptions):
-    """Which score, and how what it rests on is told."""
+    """Which score is explained, and how."""
 
     method: Literal["integrated_gradients", "input_x_gradient", "occlusion"] = Field(
-        "integrated_gradients", description="how what a score rests on is told"
+        "integrated_gradients", description="the method of attribution"
     )
-    of: str | None = Field(None, description="the class, tag or token whose score it is; the likeliest where not given")
-    second: str | None = Field(None, description="the other text, of a classifier that judges two together")
+    of: str | None = Field(None, description="the class, tag or token whose score is explained; the likeliest by default")
+    second: str | None = Field(None, description="the second text, for a classifier of text pairs")
     place: int | None = Field(None, ge=1, description="the word that is tagged, the token of the target or the mask, from 1")
     baseline: Literal["zero", "mean", "mask"] | None = Field(
         None,
-        description="what says nothing: vectors of the mask or the unknown token, where there is one, or zero vectors; "
-        "of a picture or a sound the mean over its places",
+        description="the uninformative input: vectors of the mask or unknown token, if there is one, or zero vectors; "
+        "for a picture or a sound the mean over its places",
     )
-    steps: int = Field(50, ge=1, le=2000, description="of integrated gradients: more come nearer to a sum that is complete")
-    occlude: Literal["replace", "remove"] = Field("replace", description="of occlusion: a token is replaced, or taken out")
+    steps: int = Field(50, ge=1, le=2000, description="steps of integrated gradients: more make the sum more complete")
+    occlude: Literal["replace", "remove"] = Field("replace", description="for occlusion: whether a token is replaced or removed")
 
 
 def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
@@ -56,17 +56,18 @@ def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
     return integrated_gradients(explained.of_vectors, x, baseline, options.steps)
 
 
-def baseline_of(explained: Explained, x: Tensor, asked: str | None) -> Tensor:
-    """What says nothing, in the shape of what is explained by."""
-    if asked == "mean" or (asked is None and explained.canvas is not None):
+def baseline_of(explained: Explained, x: Tensor, kind: str | None) -> Tensor:
+    """Return the uninformative baseline, in the shape of x."""
+    if kind == "mean" or (kind is None and explained.canvas is not None):
         return x.flatten(0, -2).mean(0).expand_as(x)
-    if asked == "zero" or (asked is None and explained.why_irreplaceable() is not None):
+    if kind == "zero" or (kind is None and explained.why_irreplaceable() is not None):
         return torch.zeros_like(x)
+    # Not zeros: a norm scales the smallest vector to full length, so the score jumps at zero and no number of steps is enough.
     return explained.replaced()
 
 
 def explain(subject: Subject, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-    """The score that is asked for: `of` is a class, a tag or a token; `place` a word of a tagger, a token of a target, or a mask."""
+    """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a mask."""
     if given.target is not None and not subject.has("own_target"):
         raise UserError(f"{subject.name} writes no target; leave it out")
     if subject.pairs is not None and (given.second is not None) != subject.pairs:
@@ -82,42 +83,46 @@ def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions
     with evaluating([subject.module]):
         given = Given(options.text, options.target, options.into, options.second)
         explained = explain(subject, given, options.of, options.place)
-        found = attribute(explained, options)
-    values = by_place(explained, found).float().cpu().tolist()
+        attribution = attribute(explained, options)
+    values = by_place(explained, attribution).float().cpu().tolist()
     method = options.method.replace("_", " ").replace(" x ", " times ")
-    about = f"{explained.what}: {found.score:.4f}; {method}"
-    if found.baseline is not None and found.gap is not None:
-        about += f" from {found.baseline:.4f}; they add up to {sum(values):.4f}, off by {found.gap:+.2g} in {options.steps} steps"
+    about = f"{explained.what}: {attribution.score:.4f}; {method}"
+    if attribution.baseline is not None and attribution.gap is not None:
+        about += (
+            f" from {attribution.baseline:.4f}; they add up to {sum(values):.4f}, off by {attribution.gap:+.2g} in {options.steps} steps"
+        )
     facts = {
         "what": explained.what,
         "tokens": list(explained.tokens),
         "values": values,
-        "score": found.score,
-        "baseline_score": found.baseline,
-        "gap": found.gap,
+        "score": attribution.score,
+        "baseline_score": attribution.baseline,
+        "gap": attribution.gap,
         "method": options.method,
     }
-    if (over := map_over(explained, found)) is not None:
+    if (over := map_over(explained, attribution)) is not None:
         facts["map"] = over.values.tolist()
     parts: list[Part] = [*([on_text(explained, values)] if over is None else [over]), table_of(explained, values)]
-    if found.gap is not None and abs(found.gap) > ROUGH * max(abs(found.score - (found.baseline or 0.0)), 1e-6):
-        parts.append(Note("The sum is far from complete: the score jumps somewhere on the way; take more steps, or another baseline."))
+    if attribution.gap is not None and abs(attribution.gap) > ROUGH * max(abs(attribution.score - (attribution.baseline or 0.0)), 1e-6):
+        parts.append(
+            Note("The sum is far from complete: the score jumps somewhere between baseline and input; use more steps or another baseline.")
+        )
     return View("Attribution", parts, about, facts)
 
 
-def by_place(explained: Explained, found: Attribution) -> Tensor:
-    """What each place has to do with the score (places,); of an input the sum over what belongs to it."""
+def by_place(explained: Explained, attribution: Attribution) -> Tensor:
+    """Return the attribution of each place (places,); for pictures and sounds the sum over the numbers of the place."""
     canvas = explained.canvas
-    return found.values if canvas is None or found.entries is None else canvas.by_place(found.entries)
+    return attribution.values if canvas is None or attribution.entries is None else canvas.by_place(attribution.entries)
 
 
-def map_over(explained: Explained, found: Attribution) -> Heatmap | None:
-    """A picture's or a sound's attribution, laid over it; what was occluded together has one value."""
+def map_over(explained: Explained, attribution: Attribution) -> Heatmap | None:
+    """Draw the attribution over the picture or sound; a region that was occluded together has one value."""
     canvas = explained.canvas
     if canvas is None:
         return None
-    is_fine = found.entries is not None
-    over = canvas.spread(found.entries) if found.entries is not None else found.values.reshape(canvas.grid)
+    is_fine = attribution.entries is not None
+    over = canvas.spread(attribution.entries) if attribution.entries is not None else attribution.values.reshape(canvas.grid)
     values = over.float().cpu().numpy()
     high = float(np.quantile(np.abs(values), STRONGEST)) or float(np.abs(values).max()) or 1.0
     names = (canvas.rows, canvas.columns) if is_fine else ((), explained.places.names if canvas.grid[0] == 1 else ())
@@ -138,18 +143,18 @@ def scale_of(unit: str) -> str:
 
 
 def table_of(explained: Explained, values: Sequence[float]) -> Table:
-    """Every place of a text; of an input those that count most, the first first."""
+    """List every place of a text, or the strongest places of another input, strongest first."""
     rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
-    told = f"attribution ({explained.unit})" if explained.unit else "attribution"
+    heading = f"attribution ({explained.unit})" if explained.unit else "attribution"
     if explained.canvas is None:
-        return Table(("place", explained.places.unit, told), rows)
-    header = ("number", explained.places.unit, told)
+        return Table(("place", explained.places.unit, heading), rows)
+    header = ("number", explained.places.unit, heading)
     most = sorted(rows, key=lambda row: -abs(row[2]))[:MOST_LISTED]
     return Table(header, most, f"The {explained.places.units} that count most" if len(most) < len(rows) else "")
 
 
 ATTRIBUTION = Instrument(
-    "what a score rests on: tokens of a text, pixels of a picture, bands and frames of a sound",
+    "the inputs that a score depends on: tokens of a text, pixels of a picture, bands and frames of a sound",
     AttributionOptions,
     look_at_attribution,
     needs=("explains",),

@@ -1,4 +1,4 @@
-"""Where a model looks in a picture while it writes each word of a caption (Xu et al. 2015), or of the sentences of a paragraph.
+"""Where a model looks in a picture for each word of a caption (Xu et al. 2015), or of the sentences of a paragraph.
 
 weights_ti = softmax_i(score(s_t, a_i))      word t looks at place i: of the picture's grid, or of its regions; hard attention looks at one
 """
@@ -23,21 +23,23 @@ from clew.tasks.offers import Given
 from clew.tasks.picture_looks import SentenceLooks, picture_in
 
 LONGEST = 336
-"""Pixels of a picture's longer side, where regions are drawn over it."""
+"""Pixels of the longer side of a picture with regions drawn over it."""
 TOPIC = "(topic)"
-"""What the map of a sentence's plan is called."""
+"""The name of the map of a sentence's plan."""
 
 
 class CaptionOptions(Section):
-    """Which picture, and whose attention is taken."""
+    """Which picture, and which layer's attention."""
 
     text: Text = Field("", description="a picture file")
-    target: str | None = Field(None, description="the caption or the paragraph; what the model writes itself where not given")
+    target: str | None = Field(None, description="the caption or paragraph; by default what the model writes")
     boxes: tuple[list[int], ...] = Field(
-        (), description="of a model that reads regions: their boxes in pixels, [[left,top,right,bottom],...]"
+        (), description="for a model that reads regions: their boxes in pixels, [[left,top,right,bottom],...]"
     )
-    phrases: tuple[str, ...] = Field((), description="of a model that reads phrases too: one for each box, with commas between them")
-    layer: int | None = Field(None, description="of the decoder's layers that look at the picture, from 1 or from -1; the last but one")
+    phrases: tuple[str, ...] = Field((), description="for a model that also reads phrases: one for each box, separated by commas")
+    layer: int | None = Field(
+        None, description="one of the decoder's layers that look at the picture, from 1 or -1; the last but one by default"
+    )
     off: HeadsOff = ()
 
 
@@ -45,7 +47,7 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
     subject = subjects[0]
     reader: InputReader = subject.offers.reader
     if not options.text:
-        raise UserError("there is no picture to caption; name a file: text=FILE")
+        raise UserError("caption needs a picture; name a file: text=FILE")
     given = Given(options.text, options.target, boxes=options.boxes, phrases=options.phrases)
     sentences: list[SentenceLooks] = subject.offers.looks(given, options.layer, subject.decoding)
     text = " ".join(sentence.text for sentence in sentences)
@@ -62,11 +64,11 @@ def look_at_caption(subjects: Sequence[Subject], options: CaptionOptions) -> Vie
         facts |= sentence_facts(sentences[0])
     else:
         facts["sentences"] = [{"text": sentence.text, **sentence_facts(sentence)} for sentence in sentences]
-    return View("Caption", parts, f"{text!r} for {options.text}: bright is where a word looks", facts)
+    return View("Caption", parts, f"{text!r} for {options.text}: bright places are where a word looks", facts)
 
 
 def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
-    """The picture and its places, as `Overlays` takes them."""
+    """Return the picture and its places as arguments of `Overlays`."""
     if isinstance(reader, PictureReader):
         pixels = reader.read(picture).numpy()
         whole = np.broadcast_to(pixels, (*pixels.shape[:2], 3))
@@ -76,7 +78,7 @@ def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
 
 
 def named_weights(sentence: SentenceLooks) -> tuple[list[str], np.ndarray]:
-    """The names of a sentence's maps, and their weights (maps, places): of its plan, where it has one, and of each word."""
+    """Return the names and weights (maps, places) of a sentence's maps: one of its plan, if it has one, and one of each word."""
     words, weights = list(sentence.words), sentence.weights.float().numpy()
     if sentence.topic is None:
         return words, weights
@@ -88,7 +90,7 @@ def reader_map(reader: InputReader, weights: np.ndarray) -> np.ndarray:
 
 
 def table(reader: InputReader, names: Sequence[str], weights: np.ndarray) -> Table:
-    """Where each word looks most, and how far its look is spread."""
+    """List the place with the most weight for each word, and the entropy of its weights."""
     bits = (entropy(weights) / np.log(2)).tolist()
     rows = [
         (name, *place_of(reader, int(row.argmax())), round(100 * float(row.max()), 1), round(abs(spread), 2))
@@ -99,7 +101,7 @@ def table(reader: InputReader, names: Sequence[str], weights: np.ndarray) -> Tab
 
 
 def place_of(reader: InputReader, place: int) -> tuple[int, ...]:
-    """Counted from 1."""
+    """Return the row and column, or the number, of a place, from 1."""
     return (place // reader.grid[1] + 1, place % reader.grid[1] + 1) if isinstance(reader, PictureReader) else (place + 1,)
 
 

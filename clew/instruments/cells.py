@@ -1,5 +1,5 @@
-"""The cells of a recurrent layer while it reads a text (Karpathy et al. 2015): tanh(c) of an LSTM, h of a network that has no c, by cell
-and token, and the text itself on the colour of one cell after another."""
+"""The cells of a recurrent layer over a text (Karpathy et al. 2015): tanh(c) of an LSTM, or h of a network without c, by cell and token,
+and the text coloured by one cell at a time."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -19,29 +19,29 @@ from clew.instruments.subject import Subject
 from clew.tasks.offers import Reading
 
 MOST_SHOWN = 64
-"""Cells in the map of all."""
+"""The most cells in the overview map."""
 ABREAST = 4
-"""Small maps beside each other."""
+"""Small maps per row."""
 
 
 class CellOptions(TextOptions):
-    """A layer and some of its cells."""
+    """Which layer and cells."""
 
-    layer: str = Field("", description="a recurrent layer by its name, such as 1, 2.backward or decoder.1; the topmost where not given")
-    units: tuple[int, ...] = Field((), description="cells to colour the text by, from 1; those that change most where not given")
-    count: int = Field(4, ge=1, le=MOST_SHOWN, description="how many cells, where none is named")
-    of: Literal["cell", "hidden"] = Field("cell", description="cell: what the layer remembers (c); hidden: what it gives (h)")
+    layer: str = Field("", description="the name of a recurrent layer, such as 1, 2.backward or decoder.1; the topmost by default")
+    units: tuple[int, ...] = Field((), description="cells to colour the text by, from 1; those that change most by default")
+    count: int = Field(4, ge=1, le=MOST_SHOWN, description="how many cells, if none is named")
+    of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
 
 
 class LayerValues(NamedTuple):
-    """(places, units) of one layer while it reads, or writes, and how its places lie."""
+    """Values (places, units) of one layer, and the layout of its places."""
 
     values: Tensor
     layout: Layout
 
 
 def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> LayerValues:
-    """Of memory cells tanh(c), so that all lie between -1 and 1."""
+    """Record the values of a layer; memory cells as tanh(c), so that all are between -1 and 1."""
     place = layer.place(of)
     with record(reading.module, place) as seen:
         reading.hidden()
@@ -50,7 +50,7 @@ def layer_values(reading: Reading, layer: RecurrentLayer, of: str) -> LayerValue
 
 
 def liveliest(values: Tensor, count: int) -> list[int]:
-    """The units (places, units) whose values are spread most, from 1, the first being the liveliest."""
+    """Return the units, from 1, whose values (places, units) have the largest deviation, largest first."""
     spread = values.std(0, correction=0)
     return [unit + 1 for unit in spread.argsort(descending=True, stable=True)[:count].tolist()]
 
@@ -81,7 +81,7 @@ def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
 
 
 def liveliest_map(values: Tensor, layout: Layout, shown: Sequence[int], what: str, bound: float) -> Part:
-    """The cells that change most, a row each; of places in rows and columns a small map each."""
+    """Draw the cells that change most, one row each; for places in rows and columns, one small map each."""
     title = f"The {len(shown)} cells that change most, of {values.shape[1]}"
     chosen = values[:, torch.tensor(shown) - 1].T.numpy()
     if layout.shape is not None:

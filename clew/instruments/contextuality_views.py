@@ -1,4 +1,4 @@
-"""Two instruments on words in context: how much of a layer's vectors is context, and one word's occurrences as a map."""
+"""Two instruments on words in context: the contextuality of a layer's vectors, and a map of one word's occurrences."""
 
 from collections.abc import Sequence
 
@@ -14,49 +14,49 @@ from clew.instruments.sentences import SentenceOptions, find_sentences, level_ch
 from clew.instruments.subject import Subject, subject_names
 
 DRAWN = 400
-"""Points of a cone."""
+"""The most points drawn of a cone."""
 BINS = 41
 
 
 class ContextualityOptions(SentenceOptions):
     """Which sentences, and which words of them."""
 
-    least: int = Field(5, ge=2, description="a word is told of when it comes in so many sentences")
-    layer: int | None = Field(None, ge=0, description="the layer whose cone is drawn, 0 being the embedding; the last where not given")
+    least: int = Field(5, ge=2, description="only words that occur in so many sentences are measured")
+    layer: int | None = Field(None, ge=0, description="the layer whose cone is drawn, 0 for the embedding; the last by default")
 
 
 class OccurrenceOptions(SentenceOptions):
     """Which word, in which sentences, at which layer."""
 
     word: str = Field("", description="the word whose occurrences are mapped, such as bank")
-    layer: int | None = Field(None, ge=0, description="the layer, 0 being the embedding; the last where not given")
+    layer: int | None = Field(None, ge=0, description="the layer, 0 for the embedding; the last by default")
     sentences: int = Field(5000, ge=2, le=20_000, description="how many sentences are searched")
-    most: int = Field(200, ge=2, le=2000, description="occurrences that are mapped at most")
+    most: int = Field(200, ge=2, le=2000, description="the most occurrences on the map")
 
 
 def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOptions) -> View:
     names = subject_names(subjects)
-    found: dict[str, list[Contextuality]] = {}
+    measured: dict[str, list[Contextuality]] = {}
     cones: list[list[Part]] = []
     for subject, name in zip(subjects, names, strict=True):
         sentences = find_sentences(subject, options.corpus, options.sentences)
         levels = level_words(subject, sentences, options.pieces)
-        found[name] = [contextuality(level, sentences, options.least) for level in levels]
+        measured[name] = [contextuality(level, sentences, options.least) for level in levels]
         drawn = layer_of(options.layer, len(levels), subject)
         words = [word for sentence in sentences for word in sentence]
         cones.append([cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)])
-    parts: list[Part] = [measure_lines(found, title, field) for title, field in MEASURES.items()]
-    parts += [*(part for each in on_one_scale(cones) for part in each), table(found)]
-    about = f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure less what words drawn at random have"
-    facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in found.items()}
+    parts: list[Part] = [measure_lines(measured, title, field) for title, field in MEASURES.items()]
+    parts += [*(part for each in on_one_scale(cones) for part in each), table(measured)]
+    about = f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure minus its value for random words"
+    facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in measured.items()}
     return View("Contextuality", parts, about, {"runs": facts, "corpus": options.corpus})
 
 
 MEASURES = {
-    "self-similarity: how alike a word's occurrences are": "adjusted_self_similarity",
-    "intra-sentence similarity: how alike the words of a sentence are": "adjusted_intra_similarity",
-    "maximum explainable variance: how much one static vector a word could tell": "adjusted_explainable_variance",
-    "anisotropy: the mean cosine of words drawn at random": "anisotropy",
+    "self-similarity: how similar a word's occurrences are": "adjusted_self_similarity",
+    "intra-sentence similarity: how similar the words of a sentence are": "adjusted_intra_similarity",
+    "maximum explainable variance: how much one static vector per word could explain": "adjusted_explainable_variance",
+    "anisotropy: the mean cosine of random words": "anisotropy",
 }
 
 
@@ -64,13 +64,13 @@ def adjusted(each: Contextuality) -> dict[str, float]:
     return {name: getattr(each, name) for name in MEASURES.values() if name.startswith("adjusted")}
 
 
-def measure_lines(found: dict[str, list[Contextuality]], title: str, field: str) -> Lines:
-    series = [Series(name, list(range(len(levels))), [getattr(each, field) for each in levels]) for name, levels in found.items()]
+def measure_lines(measured: dict[str, list[Contextuality]], title: str, field: str) -> Lines:
+    series = [Series(name, list(range(len(levels))), [getattr(each, field) for each in levels]) for name, levels in measured.items()]
     return Lines(series, "layer", title.partition(":")[0], title)
 
 
 def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
-    """Vectors along their first two principal directions, nothing centred, with the origin: a narrow cone lies to one side of it."""
+    """Plot vectors along their first two principal directions, not centred, with the origin; a narrow cone is to one side of it."""
     drawn = random_rows(len(rows), DRAWN)
     points, shares = principal_components(rows[drawn], centre=False)
     points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
@@ -80,13 +80,13 @@ def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
 
 
 def two_shares(shares: np.ndarray) -> str:
-    """What two directions hold of all. It stands in the title, so that the axes of compared maps have the same names."""
+    """Format the variance shares of two directions. They are in the title, so that the axes of compared maps have equal names."""
     first, second = [*shares, 0.0, 0.0][:2]
     return f"{100 * first:.0f} % and {100 * second:.0f} %"
 
 
 def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
-    """The cosines of words drawn at random, a line a layer."""
+    """Plot the cosines of random words, one line per layer."""
     edges = np.linspace(-1, 1, BINS)
     middles = ((edges[1:] + edges[:-1]) / 2).tolist()
     series = []
@@ -96,27 +96,27 @@ def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
     return Lines(series, "cosine of two words drawn at random", "share of pairs", f"{name}: cosines by layer")
 
 
-def table(found: dict[str, list[Contextuality]]) -> Table:
+def table(measured: dict[str, list[Contextuality]]) -> Table:
     header = ("run", "layer", "self-similarity", "intra-sentence", "explainable variance", "anisotropy", "variance of random words")
     rows = []
-    for name, levels in found.items():
+    for name, levels in measured.items():
         for number, each in enumerate(levels):
             values = (*adjusted(each).values(), each.anisotropy, each.random_variance)
             rows.append((name, number, *(round(value, 4) for value in values)))
-    return Table(header, rows, "the first three less what random words have")
+    return Table(header, rows, "the first three minus their values for random words")
 
 
 def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions) -> View:
-    """A map of one word: its vectors along their first two principal components, each with its sentence."""
+    """Map one word: its vectors along their first two principal components, each with its sentence."""
     subject, wanted = subjects[0], options.word.strip().lower()
     if not wanted or len(wanted.split()) > 1:
-        raise UserError(f"occurrences are of one word, such as word=bank, not of {named(options.word)}")
+        raise UserError(f"occurrences needs one word, such as word=bank, not {named(options.word)}")
     read = find_sentences(subject, options.corpus, options.sentences)
     sentences = [words for words in read if wanted in map(str.lower, words)][: options.most]
     places = [list(map(str.lower, words)).index(wanted) for words in sentences]
     if len(sentences) < 2:
         raise UserError(
-            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and two are needed at least"
+            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and at least two are needed"
         )
     levels = level_words(subject, sentences, options.pieces)
     layer = layer_of(options.layer, len(levels), subject)
@@ -124,7 +124,7 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     rows = levels[layer][starts + np.array(places)]
     points, shares = principal_components(rows)
     points = np.pad(points, ((0, 0), (0, max(2 - points.shape[1], 0))))
-    texts = [marked(words, place) for words, place in zip(sentences, places, strict=True)]
+    texts = [mark_word(words, place) for words, place in zip(sentences, places, strict=True)]
     title = f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
     part = Points([Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title)
     facts = {
@@ -135,16 +135,16 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     return View("Occurrences of a word", [part], f"sentences of {options.corpus}", facts)
 
 
-def marked(words: Sequence[str], place: int) -> str:
+def mark_word(words: Sequence[str], place: int) -> str:
     return " ".join(f"[{word}]" if number == place else word for number, word in enumerate(words))
 
 
-def layer_of(asked: int | None, count: int, subject: Subject) -> int:
-    if asked is None:
+def layer_of(number: int | None, count: int, subject: Subject) -> int:
+    if number is None:
         return count - 1
-    if asked >= count:
-        raise UserError(f"there is no layer {asked}; {subject.name} has {count - 1}, and 0 is the embedding")
-    return asked
+    if number >= count:
+        raise UserError(f"there is no layer {number}; {subject.name} has {count - 1}, and 0 is the embedding")
+    return number
 
 
 CONTEXTUALITY = Instrument(

@@ -1,4 +1,4 @@
-"""The beginning of a part of the text that a language model was trained on, for instruments that are given none."""
+"""The beginning of a language model's own corpus, for instruments without a given text."""
 
 from clew.core.errors import UserError
 from clew.data.notes import Notes
@@ -11,19 +11,19 @@ from clew.tasks import TASKS
 
 
 def has_corpus_text(subject: Subject) -> bool:
-    """Whether it is a run that was trained here on a text that is read as one stream."""
+    """Whether the subject is a run that was trained, not imported, on a text read as one stream."""
     return subject.run is not None and subject.run.config.recipe != IMPORTED and subject.has("streams")
 
 
 def own_text(subject: Subject, part: str, characters: int) -> str:
-    """As many characters as there are, or as are asked for."""
+    """Return the first characters of a part of the subject's corpus, at most `characters`."""
     if subject.run is None:
         raise UserError(f"{subject.name} is a module and has no text of its own; give one (text=)")
     return corpus_text(subject.run, part, characters)
 
 
 def corpus_text(run: Run, part: str, characters: int) -> str:
-    """The same of a run."""
+    """Return the first characters of a part of a run's corpus, at most `characters`."""
     check_paths(run.folder, run.config.data)
     try:
         return beginning(TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters)

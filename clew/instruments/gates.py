@@ -1,11 +1,11 @@
-"""How open the gates of a recurrent network are, and how long its cells remember.
+"""Gates of a recurrent network: how open they are, and how long cells remember.
 
-A gate is closed where it is below 0.1 and open where it is above 0.9; the shares of the time that it is either, cell by cell, are the
-saturation plot of Karpathy et al. (2015, figure 2). What a cell has at t - k reaches t, by way of the cell itself, multiplied by
+A gate is closed below 0.1 and open above 0.9. The shares of time in either state, per cell, are the saturation plot of Karpathy et al.
+(2015, figure 2). The content of a cell at t - k reaches t through the cell itself multiplied by
 
     f_{t-k+1} f_{t-k+2} ... f_t              f: the forget gate of an LSTM, the update gate of a GRU
 
-whose mean over t is `kept`, against k. At its own mean rate a cell loses half of what it has in
+whose mean over t, by k, is `kept`. At its mean rate a cell loses half of its content in
 
     ln 2 / -mean(ln f)                       steps: its half-life
 """
@@ -29,46 +29,46 @@ from clew.instruments.subject import Subject
 
 CLOSED, OPEN = 0.1, 0.9
 SMALLEST = 1e-30
-"""A gate is taken for no less: a logarithm has to be finite."""
+"""Gates are clamped to at least this, so that logarithms are finite."""
 NAMED = 8
-"""Cells that the text of a point names, where several stand at one place."""
+"""The most cells that the label of a point names."""
 LONGEST = 5
-"""Cells with the longest memory that are named."""
+"""How many of the cells with the longest memory are named."""
 
 
 class GateOptions(TextOptions):
-    """What is read, and how far back."""
+    """The text, and how far back."""
 
-    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in places; the text's length at most")
+    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in places, up to the length of the text")
 
 
 def saturation(gate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The shares of the time (units,) that each unit's gate (places, units) is closed and open."""
+    """Return the shares of time (units,) in which each unit's gate (places, units) is closed and open."""
     return (gate < CLOSED).mean(0), (gate > OPEN).mean(0)
 
 
 def half_lives(keeping: np.ndarray) -> np.ndarray:
-    """Steps (units,) in which each cell loses half; infinite where its gate (places, units) is always 1."""
+    """Return the steps (units,) in which each cell loses half; infinite if its gate (places, units) is always 1."""
     rates = -np.log(np.maximum(keeping.astype(np.float64), SMALLEST)).mean(0)
     return np.divide(math.log(2), rates, out=np.full_like(rates, np.inf), where=rates > 0)
 
 
 def kept(keeping: np.ndarray, steps: int) -> np.ndarray:
-    """The mean over t of f_{t-k+1} ... f_t for k from 0 to `steps`, (steps + 1, units)."""
+    """Return the mean over t of f_{t-k+1} ... f_t for k from 0 to `steps` (steps + 1, units)."""
     logs = np.log(np.maximum(keeping.astype(np.float64), SMALLEST))
     sums = np.concatenate([np.zeros((1, logs.shape[1])), logs.cumsum(0)])
     return np.stack([np.exp(sums[k:] - sums[: len(sums) - k]).mean(0) for k in range(min(steps, len(logs)) + 1)])
 
 
 class Gates(NamedTuple):
-    """(places, units) of every gate of a layer by its name, and how the layer's places lie."""
+    """Values (places, units) of every gate of a layer by name, and the layout of the layer's places."""
 
     values: dict[str, np.ndarray]
     layout: Layout
 
 
 def gate_values(subject: Subject, options: TextOptions) -> dict[str, Gates]:
-    """By layer."""
+    """Record the gates of every layer, by layer name."""
     reading = read(subject, options.text, options.target, into=options.into)
     layers = [layer for layer in recurrent_layers(subject.module) if layer.gates]
     with record(subject.module, *(path for layer in layers for path in (layer.hidden, *layer.gates.values()))) as seen:
@@ -82,8 +82,8 @@ def gate_values(subject: Subject, options: TextOptions) -> dict[str, Gates]:
 
 
 def openness(layers: Mapping[str, Gates]) -> list[Part]:
-    """How open gates are place by place, the mean over cells, where places are no text: a line each along time, small maps of pictures.
-    Forget gates of a graph's edges are at no place."""
+    """Draw the mean openness of gates over cells by place, for inputs other than text: lines along time, small maps of pictures. The forget
+    gates of a graph's edges have no place."""
     placed = {
         layer: {gate: each.mean(1) for gate, each in gates.values.items() if len(each) == len(gates.layout.names)}
         for layer, gates in layers.items()
@@ -112,15 +112,15 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
     texts: dict[str, list[list[str]]] = {}
     facts: dict[str, dict[str, Any]] = {}
     for layer, gates in values.items():
-        told: dict[str, Any] = {}
+        layer_facts: dict[str, Any] = {}
         for gate, each in gates.values.items():
             closed, opened = saturation(each)
             rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
             spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
             points.setdefault(gate, []).append(Series(f"layer {layer}", spots[:, 0].tolist(), spots[:, 1].tolist()))
             texts.setdefault(gate, []).append([named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1) for spot in range(len(spots))])
-            told[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
-        facts[layer] = {"gates": told}
+            layer_facts[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
+        facts[layer] = {"gates": layer_facts}
     parts: list[Part] = [
         Table(
             ("layer", "gate", "mean openness (0 to 1)", f"time below {CLOSED}", f"time above {OPEN}"),
@@ -141,8 +141,8 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         each = values[layer].values[gate]
         lives, curve = half_lives(each), kept(each, options.steps).mean(1)
         best = np.argsort(-lives, kind="stable")[:LONGEST]
-        low, middle, high = (told_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
-        memory.append((layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {told_steps(lives[unit])}" for unit in best)))
+        low, middle, high = (format_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
+        memory.append((layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {format_steps(lives[unit])}" for unit in best)))
         curves.append(Series(f"layer {layer}, {gate} gate", list(range(len(curve))), curve.tolist()))
         facts[layer] |= {"keeps_by": gate, "half_lives": [finite(life) for life in lives], "kept": curve.tolist()}
     if memory:
@@ -161,7 +161,7 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
 
 
 def named_cells(units: np.ndarray) -> str:
-    """`cell 3`, or how many and the first of them."""
+    """Return `cell 3`, or the count and the first few cells."""
     if len(units) == 1:
         return f"cell {units[0]}"
     return f"{len(units)} cells, {', '.join(map(str, units[:NAMED]))}{', ...' if len(units) > NAMED else ''}"
@@ -171,7 +171,7 @@ def share(value: float) -> str:
     return f"{value:.1%}"
 
 
-def told_steps(value: float) -> str:
+def format_steps(value: float) -> str:
     return f"{value:.1f}" if np.isfinite(value) else "for ever"
 
 

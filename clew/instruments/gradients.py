@@ -1,5 +1,5 @@
-"""Gradient flow in a run, trained and as it was before training: how far back each state and what is read is felt, whether gradients
-vanish or explode, and the recurrent matrices behind it. What is measured is told in `gradient_flow.py`, `gates.py` and `spectra.py`."""
+"""Gradient flow in a run, trained and untrained: how far back states and inputs influence the loss, whether gradients vanish or explode,
+and the recurrent matrices. `gradient_flow.py`, `gates.py` and `spectra.py` define the measures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,25 +37,25 @@ from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000
-"""Tokens of a given text that a language model reads, unless more steps are asked for."""
+"""The most tokens of a given text that a language model reads, unless more steps are requested."""
 MOST_WIDTH = 1024
-"""Recurrent matrices that are wider are left out: their eigenvalues take minutes."""
+"""Wider recurrent matrices are left out: their eigenvalues take minutes."""
 FLOOR = 1e-12
-"""What is smaller, beside the gradient at k = 0, is drawn so."""
+"""The least relative gradient that is drawn."""
 
 
 class GradientOptions(TextOptions):
-    """How far back, from how many places, and what counts as gone."""
+    """How far back, from how many places, and which gradients count as vanished."""
 
-    text: Text = Field("", description="what the model reads; of a language model its own validation text where not given")
-    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in places; half of the text at most")
+    text: Text = Field("", description="what the model reads; by default a language model reads its own validation text")
+    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in places, up to half of the text")
     places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
-    threshold: float = Field(0.01, gt=0, lt=1, description="a gradient is gone where it is below this share of the one at k = 0")
-    untrained: bool = Field(True, description="beside the same model as it was before training")
+    threshold: float = Field(0.01, gt=0, lt=1, description="a gradient counts as vanished below this share of the one at k = 0")
+    untrained: bool = Field(True, description="compare with the same model before training")
 
 
 class Losses(NamedTuple):
-    """What is differentiated at each place of a text: `at(hidden (places, dim), first)` gives a number a place, from `first` on."""
+    """The differentiated number at each place of a text: `at(hidden (places, dim), first)` returns one per place, from `first` on."""
 
     name: str
     length: int
@@ -63,8 +63,8 @@ class Losses(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """|gradient| (steps + 1,) against k, the mean over places, by what it is of: `1 h`, `1 c`, `x`; and that of each token written by each
-    place of a source, (written, read), where there is one."""
+    """|gradient| (steps + 1,) by k, averaged over places, for each part: `1 h`, `1 c`, `x`; and if there is a source, the gradient of each
+    written token with respect to each source place (written, read)."""
 
     curves: dict[str, Tensor]
     norm: float | None
@@ -73,7 +73,7 @@ class Flow(NamedTuple):
 
 
 def losses_of(reading: Reading) -> Losses:
-    """-log p of the next token, of the one that is written, or of a masked model's own; |h_t| where tokens are not predicted."""
+    """Return the loss: -log p of the next token, of the written token, or of a masked model's own; |h_t| if no tokens are predicted."""
     model: Any = reading.model
     if lacking(model, "scores_tokens") is not None:
         places = reading.hidden().shape[1]
@@ -93,24 +93,24 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
     ends, steps = choose_ends(losses.length, options.steps, options.places)
     curves: dict[str, Tensor] = {}
     with with_gradients(reading.module):
-        if (start := one_by_one(reading, losses)) is not None:
-            found = state_gradients(*start, ends, steps)
+        if (start := token_steps(reading, losses)) is not None:
+            norms = state_gradients(*start, ends, steps)
             names = [layer.name for layer in carried_layers(reading)]
-            curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in found.items()}
+            curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in norms.items()}
         with watched_inputs(reading) as (watched, embedded), watched_source(reading) as source:
-            every = losses.at(watched.forward()[0, : losses.length], 0)
+            place_losses = losses.at(watched.forward()[0, : losses.length], 0)
         if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
             raise UserError(f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence")
-        curves["x"] = input_gradients([every[t] for t in ends], embedded[-1], ends, steps).mean(0)
-        by_source = source_gradients(list(every[:MOST_WRITTEN]), source[-1]) if source else None
+        curves["x"] = input_gradients([place_losses[t] for t in ends], embedded[-1], ends, steps).mean(0)
+        by_source = source_gradients(list(place_losses[:MOST_WRITTEN]), source[-1]) if source else None
         norm = clipped_by = None
         if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
-            norm, clipped_by = clip_factor(parameters, every, clip_norm)
+            norm, clipped_by = clip_factor(parameters, place_losses, clip_norm)
     return Flow(curves, norm, clipped_by, by_source)
 
 
-def one_by_one(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
-    """How the text is read one token at a time and what from; None where a model cannot, or carries nothing recurrent."""
+def token_steps(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
+    """Return the step function for one token and the initial state; None if the model cannot read that way or has no recurrent state."""
     carried: Carried | None = reading.model.carries(reading) if carried_layers(reading) else None
     if carried is None:
         return None
@@ -125,7 +125,7 @@ def one_by_one(reading: Reading, losses: Losses) -> tuple[Callable[[int, State],
 
 @contextmanager
 def watched_inputs(reading: Reading) -> Iterator[tuple[Reading, list[Tensor]]]:
-    """A reading of which gradients are taken by what its layers read: what its embedding gives, or the vectors that it is given."""
+    """Give a reading, and the tensors that gradients are taken of: the embedding's output, or the input vectors."""
     if path := reading.model.entrance(reading):
         with watched_embedding(reading.module, path) as kept:
             yield reading, kept
@@ -135,13 +135,13 @@ def watched_inputs(reading: Reading) -> Iterator[tuple[Reading, list[Tensor]]]:
 
 
 def carried_layers(reading: Reading) -> list[RecurrentLayer]:
-    """Those whose state goes from one token to the next: a decoder's, where there is one."""
+    """Return the layers whose state passes from token to token: those of the decoder, if there is one."""
     layers = recurrent_layers(reading.module)
     return [layer for layer in layers if layer.writes] if reading.writes else layers
 
 
 def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
-    """What is kept after k steps by way of the cell alone, the mean over cells."""
+    """Return what the cell alone keeps after k steps, averaged over cells."""
     layers = [layer for layer in carried_layers(reading) if layer.keeping is not None]
     if not layers or not getattr(getattr(reading.module, "body", reading.module), "causal", False):
         return {}
@@ -155,8 +155,8 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
 
 
 def text_of(model: Looked, options: GradientOptions) -> Text:
-    """What is given, or of a language model as much of its own validation text as is needed; it reads a token at a time, and so no more
-    of a given one than takes seconds."""
+    """Return the given text, or for a language model as much of its validation text as needed. It is read one token at a time, so a given
+    text is cut to what takes seconds."""
     subject = subject_of(model)
     if not has_corpus_text(subject):
         return options.text
@@ -185,8 +185,10 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         flows["untrained"] = measure(replace(reading, model=before.offers), options, subject.clip_norm)
     gates = products_of_gates(reading, steps)
     relative = {state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()} for state, flow in flows.items()}
-    lines = [drawn(name, curve, "" if state == now else state) for state, curves in relative.items() for name, curve in curves.items()]
-    lines += [drawn(name, curve) for name, curve in gates.items()]
+    lines = [
+        curve_series(name, curve, "" if state == now else state) for state, curves in relative.items() for name, curve in curves.items()
+    ]
+    lines += [curve_series(name, curve) for name, curve in gates.items()]
     units = (reading.written_places if reading.writes else reading.places).units
     parts: list[Part] = [
         Lines(
@@ -217,32 +219,37 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         },
         "gates": {name: curve.tolist() for name, curve in gates.items()},
         **({"source": {state: norms.tolist() for state, norms in by_source.items()}} if by_source else {}),
-        "radius": {layer: {gate: found.radius for gate, found in gates_of.items()} for layer, gates_of in spectra.items()},
+        "radius": {
+            layer: {gate: matrix_spectrum.radius for gate, matrix_spectrum in gates_of.items()} for layer, gates_of in spectra.items()
+        },
     }
     first = "the first " if options.text and text != options.text else ""
     about = (
-        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over {first}"
-        f"{losses.length} {units}. It reaches as far as it is at least {options.threshold:.0%} of what it is at k = 0. x is what is read"
+        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over {first}{losses.length} {units}. "
+        f"It reaches as far back as it stays at {options.threshold:.0%} or more of its value at k = 0. x is the input"
         + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
-        + (" The map has the gradient of each word written by each place of the source, whatever way leads there." if by_source else "")
+        + (" The map shows the gradient of each written word with respect to each source place, along all paths." if by_source else "")
     )
     return View("Gradient flow", parts, about, facts)
 
 
 def clip_sentence(state: str, flow: Flow, limit: float | None) -> str:
-    clipped = f"training scales it by {flow.clipped_by:.3g} (clip_norm {limit:g})" if flow.clipped_by != 1 else "nothing of it is clipped"
-    return f"{state.capitalize()}, the gradient of this text's loss by all parameters has norm {flow.norm:.3g}; {clipped}."
+    clipped = f"training scales it by {flow.clipped_by:.3g} (clip_norm {limit:g})" if flow.clipped_by != 1 else "it is not clipped"
+    return f"{state.capitalize()}, the gradient of this text's loss over all parameters has norm {flow.norm:.3g}; {clipped}."
 
 
 def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
-    each = [(layer, gate, found) for layer, gates in spectra.items() for gate, found in gates.items()]
+    each = [(layer, gate, matrix_spectrum) for layer, gates in spectra.items() for gate, matrix_spectrum in gates.items()]
     if not each:
         return []
-    rows = [(layer, gate, *(float(found.singular_values[end]) for end in (0, -1)), found.radius) for layer, gate, found in each]
+    rows = [
+        (layer, gate, *(float(matrix_spectrum.singular_values[end]) for end in (0, -1)), matrix_spectrum.radius)
+        for layer, gate, matrix_spectrum in each
+    ]
     values = [
-        Series(f"layer {layer} {gate}", list(range(1, len(found.singular_values) + 1)), found.singular_values.tolist())
-        for layer, gate, found in each
+        Series(f"layer {layer} {gate}", list(range(1, len(matrix_spectrum.singular_values) + 1)), matrix_spectrum.singular_values.tolist())
+        for layer, gate, matrix_spectrum in each
     ]
     return [
         Table(("layer", "gate", "largest singular value", "smallest", "spectral radius"), rows, "Recurrent matrices"),
@@ -250,24 +257,24 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
     ]
 
 
-def drawn(name: str, curve: Tensor, state: str = "") -> Series:
-    """Of the model as it is, or dashed of it in another state."""
-    label = f"{told(name)}, {state}" if state else told(name)
+def curve_series(name: str, curve: Tensor, state: str = "") -> Series:
+    """Return a line; dashed if the model is in another state, such as untrained."""
+    label = f"{curve_name(name)}, {state}" if state else curve_name(name)
     return Series(label, list(range(len(curve))), curve.clamp(min=FLOOR).tolist(), dashed=bool(state))
 
 
-def told(name: str) -> str:
-    """What a curve is of: what is read, or something of a layer."""
+def curve_name(name: str) -> str:
+    """Return the display name of a curve: x for the input, or a part of a layer."""
     return name if name == "x" else f"layer {name}"
 
 
 def reach_table(flows: dict[str, Flow], steps: int, threshold: float, units: str) -> Table:
     rows = []
     for name in next(iter(flows.values())).curves:
-        row: list[Any] = [told(name)]
+        row: list[Any] = [curve_name(name)]
         for flow in flows.values():
-            found = reach(flow.curves[name], threshold)
-            row += [f"more than {steps}" if found.steps is None else found.steps, f"{found.most:.3g}"]
+            distance = reach(flow.curves[name], threshold)
+            row += [f"more than {steps}" if distance.steps is None else distance.steps, f"{distance.most:.3g}"]
         rows.append(row)
     header = ["gradient by"]
     for state in flows:
@@ -276,7 +283,7 @@ def reach_table(flows: dict[str, Flow], steps: int, threshold: float, units: str
 
 
 GRADIENTS = Instrument(
-    "how far back gradients reach, trained and untrained, into the source too, and the recurrent matrices",
+    "how far back gradients reach, trained and untrained, also into the source, and the recurrent matrices",
     GradientOptions,
     look_at_gradients,
     needs=("reads",),

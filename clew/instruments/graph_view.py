@@ -20,29 +20,29 @@ from clew.instruments.subject import Subject
 from clew.kernels import only_equations
 
 MOST_DRAWN = 300
-"""Nodes of a graph that is drawn; a longer one is a table."""
+"""The most nodes of a graph that is drawn; a larger one is only listed."""
 WRITTEN_OUT = 4
-"""Entries of a tensor that are all written out."""
+"""The most entries of a tensor that are written out."""
 
 
 class GraphOptions(TextOptions):
     """What is traced."""
 
-    layer: str = Field("", description="a module's path, such as body.layers.layers.0; the first cell, or the first layer, where not given")
+    layer: str = Field("", description="a module's path, such as body.layers.layers.0; by default the first cell, or the first layer")
 
 
 def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> View:
-    """The nodes in order, each with its value and its gradient; what comes back along each edge; of a graph of scalars every path."""
+    """Show the nodes in order with values and gradients, the gradient along each edge, and for a graph of scalars every path."""
     parts: list[Part] = []
     if len(graph.nodes) <= MOST_DRAWN:
         parts.append(network(graph))
     else:
         parts.append(Note(f"{len(graph.nodes)} nodes are too many to draw; take a shorter text or a smaller part of the model."))
     rows = [
-        (number + 1, node.name, node.kind, shape_of(node.value), told(node.value), told(node.gradient))
+        (number + 1, node.name, node.kind, shape_of(node.value), format_tensor(node.value), format_tensor(node.gradient))
         for number, node in enumerate(graph.nodes)
     ]
-    parts.append(Table(("number", "node", "kind", "shape", "value", "gradient"), rows, "Forward: nodes in the order they were made"))
+    parts.append(Table(("number", "node", "kind", "shape", "value", "gradient"), rows, "Forward: nodes in order of creation"))
     parts.append(Table(("number", "node", "gradient", "is the sum of"), backward_rows(graph), "Backward: in reverse topological order"))
     if all(node.value.numel() == 1 for node in graph.nodes):
         parts.append(Table(("from", "path", "product", "gradient"), path_rows(graph), "The sum over paths"))
@@ -64,14 +64,18 @@ def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> 
 
 def network(graph: Graph) -> Network:
     nodes = [
-        Node(node.name, [line for line in (shape_of(node.value), told(node.value), f"gradient {told(node.gradient)}") if line], node.kind)  # type: ignore[arg-type]
+        Node(
+            node.name,
+            [line for line in (shape_of(node.value), format_tensor(node.value), f"gradient {format_tensor(node.gradient)}") if line],
+            node.kind,  # type: ignore[arg-type]
+        )
         for node in graph.nodes
     ]
-    return Network(nodes, [(edge.source, edge.target, told(edge.gradient)) for edge in graph.edges])
+    return Network(nodes, [(edge.source, edge.target, format_tensor(edge.gradient)) for edge in graph.edges])
 
 
 def backward_rows(graph: Graph) -> list[tuple[Any, ...]]:
-    """Of every node that has a gradient the sum of its entries, which is a sum over the edges that leave it."""
+    """List the sum of entries of every node's gradient, as a sum over its outgoing edges."""
     leaving: dict[int, list[Edge]] = {}
     for edge in graph.edges:
         leaving.setdefault(edge.source, []).append(edge)
@@ -83,7 +87,7 @@ def backward_rows(graph: Graph) -> list[tuple[Any, ...]]:
             if edge.gradient is not None
         ]
         rows.append(
-            (number + 1, graph.nodes[number].name, f"{total(graph.nodes[number].gradient):.4g}", " + ".join(by) or "1, the end itself")
+            (number + 1, graph.nodes[number].name, f"{total(graph.nodes[number].gradient):.4g}", " + ".join(by) or "1 (the output)")
         )
     return rows
 
@@ -102,8 +106,8 @@ def shape_of(tensor: Tensor) -> str:
     return " x ".join(map(str, tensor.shape))
 
 
-def told(tensor: Tensor | None) -> str:
-    """A few numbers as they are, more by their length."""
+def format_tensor(tensor: Tensor | None) -> str:
+    """Format a few numbers as they are, more by their norm."""
     if tensor is None:
         return "none"
     if tensor.numel() <= WRITTEN_OUT:
@@ -112,7 +116,7 @@ def told(tensor: Tensor | None) -> str:
 
 
 def total(tensor: Tensor | None) -> float | None:
-    """The sum of all entries; a masked score, minus infinity, counts nothing."""
+    """Return the sum of all entries, without masked scores (-inf)."""
     return None if tensor is None else float(tensor.cpu().double().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
@@ -127,8 +131,8 @@ def find_module(model: nn.Module, path: str) -> tuple[str, nn.Module]:
     return (default, modules[default]) if default in modules else ("", model)
 
 
-def called_with(subject: Subject, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a part of the model is given at last when the model reads the text: a cell has something to remember by then."""
+def last_arguments(subject: Subject, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of the last call of a module while the model reads the text; by then a cell has a non-trivial state."""
     reading = read(subject, options.text, options.target, into=options.into)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     hook = module.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
@@ -138,7 +142,7 @@ def called_with(subject: Subject, module: nn.Module, options: TextOptions) -> tu
     finally:
         hook.remove()
     if not calls:
-        raise UserError("that part of the model is not called by itself when a text is read; take the one around it")
+        raise UserError("that part of the model is not called as a module when a text is read; name the module that contains it")
     return calls[-1]
 
 
@@ -147,7 +151,7 @@ def taps_in(module: nn.Module) -> list[str]:
 
 
 def labelling(labels: dict[int, str], path: str) -> Callable[[Tensor], Tensor]:
-    """Calls what passes a tap by the tap's name, and leaves it as it is."""
+    """Return an identity that labels the tensor at a tap with the tap's name."""
 
     def label(value: Tensor) -> Tensor:
         labels[id(value)] = path.removeprefix("gates.")
@@ -159,7 +163,7 @@ def labelling(labels: dict[int, str], path: str) -> Callable[[Tensor], Tensor]:
 def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
     subject = subjects[0]
     path, module = find_module(subject.module, options.layer)
-    args, kwargs = called_with(subject, module, options)
+    args, kwargs = last_arguments(subject, module, options)
     names = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind is not each.VAR_KEYWORD]
     names += [f"x{place + 1}" for place in range(len(names), len(args))]
     was = module.training

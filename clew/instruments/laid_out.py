@@ -1,4 +1,4 @@
-"""Values of places, drawn as places lie: a text on its colours, lines along time, maps of rows and columns."""
+"""Values of places drawn by layout: coloured text, lines along time, maps of rows and columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ def over_places(
     diverging: bool = False,
     joined: bool = False,
 ) -> list[Part]:
-    """What is measured at each place, under a name each; `title` is what lines that stand together are called."""
+    """Draw named values, one per place; `title` is the title of lines that share axes."""
     if layout.axis:
         series = [Series(name, list(layout.at), list(values)) for name, values in named.items()]
         return [Lines(series, layout.axis, label, title, y_range=(low, high))]
@@ -46,6 +46,6 @@ def coloured(
     label: str = "",
     diverging: bool = True,
 ) -> ColouredText:
-    """A text on the colours of its values, with what each is."""
+    """Draw a text coloured by values, with the values as notes."""
     notes = [f"{value:+.3f}" for value in values]
     return ColouredText(tokens, values, title, label, low, high, diverging=diverging, joined=joined, notes=notes)

@@ -1,8 +1,8 @@
-"""What every level of a model gives while it reads: how long its vectors are, how far each level turns them, and how alike places are.
+"""The vectors of every level of a model over a text: their lengths, how far each level turns them, and the similarity of places.
 
     norm_l(t)  = |h_l(t)|
-    turn_l(t)  = 1 - cos(h_l(t), h_{l-1}(t))              where both levels are as wide
-    alike_l    = mean over t < u of cos(h_l(t), h_l(u))   1 where all places have one direction
+    turn_l(t)  = 1 - cos(h_l(t), h_{l-1}(t))              if both levels have the same width
+    alike_l    = mean over t < u of cos(h_l(t), h_l(u))   1 if all places have one direction
 
 Works on any torch module whose layers can be watched.
 """
@@ -21,8 +21,8 @@ from clew.tasks.offers import Levels
 
 
 class Measured(NamedTuple):
-    """Of every level: its width, norms (levels, places), turns (levels, places), nan where the level below is of another width or there is
-    none, and how alike its places are."""
+    """Per level: its width, norms (levels, places), turns (levels, places), NaN if the level below has another width or does not exist, and
+    the similarity of its places."""
 
     widths: list[int]
     norms: np.ndarray
@@ -31,7 +31,7 @@ class Measured(NamedTuple):
 
 
 def measure(values: Sequence[Tensor]) -> Measured:
-    """Of levels (places, dim), the lowest first."""
+    """Measure levels (places, dim), the lowest first."""
     levels = [level.float().cpu().double().numpy() for level in values]
     units = [level / np.maximum(np.linalg.norm(level, axis=-1, keepdims=True), 1e-30) for level in levels]
     norms = np.stack([np.linalg.norm(level, axis=-1) for level in levels])
@@ -43,7 +43,7 @@ def measure(values: Sequence[Tensor]) -> Measured:
 
 
 def mean_cosine(units: np.ndarray) -> float:
-    """Of every two places, from vectors of length 1; 1 where there is one place."""
+    """Return the mean cosine of two different places, from vectors of length 1; 1 for a single place."""
     count = len(units)
     return float((np.linalg.norm(units.sum(0)) ** 2 - (units**2).sum()) / (count * (count - 1))) if count > 1 else 1.0
 
@@ -53,17 +53,17 @@ def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
     parts: list[Part] = []
     facts: list[dict[str, Any]] = []
     for levels in reading.levels():
-        found = measure(levels.values)
-        parts += drawn(levels, found)
+        measured = measure(levels.values)
+        parts += level_parts(levels, measured)
         facts.append(
             {
                 "half": levels.half,
                 "levels": list(levels.names),
                 "tokens": list(levels.tokens),
-                "widths": found.widths,
-                "norms": found.norms.tolist(),
-                "turns": [[None if np.isnan(turn) else turn for turn in row] for row in found.turns.tolist()],
-                "alike": found.alike,
+                "widths": measured.widths,
+                "norms": measured.norms.tolist(),
+                "turns": [[None if np.isnan(turn) else turn for turn in row] for row in measured.turns.tolist()],
+                "alike": measured.alike,
             }
         )
     count = sum(len(each["levels"]) for each in facts)
@@ -71,27 +71,27 @@ def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
     return View("Levels", parts, about, {"halves": facts})
 
 
-def drawn(levels: Levels, found: Measured) -> list[Part]:
+def level_parts(levels: Levels, measured: Measured) -> list[Part]:
     names, tokens = levels.names, levels.tokens
     of = f", {levels.half}" if levels.half else ""
-    high = float(np.quantile(found.norms, 0.98)) or 1.0  # one place may have a vector far longer than all others
-    lengths = [(round(float(norm.mean()), 4), round(float(norm.max()), 4)) for norm in found.norms]
-    turns = ["" if np.isnan(turn).any() else round(float(turn.mean()), 4) for turn in found.turns]
-    alike = [round(value, 4) for value in found.alike]
-    columns = zip(names, found.widths, lengths, turns, alike, strict=True)
+    high = float(np.quantile(measured.norms, 0.98)) or 1.0  # a quantile, since one place may have a far longer vector than the others
+    lengths = [(round(float(norm.mean()), 4), round(float(norm.max()), 4)) for norm in measured.norms]
+    turns = ["" if np.isnan(turn).any() else round(float(turn.mean()), 4) for turn in measured.turns]
+    alike = [round(value, 4) for value in measured.alike]
+    columns = zip(names, measured.widths, lengths, turns, alike, strict=True)
     rows = [(name, width, *length, turn, like) for name, width, length, turn, like in columns]
     parts: list[Part] = [
-        Heatmap(found.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high, label="length", keyed="rows")
+        Heatmap(measured.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high, label="length", keyed="rows")
     ]
-    turned = [number for number, row in enumerate(found.turns) if not np.isnan(row).any()]
+    turned = [number for number, row in enumerate(measured.turns) if not np.isnan(row).any()]
     if turned:
-        title = f"How far each level turns what the one below gives (1 - cos){of}"
+        title = f"How far each level turns the vectors of the level below (1 - cos){of}"
         drawn_names = [names[number] for number in turned]
-        parts.append(Heatmap(found.turns[turned], drawn_names, tokens, title, "level", "place", 0.0, 2.0, label="1 - cos", keyed="rows"))
-    series = [Series("cosine", list(range(len(names))), found.alike)]
-    parts.append(Lines(series, "level", "mean cosine of two places", f"How alike the places of a level are{of}"))
-    header = ("level", "width (features)", "mean length", "greatest length", "turned (1 - cos)", "alike (mean cosine)")
+        parts.append(Heatmap(measured.turns[turned], drawn_names, tokens, title, "level", "place", 0.0, 2.0, label="1 - cos", keyed="rows"))
+    series = [Series("cosine", list(range(len(names))), measured.alike)]
+    parts.append(Lines(series, "level", "mean cosine of two places", f"Similarity of the places of a level{of}"))
+    header = ("level", "width (features)", "mean length", "greatest length", "turned (1 - cos)", "similarity (mean cosine)")
     return [*parts, Table(header, rows, f"Levels{of}", keys=1)]
 
 
-LEVELS = Instrument("what every layer gives: length, direction and likeness of its vectors", TextOptions, look_at_levels, needs=("reads",))
+LEVELS = Instrument("the vectors of every layer: length, direction and similarity", TextOptions, look_at_levels, needs=("reads",))

@@ -1,9 +1,9 @@
-"""The logit lens (nostalgebraist 2020): what a model would say if it stopped after each layer.
+"""The logit lens (nostalgebraist 2020): the model's prediction if it stopped after each layer.
 
-    p_l(. | place) = softmax(output(norm(h_l)))        h_l what block l hands on, norm and output the model's own last ones
-    KL_l = sum_w p(w) log2 (p(w) / p_l(w))             how many bits layer l is from what the model says in the end
+    p_l(. | place) = softmax(output(norm(h_l)))        h_l is the output of block l; norm and output are the model's last ones
+    KL_l = sum_w p(w) log2 (p(w) / p_l(w))             bits between layer l and the model's final prediction
 
-Nothing made the lower layers speak the output layer's language: a high KL says that a layer does not, and not that it knows nothing.
+Lower layers are not trained to match the output layer: a high KL does not mean that a layer knows nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ from clew.layers.blocks import block_ends
 from clew.tasks.offers import Reading, TokenScores
 
 CHUNK = 256
-"""Places that are looked at together."""
+"""Places scored together."""
 
 
 class Seen(NamedTuple):
-    """Through the lens at each level (levels, places): the likeliest token, its probability, that of the last level's likeliest, and how
-    many bits the distribution is from the last level's."""
+    """At each level (levels, places): the likeliest token, its probability, the probability of the last level's likeliest token, and the
+    divergence from the last level in bits."""
 
     tokens: Tensor
     probabilities: Tensor
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
-    """Of levels (places, dim), the lowest first; the last has passed the norm. Only some places have scores for all tokens at a time."""
+    """Apply the lens to levels (places, dim), the lowest first; the last has already passed the norm. Scored in chunks of places."""
     pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
     return Seen(*(torch.cat(column, 1) for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)))
 
@@ -45,16 +45,16 @@ def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], log
 def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
     last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
     best = last.argmax(-1, keepdim=True)
-    found = []
+    columns = []
     for number, level in enumerate(levels):
         log_probs = last if number == len(levels) - 1 else logits(norm(level)).cpu().double().log_softmax(-1)
         top = log_probs.max(-1)
-        found.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
-    return Seen(*(torch.stack(column) for column in zip(*found, strict=True)))
+        columns.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
+    return Seen(*(torch.stack(column) for column in zip(*columns, strict=True)))
 
 
 def look_through(reading: Reading) -> tuple[list[str], Seen]:
-    """The names of the levels that are as wide as the last, and what is seen at each."""
+    """Return the names of the levels with the same width as the last, and the lens at each."""
     scores = scores_of(reading)
     with evaluating([reading.module]):
         levels, body = scores.levels(), scores.body
@@ -69,15 +69,15 @@ def scores_of(reading: Reading) -> TokenScores:
     return model.scores_tokens(reading)
 
 
-SAYS, FAR = "Probability of what the last level says", "Bits from the last level (KL)"
+SAYS, FAR = "Probability of the last level's prediction", "Divergence from the last level (KL, bits)"
 
 
 def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View:
     reading = read(subjects[0], options.text, options.target, into=options.into)
     names, seen = look_through(reading)
     tokenizer = scores_of(reading).tokenizer
-    places = reading.read_by_decoder if reading.writes else reading.pieces  # what is read there; what comes after it is told
-    tokens = [[said(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
+    places = reading.read_by_decoder if reading.writes else reading.pieces  # the tokens read; predictions are of the token after each
+    tokens = [[piece_name(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
     probabilities = seen.probabilities.tolist()
     rows = [
         (place + 1, piece, *(f"{visible(tokens[level][place])} {probabilities[level][place]:.2f}" for level in range(len(names))))
@@ -85,8 +85,8 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
     ]
     mean = seen.divergence.mean(1).tolist()
     settled = settling(seen.tokens)
-    about = f"the likeliest token is the last level's from {names[round(settled)]} on, in the mean over places"
-    above = seen.divergence[1 if len(names) > 2 else 0 :]  # the embedding's are so many that the others would not be seen
+    about = f"on average, the likeliest token is that of the last level from {names[round(settled)]} on"
+    above = seen.divergence[1 if len(names) > 2 else 0 :]  # without the embedding, whose divergence would dwarf the others
     high = float(above.max()) or 1.0
     parts: list[Part] = [
         Heatmap(seen.final.numpy(), names, places, SAYS, "level", "after", 0.0, 1.0, label="probability", unit="%", keyed="rows"),
@@ -108,28 +108,29 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
 
 
 def settling(tokens: Tensor) -> float:
-    """The level from which on the likeliest token is the last one's, of tokens (levels, places), in the mean over places."""
+    """Return the level from which on the likeliest token stays that of the last level, averaged over places; tokens are (levels,
+    places)."""
     agrees = tokens == tokens[-1]
     stays = agrees.flip(0).int().cumprod(0).sum(0)  # how many levels at the top agree
     return float((len(tokens) - stays).double().mean())
 
 
-def said(tokenizer: Any, id: int) -> str:
-    """Rows that a table has beyond its tokenizer are no token."""
+def piece_name(tokenizer: Any, id: int) -> str:
+    """Return the piece of a token; rows of the table beyond the tokenizer are not tokens."""
     return tokenizer.piece(id) if id < tokenizer.vocabulary else f"#{id}"
 
 
 def why_no_lens(subject: Subject) -> str | None:
     if num_levels(subject.module.body) < 2:
-        return f"{subject.name} has one level alone that is as wide as its output layer; there is nothing to look through"
+        return f"{subject.name} has only one level as wide as its output layer; there is nothing to look through"
     return None
 
 
 def num_levels(body: Any) -> int:
-    """How many of the levels that end a block are as wide as the last."""
+    """Count the block ends with the same width as the last."""
     body = getattr(body, "decoder", body)
     widths = [body.embedding.dim, *(layer.dim for layer in getattr(body.layers, "layers", [body.layers]))]
     return sum(widths[end] == widths[-1] for end in block_ends(body, len(widths)))
 
 
-LOGIT_LENS = Instrument("what the model would say after each layer", TextOptions, look_through_lens, ("scores_tokens",), why_no_lens)
+LOGIT_LENS = Instrument("the model's prediction after each layer", TextOptions, look_through_lens, ("scores_tokens",), why_no_lens)

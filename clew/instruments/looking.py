@@ -1,5 +1,5 @@
-"""Asking an instrument by its name: its options read and checked, its view of a run or of several. What the command line, Python and the
-page share."""
+"""Running an instrument by name: reading and checking its options, and its view of one or several runs. Shared by the command line, Python
+and the page."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,73 +20,75 @@ from clew.runs.explaining import read_section
 from clew.runs.values import parse_value
 
 MOST_LISTED = 150
-"""Characters of the list of instruments in a sentence that says much else."""
+"""The most characters of a list of instruments in a longer message."""
 
 
 def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any], *, inputs: Any = None, tokenizer: Any = None) -> View:
-    """What an instrument shows of a run or a module. Of several it shows all in one view: side by side where it compares, else one after
-    the other. A module that is no task of ours reads `inputs`, tensors as it takes them, or a text by a `tokenizer`."""
+    """Return an instrument's view of a run or module, or one view of several: compared if the instrument compares, else one by one.
+
+    A foreign module reads `inputs`, tensors as it takes them, or a text by a `tokenizer`.
+    """
     instrument = find_instrument(name)
-    given = list(models) if isinstance(models, Sequence) else [models]
-    if not given:
+    subjects_given = list(models) if isinstance(models, Sequence) else [models]
+    if not subjects_given:
         raise UserError(f"there is no run to look at; give {named(name)} at least one")
-    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in given]
+    subjects = [subject_of(one, inputs=inputs, tokenizer=tokenizer) for one in subjects_given]
     for subject in subjects:
         check_fits(subject, name)
-    asked = read_options(name, options)
+    parsed = read_options(name, options)
     if instrument.several or len(subjects) == 1:
-        return looked(instrument, subjects, asked)
-    views = [looked(instrument, [subject], asked) for subject in subjects]
-    return joined(list(zip(subjects, compared(instrument, [([subject], asked) for subject in subjects], views), strict=True)))
+        return run_instrument(instrument, subjects, parsed)
+    views = [run_instrument(instrument, [subject], parsed) for subject in subjects]
+    return join_views(list(zip(subjects, align_views(instrument, [([subject], parsed) for subject in subjects], views), strict=True)))
 
 
 def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], name: str) -> list[View | UserError]:
-    """Views that stand beside each other, of several runs or of one under several options, on one scale. A column whose options are refused
-    has the sentence that says why."""
+    """Return views for columns beside each other, of several runs or of several options, on one scale. A column whose options are refused
+    has the error."""
     instrument = find_instrument(name)
-    found: dict[int, tuple[tuple[list[Subject], Section], View]] = {}
+    drawn: dict[int, tuple[tuple[list[Subject], Section], View]] = {}
     refused: dict[int, UserError] = {}
     for number, (models, options) in enumerate(columns):
         try:
             subjects = [subject_of(model) for model in models]
             for subject in subjects:
                 check_fits(subject, name)
-            asked = read_options(name, options)
-            found[number] = (subjects, asked), looked(instrument, subjects, asked)
+            parsed = read_options(name, options)
+            drawn[number] = (subjects, parsed), run_instrument(instrument, subjects, parsed)
         except UserError as error:
             refused[number] = error
-    views = compared(instrument, [asked for asked, _ in found.values()], [view for _, view in found.values()])
-    return [dict(zip(found, views, strict=True)).get(number) or refused[number] for number in range(len(columns))]
+    views = align_views(instrument, [parsed for parsed, _ in drawn.values()], [view for _, view in drawn.values()])
+    return [dict(zip(drawn, views, strict=True)).get(number) or refused[number] for number in range(len(columns))]
 
 
-def compared(instrument: Instrument, asked: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]) -> list[View]:
-    """Views on one scale, each with the names that any of them has. Their facts stay those of each by itself."""
+def align_views(instrument: Instrument, requests: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]) -> list[View]:
+    """Put views on one scale, each with the names that any of them shows. Each view keeps its own facts."""
     if len(views) < 2:
         return list(views)
     drawn = list(views)
-    for number, (subjects, options) in enumerate(asked):
+    for number, (subjects, options) in enumerate(requests):
         if (more := instrument.besides(views, options)) != options:
-            drawn[number] = looked(instrument, subjects, more)
+            drawn[number] = run_instrument(instrument, subjects, more)
     parts = on_one_scale([view.parts for view in drawn])
     return [replace(view, parts=each) for view, each in zip(views, parts, strict=True)]
 
 
-def looked(instrument: Instrument, subjects: Sequence[Subject], options: Section) -> View:
-    """Its view, the heads that are named in `off` switched off in every subject, which the view says."""
+def run_instrument(instrument: Instrument, subjects: Sequence[Subject], options: Section) -> View:
+    """Return the instrument's view with the heads named in `off` switched off in every subject; the view says so."""
     off: Sequence[str] = getattr(options, "off", ())
     with ExitStack() as stack:
         for subject in subjects:
             if off:
                 if not head_names(subject.module) and shows_attention(subject.module):
-                    raise UserError(f"the heads of {subject.name} can be seen, and not switched off from outside; leave off= out")
+                    raise UserError(f"the heads of {subject.name} can be seen, but not switched off from outside; leave off= out")
                 stack.enter_context(heads_off(subject.module, off))
         view = instrument.look(subjects, options)
     silent = f"heads off: {', '.join(off)}"
     return replace(view, about=f"{view.about}; {silent}" if view.about else silent) if off else view
 
 
-def joined(views: Sequence[tuple[Subject, View]]) -> View:
-    """Views of several subjects below each other, each under the name of its own."""
+def join_views(views: Sequence[tuple[Subject, View]]) -> View:
+    """Join views of several subjects one below the other, each under its subject's name."""
     parts: list[Part] = []
     names = subject_names([subject for subject, _ in views])
     for name, (_, view) in zip(names, views, strict=True):
@@ -101,7 +103,7 @@ def find_instrument(name: str) -> Instrument:
 
 
 def check_fits(model: Looked, name: str) -> None:
-    """Refuses what an instrument has nothing to see in, and names those that would."""
+    """Raise a UserError if an instrument cannot look at a model, naming those that can."""
     subject = subject_of(model)
     if (why := find_instrument(name).why_not(subject)) is not None:
         known = few_of(fitting(subject), MOST_LISTED) or "none"
@@ -109,12 +111,12 @@ def check_fits(model: Looked, name: str) -> None:
 
 
 def fitting(subject: Subject) -> list[str]:
-    """The names of those that have something to see in a subject."""
+    """Return the names of the instruments that can look at a subject."""
     return [name for name, instrument in INSTRUMENTS.items() if instrument.why_not(subject) is None]
 
 
 def read_options(name: str, values: Mapping[str, Any]) -> Section:
-    """An instrument's options from plain values, as Python or JSON has them; several names may stand in one text, commas between them."""
+    """Read an instrument's options from Python or JSON values; lists may also be texts with commas."""
     section = find_instrument(name).options
     fields = section.model_json_schema().get("properties", {})
     several = {field for field in values.keys() & fields.keys() if isinstance(values[field], str) and array_in(fields[field]) is not None}
@@ -122,18 +124,18 @@ def read_options(name: str, values: Mapping[str, Any]) -> Section:
 
 
 def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
-    """`layer=2 off=1.1,2.3` -> {"layer": 2, "off": ["1.1", "2.3"]}: options as a person writes them. What takes a text is given it as it
-    is, and several names stand with commas between them."""
+    """Parse options as typed: `layer=2 off=1.1,2.3` -> {"layer": 2, "off": ["1.1", "2.3"]}. Text fields are kept as they are, and lists are
+    separated by commas."""
     fields = find_instrument(name).options.model_json_schema().get("properties", {})
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for assignment in assignments:
         field, equals, text = assignment.partition("=")
         if not equals:
             raise UserError(f"an option is name=value, such as layer=2, not {shown(assignment)}")
-        if field in found:
+        if field in values:
             raise UserError(f"{named(field)} is given twice; leave one out")
-        found[field] = written_value(fields.get(field, {}), text)
-    return found
+        values[field] = written_value(fields.get(field, {}), text)
+    return values
 
 
 def written_value(schema: Mapping[str, Any], text: str) -> Any:
@@ -147,15 +149,15 @@ def written_value(schema: Mapping[str, Any], text: str) -> Any:
 
 
 def written_lists(text: str) -> Any:
-    """Lists of a list, as JSON has them; the outer brackets may be left out."""
+    """Parse a list of lists as JSON; the outer brackets may be left out."""
     for written in (text, f"[{text}]"):
         with suppress(ValueError, RecursionError):
-            found = json.loads(written)
-            if isinstance(found, list) and all(isinstance(each, list) for each in found):
-                return found
+            lists = json.loads(written)
+            if isinstance(lists, list) and all(isinstance(each, list) for each in lists):
+                return lists
     raise UserError(f"expected lists in brackets, such as [[0,0,24,24],[8,24,40,48]], found {shown(text)}")
 
 
 def array_in(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What the schema of a field says of several values, where it takes them."""
+    """Return the array schema of a field, or None if it takes no list."""
     return next((kind for kind in schema.get("anyOf", [schema]) if kind.get("type") == "array"), None)

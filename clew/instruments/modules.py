@@ -1,7 +1,7 @@
-"""A torch module seen from outside: called with tensors as it takes them, its parts watched by hooks. What may be asked of a module that is
-no task of ours: of layers and bodies by themselves, of `torch.nn`, of `transformers`.
+"""Foreign modules for instruments: single layers and bodies, `torch.nn`, `transformers`. They are called with tensors as they take them,
+and watched by hooks.
 
-One row is looked at. Tokens are named by a tokenizer where there is one, else by their ids; vectors by their places.
+Input is one row. Tokens are named by a tokenizer if there is one, else by their ids; vectors by their places.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ from clew.text.tokenizer import check_is_text
 
 
 class Call(NamedTuple):
-    """The arguments that a module is called with; `main` names the tensor among them that is read."""
+    """The arguments of a module; `main` is the position or name of the tensor that it reads."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -40,13 +40,14 @@ class Call(NamedTuple):
 
 
 class AnyModule:
-    """`inputs` are what the module is called with: a tensor, several in a tuple, or by name in a mapping. Where there are none, a
-    `tokenizer` makes token ids (1, length) of a text."""
+    """Any torch module, called with `inputs`: a tensor, several in a tuple, or by name in a mapping. Without inputs, a `tokenizer` encodes
+    a text to token ids (1, length)."""
 
     text_name = "text"
 
     def __init__(self, module: nn.Module, inputs: Any = None, tokenizer: Any = None):
         self.original = module
+        # Recurrences of torch.nn become clew layers with the same weights, since a fused kernel has no values inside to watch.
         self.module: Any = as_stack(module) if isinstance(module, nn.RNNBase) else module
         self.inputs = inputs
         self.tokenizer = tokenizer
@@ -67,7 +68,7 @@ class AnyModule:
         return Reading(self, given.text if self.inputs is None else "", tokens, ids, call)
 
     def call_of(self, given: Given) -> Call:
-        """What the module is called with."""
+        """Return the arguments that the module is called with."""
         if self.inputs is not None:
             if given.text:
                 raise UserError("text= and inputs= exclude each other; give one of them")
@@ -81,19 +82,19 @@ class AnyModule:
         return self.checked(Call((torch.tensor([ids], device=None if parameter is None else parameter.device),), {}, 0))
 
     def checked(self, call: Call) -> Call:
-        """One row, in the layout that the module takes; of a recurrence of torch's (1, length, dim)."""
+        """Check that the input is one row, in the module's layout; for torch's recurrences convert it to (1, length, dim)."""
         value = call.value
         if isinstance(self.original, nn.RNNBase):
             return Call((recurrent_row(self.original, value),), {}, 0)
         rows, need = value.shape[:-1] if not is_ids(value) else value.shape, "give (1, length) ids or (1, length, dim) vectors"
         if value.dim() == 0 or value.numel() == 0:
-            raise UserError(f"inputs of shape {tuple(value.shape)} hold no place to look at; {need}")
+            raise UserError(f"inputs of shape {tuple(value.shape)} have no places to look at; {need}")
         if len(rows) > 1 and sorted(rows)[-2] > 1:
-            raise UserError(f"inputs of shape {tuple(value.shape)} are several rows, and one is looked at; {need}")
+            raise UserError(f"inputs of shape {tuple(value.shape)} are several rows, and only one can be shown; {need}")
         return call
 
     def called(self, call: Call, **more: Any) -> Any:
-        """What the module gives; inputs that it cannot take are refused with its own words."""
+        """Call the module; inputs that it cannot take are refused with its own error message."""
         try:
             return self.module(*call.args, **{**call.kwargs, **more})
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
@@ -102,17 +103,17 @@ class AnyModule:
             raise UserError(f"{self.name} cannot be run on inputs of shape {shape}: {sentence or type(error).__name__}") from None
 
     def output(self, call: Call) -> Tensor:
-        """(places, dim): the first tensor that the module gives."""
-        found = first_tensor(self.called(call))
-        if found is None or found.dim() < 2:
-            raise UserError(f"{self.name} gives no tensor of vectors, and so nothing to look at")
-        return found.reshape(-1, found.shape[-1])
+        """Return the first tensor of the module's output as (places, dim)."""
+        tensor = first_tensor(self.called(call))
+        if tensor is None or tensor.dim() < 2:
+            raise UserError(f"{self.name} returns no tensor of vectors, so there is nothing to look at")
+        return tensor.reshape(-1, tensor.shape[-1])
 
     def runs(self, reading: Reading) -> Tensor:
         return self.output(reading.batch)[None]
 
     def levels(self, reading: Reading) -> list[Levels]:
-        """By half of a model whose halves read different places."""
+        """Return the levels, in halves if parts of the model read different places."""
         call: Call = reading.batch
         if self.is_body:
             self.called(call)
@@ -120,12 +121,12 @@ class AnyModule:
         halves: dict[int, list[tuple[str, Tensor]]] = {}
         for path, values in layer_outputs(self.module, lambda: self.called(call)):
             halves.setdefault(len(values), []).append((path, values))
-        found = []
+        result = []
         for places, levels in halves.items():
             tokens = reading.tokens if places == len(reading.tokens) else tuple(map(str, range(1, places + 1)))
             half = "" if len(halves) == 1 else f"{places} places"
-            found.append(Levels(half, tokens, tuple(path for path, _ in levels), [values for _, values in levels]))
-        return found
+            result.append(Levels(half, tokens, tuple(path for path, _ in levels), [values for _, values in levels]))
+        return result
 
     def carries(self, reading: Reading) -> Carried | None:
         module, value = self.module, reading.batch.value
@@ -138,19 +139,19 @@ class AnyModule:
         return None
 
     def entrance(self, reading: Reading) -> str:
-        """The path of what makes vectors of ids; empty where vectors are read."""
+        """Return the path of the embedding of ids; empty if the module reads vectors."""
         if not is_ids(reading.batch.value):
             return ""
         return "embedding" if self.is_body else self.table(reading.batch)
 
     def table(self, call: Call) -> str:
-        """The path of the first table that the ids are looked up in; empty where there is none."""
-        found: list[str] = []
+        """Return the path of the first embedding table that looks up the ids; empty if there is none."""
+        paths: list[str] = []
 
         def looked_up(path: str) -> Callable[..., None]:
             def keep(part: nn.Module, args: tuple[Any, ...]) -> None:
                 if args and isinstance(args[0], Tensor) and args[0].shape == call.value.shape and bool((args[0] == call.value).all()):
-                    found.append(path)
+                    paths.append(path)
 
             return keep
 
@@ -162,16 +163,16 @@ class AnyModule:
         finally:
             for hook in hooks:
                 hook.remove()
-        return found[0] if found else ""
+        return paths[0] if paths else ""
 
     @property
     def is_body(self) -> bool:
-        """Whether it is a body of ours."""
+        """Whether the module is a clew body."""
         return hasattr(self.module, "embedding") and hasattr(self.module, "levels")
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """One number that the module gives: entry `of`, counted from 0, of its vector at a place; the largest entry, and the last place,
-        where not said."""
+        """Explain one number of the output: entry `of`, counted from 0, of the vector at a place; by default the largest entry at the last
+        place."""
         reading = self.reads(given)
         call: Call = reading.batch
         with torch.no_grad():
@@ -182,7 +183,7 @@ class AnyModule:
         entry = self.chosen_entry(output[place - 1], of)
         embedding: str | None = None
         if is_ids(call.value) and not (embedding := self.entrance(reading)):
-            raise UserError(f"{self.name} reads ids by no table that is known, so that nothing can be told by their vectors")
+            raise UserError(f"{self.name} looks ids up in no embedding table that is known, so there are no vectors to explain by")
         what = f"entry {entry} of what {self.name} gives at place {place}"
         own = (True,) * len(reading.tokens)
 
@@ -208,7 +209,7 @@ class AnyModule:
 
 @dataclass(frozen=True)
 class ExplainedModule(Explained):
-    """A score of any module, row by row: vectors are put where its table gives them, or where it is given them."""
+    """A score of any module, row by row; vectors replace the output of its embedding table, or its input."""
 
     def vectors(self, inputs: Any = None) -> Tensor:
         if self.embedding is None:
@@ -245,7 +246,7 @@ def is_ids(value: Tensor) -> bool:
 
 
 def recurrent_row(module: nn.RNNBase, value: Tensor) -> Tensor:
-    """What a recurrence of torch's is given as (1, length, dim)."""
+    """Convert the input of a torch recurrence to (1, length, dim)."""
     layout = "(1, length, dim)" if module.batch_first else "(length, 1, dim)"
     if value.dim() == 2:
         value = value[None]
@@ -259,19 +260,19 @@ def recurrent_row(module: nn.RNNBase, value: Tensor) -> Tensor:
 
 
 def encoded(tokenizer: Any, text: str) -> list[int]:
-    """The ids of a text, by any tokenizer that encodes to a list of them."""
+    """Encode a text with any tokenizer that returns a list of ids."""
     encode: Callable[[str], Any] | None = getattr(tokenizer, "encode", None)
     if encode is None:
-        raise UserError(f"a tokenizer has encode(text) -> ids, and {shown(tokenizer)} has not")
-    found = encode(text)
-    ids = getattr(found, "ids", found)
+        raise UserError(f"a tokenizer needs encode(text) -> ids, which {shown(tokenizer)} does not have")
+    encoding = encode(text)
+    ids = getattr(encoding, "ids", encoding)
     if not isinstance(ids, (list, tuple)) or not all(isinstance(id, int) for id in ids):
-        raise UserError(f"tokenizer.encode(text) gives a list of ids, and this one gave {shown(found)}")
+        raise UserError(f"tokenizer.encode(text) must return a list of ids, and this one returned {shown(encoding)}")
     return list(ids)
 
 
 def token_name(tokenizer: Any, id: int) -> str:
-    """What a token is called; its id where there is no name for it."""
+    """Return the name of a token, or its id if it has none."""
     for name in ("piece", "convert_ids_to_tokens", "id_to_token"):
         if callable(give := getattr(tokenizer, name, None)):
             return str(give(id))

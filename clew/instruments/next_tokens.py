@@ -1,4 +1,4 @@
-"""What a model expects to come next: the most probable tokens, the mass that all others have, and how undecided it is.
+"""The next-token distribution of a model: the most probable tokens, the mass of all others, and the entropy.
 
 entropy = -sum_w p(w) log2 p(w)
 """
@@ -23,14 +23,14 @@ OTHERS = "all others"
 
 
 class NextOptions(TextOptions):
-    """What comes after a text; at each [MASK] of it, for a masked model; after what a translator has written so far (`target`)."""
+    """Options: the next token of a text, of each [MASK] for a masked model, or of a translator's output so far (`target`)."""
 
     top: int = Field(10, ge=1, le=200, description="how many of the most probable tokens are listed")
-    also: tuple[str, ...] = Field((), description="tokens that are listed besides, as the vocabulary writes them")
+    also: tuple[str, ...] = Field((), description="further tokens to list, as the vocabulary writes them")
 
 
 class Likeliest(NamedTuple):
-    """The most probable tokens, best first, with their ids and probabilities; the mass of all others; the entropy of all, in bits."""
+    """The most probable tokens, best first, with ids and probabilities; the mass of all others; the entropy of the distribution in bits."""
 
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
@@ -41,24 +41,24 @@ class Likeliest(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """Tokens in the order of a list, with the probability of each, NaN where the vocabulary has no such token, and what is left."""
+    """Tokens and their probabilities, NaN if the vocabulary does not have a token, and the remaining mass."""
 
     tokens: tuple[str, ...]
     probabilities: tuple[float, ...]
     outside: float
 
 
-def listed(found: Likeliest, log_probs: Tensor, tokenizer: Tokenizer, also: Sequence[str]) -> Listed:
-    """The most probable tokens, and those that are asked for besides."""
-    wanted = [token for token in dict.fromkeys(also) if token not in found.tokens]
+def list_tokens(distribution: Likeliest, log_probs: Tensor, tokenizer: Tokenizer, also: Sequence[str]) -> Listed:
+    """List the most probable tokens, and further requested ones."""
+    wanted = [token for token in dict.fromkeys(also) if token not in distribution.tokens]
     ids = {tokenizer.piece(id): id for id in reversed(range(tokenizer.vocabulary))} if wanted else {}
-    more = tuple(float(log_probs[ids[token]].double().exp()) if token in ids else math.nan for token in wanted)
-    left = max(found.outside - sum(each for each in more if not math.isnan(each)), 0.0)
-    return Listed((*found.tokens, *wanted), (*found.probabilities, *more), left)
+    extra = tuple(float(log_probs[ids[token]].double().exp()) if token in ids else math.nan for token in wanted)
+    rest = max(distribution.outside - sum(each for each in extra if not math.isnan(each)), 0.0)
+    return Listed((*distribution.tokens, *wanted), (*distribution.probabilities, *extra), rest)
 
 
 def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = "") -> Likeliest:
-    """Of log p (vocabulary,) in nats."""
+    """Return the most probable tokens of log p (vocabulary,), in nats."""
     log_probs = log_probs.cpu().double()
     best = log_probs[: tokenizer.vocabulary].topk(min(top, tokenizer.vocabulary))
     probabilities = best.values.exp()
@@ -68,7 +68,7 @@ def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = ""
 
 
 def expected_next(model: Looked, options: NextOptions) -> list[Likeliest]:
-    """After the text; of a masked model, at each of its masks. Of a subject, a run or a task."""
+    """Return the distribution after the text, or at each mask for a masked model, of a subject, run or task."""
     return [likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in expectations(subject_of(model), options)]
 
 
@@ -80,24 +80,24 @@ def expectations(subject: Subject, options: NextOptions) -> list[Any]:
 def look_next(subjects: Sequence[Subject], options: NextOptions) -> View:
     subject = subjects[0]
     if options.target is not None and not subject.has("own_target"):
-        raise UserError(f"{subject.name} writes no target; leave it out, and give the text alone")
+        raise UserError(f"{subject.name} writes no target; leave target= out")
     places = expectations(subject, options)
-    found = [likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in places]
+    distributions = [likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in places]
     parts: list[Part] = []
-    for place, one in zip(places, found, strict=True):
-        names, values, left = listed(one, place.log_probs, place.tokenizer, options.also)
-        parts.append(Bars([*names, OTHERS], [*values, left], "probability", one.after, low=0.0, high=1.0))
+    for place, one in zip(places, distributions, strict=True):
+        names, values, rest = list_tokens(one, place.log_probs, place.tokenizer, options.also)
+        parts.append(Bars([*names, OTHERS], [*values, rest], "probability", one.after, low=0.0, high=1.0))
     about = "; ".join(
         f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best {len(one.tokens)}"
-        for one in found
+        for one in distributions
     )
-    is_inside = any(one.after for one in found)
+    is_inside = any(one.after for one in distributions)
     title = "In the place of each mask" if is_inside else "Next token"
-    return View(title, parts, about, {"next": [one._asdict() for one in found]})
+    return View(title, parts, about, {"next": [one._asdict() for one in distributions]})
 
 
 def tokens_of_all(views: Sequence[View], options: NextOptions) -> NextOptions:
-    """With the tokens that any of the views lists."""
+    """Add the tokens that any of the views lists."""
     return options.model_copy(update={"also": tuple(name for name in bar_names(views) if name != OTHERS)})
 
 

@@ -1,5 +1,5 @@
-"""The places of a run that can be watched and changed by name: taps inside its layers, and what every module gives. What `clew.record` and
-`clew.intervene` take."""
+"""The places of a run that can be recorded and changed by name, with `clew.record` and `clew.intervene`: taps inside layers, and the
+outputs of modules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,25 +17,23 @@ from clew.instruments.subject import Subject
 
 
 class PlaceOptions(TextOptions):
-    """Which places."""
+    """Options: which places are listed."""
 
-    pattern: str = Field(
-        "", description="paths to list, with * and ? as in file names, such as *.gates.* or body.*; all taps where not given"
-    )
+    pattern: str = Field("", description="paths to list, with wildcards * and ?, such as *.gates.* or body.*; all taps by default")
 
 
 def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
     subject = subjects[0]
-    found = find_places(subject.module, [options.pattern or "*"])
+    places = find_places(subject.module, [options.pattern or "*"])
     if not options.pattern:
-        found = {path: module for path, module in found.items() if isinstance(module, Tap)}
+        places = {path: module for path, module in places.items() if isinstance(module, Tap)}
     seen: dict[str, list[Tensor]] = {}
-    if found and (options.text or subject.has_inputs):
+    if places and (options.text or subject.has_inputs):
         reading = read(subject, options.text, options.target, into=options.into)
-        with record(subject.module, *found) as recording:
+        with record(subject.module, *places) as recording:
             reading.hidden()
         seen = recording.seen
-    rows = [(path, kind_of(module), *(told(seen[path]) if seen else ())) for path, module in found.items()]
+    rows = [(path, kind_of(module), *(describe_calls(seen[path]) if seen else ())) for path, module in places.items()]
     header = ("path", "shows", *(("shape", "least", "mean", "greatest") if seen else ()))
     parts: list[Part] = [Table(header, rows, "Places")]
     if not rows:
@@ -44,7 +42,7 @@ def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
     facts: dict[str, Any] = {
         "places": [
             {"path": path, "shows": kind_of(module), "shapes": [list(each.shape) for each in seen.get(path, [])]}
-            for path, module in found.items()
+            for path, module in places.items()
         ]
     }
     return View("Places that can be watched", parts, about, facts)
@@ -54,8 +52,8 @@ def kind_of(module: torch.nn.Module) -> str:
     return "a value inside its layer" if isinstance(module, Tap) else f"what a {type(module).__name__} gives"
 
 
-def told(calls: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Shape, least, mean and greatest value of the first call."""
+def describe_calls(calls: Sequence[Tensor]) -> tuple[Any, ...]:
+    """Return shape, least, mean and greatest value of the first call."""
     if not calls:
         return "not called", "", "", ""
     values = calls[0].float()
@@ -65,4 +63,4 @@ def told(calls: Sequence[Tensor]) -> tuple[Any, ...]:
     return shape, *numbers
 
 
-TAPS = Instrument("the places that can be watched and changed by name, with shapes and values on a text", PlaceOptions, look_at_places)
+TAPS = Instrument("the places that can be recorded and changed by name, with shapes and values on a text", PlaceOptions, look_at_places)

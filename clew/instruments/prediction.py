@@ -1,4 +1,4 @@
-"""What a run makes of a text, as it would be told on the command line: the probability of labels, or of words' tags."""
+"""The prediction of a run for a text, as on the command line: probabilities of labels, or of the tags of words."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ MOST_BARS = 30
 
 
 class PredictionOptions(Section):
-    """A text, and the second one of a run that judges two together."""
+    """A text, and the second text for a run on text pairs."""
 
     text: Text = Field("", description="what the model reads")
-    second: str | None = Field(None, description="the other text, where two are judged together")
+    second: str | None = Field(None, description="the second text, for a run on text pairs")
     off: HeadsOff = ()
-    also: tuple[str, ...] = Field((), description="labels that are shown besides the likeliest, where there are many")
+    also: tuple[str, ...] = Field((), description="labels to show besides the likeliest, if there are many")
 
 
 def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) -> View:
@@ -30,33 +30,33 @@ def look_at_prediction(subjects: Sequence[Subject], options: PredictionOptions) 
     if says_nothing(options.text):
         raise no_text()
     if subject.pairs and options.second is None:
-        raise UserError(f"{subject.name} judges two texts together; give the other one as second")
+        raise UserError(f"{subject.name} judges two texts together; give the other one as second=")
     if subject.pairs is False and options.second is not None:
         raise UserError(f"{subject.name} judges one text; leave second= out")
-    found: Judged = subject.offers.judges(Given(options.text, second=options.second))
-    return tags_of(found) if found.words else labels_of(found, options.also)
+    judged: Judged = subject.offers.judges(Given(options.text, second=options.second))
+    return tags_of(judged) if judged.words else labels_of(judged, options.also)
 
 
-def labels_of(found: Judged, also: Sequence[str]) -> View:
-    ordered = sorted(found.probabilities.items(), key=lambda pair: -pair[1])
-    facts = {"labels": list(found.labels), "probabilities": dict(ordered), "number": found.number}
+def labels_of(judged: Judged, also: Sequence[str]) -> View:
+    ordered = sorted(judged.probabilities.items(), key=lambda pair: -pair[1])
+    facts = {"labels": list(judged.labels), "probabilities": dict(ordered), "number": judged.number}
     if not ordered:
-        return View("Prediction", [Note(str(found))], "", facts)
+        return View("Prediction", [Note(str(judged))], "", facts)
     shown = [*ordered[:MOST_BARS], *(pair for pair in ordered[MOST_BARS:] if pair[0] in also)]
     names, values = zip(*shown, strict=True)
-    return View(f"Prediction: {found}", [Bars(names, values, "probability", low=0.0, high=1.0)], "", facts)
+    return View(f"Prediction: {judged}", [Bars(names, values, "probability", low=0.0, high=1.0)], "", facts)
 
 
-def tags_of(found: Judged) -> View:
-    notes = [f"{word.tag}, p {word.probability:.3f}" for word in found.words]
-    doubt = [1 - word.probability for word in found.words]
-    rows = [(word.word, word.tag, round(word.probability, 4)) for word in found.words]
+def tags_of(judged: Judged) -> View:
+    notes = [f"{word.tag}, p {word.probability:.3f}" for word in judged.words]
+    doubt = [1 - word.probability for word in judged.words]
+    rows = [(word.word, word.tag, round(word.probability, 4)) for word in judged.words]
     parts: list[Part] = [
-        ColouredText([f"{word.word}/{word.tag}" for word in found.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes),
+        ColouredText([f"{word.word}/{word.tag}" for word in judged.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes),
         Table(("word", "tag", "probability"), rows),
     ]
-    if found.spans:
-        spans = [(span.label, span.text, round(span.probability, 4)) for span in found.spans]
+    if judged.spans:
+        spans = [(span.label, span.text, round(span.probability, 4)) for span in judged.spans]
         parts.append(Table(("phrase", "text", "probability"), spans, "Phrases"))
     return View(
         "Prediction", parts, "words on the colour of the model's doubt, 1 - p", {"tags": [[row[0], row[1], row[2]] for row in rows]}
@@ -64,7 +64,7 @@ def tags_of(found: Judged) -> View:
 
 
 def labels_of_all(views: Sequence[View], options: PredictionOptions) -> PredictionOptions:
-    """With the labels that any of the views shows."""
+    """Add the labels that any of the views shows."""
     return options.model_copy(update={"also": tuple(bar_names(views))})
 
 

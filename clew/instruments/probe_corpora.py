@@ -1,4 +1,4 @@
-"""What a probe is asked: words with a tag each, or sentences with a label each, from a corpus by name. Knows no model."""
+"""Data for probes: words with tags, or sentences with labels, from a corpus by name. Knows no model."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class ProbeCorpus:
-    """Words with a label each, or sentences with one: `labels` are those of all words, or of all sentences, in order."""
+    """Sentences whose words, or which themselves, have labels: `labels` lists those of all words, or of all sentences, in order."""
 
     name: str
     unit: str
@@ -35,23 +35,23 @@ class ProbeCorpus:
 
     @property
     def names(self) -> list[str]:
-        """The labels that the training part has."""
+        """The labels of the training part."""
         return sorted(set(self.labels["train"]))
 
     def baselines(self) -> dict[str, float]:
-        """What is told without a model."""
+        """Return accuracies without a model."""
         counts, test = Counter(self.labels["train"]), self.labels["test"]
-        found = {f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100 * test.count(most_frequent(counts)) / len(test)}
+        accuracies = {f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100 * test.count(most_frequent(counts)) / len(test)}
         if self.unit == "words":
             sentences = self.sentences["train"]
             tagger = fit_most_frequent_tag(zip(sentences, by_sentence(sentences, self.labels["train"]), strict=True))
-            told = chain.from_iterable(map(tagger.tag, self.sentences["test"]))
-            found["most frequent tag of each word"] = 100 * sum(a == b for a, b in zip(told, test, strict=True)) / len(test)
-        return found
+            tagged = chain.from_iterable(map(tagger.tag, self.sentences["test"]))
+            accuracies["most frequent tag of each word"] = 100 * sum(a == b for a, b in zip(tagged, test, strict=True)) / len(test)
+        return accuracies
 
 
 def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
-    """The sentences and labels of a corpus with tags or with labelled texts; a part with more than `limit` is drawn from."""
+    """Read the sentences and labels of a corpus with tags or labelled texts, with at most `limit` random sentences per part."""
     if limit < 1:
         raise UserError(f"limit ({limit}) must be at least 1 sentence")
     corpus, _, tags = name.partition(":")
@@ -62,7 +62,7 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
         return ProbeCorpus(name, "words", words, {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()})
     if tags or not isinstance(content, (LabelTable, Trees)):
         able = ", ".join(other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees)))
-        raise UserError(f"a probe tells tags of words or labels of texts, and {name} holds {content.kind}; it takes {able}")
+        raise UserError(f"a probe predicts tags of words or labels of texts, and {name} holds {content.kind}; use one of {able}")
     labelled = read_parts(LABELLED, LabelledData(corpus=corpus), limit)
     if isinstance(content, LabelTable) and all(one.text.startswith("(") for one in labelled["train"]):
         labelled = read_parts(LABELLED_TREES, LabelledTreesData(corpus=corpus), limit)
@@ -77,21 +77,22 @@ def sentence_of(example: Labelled | LabelledTree, content: LabelTable | Trees) -
 
 
 def read_parts(kind: Kind, data: ExampleData, limit: int) -> dict[str, list[Any]]:
-    """Train, valid and test; where there is no test part the validation part stands for it, and a tenth of the training part for that."""
+    """Return train, valid and test parts. Without a test part, the validation part serves as test, and a tenth of the training part as
+    valid."""
     parts = {part: list(examples) for part, examples in kind.read(data, SEED).items()}
     if "test" not in parts:
         cut = max(len(parts["train"]) // 10, 1)
         parts = {"train": parts["train"][:-cut], "valid": parts["train"][-cut:], "test": parts["valid"]}
-    return {part: some(parts[part], limit) for part in PARTS}
+    return {part: choose_examples(parts[part], limit) for part in PARTS}
 
 
-def some(examples: list[Any], limit: int) -> list[Any]:
-    """So many of them, the same at every call."""
+def choose_examples(examples: list[Any], limit: int) -> list[Any]:
+    """Choose at most `limit` examples, the same in every call."""
     chosen = np.random.default_rng(SEED).permutation(len(examples))[:limit]
     return [examples[number] for number in sorted(chosen)]
 
 
 def by_sentence(sentences: Sequence[Sequence[str]], labels: Sequence[str]) -> list[Sequence[str]]:
-    """The labels of words, a list a sentence."""
+    """Group the labels of words by sentence."""
     ends = list(accumulate(map(len, sentences)))
     return [labels[start:end] for start, end in zip([0, *ends], ends, strict=False)]

@@ -1,5 +1,5 @@
-"""Accuracies of probes by level, drawn (SVG): a panel a corpus, levels as a line, mixes as points beside it, the strongest baseline as
-a rule."""
+"""Accuracies of probes by level as SVG: one panel per corpus, levels as a line, mixes as points beside it, the strongest baseline as a
+rule."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -11,7 +11,7 @@ from clew.drawing.standalone import Theme, standalone, themed
 from clew.instruments.probing import Probed, Probing, Row
 
 STEP, HEIGHT = 62, 190
-"""Pixels from one level to the next, and of a panel's scale from its lowest to its highest value."""
+"""Pixels between levels, and height of a panel's scale."""
 MARGIN, TITLE, AXIS, NAMES = 20, 54, 44, 104
 TEXT, SMALL = 12.5, 11.0
 TICKS = (1, 2, 5, 10, 20, 25, 50)
@@ -19,7 +19,7 @@ SHORT = {"sum of the last four": "sum of last 4", "the last four joined": "last 
 
 
 def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
-    """A picture that needs nothing else, in light or dark colours as the reader's system has them, or always in one of these."""
+    """Draw a self-contained picture, in light or dark colours, or following the reader's system."""
     levels = sum(row.is_level for row in probing.rows)
     scale = STEP * (len(probing.rows) + (levels < len(probing.rows)))
     names = max(text_width(baseline_name(strongest(corpus)[0]), SMALL) for corpus in probing.corpora)
@@ -34,7 +34,7 @@ def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
 
 
 def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
-    """One corpus, its scale from x = 0 to `scale`."""
+    """Draw one corpus, with its scale from x = 0 to `scale`."""
     low, high, tick = limits(corpus)
     bottom = TITLE + HEIGHT
 
@@ -44,38 +44,40 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
     def up(value: float) -> float:
         return round(bottom - HEIGHT * (value - low) / (high - low), 1)
 
-    found = [f'<text class="title" x="{-AXIS}" y="16">{escape(printable(corpus.corpus))}</text>']
-    found.append(f'<text class="small" x="{-AXIS}" y="33">accuracy in percent, {corpus.num_labels} labels of {escape(corpus.unit)}</text>')
+    elements = [f'<text class="title" x="{-AXIS}" y="16">{escape(printable(corpus.corpus))}</text>']
+    elements.append(
+        f'<text class="small" x="{-AXIS}" y="33">accuracy in percent, {corpus.num_labels} labels of {escape(corpus.unit)}</text>'
+    )
     for line in range(low, high + 1, tick):
-        found.append(f'<path class="line" d="M0 {up(line)}H{scale}"/><text class="small end" x="-8" y="{up(line) + 4}">{line}</text>')
+        elements.append(f'<path class="line" d="M0 {up(line)}H{scale}"/><text class="small end" x="-8" y="{up(line) + 4}">{line}</text>')
     baseline, value = strongest(corpus)
     about = escape(f"{baseline}: {value:.2f}")
-    found.append(f'<path class="baseline" d="M0 {up(value)}H{scale}"><title>{about}</title></path>')
+    elements.append(f'<path class="baseline" d="M0 {up(value)}H{scale}"><title>{about}</title></path>')
     names = {baseline_name(baseline): value}
     if corpus.untrained:
         untrained = [probe.accuracy for probe in corpus.untrained]
         names["untrained"] = untrained[-1]
-        found.append(series("untrained", rows, untrained, levels, across, up))
-    for name, place in zip(names, apart([up(value) for value in names.values()]), strict=True):
+        elements.append(series("untrained", rows, untrained, levels, across, up))
+    for name, place in zip(names, spread_labels([up(value) for value in names.values()]), strict=True):
         kind = "small untrained-name" if name == "untrained" else "small"
-        found.append(f'<text class="{kind}" x="{scale + 8}" y="{place + 4}">{escape(name)}</text>')
+        elements.append(f'<text class="{kind}" x="{scale + 8}" y="{place + 4}">{escape(name)}</text>')
     values = [probe.accuracy for probe in corpus.probes]
-    found.append(series("trained", rows, values, levels, across, up))
+    elements.append(series("trained", rows, values, levels, across, up))
     for number, value in enumerate(values):
         kind = "value best" if number == corpus.best else "value"
-        is_below = bool(corpus.untrained) and corpus.untrained[number].accuracy > value  # the number then stands there too
-        found.append(f'<text class="{kind}" x="{across(number)}" y="{up(value) + (17 if is_below else -9)}">{value:.1f}</text>')
+        is_below = bool(corpus.untrained) and corpus.untrained[number].accuracy > value  # then write below
+        elements.append(f'<text class="{kind}" x="{across(number)}" y="{up(value) + (17 if is_below else -9)}">{value:.1f}</text>')
     for number, row in enumerate(rows):
         x, y = across(number), bottom + 18
         name = escape(SHORT.get(row.name, row.name))
-        found.append(f'<text class="name" x="{x}" y="{y}" transform="rotate(-40 {x} {y})">{name}</text>')
-    return "".join(found)
+        elements.append(f'<text class="name" x="{x}" y="{y}" transform="rotate(-40 {x} {y})">{name}</text>')
+    return "".join(elements)
 
 
 def series(
     kind: str, rows: Sequence[Row], values: Sequence[float], levels: int, across: Callable[[int], float], up: Callable[[float], float]
 ) -> str:
-    """The levels of one model joined by a line; its mixes stand by themselves."""
+    """Draw the levels of one model joined by a line, and its mixes as separate points."""
     path = "L".join(f"{across(number)} {up(values[number])}" for number in range(levels))
     dots = []
     for number, (row, value) in enumerate(zip(rows, values, strict=True)):
@@ -85,15 +87,15 @@ def series(
 
 
 def limits(corpus: Probed) -> tuple[int, int, int]:
-    """The lowest and the highest value of the scale, and how far its lines are apart: about five of them."""
+    """Return the lowest and highest value of the scale, and the distance of its lines, of which there are about five."""
     values = [strongest(corpus)[1], *(probe.accuracy for probe in (*corpus.probes, *corpus.untrained))]
     tick = next((tick for tick in TICKS if (max(values) - min(values)) / tick <= 5), TICKS[-1])
     low, high = int(min(values) // tick) * tick, -int(-max(values) // tick) * tick
     return low, max(high, low + tick), tick
 
 
-def apart(places: Sequence[float], least: float = 14.0) -> list[float]:
-    """Places of names, moved so that each is at least so far below the one above it."""
+def spread_labels(places: Sequence[float], least: float = 14.0) -> list[float]:
+    """Move places of names apart, so that each is at least `least` below the one above it."""
     moved = list(places)
     order = sorted(range(len(moved)), key=lambda number: moved[number])
     for above, below in zip(order, order[1:], strict=False):
@@ -102,7 +104,7 @@ def apart(places: Sequence[float], least: float = 14.0) -> list[float]:
 
 
 def strongest(corpus: Probed) -> tuple[str, float]:
-    """The baseline to beat, with its accuracy."""
+    """Return the best baseline and its accuracy."""
     return max(corpus.baselines.items(), key=lambda pair: pair[1])
 
 
@@ -111,7 +113,7 @@ def baseline_name(name: str) -> str:
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
-    """Rules for one theme's pictures alone, since several may stand on a page."""
+    """Return CSS rules scoped to one theme, since several pictures may be on a page."""
     rules = {
         ".page": f"fill:{colours['paper']}",
         ".line": f"fill:none;stroke:{colours['rule']};stroke-width:1",

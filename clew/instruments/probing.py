@@ -1,6 +1,7 @@
-"""What each level of a run knows: words of a corpus are read by the run as it is, and a linear probe tells their labels from its vectors.
+"""Probing of the levels of a run: the frozen run reads a corpus, and linear probes predict labels from its vectors.
 
-Of a corpus with tags the label is a word's; of one with labelled texts it is the sentence's, whose vector is the mean of its words'.
+In a corpus with tags the labels are those of words; in one with labelled texts those of sentences, whose vector is the mean of their
+words'.
 """
 
 import math
@@ -35,7 +36,7 @@ COMBINED = {
 
 
 class Row(NamedTuple):
-    """What is probed: a level, or a mix of the levels `of` which there may be one, in the order of a body's blocks."""
+    """What is probed: a level, or a mix of the levels `of`."""
 
     name: str
     mix: str
@@ -48,7 +49,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Probed:
-    """Probes of one corpus, a `Fitted` a row, and the same of an untrained model where it was asked for."""
+    """Probes of one corpus, one `Fitted` per row, and those of an untrained model if requested."""
 
     corpus: str
     unit: str
@@ -60,26 +61,26 @@ class Probed:
 
     @property
     def best(self) -> int:
-        """The row with the highest accuracy, the first of equals."""
+        """The row with the highest accuracy; the first wins ties."""
         return max(range(len(self.probes)), key=lambda row: self.probes[row].accuracy)
 
     @property
     def margin(self) -> float:
-        """Half of the 95 % interval of the best accuracy, were all labels told independently."""
+        """Half of the 95 % interval of the best accuracy, if labels were independent."""
         share = self.probes[self.best].accuracy / 100
         return 196 * math.sqrt(share * (1 - share) / self.counts["test"])
 
 
 @dataclass(frozen=True)
 class Probing:
-    """What each level of a run knows, by corpus; shows itself as a table."""
+    """Results of probing a run, by corpus; prints as a table."""
 
     run: str
     rows: tuple[Row, ...]
     corpora: tuple[Probed, ...]
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """A row a level or mix, then the baselines; the best of each corpus has a star."""
+        """Return header and rows: one per level or mix, then the baselines; the best of each corpus has a star."""
         header = ["level", "embedding.mix"]
         lines = [[row.name, row.mix] for row in self.rows]
         baselines = list(dict.fromkeys(name for corpus in self.corpora for name in corpus.baselines))
@@ -96,11 +97,11 @@ class Probing:
         return header, [*lines, *below]
 
     def notes(self) -> list[str]:
-        """What the table is of, and what a learned mix looks at."""
-        found = []
+        """Return notes on the data of the table, and the weights of learned mixes."""
+        lines = []
         for corpus in self.corpora:
             counts = ", ".join(f"{corpus.counts[part]:,} {part}" for part in PARTS)
-            found.append(
+            lines.append(
                 f"{corpus.corpus}: accuracy in telling {corpus.num_labels} labels of {corpus.unit} ({counts}); differences below about "
                 f"{corpus.margin:.1f} may be chance"
             )
@@ -109,11 +110,11 @@ class Probing:
                     weights = ", ".join(
                         f"{self.rows[level].name} {weight:.2f}" for level, weight in zip(row.of, probe.weights, strict=True)
                     )
-                    found.append(f"{corpus.corpus}: the learned mix is {weights}")
-        return found
+                    lines.append(f"{corpus.corpus}: the learned mix is {weights}")
+        return lines
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """An object a corpus and row."""
+        """Yield one JSON object per corpus and row."""
         for corpus in self.corpora:
             for number, row in enumerate(self.rows):
                 probe = corpus.probes[number]
@@ -145,11 +146,10 @@ def probe_run(
     control: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Probing:
-    """Probes every level of a run, or of a task, and mixes of them, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for another
-    kind of tags).
+    """Probe every level of a run or task, and mixes of levels, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for other tags).
 
-    Of each part at most `limit` sentences are read. `pieces` says which of a word's tokens stand for it: first, last or mean. `control`
-    does the same with the model as it was before training, but for vectors that it began with.
+    At most `limit` sentences of each part are read. `pieces` selects the tokens that represent a word: first, last or mean. `control`
+    repeats the probes with the model before training, except for vectors that it started from.
     """
     if pieces not in WORD_VECTORS:
         raise unknown("way to take a word's pieces", pieces, WORD_VECTORS)
@@ -161,10 +161,10 @@ def probe_run(
     if control:
         untrained = subject.untrained()
         if untrained is None:
-            raise UserError(f"{subject.name} is a module; only a run is known as it was before training: leave control out")
+            raise UserError(f"{subject.name} is a module, and only a run can be rebuilt as it was before training; leave control out")
         probed[", untrained"] = untrained.offers.vectors()
     rows = rows_of(*probed[""])
-    found = []
+    results = []
     for corpus in read:
         fitted = []
         for which, (body, reader) in probed.items():
@@ -177,14 +177,14 @@ def probe_run(
                 probes.append(fit_probe({part: features_of(row, levels[part]) for part in PARTS}, labels, len(corpus.names)))
             fitted.append(tuple(probes))
         counts = {part: len(corpus.labels[part]) for part in PARTS}
-        found.append(
+        results.append(
             Probed(corpus.name, corpus.unit, counts, len(corpus.names), fitted[0], fitted[1] if control else (), corpus.baselines())
         )
-    return Probing(subject.name, rows, tuple(found))
+    return Probing(subject.name, rows, tuple(results))
 
 
 def rows_of(body: Any, reader: WordReader) -> tuple[Row, ...]:
-    """Every level, from the embedding up, and the mixes of those that are as wide as the last."""
+    """Return every level, from the embedding up, and the mixes of levels with the same width as the last."""
     widths = [level.shape[-1] for level in word_vectors(body, reader, [["_"]])]
     mixable = [number for number, width in enumerate(widths) if width == widths[-1]]
     mixes = {name: mix_of(name, widths) for name in MIXES}
@@ -211,7 +211,7 @@ def label_ids(corpus: ProbeCorpus, part: str, device: torch.device) -> Tensor:
 
 
 def features_of(row: Row, levels: Sequence[Tensor]) -> Tensor:
-    """The vectors of a row's probe; of a mix that is learnt those of all its levels."""
+    """Return the vectors of a row; for a learned mix those of all its levels."""
     chosen = [levels[number] for number in row.of]
     if row.mix == "learned":
         return torch.stack(chosen)

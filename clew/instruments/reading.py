@@ -1,10 +1,10 @@
-"""A text as a subject reads it: one row, with what is shown of every place. What the instruments that look at a text have in common.
+"""A text as a subject reads it: one row, with the names of its places. Shared by the instruments that look at a text.
 
     reading = read(run, "the cat sat")
     with clew.record(run, "*.attention.weights") as seen:
         reading.hidden()
 
-A model that reads and writes (a translator, a parser) reads a text and writes a target: one that is given, or what it finds itself.
+A model that reads and writes (a translator, a parser) reads a text and writes a target: a given one, or its own output.
 """
 
 from clew.core.errors import UserError
@@ -14,8 +14,10 @@ from clew.tasks.offers import Given, Reading
 
 
 def read(model: Looked, text: Text, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
-    """A text, and for a model that writes its target, as one row of ids, of a subject, a run or a module. Refused where it is empty, or
-    longer than what the model's positions can tell apart, unless the model is not to be run."""
+    """Read a text, and the target for a model that writes, as one row of ids, by a subject, run or module.
+
+    Refused if it is empty, or longer than the positions of the model, unless `any_length` says that the model is not run.
+    """
     subject = subject_of(model)
     if (why := subject.lacks("reads")) is not None:
         raise UserError(why)
@@ -24,5 +26,5 @@ def read(model: Looked, text: Text, target: str | None = None, *, into: str = ""
         if target is None:
             given = given._replace(target=subject.offers.own_target(given, subject.decoding))
     elif target is not None:
-        raise UserError(f"{subject.name} reads one text and writes none; leave the target out")
+        raise UserError(f"{subject.name} reads one text and writes none; leave target= out")
     return subject.offers.reads(given, any_length=any_length)

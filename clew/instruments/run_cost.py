@@ -1,6 +1,6 @@
-"""The instrument `cost`: what each layer of a run takes as texts grow longer, measured beside the formula.
+"""The instrument `cost`: the cost of each layer of a run by text length, measured and by formula.
 
-FLOPs = 2 n P + 4 n m w        P weights that every position is multiplied with, m positions seen by attention of width w in all heads
+FLOPs = 2 n P + 4 n m w        P weights multiplied at every position, m positions seen by attention of width w over all heads
 """
 
 import math
@@ -21,20 +21,21 @@ from clew.inspection.metering import metered
 from clew.instruments.instrument import Instrument
 from clew.instruments.subject import Subject
 from clew.kernels import only_equations
-from clew.layers.attention import Attention, CrossAttention, SelfAttention
+from clew.layers.attention import Attention, SelfAttention
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
 
 
 class CostOptions(Section):
-    """At which lengths, and whether time is taken."""
+    """The lengths, and whether layers are timed."""
 
-    lengths: tuple[int, ...] = Field((16, 32, 64, 128), description="how many tokens are read")
-    repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0: not at all")
+    lengths: tuple[int, ...] = Field((16, 32, 64, 128), description="text lengths, in tokens")
+    repeats: int = Field(3, ge=0, le=100, description="how often each layer is timed; 0 for not at all")
 
 
 class OwnLayer(NamedTuple):
-    """Layers of a run that are of one kind and size: the first of them, and how many there are."""
+    """Layers of a run of one kind and size: the first of them, and their number."""
 
     name: str
     kind: str
@@ -43,24 +44,24 @@ class OwnLayer(NamedTuple):
 
 
 class LayerInput(NamedTuple):
-    """What a layer is given: vectors (1, length, dim), and the state of a decoder's that looks at a memory."""
+    """The input of a layer: vectors (1, length, dim), and the state of a decoder layer that attends to a memory."""
 
     x: Tensor
     state: Any
 
 
 def own_layers(module: nn.Module) -> list[OwnLayer]:
-    """By half, kind and number of parameters, from the lowest; the last is in the name where it tells two apart."""
-    found: dict[tuple[Any, ...], OwnLayer] = {}
+    """Group layers by half, kind and number of parameters, the lowest first; the number is in the name if needed to distinguish two."""
+    groups: dict[tuple[Any, ...], OwnLayer] = {}
     for half, body in halves_of(module):
         for layer in layers_of(body):
             kind = kind_of(layer)
             key = (half, kind, sum(parameter.numel() for parameter in layer.parameters()))
-            before = found.get(key)
+            before = groups.get(key)
             name = f"{half} {kind}".strip()
-            found[key] = OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
-    names = Counter(one.name for one in found.values())
-    sized = [one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in found.items()]
+            groups[key] = OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
+    names = Counter(one.name for one in groups.values())
+    sized = [one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in groups.items()]
     return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
 
 
@@ -70,7 +71,7 @@ def halves_of(module: nn.Module) -> list[tuple[str, Any]]:
 
 
 def body_of(module: nn.Module) -> nn.Module:
-    """A task's body, or the body that a module is."""
+    """Return a task's body, or the module itself if it is a body."""
     body = getattr(module, "body", module)
     return body if isinstance(body, nn.Module) else module
 
@@ -80,7 +81,7 @@ def layers_of(body: Any) -> list[nn.Module]:
 
 
 def kind_of(layer: nn.Module) -> str:
-    """A layer's name without what is wired around it; a recurrence has its cell's."""
+    """Return the type name of a layer without its wiring; for a recurrence that of its cell."""
     while isinstance(inner := getattr(layer, "layer", None), nn.Module):
         layer = inner
     if isinstance(layer, Bidirectional):
@@ -91,9 +92,9 @@ def kind_of(layer: nn.Module) -> str:
 
 
 def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
-    """What every layer is given when so many vectors are read, or written to so many; the cost does not depend on what they say."""
+    """Return the inputs of every layer for this length of source and target; the cost does not depend on their values."""
     body: Any = body_of(module)
-    found = {}
+    inputs = {}
     device = body.embedding.like.device
     for half, part in halves_of(module):
         memory = body.encode(inputs_for(body.encoder, length, device)) if half == "decoder" else None
@@ -101,20 +102,20 @@ def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
         x = torch.randn(1, length, part.embedding.dim, generator=torch.Generator().manual_seed(length)).to(part.embedding.like)
         for number, layer in enumerate(layers_of(part)):
             state = None if states is None else states[number] if isinstance(part.layers, Stack) else states
-            found[layer] = LayerInput(x, state)
+            inputs[layer] = LayerInput(x, state)
             x = layer(x, None, state)[0]
-    return found
+    return inputs
 
 
 def inputs_for(body: Any, length: int, device: torch.device) -> Any:
-    """Any tokens; where vectors are read, those that say nothing."""
+    """Return random tokens, or blank vectors for a body that reads vectors."""
     if not body.vocabulary:
         return body.embedding.blank(1, length)
     return torch.randint(body.vocabulary, (1, length), generator=torch.Generator().manual_seed(length)).to(device)
 
 
 def formula(layer: nn.Module, length: int) -> int | None:
-    """2 n P + 4 n m w, with as many positions looked at as there are; None of what looks in another way."""
+    """Return 2 n P + 4 n m w with m = n; None for other kinds of attention."""
     looking = [part for part in layer.modules() if isinstance(part, (SelfAttention, CrossAttention))]
     if len(looking) != sum(isinstance(part, Attention) for part in layer.modules()):
         return None
@@ -127,9 +128,9 @@ def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tu
     rows: dict[str, list[tuple[int, int | None, int, int, float]]] = {layer.name: [] for layer in layers}
     with evaluating([module]):
         for length in lengths:
-            given = inputs_at(module, length)
+            inputs = inputs_at(module, length)
             for one in layers:
-                x, state = given[one.layer]
+                x, state = inputs[one.layer]
 
                 def call(layer: nn.Module = one.layer, x: Tensor = x, state: Any = state) -> Any:
                     return layer(x, None, state)
@@ -147,8 +148,8 @@ def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tu
 def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     module = subjects[0].module
     lengths = checked_lengths(module, options.lengths)
-    found = costs_of(module, lengths, options.repeats)
-    rows = [cost_row(one, costs) for one, costs in found]
+    measured = costs_of(module, lengths, options.repeats)
+    rows = [cost_row(one, costs) for one, costs in measured]
     inside = sum(row[1] for row in rows)
     total = sum(parameter.numel() for parameter in module.parameters())
     header = (
@@ -162,12 +163,12 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
         "power of n in memory",
         *(("time (ms)", "power of n in time") if options.repeats else ()),
     )
-    # Lines of compared runs belong together by their names, so that the powers stand in the table alone.
-    lines = curves([(one.name, costs) for one, costs in found], "length", "one of each kind", powers=False)
+    # Lines of compared runs are matched by name, so the fitted powers are only in the table.
+    lines = curves([(one.name, costs) for one, costs in measured], "length", "one of each kind", powers=False)
     parts: list[Part] = [Table(header, rows, keys=1), *lines]
     facts = {
         "parameters": total,
-        "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in found],
+        "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in measured],
     }
     about = f"{total:,} parameters, {total - inside:,} of them in no layer (embedding, output, norms); one layer of each kind, on one text"
     return View("Cost", parts, about, facts)
@@ -194,9 +195,9 @@ def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
 
 
 def checked_lengths(module: nn.Module, lengths: Sequence[int]) -> list[int]:
-    """Those that a model's positions can hold."""
+    """Return the lengths that fit into the model's positions."""
     if not lengths or min(lengths) < 1 or max(lengths) > LONGEST:
-        raise UserError(f"lengths are whole numbers from 1 to {LONGEST:,}, and one at least, not {list(lengths)}")
+        raise UserError(f"lengths must be one or more whole numbers from 1 to {LONGEST:,}, not {list(lengths)}")
     limits = [limit for _, body in halves_of(module) if (limit := body.max_length) is not None]
     fitting = sorted({length for length in lengths if length <= min(limits, default=LONGEST)})
     if not fitting:
@@ -211,9 +212,9 @@ def why_no_cost(subject: Subject) -> str | None:
     known = all(
         hasattr(body, "embedding") and isinstance(getattr(body, "layers", None), SequenceLayer) for _, body in halves_of(subject.module)
     )
-    return None if known else f"{subject.name} has no body of our layers, whose cost is known"
+    return None if known else f"{subject.name} has no body of clew's layers, whose cost is known"
 
 
 COST = Instrument(
-    "what each layer takes as texts grow: FLOPs, memory, time", CostOptions, look_at_cost, ("reads",), why_no_cost, quick=False
+    "the cost of each layer by text length: FLOPs, memory, time", CostOptions, look_at_cost, ("reads",), why_no_cost, quick=False
 )

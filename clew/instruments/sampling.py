@@ -1,9 +1,9 @@
-"""Sampling step by step: which tokens the cut-offs leave, how much of the mass they hold, and which one is drawn.
+"""Sampling step by step: which tokens the cut-offs leave, their mass, and which one is drawn.
 
     top-k      the k most probable tokens                                   (Fan et al. 2018)
-    nucleus    the fewest most probable tokens whose mass reaches p         (Holtzman et al. 2020)
+    nucleus    the smallest set of most probable tokens whose mass reaches p (Holtzman et al. 2020)
 
-The mass is that of the distribution which is cut: the model's, at the temperature that is asked for.
+The mass is that of the distribution before the cut: the model's, at the requested temperature.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from clew.instruments.writing import WritingOptions, begin_writing
 from clew.tasks.writing import DecodingConfig
 
 ROUNDING = 1e-6
-"""The mass that rounding leaves where all tokens are listed."""
+"""A smaller remaining mass is attributed to rounding."""
 
 
 class Drawn(NamedTuple):
-    """One step: the token that was drawn, its rank (from 1) and probability before the cut and after it; how many tokens were left, what
-    mass they had, the entropy in bits of what was cut, and the most probable tokens with their probabilities before and after."""
+    """One step: the drawn token, its rank (from 1) and its probability before and after the cut; the number and mass of the tokens left,
+    the entropy in bits before the cut, and the most probable tokens with their probabilities before and after."""
 
     token: int
     rank: int
@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
 
 
 class Watching:
-    """A stepper that keeps what it said last."""
+    """A stepper that keeps its last log-probabilities."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
@@ -71,18 +71,18 @@ def sampled_steps(
     top_p: float | None = None,
     top: int = 8,
 ) -> list[Drawn]:
-    """One row (1, length), sampled as `decoding.sampling` does under these cut-offs."""
+    """Sample one row (1, length) as `decoding.sampling` does with these cut-offs, and return its steps."""
     inner = Watching(stepper)
     outer = Watching(with_filters(inner, top_k=top_k, top_p=top_p))
-    found = []
+    steps = []
     for token in sample(outer, prompt, max_new=max_new, end=list(ends), seed=seed):
         assert inner.last is not None and outer.last is not None
-        found.append(drawn(int(token[0]), inner.last, outer.last, top))
-    return found
+        steps.append(drawn(int(token[0]), inner.last, outer.last, top))
+    return steps
 
 
 def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
-    """From log p (vocabulary,) before the cut, which need not add up to one, and after it."""
+    """Build a step from log p (vocabulary,) before the cut, which need not be normalised, and after it."""
     log_probs, kept = before.cpu().double().log_softmax(-1), after.cpu().double().exp()
     probs = log_probs.exp()
     best = probs.topk(min(top, len(probs)))
@@ -100,12 +100,12 @@ def drawn(token: int, before: Tensor, after: Tensor, top: int) -> Drawn:
 
 
 class SamplingOptions(WritingOptions):
-    """What is written, and how it is drawn."""
+    """The prompt, and how tokens are drawn."""
 
     temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
     top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
     top_p: float | None = Field(0.9, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
-    seed: int = Field(0, ge=0, description="another seed draws other tokens")
+    seed: int = Field(0, ge=0, description="seed of the random numbers")
     top: int = Field(6, ge=1, le=100, description="how many of the most probable tokens are listed at each step")
 
 
@@ -153,11 +153,11 @@ def look_at_sampling(subjects: Sequence[Subject], options: SamplingOptions) -> V
 
 
 def listed(step: Drawn, name: Any) -> str:
-    """The likeliest tokens with their probabilities, those that were cut in brackets, and what all that are not listed have together."""
-    told = [(f"{visible(name(id))} {before:.2f}", after > 0) for id, before, after in step.best]
-    others = max(1 - sum(before for _, before, _ in step.best), 0.0)
-    listed = [text if is_left else f"({text})" for text, is_left in told]
-    return "; ".join([*listed, f"all others {others:.2f}"] if others > ROUNDING else listed)
+    """List the likeliest tokens with their probabilities, removed ones in parentheses, and the mass of all others."""
+    items = [(f"{visible(name(id))} {before:.2f}", after > 0) for id, before, after in step.best]
+    other_mass = max(1 - sum(before for _, before, _ in step.best), 0.0)
+    listed = [text if is_left else f"({text})" for text, is_left in items]
+    return "; ".join([*listed, f"all others {other_mass:.2f}"] if other_mass > ROUNDING else listed)
 
 
 def as_fact(step: Drawn, name: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""The instrument `beam`: beam search of a language model or a translator, as the tree that it grows. The search is over the model's own
-probabilities: neither a temperature nor a cut-off of the run's `decoding` section changes them."""
+"""The instrument `beam`: the tree of a beam search by a language model or a translator. The search uses the model's own probabilities,
+without the temperature and cut-offs of the run's `decoding` section."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ from clew.tasks.writing import DecodingConfig
 
 
 class BeamOptions(WritingOptions):
-    """What is written, and how it is searched for."""
+    """The prompt, and how the search runs."""
 
-    beams: int = Field(3, ge=1, le=50, description="hypotheses that go on at each step")
+    beams: int = Field(3, ge=1, le=50, description="hypotheses kept at each step")
     length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
     length_form: LengthForm = Field("power", description="length^length_penalty, or with gnmt ((5 + length) / 6)^length_penalty")
     coverage_penalty: float = Field(
-        0.0, ge=0, le=10, description="of a translator: times the sum over source tokens of log(min(attention, 1)) in its scores"
+        0.0, ge=0, le=10, description="for a translator: weight of the sum over source tokens of log(min(attention, 1)) in the score"
     )
 
 
@@ -44,7 +44,7 @@ def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
         )
     rows = [(rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4)) for rank, one in enumerate(tree.found, start=1)]
     dropped = sum(not node.kept for node in tree.nodes)
-    about = f"{options.beams} beams, {len(tree.nodes) - 1} hypotheses looked at, {dropped} dropped; the best: {rows[0][1]!r}"
+    about = f"{options.beams} beams, {len(tree.nodes) - 1} hypotheses considered, {dropped} dropped; the best: {rows[0][1]!r}"
     nodes = [
         {"parent": node.parent, "token": node.text, "log_prob": node.score, "kept": node.kept, "best": node.best} for node in tree.nodes
     ]

@@ -1,4 +1,4 @@
-"""Sentences to look at a run with, and the vectors that it has for their words at every level. Shared by what compares words, layers and
+"""Sentences for instruments, and a run's vectors of their words at every level. Shared by the instruments that compare words, layers and
 models."""
 
 from collections.abc import Iterator, Sequence
@@ -21,32 +21,32 @@ from clew.text.words import words_of
 
 OWN = "own"
 LONGEST_SENTENCE = 200
-"""Words; what is longer is cut, as lines of running text may be whole paragraphs."""
+"""The most words of a sentence. Longer ones are cut, since lines of running text may be whole paragraphs."""
 SEED = 1
 
 
 class SentenceOptions(Section):
-    """Which sentences a run is looked at with."""
+    """Which sentences the run reads."""
 
     corpus: str = Field("ewt-sample", description="a corpus by name, such as ewt-sample or tinyshakespeare; own: the run's validation part")
     sentences: int = Field(500, ge=2, le=20_000, description="how many sentences are read")
-    pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens stand for it")
+    pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens represent it")
     off: HeadsOff = ()
 
 
 def find_sentences(model: Looked, corpus: str, most: int) -> list[list[str]]:
-    """Different sentences of two words or more, drawn by a fixed seed: of a corpus by name, or of what a run was validated on."""
+    """Draw distinct sentences of at least two words with a fixed seed, from a corpus by name, or from the run's validation part."""
     lines = own_texts(subject_of(model)) if corpus == OWN else corpus_lines(corpus)
     cut = (words_of(line)[:LONGEST_SENTENCE] for line in islice(lines, 20 * most + 20_000))
-    found = list(dict.fromkeys(tuple(words) for words in cut if len(words) > 1))
-    if len(found) < 2:
-        raise UserError(f"corpus={corpus} has {len(found)} sentences of two words or more, and two are needed; name another")
-    chosen = np.random.default_rng(SEED).permutation(len(found))[:most]
-    return [list(found[place]) for place in sorted(chosen.tolist())]
+    sentences = list(dict.fromkeys(tuple(words) for words in cut if len(words) > 1))
+    if len(sentences) < 2:
+        raise UserError(f"corpus={corpus} has {len(sentences)} sentences of two words or more, and two are needed; name another corpus")
+    chosen = np.random.default_rng(SEED).permutation(len(sentences))[:most]
+    return [list(sentences[place]) for place in sorted(chosen.tolist())]
 
 
 def corpus_lines(name: str) -> Iterator[str]:
-    """The validation part of a corpus, or where it has none its training part, a sentence or a line of text at a time."""
+    """Yield the sentences or lines of a corpus's validation part, or of its training part if it has none."""
     get_corpus(name)
     if holds_sentences(name):
         parts = read_lines(name)
@@ -62,14 +62,14 @@ def own_texts(subject: Subject) -> Iterator[str]:
 
 
 def level_words(model: Looked, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[np.ndarray]:
-    """The vectors of all words, in order (words, dim), at every level, the embedding's first, of a subject, a run or a task; of a model
-    that reads and writes, its encoder's."""
+    """Return the vectors of all words (words, dim) at every level, the embedding first, of a subject, run or task; of an encoder-decoder
+    those of the encoder."""
     body, reader = subject_of(model).offers.vectors()
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
 
 
 def level_choices(subject: Subject) -> Choices:
-    """The levels that a model has vectors of, by their numbers, 0 being the embedding; none where its layers are no stack."""
+    """Return the numbers of the levels that have vectors, 0 for the embedding; none if the layers are not a stack."""
     body = subject.offers.vectors()[0] if subject.has("vectors") else None
     layers = getattr(getattr(body, "layers", None), "layers", None)
     ends = () if layers is None else range(len(block_ends(body, 1 + len(layers))))

@@ -1,6 +1,7 @@
-"""Two instruments on likeness: layers with layers, of one model or of two, and attention heads with each other."""
+"""Two instruments on similarity: of layers, within one model or between two, and of attention heads."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,21 +23,23 @@ from clew.runs.asking import says_nothing
 from clew.tasks.offers import Reading
 
 MOST_QUERIES = 64
-"""Places of a text whose weights are compared, spread over it."""
+"""The most places of a text whose weights are compared, spread over it."""
+MOST_DRAWN = 10
+"""So many sentences are drawn for each that is read; those that are too long are passed over."""
 KINDS = {OWN: "self-attention", DECODER: "the decoder's own", CROSS: "over the source"}
 
 
 class HeadsOptions(SentenceOptions):
-    """What heads are compared on: a text, or sentences of a corpus."""
+    """The data that heads are compared on: a text, or sentences of a corpus."""
 
-    text: Text = Field("", description="what the model reads; sentences of the corpus where not given")
-    target: str | None = Field(None, description="what a translator writes; what it finds itself where not given")
-    into: str = Field("", description="the language to write, where a translator writes several")
-    sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read where there is no text")
+    text: Text = Field("", description="what the model reads; by default sentences of the corpus")
+    target: str | None = Field(None, description="a translator's output; by default its own translation")
+    into: str = Field("", description="the language to write, for a translator into several")
+    sentences: int = Field(20, ge=1, le=1000, description="how many sentences are read if there is no text")
 
 
 def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
-    """Words are compared with themselves, whatever tokens each model makes of them."""
+    """Compare layers by their vectors of the same words, however each model tokenises them."""
     if len(subjects) > 2:
         raise UserError(f"layers are compared within one run, or between two, not {len(subjects)}; name one or two")
     sentences = find_sentences(subjects[0], options.corpus, options.sentences)
@@ -45,7 +48,7 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
     values = cka_matrix(levels[0], levels[-1])
     rows, columns = level_names(levels[0]), level_names(levels[-1])
     words = sum(map(len, sentences))
-    parts: list[Part] = [Heatmap(values, rows, columns, "Likeness of layers", names[0], names[-1], 0.0, 1.0, label="linear CKA")]
+    parts: list[Part] = [Heatmap(values, rows, columns, "Similarity of layers", names[0], names[-1], 0.0, 1.0, label="linear CKA")]
     if len(subjects) == 2:
         best = values.argmax(1)
         likest = [(rows[row], columns[column], round(float(values[row, column]), 4)) for row, column in enumerate(best.tolist())]
@@ -55,11 +58,11 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
 
 
 def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
-    """For every kind of attention with two heads or more, their divergences as a heatmap, and as a map on which like heads are near. Heads
-    that are off look nowhere, and are left out."""
+    """Show, for every kind of attention with at least two heads, their divergences as a heatmap and as a map on which similar heads are
+    near. Heads that are off are left out."""
     subject = subjects[0]
     is_given = not says_nothing(options.text) or subject.has_inputs
-    texts = [options.text] if is_given else [" ".join(words) for words in find_sentences(subject, options.corpus, options.sentences)]
+    texts = [options.text] if is_given else fitting_texts(subject, options)
     totals: dict[str, np.ndarray] = {}
     names_of: dict[str, dict[str, list[str]]] = {}
     for text in texts:
@@ -80,9 +83,7 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
         labels = list(layers.values())
         parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
         most, what = float(np.log(2)), "Jensen-Shannon divergence"
-        parts.append(
-            Heatmap(divergences, heads, heads, "How differently heads look", low=0.0, high=most, label=what, unit="nats", keyed="both")
-        )
+        parts.append(Heatmap(divergences, heads, heads, "Divergence of heads", low=0.0, high=most, label=what, unit="nats", keyed="both"))
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     if not parts:
         raise UserError("no two heads of one kind are left to compare; switch fewer off")
@@ -90,12 +91,27 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
     return View("Attention heads compared", parts, f"the mean over the places of {about}", facts)
 
 
+def fitting_texts(subject: Subject, options: HeadsOptions) -> list[str]:
+    """Sentences of the corpus that are no longer than the model's positions; a model of characters has room for short ones alone."""
+    texts = (" ".join(words) for words in find_sentences(subject, options.corpus, MOST_DRAWN * options.sentences))
+    found = list(islice((text for text in texts if fits(subject, text)), options.sentences))
+    if not found:
+        raise UserError(f"no sentence of {options.corpus} fits into the model's positions; give a short one with --text")
+    return found
+
+
+def fits(subject: Subject, text: str) -> bool:
+    if subject.has("own_target"):  # a model that writes a target is asked once, when its weights are read
+        return True
+    reading = read(subject, text, any_length=True)
+    return reading.limit is None or len(reading.tokens) <= reading.limit
+
+
 def head_weights(subject: Subject, text: Text, options: HeadsOptions) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
-    """By kind of attention, the names of all its heads that are on, layer by layer, and their weights (heads, queries, keys) while a text
-    is read."""
+    """Return, by kind of attention, the names of the heads that are on, by layer, and their weights (heads, queries, keys) for a text."""
     reading = read(subject, text, options.target, into=options.into)
     every = every_map(subject, reading)
-    found: dict[str, tuple[dict[str, list[str]], np.ndarray]] = {}
+    by_kind: dict[str, tuple[dict[str, list[str]], np.ndarray]] = {}
     for kind in KINDS:
         layers = [each for each in every if each.layer.kind == kind]
         names = {each.layer.name: on for each in layers if (on := [name for name in each.layer.heads if name not in options.off])}
@@ -103,8 +119,8 @@ def head_weights(subject: Subject, text: Text, options: HeadsOptions) -> dict[st
         if sum(map(len, maps)) > 1:
             whole = np.concatenate(maps)
             places = np.unique(np.linspace(0, whole.shape[1] - 1, MOST_QUERIES).round().astype(int))
-            found[kind] = names, whole[:, places]
-    return found
+            by_kind[kind] = names, whole[:, places]
+    return by_kind
 
 
 def every_map(subject: Subject, reading: Reading) -> list[LayerMaps]:

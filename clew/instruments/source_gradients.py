@@ -1,4 +1,4 @@
-"""What each word that is written rests on: the gradient of its log-probability by every place of the source, as a map and in words."""
+"""Gradients of each written word's log-probability with respect to every source place, as a map and a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,13 +10,12 @@ from clew.inspection.gradient_flow import watched_embedding
 from clew.tasks.offers import Reading
 
 MOST_WRITTEN = 100
-"""Tokens of a target whose gradients by the source are taken, from the first."""
+"""The most target tokens whose source gradients are computed."""
 
 
 @contextmanager
 def watched_source(reading: Reading) -> Iterator[list[Tensor]]:
-    """Within this context what the encoder reads is kept, (1, places, dim), and gradients are taken of it; nothing where a model has no
-    source besides what it writes."""
+    """Collect the encoder's embedded input (1, places, dim), with gradients, in this context; empty if the model has no separate source."""
     path = getattr(reading.model, "source_entrance", None)
     if not reading.writes or path is None:
         yield []
@@ -25,22 +24,26 @@ def watched_source(reading: Reading) -> Iterator[list[Tensor]]:
         yield kept
 
 
-def source_parts(found: Mapping[str, Tensor], reading: Reading) -> list[Part]:
-    """Maps |d log p(y_t) / d x_s| (written, read) of a model in some states, on one scale; of the first also what each word rests on."""
-    if not found:
+def source_parts(by_state: Mapping[str, Tensor], reading: Reading) -> list[Part]:
+    """Draw maps of |d log p(y_t) / d x_s| (written, read) for states of a model, on one scale, and for the first state a table of the
+    strongest source place of each word."""
+    if not by_state:
         return []
-    first = next(iter(found.values()))
+    first = next(iter(by_state.values()))
     written = reading.written[: len(first)]
-    high = max(float(norms.max()) for norms in found.values())
+    high = max(float(norms.max()) for norms in by_state.values())
     maps: list[Part] = [
         Heatmap(norms.numpy(), written, reading.tokens, f"|d log p(y_t) / d x_s|, {state}", "written", "read", 0.0, high, label="gradient")
-        for state, norms in found.items()
+        for state, norms in by_state.items()
     ]
-    return [*maps, Table(("written", "rests most on", "share (%)", "|gradient| by all"), rows_of(first, written, reading.tokens))]
+    return [
+        *maps,
+        Table(("written", "strongest source token", "share (%)", "|gradient|, all"), rows_of(first, written, reading.tokens)),
+    ]
 
 
 def rows_of(norms: Tensor, written: Sequence[str], read: Sequence[str]) -> list[tuple[str, str, float, float]]:
-    """Each token that is written, the one of the source with the largest gradient, its share of the sum, and the norm by all of them."""
+    """List each written token, the source token with the largest gradient, its share of the sum, and the norm over all source places."""
     rows = []
     for token, row in zip(written, norms, strict=True):
         place = int(row.argmax())

@@ -1,7 +1,7 @@
-"""The recurrent matrices of a cell: singular values and spectral radius, gate by gate.
+"""Singular values and spectral radius of the recurrent matrices of a cell, by gate.
 
-A gradient that goes back one step is multiplied by U, and by what the gates and the nonlinearity leave of it: with tanh, a largest
-singular value below 1 is enough for gradients to vanish, and one above 1 is needed for them to explode (Pascanu et al. 2013).
+Going back one step multiplies a gradient by U and by factors of the gates and the nonlinearity. With tanh, a largest singular value below 1
+is sufficient for gradients to vanish, and one above 1 is necessary for them to explode (Pascanu et al. 2013).
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ from clew.instruments.recurrent_layers import gate_names
 
 
 class Spectrum(NamedTuple):
-    singular_values: Tensor  # from the largest
+    singular_values: Tensor  # largest first
     radius: float  # the largest |eigenvalue|
 
 
 def recurrent_matrices(cell: nn.Module) -> dict[str, Tensor]:
-    """U of every gate, from h to h; of a projected cell P U, which has the same eigenvalues as the way round by its wide state."""
+    """Return U of every gate, from h to h; for a projected cell P U, which has the same eigenvalues as the product over its wide state."""
     weight = getattr(cell, "hidden_weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         return {}

@@ -1,6 +1,6 @@
-"""Writing one token at a time: what a model expects next, after the tokens that were chosen so far. Knows no search.
+"""Interactive generation: the next-token distribution after the tokens chosen so far. Knows no search.
 
-Probabilities are the model's own, before anything is banned or cut off."""
+Probabilities are the model's own, before tokens are banned or cut off."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from clew.text.tokenizer import Tokenizer
 
 
 class DrawnToken(NamedTuple):
-    """A token that was drawn, as likely as the model says; `rank` is its place among all, from 1."""
+    """A token sampled from the model's distribution; `rank` is its rank by probability, from 1."""
 
     id: int
     token: str
@@ -29,8 +29,8 @@ class DrawnToken(NamedTuple):
 
 
 class Step(NamedTuple):
-    """`tokens` are those chosen, `text` what they say after the text `before`, `log_prob` how likely they were; `end` is the token that
-    ends a text. `drawn` is a token drawn from all, where one was asked for."""
+    """`tokens` are the chosen tokens, `text` their text, which follows `before`, and `log_prob` their log-probability; `end` is the end
+    token. `drawn` is a sampled next token, if requested."""
 
     tokens: list[str]
     text: str
@@ -45,8 +45,10 @@ class Step(NamedTuple):
 def next_step(
     model: Looked, text: Text, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12, seed: int | None = None
 ) -> Step:
-    """The step after a prompt, or for a translator after a source, and the ids of the tokens that were chosen so far; of a subject, a run
-    or a task. With a `seed` a token is drawn from the whole distribution, of which `top` are named."""
+    """Return the step after a prompt, or a translator's source, and the ids chosen so far, of a subject, run or task.
+
+    With a `seed`, a token is drawn from the whole distribution, of which the `top` most probable are listed.
+    """
     subject = subject_of(model)
     if (why := subject.lacks("steps")) is not None:
         raise UserError(f"{why}; models that go on from a text or write a target do")
@@ -67,7 +69,7 @@ def next_step(
 
 
 def draw(log_probs: Tensor, tokenizer: Tokenizer, seed: int) -> DrawnToken:
-    """One token from log p (vocabulary,), as likely as it is; the same from the same seed."""
+    """Draw a token from log p (vocabulary,); the same for the same seed."""
     probabilities = log_probs[: tokenizer.vocabulary].cpu().double().exp()
     id = int(torch.multinomial(probabilities, 1, generator=torch.Generator().manual_seed(seed)))
     rank = int((probabilities > probabilities[id]).sum()) + 1
@@ -75,7 +77,7 @@ def draw(log_probs: Tensor, tokenizer: Tokenizer, seed: int) -> DrawnToken:
 
 
 def check_chosen(begun: Begun, chosen: Sequence[int]) -> None:
-    """Ids are tokens', and a model with positions has one for each."""
+    """Check that ids are in the vocabulary, and that the text fits into the model's positions."""
     vocabulary = begun.tokenizer.vocabulary
     wrong = [id for id in chosen if not 0 <= id < vocabulary]
     if wrong:
@@ -86,7 +88,7 @@ def check_chosen(begun: Begun, chosen: Sequence[int]) -> None:
 
 
 def read_on(stepper: Stepper, start: Tensor, chosen: Sequence[int]) -> Tensor:
-    """log p (1 + chosen, vocabulary) of what comes after the start, and after every token that was chosen."""
+    """Return log p (1 + chosen, vocabulary) after the start, and after every chosen token."""
     first, state = prefill(stepper, start, None, stepper.initial_state(1))
     if not chosen:
         return first

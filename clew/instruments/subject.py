@@ -1,5 +1,4 @@
-"""What an instrument looks into: a module with a name, and what may be asked of it. It is made of a run, of a task without a run, or of
-any torch module."""
+"""The Subject of an instrument: a named module and its capabilities, made from a run, a task without a run, or any torch module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from clew.tasks.writing import DecodingConfig
 
 @dataclass(frozen=True)
 class Subject:
-    """`module` is what runs, its parts watched by path; `offers` has the capabilities of `clew.tasks.offers`: the module itself where it is
-    a task, else what reads it from outside. `name` is what pictures and sentences call it. `run` is there for what needs a run's data,
-    its metrics or its settings."""
+    """`module` runs and is watched by path. `offers` has the capabilities of `clew.tasks.offers`: the module itself if it is a task, else
+    an `AnyModule`. `name` is for pictures and messages. `run` is set if data, metrics or settings of a run are available."""
 
     name: str
     module: nn.Module
@@ -30,7 +28,7 @@ class Subject:
     run: Run | None = None
 
     def lacks(self, *capabilities: str) -> str | None:
-        """The sentence that says which of these it has not; None where it has all."""
+        """Return the message for the first of these capabilities that it lacks, or None if it has all."""
         reasons = (lacking(self.offers, capability) for capability in capabilities)
         return next((f"{self.name} {why}" for why in reasons if why is not None), None)
 
@@ -39,32 +37,32 @@ class Subject:
 
     @property
     def has_inputs(self) -> bool:
-        """Whether it was given what it reads, so that no text is needed."""
+        """Whether it has given inputs, so that no text is needed."""
         return getattr(self.offers, "inputs", None) is not None
 
     @property
     def folder(self) -> Path | None:
-        """Where its metrics and predictions are, of a run."""
+        """The run's folder, with its metrics and predictions, or None."""
         return None if self.run is None else self.run.folder
 
     @property
     def pairs(self) -> bool | None:
-        """Whether it judges two texts together; None where that is not known."""
+        """Whether it judges pairs of texts; None if unknown."""
         return None if self.run is None else self.has("judges") and takes_pairs(self.run)
 
     @property
     def decoding(self) -> DecodingConfig:
-        """How it writes a target of its own."""
+        """The decoding settings for its own target: greedy."""
         config = DecodingConfig() if self.run is None else self.run.config.decoding
         return config.model_copy(update={"method": "greedy"})
 
     @property
     def clip_norm(self) -> float | None:
-        """The gradient's norm that its training keeps to, of a run."""
+        """The gradient norm that the run's training clips to, or None."""
         return None if self.run is None else self.run.config.training.clip_norm
 
     def untrained(self) -> "Subject | None":
-        """The same before its first step, of a run: its config and vocabularies, the parameters that its seed gives."""
+        """Rebuild a run's model before training from its config, vocabularies and seed; None for a module."""
         if self.run is None:
             return None
         device = next(self.module.parameters()).device
@@ -73,11 +71,11 @@ class Subject:
 
 
 Looked = Run | Subject | nn.Module
-"""What an instrument may be shown: a run, a module, or a subject that was made of one."""
+"""What an instrument can look at: a run, a module, or a subject made from one."""
 
 
 def subject_of(model: Looked, *, inputs: Any = None, tokenizer: Any = None) -> Subject:
-    """Of a run, or of a module; a module that is no task of ours is given `inputs` to read, or a `tokenizer` for texts."""
+    """Make a subject from a run or a module; a foreign module needs `inputs` to read, or a `tokenizer` for texts."""
     if isinstance(model, Subject):
         return model
     if isinstance(model, Run):
@@ -101,8 +99,8 @@ def check_reads_itself(name: str, inputs: Any, tokenizer: Any) -> None:
 
 
 def subject_names(subjects: Sequence[Subject]) -> list[str]:
-    """What subjects are called beside each other: the last part of a folder, the whole where that is another's too, and numbered where one
-    stands there twice."""
+    """Return distinct names for subjects: the last part of the folder, the whole path if that is ambiguous, and a number if a subject is
+    repeated."""
     last = [subject.name if subject.folder is None else subject.folder.resolve().name for subject in subjects]
     names = [name if last.count(name) == 1 else subject.name for name, subject in zip(last, subjects, strict=True)]
     return [name if names.count(name) == 1 else f"{number}: {name}" for number, name in enumerate(names, start=1)]

@@ -1,10 +1,10 @@
-"""Surprisal: how many bits each token of a text tells a model that has read the rest.
+"""Surprisal: the information in bits of each token for a model that has read the rest.
 
-    surprisal(w_t) = -log2 p(w_t | w_1 .. w_{t-1})           a language model, or what a translator writes, given its source
-    surprisal(w_t) = -log2 p(w_t | all the others)           a masked model, each token masked in its turn
+    surprisal(w_t) = -log2 p(w_t | w_1 .. w_{t-1})           a language model, or a translator's target given its source
+    surprisal(w_t) = -log2 p(w_t | all the others)           a masked model, with each token masked in turn
 
-The second sums to the pseudo-log-likelihood of Salazar et al. (2020), which is no probability of the text: each token is told by both
-sides. A model that reads both ways has a surprisal from each.
+The second sums to the pseudo-log-likelihood of Salazar et al. (2020), which is not a probability of the text, since each token is predicted
+from both sides. A bidirectional language model has one surprisal per direction.
 """
 
 import math
@@ -22,12 +22,12 @@ from clew.instruments.subject import Subject
 from clew.tasks.offers import Predicted, Reading
 
 CHUNK = 256
-"""Places that have a score for every token of the vocabulary at a time."""
+"""Places scored together over the whole vocabulary."""
 UNITS = {"character": "characters", "word": "words", "subword": "tokens"}
 
 
 class Surprisal(NamedTuple):
-    """Of every token that is predicted: its place in what is read or written, its bits, and what was thought likeliest there."""
+    """For every predicted token: its place, its bits, and the likeliest token there with its probability."""
 
     tokens: tuple[str, ...]
     places: tuple[int, ...]
@@ -37,7 +37,7 @@ class Surprisal(NamedTuple):
     name: str = ""
     unit: str = "subword"
     pseudo: bool = False
-    """Each token is told by both sides of it."""
+    """Whether each token is predicted from both sides."""
 
     @property
     def total(self) -> float:
@@ -54,14 +54,14 @@ class Surprisal(NamedTuple):
 
 
 def bits_of(log_probs: Tensor, ids: Tensor) -> Tensor:
-    """-log2 of the probability of each id: log_probs (places, vocabulary) in nats, ids (places,)."""
+    """Return -log2 p of each id, from log_probs (places, vocabulary) in nats and ids (places,)."""
     return -log_probs.gather(-1, ids[:, None])[:, 0] / math.log(2)
 
 
 def surprisals(reading: Reading) -> list[Surprisal]:
-    """One; of a model that reads both ways, what the tokens before tell of each and what those after it do."""
+    """Return one Surprisal, or two for a bidirectional language model: given the tokens before, and given those after."""
     with evaluating([reading.module]):
-        return [judged(predicted) for predicted in predictions(reading)]
+        return [measure(predicted) for predicted in predictions(reading)]
 
 
 def predictions(reading: Reading) -> list[Predicted]:
@@ -69,16 +69,16 @@ def predictions(reading: Reading) -> list[Predicted]:
     return model.predicts(reading)
 
 
-def judged(predicted: Predicted) -> Surprisal:
-    """Only some places have scores for the vocabulary at a time."""
+def measure(predicted: Predicted) -> Surprisal:
+    """Score predictions in chunks of places."""
     bits: list[float] = []
     best: list[int] = []
     probabilities: list[float] = []
     for start in range(0, len(predicted.ids), CHUNK):
-        some = slice(start, start + CHUNK)
-        log_probs = predicted.log_probs(some)
+        chunk = slice(start, start + CHUNK)
+        log_probs = predicted.log_probs(chunk)
         likeliest = log_probs[:, : predicted.tokenizer.vocabulary].max(-1)
-        bits += bits_of(log_probs, predicted.ids[some]).tolist()
+        bits += bits_of(log_probs, predicted.ids[chunk]).tolist()
         best += likeliest.indices.tolist()
         probabilities += likeliest.values.exp().tolist()
     pieces = tuple(map(predicted.tokenizer.piece, best))
@@ -96,26 +96,26 @@ def judged(predicted: Predicted) -> Surprisal:
 
 def look_at_surprisal(subjects: Sequence[Subject], options: TextOptions) -> View:
     reading = read(subjects[0], options.text, options.target, into=options.into)
-    found = surprisals(reading)
-    if not found[0].bits:
+    results = surprisals(reading)
+    if not results[0].bits:
         raise UserError("a text needs at least 2 tokens, one to read and one to predict; this one has 1")
-    high = max((bits for one in found for bits in one.bits), default=1.0)
+    high = max((bits for one in results for bits in one.bits), default=1.0)
     parts: list[Part] = []
-    for one in found:
+    for one in results:
         title = f"Surprisal {one.name}" if one.name else ""
-        parts += [coloured(one, title, high), tabled(one)]
+        parts += [colour_text(one, title, high), tabulate(one)]
     about = "; ".join(
         f"{one.total:.1f} bits in {len(one.bits)} {UNITS[one.unit]}{' ' + one.name if one.name else ''}, {one.mean:.2f} each, "
         f"{'pseudo-perplexity' if one.pseudo else 'perplexity'} {one.perplexity:.4g}"
-        for one in found
+        for one in results
     )
     if unknown := reading.num_unknown(reading.written_ids or reading.ids):
-        about += f"; {counted(unknown, 'token')} unknown to the model, with the bits of any that is"
-    return View("Surprisal", parts, about, facts_of(found))
+        about += f"; {counted(unknown, 'token')} unknown to the model, scored as the unknown token"
+    return View("Surprisal", parts, about, facts_of(results))
 
 
-def coloured(one: Surprisal, title: str, high: float) -> ColouredText:
-    """All tokens; those that were given and not predicted have no bits."""
+def colour_text(one: Surprisal, title: str, high: float) -> ColouredText:
+    """Draw all tokens; those that were given and not predicted have no bits."""
     bits, notes = [0.0] * len(one.tokens), ["given, not predicted"] * len(one.tokens)
     for place, value, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True):
         bits[place] = value
@@ -123,7 +123,7 @@ def coloured(one: Surprisal, title: str, high: float) -> ColouredText:
     return ColouredText(one.tokens, bits, title, "bits", 0.0, high, joined=one.unit == "character", notes=notes)
 
 
-def tabled(one: Surprisal) -> Table:
+def tabulate(one: Surprisal) -> Table:
     rows = [
         (place + 1, one.tokens[place], round(bits, 3), best, round(probability, 4))
         for place, bits, best, probability in zip(one.places, one.bits, one.best, one.best_probabilities, strict=True)
@@ -131,7 +131,7 @@ def tabled(one: Surprisal) -> Table:
     return Table(("place", "token", "surprisal (bits)", "likeliest", "its p"), rows)
 
 
-def facts_of(found: Sequence[Surprisal]) -> dict[str, Any]:
+def facts_of(results: Sequence[Surprisal]) -> dict[str, Any]:
     facts = [
         {
             "tokens": list(one.tokens),
@@ -143,9 +143,9 @@ def facts_of(found: Sequence[Surprisal]) -> dict[str, Any]:
             "perplexity": one.perplexity if math.isfinite(one.perplexity) else None,
             "pseudo": one.pseudo,
         }
-        for one in found
+        for one in results
     ]
     return facts[0] if len(facts) == 1 else {"forward": facts[0], "backward": facts[1]}
 
 
-SURPRISAL = Instrument("how many bits each token tells the model", TextOptions, look_at_surprisal, needs=("predicts",))
+SURPRISAL = Instrument("the surprisal of each token, in bits", TextOptions, look_at_surprisal, needs=("predicts",))

@@ -1,4 +1,4 @@
-"""A text as a model reads it: its tokens, their ids, and the characters that each stands for."""
+"""A text as a model reads it: its tokens, their ids, and the characters that each covers."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ def look_at_tokens(subjects: Sequence[Subject], options: TextOptions) -> View:
     if reading.writes:
         written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))
         parts.append(Table(("place", "token", "id"), written, "Written"))
-    found = reading.num_unknown(reading.ids)
-    about = f"{len(rows)} {'tokens' if reading.ids else 'vectors'}" + (f", {found} unknown to the model" if found else "")
+    unknown_count = reading.num_unknown(reading.ids)
+    about = f"{len(rows)} {'tokens' if reading.ids else 'vectors'}" + (f", {unknown_count} unknown to the model" if unknown_count else "")
     if (limit := reading.limit) is not None and len(rows) > limit:
-        about += f"; the model can tell apart {limit} positions, and no more can be looked at together by what runs it"
+        about += f"; the model has {limit} positions, so instruments that run it need a shorter text"
     facts = {
         "tokens": list(reading.tokens),
         "ids": list(reading.ids),
         "spans": [None if span is None else list(span) for span in spans],
-        "unknown": found,
+        "unknown": unknown_count,
         "written": list(reading.written),
         "written_ids": list(reading.written_ids),
     }

@@ -1,5 +1,5 @@
-"""The cell that keeps track of each property of a text best, and how many cells keep track of none: fitted on what the run was trained on,
-judged on text it has not seen. What is measured is told in `tracking.py`, the properties in `properties.py`."""
+"""The cell that tracks each property of a text best, and the share of cells that track none: fitted on training text, evaluated on unseen
+text. `tracking.py` defines the measures, `properties.py` the properties."""
 
 import math
 from collections.abc import Sequence
@@ -24,31 +24,29 @@ from clew.instruments.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Streamed
 
 RARE = 0.001
-"""A property that holds, or does not, at a smaller share of either text is left out."""
+"""A property is left out if it holds, or fails, at a smaller share of either text."""
 
 
 class TrackOptions(Section):
-    """What is looked for, and where."""
+    """Which properties and cells, in which texts."""
 
-    text: str = Field("", description="fit on its first half and judge on the second; the run's own corpus where not given")
+    text: str = Field("", description="fit on its first half and evaluate on the second; the run's own corpus by default")
     characters: int = Field(50_000, ge=200, le=10_000_000, description="how much of each part of the corpus is read")
-    properties: tuple[str, ...] = Field(
-        (), description=f"those to look for, of {', '.join(PROPERTIES)}; all that fit the text where not given"
-    )
-    of: Literal["cell", "hidden"] = Field("cell", description="cell: what the layer remembers (c); hidden: what it gives (h)")
-    margin: float = Field(0.25, ge=0, lt=1, description="a cell tracks something where its skill on unseen text is at least this")
-    show: int = Field(400, ge=0, le=20_000, description="characters of unseen text that are coloured by each best cell")
+    properties: tuple[str, ...] = Field((), description=f"which of {', '.join(PROPERTIES)}; by default all that suit the text")
+    of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
+    margin: float = Field(0.25, ge=0, lt=1, description="a cell tracks a property if its skill on unseen text is at least this")
+    show: int = Field(400, ge=0, le=20_000, description="characters of unseen text to colour by each best cell")
 
 
 class Best(NamedTuple):
-    """The cell that was best on the text that it was fitted on, and how well it does on the other."""
+    """The best cell on the fitting text, and its scores on the other text."""
 
     property: str
     layer: str
     unit: int
     rule: str
     told: tuple[float, float]
-    """A number as a + b x; a boolean as b (x - a), above 0 where it is said to hold."""
+    """(a, b): a number is predicted as a + b x; a boolean holds if b (x - a) is above 0."""
     skill: float
     fitted_skill: float
     score: float  # F1, or Pearson's r
@@ -60,15 +58,15 @@ class Best(NamedTuple):
 class Search(NamedTuple):
     best: list[Best]
     silent: dict[str, float]
-    """The share of each layer's cells whose best property, by the text they were fitted on, falls below the margin on the other; what a
-    character shows by itself is no property here."""
+    """The share of each layer's cells whose best property on the fitting text is below the margin on the other text. Properties of the
+    character itself do not count."""
     num_units: int
     left_out: list[str]
 
 
 class Text(NamedTuple):
-    """A text as a model reads it: its tokens, of which the first `before` are read and not counted; the last character of each of the
-    others, and every property there (tokens,)."""
+    """A text as a model reads it: its tokens, of which the first `before` are read but not counted; for each of the others the index of its
+    last character, and every property there (tokens,)."""
 
     text: str
     tokens: list[int]
@@ -80,8 +78,8 @@ class Text(NamedTuple):
 
 
 def prepare(model: Looked, text: str, names: Sequence[str], start: int = 0) -> Text:
-    """A text as a subject, a run or a task streams it. What stands before `start` is read as well, so that it is known what is open
-    there."""
+    """Encode a text as a subject, run or task streams it. The characters before `start` are also read, so that open quotes and brackets are
+    known there."""
     streamed: Streamed = subject_of(model).offers.streams(text)
     ends = np.array([max(stop - 1, 0) for _, stop in streamed.offsets], dtype=np.int64)
     skipped = int((ends < start).sum())
@@ -93,7 +91,7 @@ def prepare(model: Looked, text: str, names: Sequence[str], start: int = 0) -> T
 def tally_layers(
     module: nn.Module, layers: Sequence[RecurrentLayer], text: Text, of: str, booleans: list[str], numbers: list[str]
 ) -> list[Tally]:
-    """One tally a layer, from one reading of the text."""
+    """Return one tally per layer, from one pass over the text."""
     flags, counts = (
         torch.tensor(np.stack([text.values[name] for name in names], 1) if names else np.zeros((len(text.ends), 0)))
         for names in (booleans, numbers)
@@ -113,7 +111,7 @@ def tally_layers(
 
 
 def search(model: Looked, fitted_on: Text, judged_on: Text, *, of: str = "cell", margin: float = 0.25) -> Search:
-    """Every cell of every layer against every property that both texts show."""
+    """Search every cell of every layer for every property that varies in both texts."""
     module = subject_of(model).module
     layers = recurrent_layers(module)
     names = [name for name in fitted_on.values if all(varies(text.values[name]) for text in (fitted_on, judged_on))]
@@ -124,10 +122,10 @@ def search(model: Looked, fitted_on: Text, judged_on: Text, *, of: str = "cell",
     silent = {}
     for layer, fitted, judged in zip(layers, first, second, strict=True):
         cuts, lines = fit_cuts(fitted), fit_lines(fitted)
-        told, fitted_told = judge_cuts(cuts, judged), judge_cuts(cuts, fitted)
+        judged_scores, fitted_scores = judge_cuts(cuts, judged), judge_cuts(cuts, fitted)
         r = correlations(judged)
-        before = torch.cat([fitted_told.skill, judge_lines(lines, fitted)]).cpu()  # (properties, units)
-        after = torch.cat([told.skill, judge_lines(lines, judged)]).cpu()
+        before = torch.cat([fitted_scores.skill, judge_lines(lines, fitted)]).cpu()  # (properties, units)
+        after = torch.cat([judged_scores.skill, judge_lines(lines, judged)]).cpu()
         remembered = [row for row, name in enumerate([*booleans, *numbers]) if PROPERTIES[name].kind != "character"]
         if remembered:
             chosen = before[remembered].argmax(0, keepdim=True)
@@ -139,9 +137,9 @@ def search(model: Looked, fitted_on: Text, judged_on: Text, *, of: str = "cell",
                 continue
             if name in booleans:
                 above, threshold = bool(cuts.above[row, unit]), threshold_of(int(cuts.edges[row, unit]))
-                rule, score = f"{'>=' if above else '<'} {threshold:.3f}", float(told.f1[row, unit])
+                rule, score = f"{'>=' if above else '<'} {threshold:.3f}", float(judged_scores.f1[row, unit])
                 by = (threshold, 1.0 if above else -1.0)
-                against = (float(told.accuracy[row, unit]), float(told.always[row]), float(told.majority[row]))
+                against = (float(judged_scores.accuracy[row, unit]), float(judged_scores.always[row]), float(judged_scores.majority[row]))
             else:
                 line = row - len(booleans)
                 by = (float(lines.intercepts[line, unit]), float(lines.slopes[line, unit]))
@@ -159,12 +157,12 @@ def varies(values: np.ndarray) -> bool:
 
 
 def texts_of(subject: Subject, options: TrackOptions) -> tuple[str, str, int]:
-    """What cells are fitted on, and what they are judged on with the character from which on: the halves of a text, or the beginnings of
-    the run's training and validation parts."""
+    """Return the fitting text, the evaluation text, and the character from which the latter counts: the halves of a given text, or the
+    beginnings of the run's training and validation parts."""
     if options.text:
         half = len(options.text) // 2
         if half < 100:
-            raise UserError(f"the text has {len(options.text)} characters, and the search needs 200 at least; give more, or none at all")
+            raise UserError(f"the text has {len(options.text)} characters, and the search needs at least 200; give more, or no text")
         return options.text[:half], options.text, half
     return own_text(subject, "train", options.characters), own_text(subject, "valid", options.characters), 0
 
@@ -177,53 +175,53 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
     first, second, start = texts_of(subject, options)
     names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(first))
     fitted_on, judged_on = prepare(subject, first, names), prepare(subject, second, names, start)
-    found = search(subject, fitted_on, judged_on, of=options.of, margin=options.margin)
-    if not found.best:
-        raise UserError(f"none of {', '.join(names)} is both there and not there in each of the two texts; give a longer text, or others")
-    header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "told by")
+    findings = search(subject, fitted_on, judged_on, of=options.of, margin=options.margin)
+    if not findings.best:
+        raise UserError(f"none of {', '.join(names)} varies in both texts; give a longer text or other properties")
+    header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "rule")
     rows = [
-        (one.property, one.layer, one.unit, *map(rounded, (one.skill, one.score, one.chance, one.accuracy, one.majority)), one.rule)
-        for one in found.best
+        (one.property, one.layer, one.unit, *map(format_score, (one.skill, one.score, one.chance, one.accuracy, one.majority)), one.rule)
+        for one in findings.best
     ]
-    parts: list[Part] = [Table(header, rows, "The best cell for each property, on unseen text")]
-    shown = [one for one in found.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
+    parts: list[Part] = [Table(header, rows, "Best cell for each property, on unseen text")]
+    shown = [one for one in findings.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
     parts += [coloured_best(subject.module, judged_on, one, options) for one in shown if options.show]
-    if found.silent:
+    if findings.silent:
         title = "Cells that track none of these, by layer"
-        parts.append(Bars(list(found.silent), list(found.silent.values()), "share of cells", title, low=0.0, high=1.0))
-    if found.left_out:
-        parts.append(Note(f"Left out, since one of the texts hardly has them: {', '.join(found.left_out)}."))
+        parts.append(Bars(list(findings.silent), list(findings.silent.values()), "share of cells", title, low=0.0, high=1.0))
+    if findings.left_out:
+        parts.append(Note(f"Left out, since they hardly vary in one of the texts: {', '.join(findings.left_out)}."))
     about = (
-        f"{found.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and judged on {len(judged_on.ends):,} others. Skill is 1 for "
-        "a perfect cell and 0 for a constant answer."
+        f"{findings.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and evaluated on {len(judged_on.ends):,} others. "
+        "Skill is 1 for a perfect cell and 0 for a constant answer."
     )
-    if found.silent:
-        share = sum(found.silent.values()) / len(found.silent)
-        about += f" {share:.0%} of the cells reach {options.margin:g} for no property that takes more than the character itself."
+    if findings.silent:
+        share = sum(findings.silent.values()) / len(findings.silent)
+        about += f" {share:.0%} of the cells reach {options.margin:g} for no property that depends on more than the character itself."
     facts = {
-        "best": [{**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]} for one in found.best],
-        "silent": found.silent,
+        "best": [{**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]} for one in findings.best],
+        "silent": findings.silent,
         "margin": options.margin,
-        "left_out": found.left_out,
+        "left_out": findings.left_out,
         "tokens": [len(fitted_on.ends), len(judged_on.ends)],
     }
-    return View("Cells that keep track", parts, about, facts)
+    return View("Cells that track properties", parts, about, facts)
 
 
-def rounded(value: float | None) -> float | str:
+def format_score(value: float | None) -> float | str:
     return "" if value is None else round(value, 3)
 
 
 def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOptions) -> Part:
-    """The piece of the text where the property first changes, on the colour of its best cell."""
+    """Draw the piece of the text where the property first changes, coloured by its best cell."""
     values = text.values[one.property]
     start = max(0, int(np.argmax(values != values[0])) - options.show // 4)
     stop = min(len(text.ends), start + options.show)
     layer = next(layer for layer in recurrent_layers(module) if layer.name == one.layer)
     path = layer.place(options.of)
     seen = torch.zeros(text.before + stop)
-    for places, found in stream(module, text.tokens[: len(seen)], [path]):
-        seen[places] = found[path][:, one.unit - 1].float().cpu()
+    for places, recorded in stream(module, text.tokens[: len(seen)], [path]):
+        seen[places] = recorded[path][:, one.unit - 1].float().cpu()
     shown = seen[text.before + start :].numpy()
     begins = [int(text.ends[start - 1]) + 1 if start else text.begin, *(text.ends[start : stop - 1] + 1).tolist()]
     pieces = [text.text[begin : end + 1] for begin, end in zip(begins, text.ends[start:stop].tolist(), strict=True)]
@@ -231,21 +229,21 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     a, b = one.told
     if values.dtype == bool:
         beyond = b * (shown - a)
-        bound, label = spread_of(beyond), "beyond its threshold, where it is said to hold"
+        bound, label = spread_of(beyond), "beyond its threshold, where the property is predicted"
         return coloured(pieces, beyond.tolist(), title, joined=True, low=-bound, high=bound, label=label)
-    said = a + b * shown
+    predicted = a + b * shown
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
-    notes = [f"{value:.1f}, and it is {actual:.0f}" for value, actual in zip(said, values[start:stop], strict=True)]
-    return ColouredText(pieces, said.tolist(), title, f"{one.property} as the cell tells it", low, high, joined=True, notes=notes)
+    notes = [f"{value:.1f}, actually {actual:.0f}" for value, actual in zip(predicted, values[start:stop], strict=True)]
+    return ColouredText(pieces, predicted.tolist(), title, f"{one.property}, predicted by the cell", low, high, joined=True, notes=notes)
 
 
 def spread_of(values: np.ndarray) -> float:
-    """What most of the values stay within."""
+    """Return a bound that most absolute values stay within."""
     return max(float(np.quantile(np.abs(values), 0.9)), 1e-6)
 
 
 TRACK = Instrument(
-    "the cells that keep track of a property: line position, quotes, brackets, indentation, comments",
+    "the cells that track a property: line position, quotes, brackets, indentation, comments",
     TrackOptions,
     look_for_cells,
     needs=("streams",),

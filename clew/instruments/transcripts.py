@@ -1,7 +1,7 @@
-"""What is said in a sound, or stands in a line of writing, and where each letter of it lies.
+"""The transcript of a sound or a line of handwriting, and the location of each letter.
 
-Of a model that was trained by CTC it is how probably each frame belongs to a letter, over all paths (Graves et al. 2006); of one that
-attends, what its decoder looked at while it wrote the letter.
+For a CTC model, the location is the probability that each frame belongs to the letter, over all paths (Graves et al. 2006); for an
+attentive model, the attention of its decoder when it wrote the letter.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from clew.tasks.offers import Given
 
 
 class TranscriptOptions(Section):
-    """Which file is written down."""
+    """Which file is transcribed."""
 
     text: Text = Field("", description="a sound file, or a picture of a line of writing")
     off: HeadsOff = ()
@@ -30,7 +30,7 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
     weights = looked.weights.float().numpy()
     facts = {"file": str(options.text), "text": heard.text, "log_prob": heard.log_prob, **looked.as_json()}
     if not looked.letters:
-        return View("Transcript", [Note("nothing was heard: no letter is likelier than none anywhere")], str(options.text), facts)
+        return View("Transcript", [Note("nothing was recognised: no letter is likely anywhere")], str(options.text), facts)
     canvas, places = looked.canvas, subject.offers.reader.places(options.text, weights.shape[1])
     most = weights.argmax(1)
     rows = [
@@ -39,9 +39,11 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
     ]
     parts: list[Part] = [
         Spelled(canvas.darkness.astype(np.float64), weights, looked.letters, canvas.length, canvas.unit, canvas.name),
-        Table(("letter", "lies most at", "share (%)"), rows, "Where each letter lies"),
+        Table(("letter", "most likely at", "share (%)"), rows, "Where each letter lies"),
     ]
     return View("Transcript", parts, f"{heard.text!r} for {options.text}; log p {heard.log_prob:.2f} nats", facts)
 
 
-TRANSCRIPT = Instrument("what is said in a sound, and where each letter lies", TranscriptOptions, look_at_transcript, needs=("spells",))
+TRANSCRIPT = Instrument(
+    "the transcript of a sound, and the location of each letter", TranscriptOptions, look_at_transcript, needs=("spells",)
+)

@@ -1,4 +1,4 @@
-"""The worst mistakes of a run's last evaluation: what it was given, what was expected, what it found, and how bad that is."""
+"""The worst errors of a run's last evaluation: input, expected and predicted output, and score."""
 
 import math
 from collections import Counter
@@ -38,7 +38,7 @@ ORDERS = {
 
 
 class ErrorsOptions(Section):
-    """Which of them."""
+    """Which errors are listed."""
 
     most: int = Field(25, ge=1, le=1000, description="how many are listed, the worst first")
     containing: str = Field("", description="only those whose text, target or prediction contains this")
@@ -49,11 +49,11 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     records = [] if folder is None else read_records(folder) or []
     wrong = worst_first(records)
     chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
-    chosen = [{**record, "marked": marked(record)} if "wrong" in record else record for record in chosen]
+    chosen = [{**record, "marked": mark_wrong_tags(record)} if "wrong" in record else record for record in chosen]
     measure = worst_by(wrong)
     fields = [field for field in SHOWN if any(field in record for record in chosen)]
     if measure == WORDS:
-        fields = [field for field in fields if field not in LABELS]  # they stand with their words
+        fields = [field for field in fields if field not in LABELS]  # tags are shown with their words
     others = [
         name for name in (PROBABILITY, SCORE) if name != measure and (name == SCORE or any("gold_probability" in each for each in chosen))
     ]
@@ -70,13 +70,11 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     confusions = Counter(
         (shown_text(record, "target"), shown_text(record, "prediction")) for record in wrong if "gold_probability" in record
     )
-    parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "None contains that.")]
+    parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "No error contains that text.")]
     parts.append(histogram([record["score"] for record in records]))
     if confusions:
         parts.append(
-            Table(
-                ("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Taken for another", keys=2
-            )
+            Table(("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Confusions", keys=2)
         )
     mean = float(np.mean([record["score"] for record in records])) if records else 0.0
     about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}" + (f"; {ORDERS[measure]}" if wrong else "")
@@ -89,42 +87,42 @@ def shown_number(record: dict[str, Any], measure: str) -> float | None:
 
 
 def shown_text(record: dict[str, Any], field: str) -> str:
-    """A field as the table has it: words with their wrong tags, and the place of a label is never empty."""
+    """Return a field as the table shows it: words with their wrong tags, and never an empty label."""
     if field == "source" and "marked" in record:
         return str(record["marked"])
     return str(record.get(field, "")) or (NO_LABEL if field in LABELS else "")
 
 
-def marked(record: dict[str, Any]) -> str:
-    """A sentence with its wrong tags, which say more than all tags side by side."""
+def mark_wrong_tags(record: dict[str, Any]) -> str:
+    """Return a sentence with its wrong tags, which say more than all tags."""
     words = str(record["source"]).split(" ")
     return marked_words(words, [each for each in record["wrong"] if each["word"] <= len(words)])
 
 
 def histogram(scores: Sequence[float]) -> Bars:
-    """How many examples score how much, between round numbers."""
+    """Count examples by score, between round numbers."""
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     first, second, *_ = ticks(low, high if high > low else low + 1, BINS)
     apart = second - first
     begin = math.floor(low / apart + 1e-9)
     end = max(math.ceil(high / apart - 1e-9), begin + 1)
     edges = [apart * number for number in range(begin, end + 1)]
-    counts, _ = np.histogram(np.clip(scores, edges[0], edges[-1]), bins=edges)  # rounding may leave one beyond them
+    counts, _ = np.histogram(np.clip(scores, edges[0], edges[-1]), bins=edges)  # rounding may put one beyond them
     names = [f"{start} to {end}" for start, end in pairwise(labels(edges))]
     return Bars(names, [float(count) for count in counts], "examples", "Scores of all examples")
 
 
 def why_no_errors(subject: Subject) -> str | None:
     if subject.folder is None:
-        return f"{subject.name} is a module, and no run that was evaluated"
+        return f"{subject.name} is a module, not an evaluated run"
     if (subject.folder / PREDICTIONS).is_file():
         return None
     return (
-        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with what it predicted on the part it was "
-        "judged by"
+        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with its predictions on the part that it was "
+        "evaluated on"
     )
 
 
 HEADINGS: dict[str, Any] = {"source": "given", "second": "and", "target": "expected", "prediction": "found"}
 
-ERRORS = Instrument("the worst mistakes of the last evaluation", ErrorsOptions, look_at_errors, fits=why_no_errors)
+ERRORS = Instrument("the worst errors of the last evaluation", ErrorsOptions, look_at_errors, fits=why_no_errors)

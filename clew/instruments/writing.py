@@ -1,4 +1,4 @@
-"""What the instruments on search and sampling are asked: what is written, and how much of it."""
+"""Shared options of the instruments on search and sampling."""
 
 from pydantic import Field
 
@@ -10,14 +10,14 @@ from clew.tasks.writing import DecodingConfig
 
 
 class WritingOptions(Section):
-    """What is written, and how much of it."""
+    """The prompt, and how much is written."""
 
-    text: Text = Field("", description="what a language model goes on from, or a translator translates")
-    into: str = Field("", description="the language to write, where a translator writes several")
+    text: Text = Field("", description="what a language model continues, or a translator translates")
+    into: str = Field("", description="the language to write, for a translator into several")
     off: HeadsOff = ()
-    max_new: int = Field(24, ge=1, le=500, description="tokens written at most")
+    max_new: int = Field(24, ge=1, le=500, description="the most tokens to write")
 
 
 def begin_writing(subject: Subject, options: WritingOptions, config: DecodingConfig) -> Begun:
-    """Under the filters that a config asks for; what a model never writes is banned as it is when it writes."""
+    """Begin writing under the filters of a config. Tokens that the model never writes are banned, as in normal decoding."""
     return subject.offers.steps(Given(options.text, into=options.into), config)

@@ -1,4 +1,4 @@
-"""Published checkpoints in, runs for other runtimes out: a way out writes all that belongs to it into a folder that is there and empty."""
+"""Import of published checkpoints, and export of runs to other runtimes. An exporter writes all its files into an existing empty folder."""
 
 from collections.abc import Callable
 from pathlib import Path

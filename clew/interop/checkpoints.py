@@ -1,4 +1,4 @@
-"""From a path to a run: what kind of checkpoint it is, and who reads it."""
+"""Import a checkpoint as a run: detect its format and read it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,31 +19,31 @@ READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] =
     (is_llama2c, read_llama2c),
     (is_elmo, read_elmo),
 )
-"""How a kind of checkpoint is told, and what reads it; the first that knows a path is taken."""
+"""Pairs of a detector and a reader of a checkpoint format. The first detector that accepts a path wins."""
 
 
 def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = False) -> Written:
-    """Writes a checkpoint as a run directory: `out`, or runs/NAME where not given. `pairs` says what no checkpoint does: that its
-    classifier judges two texts together."""
+    """Write a checkpoint as a run directory: `out`, by default runs/NAME. `pairs` says that its classifier reads two texts together, which
+    no checkpoint format records."""
     if not path.exists():
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
-        raise UserError(f"{path} is a run of clew's already; use it as it is")
+        raise UserError(f"{path} is already a run of clew; use it directly")
     if path.is_file() and (path.suffix in PICKLED or first_bytes(path) in (b"PK", b"\x80\x02")):
         raise pickled(path)
     out = Path("runs") / name_of(path) if out is None else out
     check_empty(out)
     for is_known, read in READERS:
         if is_known(path):
-            found = read(path)
-            if pairs and not found.pairs:
+            checkpoint = read(path)
+            if pairs and not checkpoint.pairs:
                 raise UserError(
-                    f"{path}: two texts are judged together by classifiers, and this is a {found.architecture}; leave --pairs out"
+                    f"{path}: only a classifier reads two texts together, and this is a {checkpoint.architecture}; leave --pairs out"
                 )
-            more = {"data": {"second": "second"}} if pairs else {}
-            return write_imported(replace(found, settings={**found.settings, **more}), out, path)
+            pair_settings = {"data": {"second": "second"}} if pairs else {}
+            return write_imported(replace(checkpoint, settings={**checkpoint.settings, **pair_settings}), out, path)
     raise UserError(
-        f"{path} is no checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
+        f"{path} is not a checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
         "and a llama2.c checkpoint is a .bin file"
     )
 
@@ -54,7 +54,7 @@ def first_bytes(path: Path) -> bytes:
 
 
 def name_of(path: Path) -> str:
-    """The last part of a path that names something: `snapshots/HASH` of a cache does not."""
+    """The last part of a path that names the model, which `snapshots/HASH` of a hub cache does not."""
     path = path.resolve()
     if path.parent.name == "snapshots":
         path = path.parent.parent

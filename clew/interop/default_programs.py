@@ -1,4 +1,4 @@
-"""Programs of a task that says none itself: its logits, and the levels of its body."""
+"""Programs of a task that defines none itself: its logits, and the levels of its body."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -16,81 +16,81 @@ from clew.models import MODELS, SHAPES
 from clew.runs.loaded import Run
 from clew.tasks.programs import ReadingProgram, Traced, levels
 
-HOW = "give it a method `programs`, as clew.tasks.programs has it"
+HOW = "give it a method `programs`, as described in clew.tasks.programs"
 
 
 def default_programs(run: Run) -> list[ReadingProgram]:
-    """Of a task over a body that reads one sequence of tokens: `logits`, where it is clear what they are of, and the body's levels."""
+    """The programs of a task over a body that reads one sequence of tokens: `logits`, if their argument is known, and the body's levels."""
     task, family = run.task, MODELS[run.config.model.family]
     name = type(task).__name__
     if family.encodes or not family.reads_sequence:
         what = "a source and a target" if family.encodes else SHAPES[family.reads]
-        raise UserError(f"{name} offers no programs, and none are known for a body that reads {what}; {HOW}")
+        raise UserError(f"{name} defines no programs, and there is no default for a body that reads {what}; {HOW}")
     body: Any = getattr(task, "body", None)
     if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
-        raise UserError(f"{name} offers no programs, and has no `body` that reads tokens, whose vectors could be given; {HOW}")
+        raise UserError(f"{name} defines no programs, and has no `body` that reads tokens, whose vectors could be exported; {HOW}")
     call = logits_call(task)
     return [levels(body)] if call is None else [ReadingProgram("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
 
 
 def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
-    """`task.logits` as a function of a text, by the type of what it takes: the body's vectors, pieces, or a batch that has them; None where
-    it says none of these."""
-    taken = taken_by(task)
-    if taken is Tensor:
-        return lambda given: (task.logits(task.body(given.texts[0].inputs, given.texts[0].mask)[0]),)
-    if taken is Pieces:
-        return lambda given: (task.logits(given.texts[0]),)
-    fields = get_type_hints(taken) if hasattr(taken, "_fields") else {}
+    """`task.logits` as a function of a text. The annotation of its argument says what it takes: the body's vectors, pieces, or a batch that
+    holds pieces; None for any other annotation."""
+    argument_type = taken_by(task)
+    if argument_type is Tensor:
+        return lambda traced: (task.logits(task.body(traced.texts[0].inputs, traced.texts[0].mask)[0]),)
+    if argument_type is Pieces:
+        return lambda traced: (task.logits(traced.texts[0]),)
+    fields = get_type_hints(argument_type) if hasattr(argument_type, "_fields") else {}
     if not any(holds_pieces(kind) for kind in fields.values()):
         return None
 
-    def call(given: Traced) -> tuple[Tensor]:
-        batch = {name: Unread(name) for name in taken._fields if name not in taken._field_defaults}
-        text = {name: given.texts if get_args(kind) else given.texts[0] for name, kind in fields.items() if holds_pieces(kind)}
+    def call(traced: Traced) -> tuple[Tensor]:
+        batch = {name: Unread(name) for name in argument_type._fields if name not in argument_type._field_defaults}
+        text = {name: traced.texts if get_args(kind) else traced.texts[0] for name, kind in fields.items() if holds_pieces(kind)}
         try:
-            return (task.logits(taken(**{**batch, **text})),)
+            return (task.logits(argument_type(**{**batch, **text})),)
         except LooksAt as error:
             if error.field in Pieces._fields:
                 raise
             raise UserError(
-                f"the logits of {type(task).__name__} are of more than a text: of `{error.field}` of its {taken.__name__}; {HOW}"
+                f"the logits of {type(task).__name__} need more than a text: `{error.field}` of its {argument_type.__name__}; {HOW}"
             ) from None
 
     return call
 
 
 def taken_by(task: Any) -> Any:
-    """The type of what `task.logits` takes, where there is such."""
+    """The annotated type of the argument of `task.logits`; None if there is no method or no annotation."""
     logits = getattr(task, "logits", None)
     if logits is None:
         return None
     try:
         return get_type_hints(logits).get(next(iter(signature(logits).parameters), ""))
-    except NameError:  # a name that the user's file has for type checkers alone
+    except NameError:  # a name that the user's file imports for type checkers only
         return None
 
 
 def holds_pieces(kind: Any) -> bool:
-    """Whether a field has a text, or a tuple of texts."""
+    """Whether a field holds a text, or a tuple of texts."""
     return kind is Pieces or (get_args(kind) or (None,))[0] is Pieces
 
 
 def looks_at_words(task: Any, call: Callable[[Traced], tuple[Tensor]]) -> bool:
-    """Whether a function looks where the pieces of each word are."""
-    given = as_given(task.body, Example(task.body, texts=1, words=False)(SIZES))
+    """Whether a function reads the places of each word's pieces."""
+    traced = as_given(task.body, Example(task.body, texts=1, words=False)(SIZES))
     nowhere: Any = {"starts": Unread("starts"), "ends": Unread("ends")}
-    text = given.texts[0]._replace(**nowhere)
+    text = traced.texts[0]._replace(**nowhere)
     try:
         with torch.no_grad():
-            call(given._replace(texts=(text,)))
+            call(traced._replace(texts=(text,)))
     except LooksAt:
         return True
     return False
 
 
 class LooksAt(Exception):
-    """Something was looked at that a program does not have."""
+    """A field was read that a program does not have."""
 
     def __init__(self, field: str):
         super().__init__(field)
@@ -98,7 +98,7 @@ class LooksAt(Exception):
 
 
 class Unread:
-    """Stands where a batch has what no text has: targets. Whoever looks at it raises LooksAt."""
+    """A placeholder for what a batch has and a text does not, such as targets. Any use of it raises LooksAt."""
 
     def __init__(self, field: str):
         object.__setattr__(self, "field", field)
@@ -113,5 +113,5 @@ class Unread:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        given = [part for each in (*args, *(kwargs or {}).values()) for part in (each if isinstance(each, tuple) else (each,))]
-        raise LooksAt(next(each.__dict__["field"] for each in given if isinstance(each, cls)))
+        arguments = [part for each in (*args, *(kwargs or {}).values()) for part in (each if isinstance(each, tuple) else (each,))]
+        raise LooksAt(next(each.__dict__["field"] for each in arguments if isinstance(each, cls)))

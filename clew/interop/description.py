@@ -1,4 +1,4 @@
-"""What stands beside the programs of an export: export.json, which says what goes in and out, the vocabularies, and the card."""
+"""The files beside the programs of an export: export.json with their inputs and outputs, the vocabularies, and the model card."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ LIBRARIES = {"torch": "pytorch", "onnx": "onnx"}
 
 def write_description(run: Run, folder: Path, programs: Sequence[Program], to: str, options: ExportOptions) -> None:
     suffix, kept = SUFFIXES[to], vocabularies_of(run)
-    if CONTEXT in run.vocabularies:  # the tokenizer alone of a run that this one reads
+    if CONTEXT in run.vocabularies:  # of the run whose vectors this one reads, only the tokenizer
         kept[CONTEXT] = run.vocabularies[CONTEXT].tokenizer
     content: dict[str, Any] = {
         "format": FORMAT,
@@ -52,7 +52,7 @@ def as_json(port: Port) -> dict[str, Any]:
 
 
 def facts_of(run: Run, programs: Sequence[Program]) -> dict[str, Any]:
-    """What someone has to know who runs the programs without clew, where there is such: ids, limits, labels."""
+    """The facts needed to run the programs without clew: ids, limits, labels."""
     facts: dict[str, Any] = {"max_length": getattr(getattr(run.task, "body", None), "max_length", None)}
     if not {"letters", f"{CONTEXT}_letters"}.isdisjoint(name for program in programs for name in program.inputs):
         facts["letters"] = "a word is 257, the bytes of its UTF-8 plus 1, 48 at most, and 258; 0 is padding"

@@ -1,8 +1,8 @@
-"""AllenNLP's ELMo (Peters et al. 2018): options.json and the weights in HDF5, as bilm-tf wrote them.
+"""AllenNLP's ELMo (Peters et al. 2018): options.json and the weights in HDF5, as written by bilm-tf.
 
-bilm spells a word as a mark, its bytes, a second mark, and padding up to 50 letters; around a sentence stand two words of its own, each
-of one letter that no byte has. Here these two words are STX and ETX, the control characters that begin and end a text, and what the
-released table has for them gives way.
+bilm spells a word as a start mark, its bytes, an end mark, and padding up to 50 letters. A sentence stands between two special words, each
+a single letter with an id beyond the bytes. Here these words are STX and ETX, the control characters that begin and end a text; their rows
+in the released table are overwritten.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from clew.text.tokenizer import Tokenizer
 
 BEGIN, END = "\x02", "\x03"
 ROWS = 261
-"""Letters of bilm: 256 bytes, the beginning and end of a sentence, the beginning and end of a word, and padding."""
+"""The letters of bilm: 256 bytes, beginning and end of a sentence, beginning and end of a word, and padding."""
 THEIR_BEGIN, THEIR_END, THEIR_WORD_START, THEIR_WORD_END, THEIR_PADDING = range(256, ROWS)
 READER = "body.embedding.parts.0.reader"
 LAYERS = ("body.layers.forward_layer.layers", "body.layers.backward_layer.layers")
@@ -45,7 +45,7 @@ def read_elmo(path: Path) -> Imported:
     widths, filters = [width for width, _ in reader["filters"]], [count for _, count in reader["filters"]]
     dim = lstm["projection_dim"]
     if sum(filters) == dim:
-        raise UserError(f"{options_path}: as many filters as projection_dim ({dim}); clew has no map between the two then")
+        raise UserError(f"{options_path}: the filters must not sum to projection_dim ({dim}), for which clew has no projection")
     settings = {
         "text": {"tokenizer": "word"},
         "embedding": {
@@ -77,14 +77,14 @@ def read_elmo(path: Path) -> Imported:
     }
 
     def fill_from(config: Any, tensors: dict[str, Tensor]) -> None:
-        most = max(2 * tensor.numel() for tensor in tensors.values())  # two of ours may be one of theirs
+        most = max(2 * tensor.numel() for tensor in tensors.values())  # one of their tensors may become two of ours
         with load_h5py().File(weights_path, "r") as file:
-            there: list[str] = []
-            file.visititems(lambda name, item: there.append(name) if hasattr(item, "shape") else None)
+            stored: list[str] = []
+            file.visititems(lambda name, item: stored.append(name) if hasattr(item, "shape") else None)
             used: set[str] = set()
-            for theirs, found in tensors_of(Weights(file, weights_path, used, most), config, widths):
-                put(tensors, theirs, found, weights_path)
-            if left := sorted(set(there) - used):
+            for theirs, array in tensors_of(Weights(file, weights_path, used, most), config, widths):
+                put(tensors, theirs, array, weights_path)
+            if left := sorted(set(stored) - used):
                 raise UserError(f"{weights_path} has weights that clew has no place for: {few_of(left)}")
 
     def fill(config: Any, tensors: dict[str, Tensor]) -> list[str]:
@@ -92,7 +92,7 @@ def read_elmo(path: Path) -> Imported:
             fill_from(config, tensors)
         except UserError:
             raise
-        except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:  # what HDF5 makes of damage inside the file
+        except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:  # what h5py raises for damage inside the file
             raise damaged(weights_path, error) from None
         return []
 
@@ -100,25 +100,26 @@ def read_elmo(path: Path) -> Imported:
 
 
 class Weights:
-    """The arrays of the file by name; which were asked for is kept. One of more than `most` numbers, packed or not, is never read."""
+    """The arrays of the file by name. Names that are read are added to `used`. An array of more than `most` values is never read, even
+    if it is compressed."""
 
     def __init__(self, file: Any, path: Path, used: set[str], most: int):
         self.file, self.path, self.used, self.most = file, path, used, most
 
     def __call__(self, name: str) -> np.ndarray:
         if self.leaves(name):
-            raise UserError(f"{self.path}: {name} is in another file; a checkpoint's weights are in its own")
+            raise UserError(f"{self.path}: {name} is stored in another file; the weights of a checkpoint must be in its own file")
         if name not in self.file:
-            raise UserError(f"{self.path} has no {name}, which its options ask for; take the two files that belong together")
+            raise UserError(f"{self.path} has no {name}, which its options require; use the options and weights of the same model")
         array = self.file[name]
         if not hasattr(array, "shape") or array.dtype.kind != "f" or array.size > self.most:
             what = shown_shape(array.shape) if hasattr(array, "shape") else "of a group"
-            raise UserError(f"{self.path}: {name} has the shape {what}, for which the model of its options has no place; copy both again")
+            raise UserError(f"{self.path}: {name} has the shape {what}, which the model of its options cannot hold; copy both files again")
         self.used.add(name)
         return np.asarray(array[...], dtype=np.float32)
 
     def leaves(self, name: str) -> bool:
-        """Whether an array, or a group that it is in, only says where it is kept: that may be any file."""
+        """Whether an array, or a group that contains it, is a link to another file, which could be any file."""
         parts = name.split("/")
         groups = ["/".join(parts[: count + 1]) for count in range(len(parts))]
         links = any(type(self.file.get(group, getlink=True)).__name__ == "ExternalLink" for group in groups)
@@ -127,7 +128,7 @@ class Weights:
 
 
 def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tuple[str, np.ndarray]]:
-    """Our names, and their arrays as ours are laid out."""
+    """Our names, with their arrays in our layout."""
     yield f"{READER}.letters.weight", letter_table(weights("char_embed"), weights.path)
     for number, _ in enumerate(widths):
         yield f"{READER}.convolutions.{number}.weight", weights(f"CNN/W_cnn_{number}")[0].transpose(2, 1, 0)
@@ -141,26 +142,26 @@ def tensors_of(weights: Weights, config: Any, widths: list[int]) -> Iterator[tup
     dim, wide = config.model.dim, config.model.cell["hidden_dim"]
     for direction, layers in enumerate(LAYERS):
         for number in range(config.model.num_layers):
-            there = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
-            both, bias = in_our_order(weights(f"{there}/W_0").T, wide), weights(f"{there}/B").copy()
-            bias[2 * wide : 3 * wide] += 1  # TensorFlow adds it to the forget gate when it runs
+            scope = f"RNN_{direction}/RNN/MultiRNNCell/Cell{number}/LSTMCell"
+            both, bias = in_our_order(weights(f"{scope}/W_0").T, wide), weights(f"{scope}/B").copy()
+            bias[2 * wide : 3 * wide] += 1  # TensorFlow adds 1 to the forget gate at run time
             ours = f"{layers}.{number}.layer.cell"
             yield f"{ours}.input_weight", both[:, :dim]
             yield f"{ours}.hidden_weight", both[:, dim:]
             yield f"{ours}.bias", in_our_order(bias, wide)
-            yield f"{ours}.projection", weights(f"{there}/W_P_0").T
+            yield f"{ours}.projection", weights(f"{scope}/W_P_0").T
 
 
 def in_our_order(rows: np.ndarray, wide: int) -> np.ndarray:
-    """Input gate, candidate, forget gate, output gate to input, forget, candidate, output."""
+    """Reorder (input gate, candidate, forget gate, output gate) to (input, forget, candidate, output)."""
     i, c, f, o = np.split(rows, [wide, 2 * wide, 3 * wide])
     return np.concatenate([i, f, c, o])
 
 
 def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
-    """A row for padding behind a batch's longest word, then bytes, marks of words, and bilm's own padding last."""
+    """The table of letters: a row for padding beyond a batch's longest word, the bytes, the marks of words, and bilm's own padding last."""
     if theirs.ndim != 2 or len(theirs) != ROWS:
-        raise UserError(f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, and should have {ROWS} rows")
+        raise UserError(f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, but should have {ROWS} rows; copy the file again")
     table = np.zeros((LETTERS + 1, theirs.shape[1]), dtype=np.float32)
     table[1:257] = theirs[:256]
     for ours, letter in ((ord(BEGIN) + 1, THEIR_BEGIN), (ord(END) + 1, THEIR_END)):
@@ -170,15 +171,15 @@ def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
     return table
 
 
-def put(tensors: dict[str, Tensor], name: str, found: np.ndarray, path: Path) -> None:
-    if tuple(tensors[name].shape) != found.shape:
-        expected, there = shown_shape(tensors[name].shape), shown_shape(found.shape)
-        raise UserError(f"{path}: the weights for {name} have the shape {there}, but by the options they should have {expected}")
-    tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(found)))
+def put(tensors: dict[str, Tensor], name: str, array: np.ndarray, path: Path) -> None:
+    if tuple(tensors[name].shape) != array.shape:
+        expected, there = shown_shape(tensors[name].shape), shown_shape(array.shape)
+        raise UserError(f"{path}: the weights for {name} have the shape {there}, but the options require {expected}; copy both files again")
+    tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def word_tokenizer() -> Tokenizer:
-    """All words are one to it: letters tell them apart. A sentence stands between STX and ETX."""
+    """A tokenizer that maps every word to `<unk>`, since the model reads letters. A sentence stands between STX and ETX."""
     ids = {"<unk>": 0, BEGIN: 1, END: 2}
     inner = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -197,7 +198,7 @@ def read_options(path: Path) -> dict[str, Any]:
     except UserError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is no file of ELMo's options: {type(error).__name__} {error}; copy it again") from None
+        raise UserError(f"{path} is not an options file of ELMo: {type(error).__name__} {error}; copy it again") from None
     if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(numbers) < 7:
         raise UserError(f"{path}: sizes and filters take whole numbers, not {shown(numbers)}")
     for where, name, value, supported in (
@@ -216,14 +217,14 @@ def as_clip(value: Any) -> float | None:
 
 
 def only(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise UserError(f"{folder} has {len(found)} files {pattern}, and ELMo is one; keep those of one model in a folder")
-    return found[0]
+    paths = sorted(folder.glob(pattern))
+    if len(paths) != 1:
+        raise UserError(f"{folder} has {len(paths)} files {pattern}, but an ELMo model has one; keep one model per folder")
+    return paths[0]
 
 
 def num_values(path: Path) -> int:
-    """All numbers in the arrays of a file, as it tells their shapes."""
+    """The number of values in all arrays of a file, from their shapes."""
     check_regular(path)
     sizes: list[int] = []
     try:
@@ -235,11 +236,11 @@ def num_values(path: Path) -> int:
 
 
 def damaged(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path} cannot be read as HDF5: it is damaged or cut short ({str(error)[:80]}); copy it again")
+    return UserError(f"{path} cannot be read as HDF5; it is damaged or cut short ({str(error)[:80]}): copy it again")
 
 
 def load_h5py() -> Any:
     try:
         return import_module("h5py")
     except ModuleNotFoundError:
-        raise UserError("ELMo's weights are HDF5, which h5py reads; `pip install 'clew[elmo]'`") from None
+        raise UserError("reading ELMo's weights (HDF5) needs h5py; `pip install 'clew[elmo]'`") from None

@@ -1,4 +1,4 @@
-"""The folder of an export: written aside and put in its place when it is whole, so that nobody finds half of one."""
+"""The folder of an export. It is written beside its place and moved there when complete, so that no partial export is ever visible."""
 
 import shutil
 from copy import deepcopy
@@ -15,9 +15,9 @@ from clew.runs.loaded import Run
 
 
 def export_run(run: Run, to: str, folder: Path, options: ExportOptions | None = None, *, force: bool = False) -> list[Path]:
-    """Writes a run for another runtime, one of EXPORTS; the files written. Adapters go out as part of the maps that they stand beside.
+    """Write a run for another runtime, one of EXPORTS, and return the files written. Adapters are merged into the weights they adapt.
 
-    A folder that has files is refused, unless `force` says to write among them, over those of the same names.
+    A folder with files is refused, unless `force` is set: files of the same names are then replaced and others stay.
     """
     if to not in EXPORTS:
         raise unknown("format", to, EXPORTS)
@@ -52,7 +52,7 @@ def check_folder(folder: Path, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; --out takes a folder")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise UserError(f"{folder} is not empty; choose another folder with --out, or write over what is there with --force")
+        raise UserError(f"{folder} is not empty; choose another folder with --out, or replace its files with --force")
 
 
 def remove(folder: Path) -> None:

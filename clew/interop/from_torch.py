@@ -1,7 +1,7 @@
-"""Layers of `torch.nn` as layers of ours, with their weights: recurrences and Transformers. Values and gradients are the same.
+"""Convert layers of `torch.nn`, recurrences and Transformers, to ours with their weights. Values and gradients are the same.
 
-What comes back reads (batch, length, dim), whatever the module's batch_first, and a mask that is True where real, as every layer of ours
-does; it takes weights under torch's names too, `layer.load_state_dict(module.state_dict())`.
+The result reads (batch, length, dim) whatever the module's batch_first, and a mask that is True where real, like all our layers. It also
+loads weights under torch's names: `layer.load_state_dict(module.state_dict())`.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.types import Memory, State
 from clew.interop.weight_maps import SPLIT, Entry, entry, prefixed, repeated, take, with_bias
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
 from clew.layers.cells import Cell
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 from clew.layers.norms import LayerNorm
 from clew.layers.recurrent import Bidirectional, Recurrent
@@ -28,7 +29,7 @@ KNOWN = "RNN, LSTM, GRU, TransformerEncoder, TransformerDecoder, Transformer"
 
 
 class Normed(SequenceLayer):
-    """y = norm(f(x)): a stack with a norm behind its last layer."""
+    """y = norm(f(x)): a stack with a norm after its last layer."""
 
     def __init__(self, layer: Stack, norm: nn.Module):
         super().__init__()
@@ -50,7 +51,7 @@ class Normed(SequenceLayer):
 
 
 class VectorTransformer(nn.Module):
-    """An encoder and a decoder over vectors, called as an encoder-decoder body is.
+    """An encoder and a decoder over vectors, called like an encoder-decoder body.
 
     memory = encode(source, source_mask)
     state  = initial_state(batch_size, memory)
@@ -70,46 +71,46 @@ class VectorTransformer(nn.Module):
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None) -> State:
         if memory is None:
-            raise UserError("a Transformer writes from a source; give initial_state a memory: layer.encode(source, mask)")
+            raise UserError("a Transformer decodes from a source; pass initial_state a memory: layer.encode(source, mask)")
         return self.decoder.initial_state(batch_size, memory, capacity, like=memory.values)
 
     def forward(self, target: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is None:
             raise UserError(
-                "a Transformer writes from a source; give it the state of initial_state(batch_size, layer.encode(source, mask))"
+                "a Transformer decodes from a source; pass it the state of initial_state(batch_size, layer.encode(source, mask))"
             )
-        found: tuple[Tensor, State] = self.decoder(target, mask, state)
-        return found
+        outputs: tuple[Tensor, State] = self.decoder(target, mask, state)
+        return outputs
 
 
 def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
-    """The layer of ours that computes what a layer of `torch.nn` does, with copies of its weights.
+    """Our layer that computes the same as a layer of `torch.nn`, with copies of its weights.
 
-    `causal=True` makes of a TransformerEncoder one that is called with the mask of a language model. A decoder is causal: what torch
-    computes with `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
+    `causal=True` makes a TransformerEncoder causal, as a language model needs. A decoder is always causal: it computes what torch does with
+    `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
     """
     is_encoder = isinstance(module, nn.TransformerEncoder)
     if causal is not None and not is_encoder:
         kind = type(module).__name__
-        raise UserError(f"causal is for a TransformerEncoder, and this is a {kind}, whose direction is its own; leave causal out")
-    found: Any
+        raise UserError(f"causal applies to a TransformerEncoder only, and this is a {kind}, which has its own direction; leave causal out")
+    converted: Any
     if isinstance(module, nn.RNNBase):
-        found = as_stack(module, dropout=module.dropout)
-        keep_frozen(module, found)
+        converted = as_stack(module, dropout=module.dropout)
+        keep_frozen(module, converted)
     elif isinstance(module, nn.TransformerEncoder):
-        found = transformer_half(module, nn.TransformerEncoderLayer, causal=bool(causal))
+        converted = transformer_half(module, nn.TransformerEncoderLayer, causal=bool(causal))
     elif isinstance(module, nn.TransformerDecoder):
-        found = transformer_half(module, nn.TransformerDecoderLayer, causal=True)
+        converted = transformer_half(module, nn.TransformerDecoderLayer, causal=True)
     elif isinstance(module, nn.Transformer):
         halves = module.encoder, module.decoder
         if not isinstance(halves[0], nn.TransformerEncoder) or not isinstance(halves[1], nn.TransformerDecoder):
             names = " and ".join(type(half).__name__ for half in halves)
-            raise UserError(f"a Transformer of {names} is none that is known; its halves are a TransformerEncoder and a TransformerDecoder")
-        found = VectorTransformer(from_torch(halves[0]), from_torch(halves[1]))
+            raise UserError(f"a Transformer of {names} is not supported; its halves must be a TransformerEncoder and a TransformerDecoder")
+        converted = VectorTransformer(from_torch(halves[0]), from_torch(halves[1]))
     else:
-        raise UserError(f"from_torch does not know {type(module).__name__}; it knows {KNOWN}, and other modules by their parts")
-    accept_torch_names(found)
-    layer: SequenceLayer | VectorTransformer = found.train(module.training)
+        raise UserError(f"from_torch does not know {type(module).__name__}; known: {KNOWN}; convert the parts of any other module")
+    accept_torch_names(converted)
+    layer: SequenceLayer | VectorTransformer = converted.train(module.training)
     return layer
 
 
@@ -120,11 +121,11 @@ TRAINED_BY = {
     "candidate_bias": ("bias_hh",),
     "projection": ("weight_hr",),
 }
-"""Their tensors that each of a cell's is made of."""
+"""For each tensor of our cells, the tensors of torch's that it is made of."""
 
 
 def keep_frozen(module: nn.RNNBase, stack: Stack) -> None:
-    """A tensor of ours is trained where one of theirs is; a module without biases learns none."""
+    """Train each of our tensors if one of theirs is trained; a module without biases learns none."""
     for (number, suffix), (_, cell) in (cells_of(stack) or {}).items():
         for name, parameter in cell.named_parameters():
             theirs = (getattr(module, f"{part}_l{number}{suffix}", None) for part in TRAINED_BY[name])
@@ -132,36 +133,37 @@ def keep_frozen(module: nn.RNNBase, stack: Stack) -> None:
 
 
 def transformer_half(module: Any, layer_type: type, *, causal: bool) -> "Stack | Normed":
-    """Every layer of theirs is two of ours, or three with a memory to look at, each with its connection and norm."""
+    """Convert an encoder or a decoder. Each of their layers becomes two of ours, or three with cross-attention, each with its residual
+    connection and norm."""
     layers: list[SequenceLayer] = []
     for layer in module.layers:
         if type(layer) is not layer_type:
-            raise UserError(f"{type(layer).__name__} is no layer of torch's that is known; known: {layer_type.__name__}")
+            raise UserError(f"the layer {type(layer).__name__} is not known; known: {layer_type.__name__}")
         layers += layers_of(layer, causal=causal)
     stack = Stack(layers)
-    found: Stack | Normed = stack
+    converted: Stack | Normed = stack
     if module.norm is not None:
         if not isinstance(module.norm, nn.LayerNorm):
             raise UserError(f"the last norm of a {type(module).__name__} is a {type(module.norm).__name__}; known: LayerNorm")
-        found = Normed(stack, LayerNorm(stack.dim, eps=module.norm.eps, bias=module.norm.bias is not None))
-    found.to(next(module.parameters()))
+        converted = Normed(stack, LayerNorm(stack.dim, eps=module.norm.eps, bias=module.norm.bias is not None))
+    converted.to(next(module.parameters()))
     theirs = module.state_dict()
     with torch.no_grad():
         shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items()}
-        take(entries_of(found), found.state_dict(), shapes, theirs.__getitem__, type(module).__name__)
-    for name, parameter in found.named_parameters():
-        parameter.requires_grad_(requires_grad(module, found, name))
-    return found
+        take(entries_of(converted), converted.state_dict(), shapes, theirs.__getitem__, type(module).__name__)
+    for name, parameter in converted.named_parameters():
+        parameter.requires_grad_(requires_grad(module, converted, name))
+    return converted
 
 
 def requires_grad(module: nn.Module, found: nn.Module, name: str) -> bool:
-    """Whether the tensor of theirs that became this one is trained."""
+    """Whether the source tensor of this parameter is trained."""
     theirs = next(each.theirs for each in entries_of(found) if name in each.ours)
     return module.get_parameter(theirs).requires_grad
 
 
 def layers_of(layer: Any, *, causal: bool) -> Iterator[SequenceLayer]:
-    """Self-attention, of a decoder attention over its memory, and a network."""
+    """Self-attention, cross-attention in a decoder, and a feed-forward network."""
     wiring = PreNorm if layer.norm_first else PostNorm
     own, dim = layer.self_attn, layer.self_attn.embed_dim
     parts: list[SequenceLayer] = [SelfAttention(dim, own.num_heads, causal=causal, **attention_settings(own))]
@@ -177,20 +179,21 @@ def layers_of(layer: Any, *, causal: bool) -> Iterator[SequenceLayer]:
 
 def attention_settings(attention: nn.MultiheadAttention) -> dict[str, Any]:
     if attention.bias_k is not None or attention.add_zero_attn or attention.in_proj_weight is None:
-        raise UserError("attention with add_bias_kv, add_zero_attn, kdim or vdim has no layer of ours; leave these options out")
+        raise UserError("clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; leave these options out")
     return {"bias": attention.in_proj_bias is not None, "dropout": attention.dropout}
 
 
-def activation_of(given: Callable[..., Tensor]) -> str:
-    """Our name of a function, or of a module that is one."""
-    if isinstance(given, nn.GELU):
-        return "gelu_tanh" if given.approximate == "tanh" else "gelu"
+def activation_of(activation: Callable[..., Tensor]) -> str:
+    """Our name for an activation, given as a function or a module."""
+    if isinstance(activation, nn.GELU):
+        return "gelu_tanh" if activation.approximate == "tanh" else "gelu"
     name = next(
-        (name for known, name in ACTIVATIONS.items() if given is known or (isinstance(known, type) and isinstance(given, known))), None
+        (name for known, name in ACTIVATIONS.items() if activation is known or (isinstance(known, type) and isinstance(activation, known))),
+        None,
     )
     if name is None:
-        called = getattr(given, "__name__", type(given).__name__)
-        raise UserError(f"the activation {called} of a Transformer's layer is not known; known: relu, gelu, silu, tanh")
+        its_name = getattr(activation, "__name__", type(activation).__name__)
+        raise UserError(f"the activation {its_name} of a Transformer's layer is not known; known: relu, gelu, silu, tanh")
     return name
 
 
@@ -208,7 +211,7 @@ ACTIVATIONS: dict[Any, str] = {
 
 
 def entries_of(layer: Any) -> list[Entry]:
-    """Their names of the tensors of an encoder or a decoder, of both halves, and ours."""
+    """Map their names of the tensors of an encoder, a decoder or both to ours."""
     if isinstance(layer, VectorTransformer):
         return [
             found._replace(ours=tuple(f"{half}.{name}" for name in found.ours))
@@ -228,7 +231,7 @@ def entries_of(layer: Any) -> list[Entry]:
     ]
     found = [*repeated(maps, len(parts) // size), *(with_bias("norm", "norm") if isinstance(layer, Normed) else [])]
     there = {name for name, _ in layer.named_parameters()}
-    return [each for each in found if set(each.ours) <= there]  # biases are left out where there are none
+    return [each for each in found if set(each.ours) <= there]  # without the biases that the layer does not have
 
 
 def attention_entries(theirs: str, ours: str) -> list[Entry]:
@@ -240,7 +243,7 @@ def attention_entries(theirs: str, ours: str) -> list[Entry]:
 
 
 def accept_torch_names(layer: nn.Module) -> None:
-    """Makes `load_state_dict` of a stack of recurrences, or of what `from_torch` gives, take torch's names besides its own; also where it
+    """Make `load_state_dict` of a stack of recurrences, or of a result of `from_torch`, accept torch's names besides its own, also when it
     is a part of another module."""
     if isinstance(layer, VectorTransformer):
         for half in (layer.encoder, layer.decoder):
@@ -251,8 +254,8 @@ def accept_torch_names(layer: nn.Module) -> None:
         layer.register_load_state_dict_pre_hook(partial(renamed, transformer_tensors))
     else:
         raise UserError(
-            f"{type(layer).__name__} has no names of torch's for its weights; those that have are stacks of LSTM, GRU and Elman cells, and "
-            "what from_torch gives"
+            f"{type(layer).__name__} cannot load weights under torch's names; stacks of LSTM, GRU and Elman cells can, and results of "
+            "from_torch"
         )
 
 
@@ -265,7 +268,7 @@ def is_transformer(layer: "Stack | Normed") -> bool:
 def renamed(
     convert: Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]], module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any
 ) -> None:
-    """Before a module loads: tensors under torch's names become those of ours, in place."""
+    """Replace tensors under torch's names by ours, in place, before a module loads them."""
     theirs = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     ours = convert(module, theirs)
     if not ours:
@@ -276,34 +279,35 @@ def renamed(
 
 
 def recurrent_tensors(stack: nn.Module, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors of `weight_ih_l0` and so on; none where the names are not torch's. What has no place stays under its own name."""
+    """Our tensors from `weight_ih_l0` and so on; empty if the names are not torch's. Unknown tensors keep their names, so that loading
+    reports them."""
     if "weight_ih_l0" not in theirs:
         return {}
     cells = cells_of(stack) or {}
     left = dict(theirs)
-    found: dict[str, Tensor] = {}
+    ours: dict[str, Tensor] = {}
     for (number, suffix), (path, cell) in cells.items():
         read = {name: left.pop(f"{name}_l{number}{suffix}", None) for name in NAMES}
         if read["weight_ih"] is None or read["weight_hh"] is None:
             continue
-        found |= {f"{path}.{name}": tensor for name, tensor in cell_tensors(cell, read.get).items()}
-    return {**found, **left}
+        ours |= {f"{path}.{name}": tensor for name, tensor in cell_tensors(cell, read.get).items()}
+    return {**ours, **left}
 
 
 def transformer_tensors(layer: nn.Module, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     if not any(name.endswith("in_proj_weight") for name in theirs):
         return {}
     left = dict(theirs)
-    found: dict[str, Tensor] = {}
+    ours: dict[str, Tensor] = {}
     for each in entries_of(layer):
         if (tensor := left.pop(each.theirs, None)) is not None:
-            found |= dict(zip(each.ours, each.transform.to_ours(tensor, len(each.ours)), strict=True))
-    return {**found, **left}
+            ours |= dict(zip(each.ours, each.transform.to_ours(tensor, len(each.ours)), strict=True))
+    return {**ours, **left}
 
 
 def cells_of(stack: nn.Module) -> dict[tuple[int, str], tuple[str, Cell]] | None:
-    """The path and the cell of every layer and direction; None where a layer is no recurrence."""
-    found: dict[tuple[int, str], tuple[str, Cell]] = {}
+    """The path and the cell of every layer and direction; None if a layer is not a recurrence."""
+    cells: dict[tuple[int, str], tuple[str, Cell]] = {}
     layers: Any = getattr(stack, "layers", ())
     for number, layer in enumerate(layers):
         path = f"layers.{number}"
@@ -316,5 +320,5 @@ def cells_of(stack: nn.Module) -> dict[tuple[int, str], tuple[str, Cell]] | None
         for suffix, (way, name) in ways.items():
             if not isinstance(way, Recurrent):
                 return None
-            found[number, suffix] = f"{name}.cell", way.cell
-    return found or None
+            cells[number, suffix] = f"{name}.cell", way.cell
+    return cells or None

@@ -1,4 +1,4 @@
-"""Programs that write: a step whose state goes in and comes out as tensors, and what reads the source before it."""
+"""Programs that generate text: one step whose state goes in and out as tensors, and the encoder of a source before it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,11 +14,11 @@ from clew.interop.usage import CONTINUE, SEQUENCE, STEP
 from clew.tasks.programs import SteppingProgram
 
 STATE, NEXT = "state.", "next."
-"""How the names of a state's tensors begin, where they go in and where they come out."""
+"""Prefixes of the names of a state's tensors, as inputs and as outputs."""
 
 
 class Step(nn.Module):
-    """(tokens, mask, state) -> (log p of every next token, state): a Stepper whose state is a row of tensors."""
+    """(tokens, mask, state) -> (log p of every next token, state): a Stepper whose state is a flat sequence of tensors."""
 
     def __init__(self, task: Any, form: StateForm):
         super().__init__()
@@ -27,14 +27,18 @@ class Step(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         tokens, mask, *state_tensors = tensors
-        given = dict(zip([*self.form.read, *self.form.changed], state_tensors, strict=True))
-        hidden, state = self.task.body(tokens, mask, self.form.state(given, tokens.new_zeros(tokens.shape[0])))
+        named = dict(zip([*self.form.read, *self.form.changed], state_tensors, strict=True))
+        hidden, state = self.task.body(tokens, mask, self.form.state(named, tokens.new_zeros(tokens.shape[0])))
         after = tensors_of(state)
         return self.task.log_probs(hidden), *(after[name] for name in self.form.changed)
 
 
 class Encoder(nn.Module):
-    """(source, source mask) -> what the decoder reads, made ready, and the state that it starts from."""
+    """(source, source mask) -> the memory that the decoder reads, prepared, and its initial state.
+
+    Layers prepare what they read of the memory on their first call. So the program runs one step of the decoder that reads no token; the
+    parts of it that no output depends on are dropped from the graph, with their weights.
+    """
 
     def __init__(self, task: Any, form: StateForm):
         super().__init__()
@@ -45,20 +49,20 @@ class Encoder(nn.Module):
         body, (source, source_mask) = self.task.body, tensors
         state = body.initial_state(source.shape[0], body.encode(source, source_mask))
         nothing = source.new_zeros(source.shape[0], 1)
-        _, after = body(nothing, nothing > 0, state)  # reads no token, but makes ready what it will read of the source
+        _, after = body(nothing, nothing > 0, state)  # reads no token, but prepares the memory
         ready = {**tensors_of(after), **{name: tensor for name, tensor in tensors_of(state).items() if not name.startswith(MEMORY)}}
         return tuple(ready[name] for name in (*self.form.read, *self.form.changed) if name in ready)
 
 
 def stepping(task: Any, steps: SteppingProgram) -> list[Program]:
-    """The step, and before it the encoder where there is a source."""
+    """The step, after the encoder if there is a source."""
     return sequence(task, steps) if steps.source else [continuing(task, steps)]
 
 
 def continuing(task: Any, steps: SteppingProgram) -> Program:
     body = task.body
     if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
-        raise UserError("a layer's state does not begin with zeros, as that of a program does; export a model whose layers do")
+        raise UserError("a program starts from a state of zeros, which a layer of this model does not; export another model")
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
         tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
@@ -84,12 +88,12 @@ def sequence(task: Any, steps: SteppingProgram) -> list[Program]:
     usage = SEQUENCE.replace("FIRST", first)
     step = step_program(task, reach, steps, usage)
     form: Any = step.module.form
-    made = [*(name for name in form.read if name.startswith(MEMORY)), *(STATE + name for name in form.changed)]
-    return [Program("encoder", Encoder(task, form), sources, made, step.usage, step.alone), step]
+    outputs = [*(name for name in form.read if name.startswith(MEMORY)), *(STATE + name for name in form.changed)]
+    return [Program("encoder", Encoder(task, form), sources, outputs, step.usage, step.alone), step]
 
 
 def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: SteppingProgram, usage: str) -> Program:
-    """One call of a generator; `reach` gives a state after some tokens, and tensors of other programs that may stand in it."""
+    """The program of one step. `reach` gives a state after some tokens, and the tensors of other programs that may occur in it."""
     with torch.no_grad():
         state, given = reach(SIZES)
     form = StateForm(state, counts=task.body.embedding.position is not None, given=given)

@@ -1,4 +1,7 @@
-"""A checkpoint of another program's, written as a run directory that every verb takes."""
+"""An imported checkpoint, written as a run directory that every verb accepts.
+
+It has no recipe and no data, and is otherwise a run like any other, so that no verb needs to know of it.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -21,8 +24,8 @@ Fill = Callable[[Config, dict[str, Tensor]], list[str]]
 
 @dataclass(frozen=True)
 class Imported:
-    """What was understood of a checkpoint: the class it says it is, the sections of a config, vocabularies by role, `fill`, which copies
-    its weights into those of the built task and says which were left, and what else is to be told. `pairs`: it may judge two texts."""
+    """A checkpoint as read: its architecture, the sections of a config, and vocabularies by role. `fill` copies its weights into those of
+    the built task and returns notes for the user, such as unused tensors. `pairs`: it may read two texts together."""
 
     architecture: str
     settings: dict[str, Any]
@@ -31,12 +34,12 @@ class Imported:
     notes: list[str] = field(default_factory=list)
     pairs: bool = False
     num_values: int | None = None
-    """All numbers that the checkpoint has, where they can be told: the model has no more, but for some that clew makes."""
+    """The number of values in the checkpoint, if known. The model has no more, apart from a few that clew adds."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """An imported run: where it is, and what it is."""
+    """An imported run: its folder and its facts."""
 
     folder: Path
     architecture: str
@@ -46,22 +49,22 @@ class Written:
     notes: list[str]
 
 
-def write_imported(found: Imported, out: Path, source: Path) -> Written:
-    """Builds the run's task, fills it, and writes the directory; it is there whole or not at all."""
+def write_imported(checkpoint: Imported, out: Path, source: Path) -> Written:
+    """Build the run's task, fill it, and write the directory, completely or not at all."""
     check_empty(out)
     try:
-        config = resolve({"recipe": IMPORTED, **found.settings})
+        config = resolve({"recipe": IMPORTED, **checkpoint.settings})
     except UserError as error:
-        raise UserError(f"{source}: the checkpoint's settings are none that clew can build: {error}") from None
-    task = build_task(config, found.vocabularies, to_train=False, stored=found.num_values)
+        raise UserError(f"{source}: clew cannot build a model with the checkpoint's settings: {error}") from None
+    task = build_task(config, checkpoint.vocabularies, to_train=False, stored=checkpoint.num_values)
     tensors = task.state_dict()
     with torch.no_grad():
-        notes = [*found.notes, *found.fill(config, tensors)]
+        notes = [*checkpoint.notes, *checkpoint.fill(config, tensors)]
     aside = out.with_name(out.name + PARTIAL)
     shutil.rmtree(aside, ignore_errors=True)
     try:
         aside.mkdir(parents=True)
-        write_run(aside, config, found, task, source)
+        write_run(aside, config, checkpoint, task, source)
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.is_dir():
             out.rmdir()
@@ -69,13 +72,13 @@ def write_imported(found: Imported, out: Path, source: Path) -> Written:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     parameters = sum(parameter.numel() for parameter in task.parameters())
-    return Written(out, found.architecture, config, found.vocabularies, parameters, notes)
+    return Written(out, checkpoint.architecture, config, checkpoint.vocabularies, parameters, notes)
 
 
-def write_run(folder: Path, config: Config, found: Imported, task: nn.Module, source: Path) -> None:
-    save_vocabularies(folder, found.vocabularies)
+def write_run(folder: Path, config: Config, checkpoint: Imported, task: nn.Module, source: Path) -> None:
+    save_vocabularies(folder, checkpoint.vocabularies)
     write_environment(folder, torch.device("cpu"))
-    write_json(folder / ORIGIN, {"architecture": found.architecture, "source": source.name})
+    write_json(folder / ORIGIN, {"architecture": checkpoint.architecture, "source": source.name})
     (folder / METRICS).touch()
     write_weights(folder / WEIGHTS, task.state_dict())
     write_config(folder, config)

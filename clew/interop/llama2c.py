@@ -1,12 +1,12 @@
-"""llama2.c's checkpoints: seven whole numbers, then every weight, one after the other; and tokenizer.bin beside them.
+"""Checkpoints of llama2.c: seven integers, then all weights in sequence, with a tokenizer.bin beside the file.
 
     dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has a table of its own), max_length
 
-Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a mark, the version, the seven
-numbers, a byte that says whether the output layer's table is the embedding's, and of version 2 the size of a group; norms stand first.
-In version 2 a matrix is a byte a weight and then a float32 a group, weight = byte * scale of its group; norms are float32.
+Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a magic number, the version, the
+seven integers, a byte that says whether the output layer shares the embedding table, and in version 2 the group size; norms come first.
+In version 2 a matrix is stored as one byte per weight, then one float32 per group: weight = byte * scale of its group. Norms are float32.
 
-Its rotary positions turn neighbouring features, clew's features half a head apart: queries and keys are reordered so that both agree.
+llama2.c rotates neighbouring features, and clew features half a head apart: the rows of queries and keys are reordered to match.
 """
 
 import struct
@@ -30,7 +30,7 @@ from clew.text.tokenizer import Tokenizer
 
 HEADER, LONG_HEADER = 7 * 4, 256
 VERSIONED = 0x616B3432
-"""What later versions of the format begin with."""
+"""The magic number of versions 1 and later."""
 TOKENIZER = "tokenizer.bin"
 ATTENTION, NETWORK = "body.layers.layers.{2n}", "body.layers.layers.{2n+1}"
 SPECIALS = {0: ("<unk>", UNKNOWN), 1: ("<s>", CONTROL), 2: ("</s>", CONTROL)}
@@ -51,11 +51,11 @@ class Header(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The first weight's byte."""
+        """The offset of the first weight, in bytes."""
         return LONG_HEADER if self.version else HEADER
 
     def size(self, shape: tuple[int, ...]) -> int:
-        """The bytes of a weight: matrices of version 2 are a byte a number and a scale a group."""
+        """The size of a tensor in bytes; a matrix of version 2 has one byte per value and one scale per group."""
         count = int(np.prod(shape))
         return count + 4 * (count // self.group) if self.is_quantised(shape) else 4 * count
 
@@ -97,8 +97,8 @@ def read_llama2c(path: Path) -> Imported:
         for name, shape in layout(header):
             size = header.size(shape)
             if name is not None:
-                found = torch.from_numpy(read_weight(data[place : place + size], shape, header)).view(shape)
-                tensors[name].copy_(by_halves(found, header.head_dim) if name.endswith(("query.weight", "key.weight")) else found)
+                tensor = torch.from_numpy(read_weight(data[place : place + size], shape, header)).view(shape)
+                tensors[name].copy_(by_halves(tensor, header.head_dim) if name.endswith(("query.weight", "key.weight")) else tensor)
             place += size
         return []
 
@@ -112,24 +112,24 @@ def read_weight(data: np.ndarray, shape: tuple[int, ...], header: Header) -> np.
         return np.frombuffer(data.tobytes(), "<f4").copy()
     count = int(np.prod(shape))
     numbers, scales = data[:count].view(np.int8), np.frombuffer(data[count:].tobytes(), "<f4")
-    found: np.ndarray = numbers.reshape(-1, header.group).astype(np.float32) * scales[:, None]
-    return found
+    weight: np.ndarray = numbers.reshape(-1, header.group).astype(np.float32) * scales[:, None]
+    return weight
 
 
 def read_header(path: Path) -> Header:
     with open_file(path) as file:
         start = file.read(LONG_HEADER)
     if len(start) < HEADER:
-        raise UserError(f"{path} has {len(start)} bytes, and a llama2.c checkpoint begins with {HEADER}; copy it again")
+        raise UserError(f"{path} has {len(start)} bytes, but a llama2.c checkpoint has a header of {HEADER}; copy it again")
     mark, version = struct.unpack("<2i", start[:8])
     if mark == VERSIONED and version not in (1, 2):
-        raise UserError(f"{path} is of version {version} of llama2.c's format; clew reads 0, 1 and 2 (export.py --version 0)")
+        raise UserError(f"{path} has version {version} of the llama2.c format; clew reads 0, 1 and 2 (export.py --version 0)")
     version = version if mark == VERSIONED else 0
     group = 1
     if version:
         if len(start) < LONG_HEADER:
             raise UserError(
-                f"{path} has {len(start)} bytes, and version {version} begins with {LONG_HEADER}; it is cut short: copy it again"
+                f"{path} has {len(start)} bytes, but version {version} has a header of {LONG_HEADER}; it is cut short: copy it again"
             )
         numbers = struct.unpack("<7i", start[8 : 8 + HEADER])
         tied = start[8 + HEADER] != 0
@@ -142,18 +142,18 @@ def read_header(path: Path) -> Header:
     header = Header(dim, hidden, layers, heads, groups, vocabulary, longest, tied, version, group)
     sizes = f"dim={dim}, hidden_dim={hidden}, layers={layers}, heads={heads}, kv_heads={groups}, vocabulary={vocabulary}, length={longest}"
     if min(header[:7]) < 1 or max(header[:7]) > 2**24 or layers > MOST_LAYERS or dim % heads or heads % groups or (dim // heads) % 2:
-        raise UserError(f"{path} is no llama2.c checkpoint: its first numbers say {sizes}; a pickle of torch is converted by its export.py")
+        raise UserError(f"{path} is not a llama2.c checkpoint: its header says {sizes}; convert a torch pickle with llama2.c's export.py")
     if group < 1 or any(int(np.prod(shape)) % group for _, shape in layout(header) if header.is_quantised(shape)):
-        raise UserError(f"{path}: groups of {group} numbers do not divide the weights ({sizes}); write it again with export.py")
+        raise UserError(f"{path}: the group size ({group}) does not divide the weights ({sizes}); write it again with export.py")
     expected, there = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
     if there != expected:
-        what = "cut short: copy it again" if there < expected else f"no llama2.c checkpoint of version {version}"
-        raise UserError(f"{path} has {there:,} bytes, but by its first numbers ({sizes}) it should have {expected:,}; it is {what}")
+        what = "cut short: copy it again" if there < expected else f"not a llama2.c checkpoint of version {version}"
+        raise UserError(f"{path} has {there:,} bytes, but its header ({sizes}) requires {expected:,}; it is {what}")
     return header
 
 
 def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
-    """The weights in the order of the file, and their shapes; None is what clew computes itself."""
+    """The names and shapes of the tensors in the order of the file. A name of None marks a table that clew computes itself."""
     dim, hidden, narrow = header.dim, header.hidden_dim, header.num_kv_heads * header.head_dim
     table = "body.embedding.tokens.weight", (header.vocabulary, dim)
     norms = [(f"{part}.norm.weight", (dim,)) for part in (ATTENTION, NETWORK)]
@@ -185,21 +185,21 @@ def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
 
 
 def of_each_layer(header: Header, weights: Sequence[tuple[str, tuple[int, ...]]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Of every weight that of each layer, one after the other."""
+    """Each weight of all layers, before the next weight."""
     for name, shape in weights:
         for n in range(header.num_layers):
             yield numbered(name, n), shape
 
 
 def by_halves(weight: Tensor, head_dim: int) -> Tensor:
-    """Of every head the even rows first, then the odd ones."""
+    """Reorder the rows of each head: the even ones first, then the odd ones."""
     return weight.view(-1, head_dim // 2, 2, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
 
 
 def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
-    """A score and the bytes of every token; merges are those that SentencePiece would make."""
+    """Read the score and the bytes of every token; the merges follow from the scores, as in SentencePiece."""
     if not path.is_file():
-        raise UserError(f"{path} is missing; a llama2.c checkpoint needs its tokenizer beside it, under this name")
+        raise UserError(f"{path} is missing; a llama2.c checkpoint needs its tokenizer beside it, with this name")
     data, place = read_bytes(path), 4
     pieces: list[Piece] = []
     try:
@@ -211,14 +211,12 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
             pieces.append(piece_of(len(pieces), data[place : place + size].decode(), score))
             place += size
     except (struct.error, ValueError):
-        raise UserError(f"{path} is no tokenizer of llama2.c's, or is cut short; copy it again") from None
+        raise UserError(f"{path} is not a llama2.c tokenizer, or is cut short; copy it again") from None
     if len(pieces) != vocabulary:
         more = " or more" if len(pieces) > vocabulary else ""
-        raise UserError(
-            f"{path} has {len(pieces):,}{more} tokens, but the model knows {vocabulary:,}; take the tokenizer that belongs to it"
-        )
-    found = SentencePieces(path, BPE, pieces, byte_fallback=True, charsmap=b"", dummy_prefix=True, removes_spaces=False)
-    inner = tokenizer_of(found)
+        raise UserError(f"{path} has {len(pieces):,}{more} tokens, but the model has {vocabulary:,}; use the tokenizer that belongs to it")
+    contents = SentencePieces(path, BPE, pieces, byte_fallback=True, charsmap=b"", dummy_prefix=True, removes_spaces=False)
+    inner = tokenizer_of(contents)
     inner.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
     return Tokenizer(inner)
 

@@ -1,5 +1,4 @@
-"""The card of a model: what it is, how it was trained, on what, how it scored, and under which licence. What a run does not know of
-itself is left out."""
+"""Model cards: the model, its training, data, scores and licence. Facts that a run does not record are left out."""
 
 import re
 from collections.abc import Sequence
@@ -20,11 +19,12 @@ from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sample", "craft-sample")
-"""Embedded corpora of English alone."""
+"""Embedded corpora with English text only."""
 
 
 def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, tags: Sequence[str] = ()) -> str:
-    """Markdown with a front matter that Hugging Face reads. `library` is its name for what loads the files; `usage` is Python that does."""
+    """Markdown with a front matter that Hugging Face reads. `library` is its name for the library that loads the files; `usage` is Python
+    code that does so."""
     summary = summarise(run.folder)
     task, family = run.config.task.name, run.config.model.family
     matter: dict[str, Any] = {
@@ -54,12 +54,12 @@ def opening(run: Run) -> str:
 
 
 def vocabularies_of(run: Run) -> dict[str, Any]:
-    """Tokenizers and tables of labels, without what a run keeps of the run that it stands on."""
+    """The tokenizers and label tables, without what a run keeps of its source run."""
     return {role: vocabulary for role, vocabulary in run.vocabularies.items() if isinstance(vocabulary, (Tokenizer, Labels))}
 
 
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
-    """Recipe, command, steps and machine; of an imported run where it comes from, since nothing else is known."""
+    """Recipe, command, steps and machine. An imported run has only its origin, since nothing else is known."""
     if (run.folder / ORIGIN).is_file():
         origin = told(run.folder / ORIGIN)
         return f"## Origin\n\nImported from `{origin.get('source')}`, a `{origin.get('architecture')}`."
@@ -67,7 +67,7 @@ def training(run: Run, summary: Summary, options: ExportOptions) -> str:
     if options.command is not None:
         lines.append(f"- command: `{options.command}`")
     if run.config.transfer.source is not None:
-        lines.append(f"- begun from: {shown_path(run.config.transfer.source)}")
+        lines.append(f"- fine-tuned from: {shown_path(run.config.transfer.source)}")
     if summary.averaged:
         lines.append(f"- weights: the mean of {len(summary.averaged)}")
     if summary.step:
@@ -80,13 +80,13 @@ def training(run: Run, summary: Summary, options: ExportOptions) -> str:
 
 
 def told(path: Path) -> dict[str, Any]:
-    """The fields of a file that only tells of a run; none where it holds something else."""
-    found = read_json(path)
-    return found if isinstance(found, dict) else {}
+    """The fields of an informational JSON file; empty if it does not hold an object."""
+    content = read_json(path)
+    return content if isinstance(content, dict) else {}
 
 
 def data(run: Run) -> str:
-    """The corpus, and where it ships with clew what its own page says of size, source and licence; or the files."""
+    """The corpus or the files. For an embedded corpus also its ATTRIBUTION.md, with size, source and licence."""
     section = run.config.data
     if section.corpus is None:
         files = {part: getattr(section, part) for part in ("train", "valid", "test")}
@@ -103,7 +103,7 @@ def data(run: Run) -> str:
 
 
 def attribution(name: str) -> str | None:
-    """What an embedded corpus says of itself."""
+    """The ATTRIBUTION.md of an embedded corpus; None for any other."""
     corpus = CORPORA.get(name)
     if corpus is None or not corpus.embedded:
         return None
@@ -113,12 +113,12 @@ def attribution(name: str) -> str | None:
 
 
 def shown_path(path: str) -> str:
-    """A file's name: the folders above it are the writer's own."""
+    """The name of a file without its folders, which are private to the writer."""
     return f"`{Path(path).name}`"
 
 
 def languages_of(run: Run) -> list[str]:
-    """The languages of an embedded corpus; nothing is guessed of another."""
+    """The languages of an embedded corpus. Those of other data are not guessed."""
     section = run.config.data
     if section.corpus in ENGLISH:
         return ["en"]
@@ -126,17 +126,19 @@ def languages_of(run: Run) -> list[str]:
 
 
 def scores_of(summary: Summary) -> dict[str, float]:
-    """What the weights score, without the baselines beside them."""
+    """The scores of the weights, without baselines."""
     return {name: value for name, value in summary.best.items() if "baseline" not in name}
 
 
 def scores(summary: Summary) -> str:
-    found = summary.best
-    if not found:
+    values = summary.best
+    if not values:
         return ""
     end = last_with(summary.records, "best.step")
     step = f" of step {end['best.step']:,}" if end is not None and not summary.averaged else ""
-    rows = [f"| {part} | {name.replace('_', ' ')} | {found[f'{part}.{name}']:.4g} |" for part, name in (key.split(".", 1) for key in found)]
+    rows = [
+        f"| {part} | {name.replace('_', ' ')} | {values[f'{part}.{name}']:.4g} |" for part, name in (key.split(".", 1) for key in values)
+    ]
     return f"## Scores\n\nOf the weights{step}.\n\n| part | measure | value |\n|---|---|---|\n" + "\n".join(rows)
 
 

@@ -1,4 +1,4 @@
-"""Programs in ONNX, which onnxruntime and many others run without torch. Recurrences are its operator Scan."""
+"""Programs in ONNX, which onnxruntime and many other runtimes run without torch. Recurrences become the operator Scan."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -17,11 +17,11 @@ from clew.interop.task_programs import programs_of
 from clew.runs.loaded import Run
 
 LARGEST = 2**31 - 2**20
-"""Bytes that one file of ONNX may hold; the weights of a larger program stand in a file beside it."""
+"""The maximum size of one ONNX file in bytes; the weights of a larger program are stored in a second file."""
 
 
 def export_onnx(run: Run, folder: Path, options: ExportOptions) -> None:
-    """An .onnx file for each program; held against the run where onnxruntime is installed."""
+    """Write an .onnx file for each program. If onnxruntime is installed, each is compared with the run."""
     find_onnx()
     programs = programs_of(run)
     with unchanging(run.task):
@@ -39,21 +39,21 @@ def write_onnx(program: Program, path: Path) -> None:
     graph = exported(program)
     try:
         with quiet():
-            found: Any = torch.onnx.export(graph, dynamo=True, verbose=False, **names)
-    except Exception as error:  # of any kind, where ONNX has no such operator
+            onnx_program: Any = torch.onnx.export(graph, dynamo=True, verbose=False, **names)
+    except Exception as error:  # of any type, when ONNX lacks an operator
         raise refusal("torch.onnx", program, error) from error
-    for node in found.model.graph.all_nodes():
-        node.metadata_props.clear()  # where in torch's code it came from
-    values = [*found.model.graph.inputs, *found.model.graph.outputs]
+    for node in onnx_program.model.graph.all_nodes():
+        node.metadata_props.clear()  # stack traces, with paths of the writer's machine
+    values = [*onnx_program.model.graph.inputs, *onnx_program.model.graph.outputs]
     for value, port in zip(values, [*inputs, *outputs], strict=True):
         for axis, side in enumerate(port.shape):
-            value.shape[axis] = side  # a size by its name
+            value.shape[axis] = side  # dynamic sizes get their names
     with quiet():
-        found.save(path, external_data=sum(tensor.nbytes for tensor in graph.state_dict.values()) > LARGEST)
+        onnx_program.save(path, external_data=sum(tensor.nbytes for tensor in graph.state_dict.values()) > LARGEST)
 
 
 def runtime(path: Path) -> Callable[[Sequence[Tensor]], list[Tensor]] | None:
-    """The program as onnxruntime runs it, where that is installed."""
+    """The program as a function, run by onnxruntime; None if that is not installed."""
     try:
         onnxruntime = import_module("onnxruntime")
     except ModuleNotFoundError:
@@ -75,5 +75,5 @@ def find_onnx() -> Any:
         return import_module("onnxscript"), import_module("onnx")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"ONNX is written with onnx and onnxscript, and {error.name} is not installed; `pip install 'clew[onnx]'`, or `--to torch`"
+            f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`"
         ) from None

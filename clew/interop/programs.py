@@ -1,4 +1,4 @@
-"""Programs of torch.export: graphs with their weights, which torch runs without clew, on batches of any size and length."""
+"""Programs of torch.export: graphs with weights that torch runs without clew, on batches of any size and length."""
 
 import logging
 import warnings
@@ -22,30 +22,30 @@ from clew.runs.loaded import Run
 
 
 def export_torch(run: Run, folder: Path, options: ExportOptions) -> None:
-    """A .pt2 file for each program."""
+    """Write a .pt2 file for each program."""
     programs = programs_of(run)
     with unchanging(run.task):
         for program in programs:
-            found = exported(program)
-            module = found.module()
+            graph = exported(program)
+            module = graph.module()
             check_same(program, lambda tensors, module=module: module(*tensors))  # type: ignore[misc]
             with quiet():
-                torch.export.save(found, folder / f"{program.name}.pt2")
+                torch.export.save(graph, folder / f"{program.name}.pt2")
         write_description(run, folder, programs, "torch", options)
 
 
 def exported(program: Program) -> ExportedProgram:
-    """The program as a graph, for any sizes."""
+    """Trace a program to a graph with dynamic sizes."""
     inputs, _ = program.ports
     dims = {size: Dim(size) for size in SIZES}
     shapes = tuple({axis: dims[side] for axis, side in enumerate(port.shape) if isinstance(side, str)} for port in inputs)
     try:
         with quiet():
-            found = torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
-    except Exception as error:  # of any kind, where a layer does what no graph can
+            graph = torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
+    except Exception as error:  # of any type, when a layer cannot be traced
         raise refusal("torch.export", program, error) from error
-    keep_what_is_used(found)
-    return found
+    keep_what_is_used(graph)
+    return graph
 
 
 def refusal(tool: str, program: Program, error: Exception) -> UserError:
@@ -54,9 +54,11 @@ def refusal(tool: str, program: Program, error: Exception) -> UserError:
 
 
 def keep_what_is_used(found: ExportedProgram) -> None:
-    """Drops what no output hangs on: an encoder's program is traced through a step of the decoder, and each holds the whole model's
-    weights. Weights that lie in one block are parted, or every file would have all of it. Where in the code a node came from is
-    forgotten: it would name the writer's folders."""
+    """Drop nodes and weights that no output depends on, copy the weights that share storage, and delete stack traces.
+
+    An encoder's program is traced through a step of the decoder, and each program holds all weights of the model. Weights that are views of
+    one block would save the whole block in each file. Stack traces would name the writer's folders.
+    """
     graph, weights = found.graph_module.graph, found.state_dict
     graph.eliminate_dead_code()
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
@@ -77,7 +79,7 @@ def keep_what_is_used(found: ExportedProgram) -> None:
 
 @contextmanager
 def unchanging(module: nn.Module) -> Iterator[None]:
-    """Nothing is trained as long as this lasts: a graph of parameters that could be would ask for gradients when it is run."""
+    """A context in which no parameter requires gradients; otherwise the graph would track gradients when it runs."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     try:
         for parameter in trained:
@@ -91,7 +93,7 @@ def unchanging(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what torch says of its own dealings: of packages that are not asked for, of calls inside it that will change."""
+    """A context without torch's warnings about optional packages and its own deprecated calls."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

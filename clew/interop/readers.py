@@ -1,4 +1,4 @@
-"""Programs that read a text whole, as modules: what goes in is what the task's body reads, by name."""
+"""Programs that read a whole text, as modules whose inputs are the tensors that the task's body reads, by name."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +14,12 @@ from clew.tasks.programs import ReadingProgram, Traced
 from clew.text.letters import LETTERS
 
 CONTEXT, SECOND = "context_", "second_"
-"""How the names of what another body reads begin, and those of the second text."""
+"""Prefixes of the inputs of the context body and of the second text."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """What a task reads at given sizes."""
+    """Example inputs of a task at given sizes."""
 
     body: Any
     texts: int
@@ -37,7 +37,7 @@ class Example:
 
 
 class Reader(nn.Module):
-    """What a task offers as a module that takes tensors in a row, each by its name."""
+    """A reading program as a module that takes tensors in the order of `names`."""
 
     def __init__(self, task: Any, reads: ReadingProgram, names: list[str]):
         super().__init__()
@@ -60,14 +60,14 @@ def reading(task: Any, reads: ReadingProgram) -> Program:
     module, outputs = Reader(task, reads, list(example(SIZES))), reads.outputs
     if reads.numbered:
         with torch.no_grad():
-            found = module(*example(SIZES).values())
-        outputs = [f"{reads.numbered}.{number}" for number in range(len(found))]
+            tensors = module(*example(SIZES).values())
+        outputs = [f"{reads.numbered}.{number}" for number in range(len(tensors))]
     return Program(reads.name, module, example, outputs, reads.usage, reads.alone, reads.facts)
 
 
 def read_tensors(body: Any, sizes: Sizes) -> Tensors:
-    """What a body reads of a text: tokens where it has a table of them, letters or segments where it reads those, the same for another
-    body whose vectors it reads, and which are real."""
+    """Example inputs of a body for one text: tokens if it has a table of them, letters or segments if it reads those, the same for a
+    context body, and the mask."""
     tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["length"])
     tensors = {} if body.embedding.tokens is None else {"tokens": tokens}
     if is_spelled(body):
@@ -83,7 +83,7 @@ def read_tensors(body: Any, sizes: Sizes) -> Tensors:
 
 
 def as_read(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
-    """The same as a body takes it."""
+    """The inputs in the form that a body takes."""
     other, letters = context_of(body), tensors.get("letters")
     if other is not None:
         inner = {name.removeprefix(CONTEXT): tensor for name, tensor in tensors.items() if name.startswith(CONTEXT)}
@@ -94,11 +94,11 @@ def as_read(body: Any, tensors: Tensors) -> Tensor | Words | Segmented:
 
 
 def context_of(body: Any) -> Any:
-    """The other body whose vectors a body reads of each word; None where there is none."""
+    """The other body whose vectors this body reads for each word; None if there is none."""
     return next((part.body for part in body.embedding.parts if isinstance(part, Context)), None)
 
 
 def pieces_of(body: Any, tensors: Tensors) -> Pieces:
-    """A text as tasks take it; where each word's pieces are is told, or not asked for."""
+    """A text in the form that tasks take. A program that never reads the places of pieces gets the mask in their stead."""
     mask = tensors["mask"]
     return Pieces(as_read(body, tensors), mask, tensors.get("starts", mask), tensors.get("ends", mask))

@@ -1,6 +1,6 @@
-"""Files of SentencePiece (Kudo and Richardson 2018): read and written as the Protocol Buffers messages they are, and made tokenizers of.
+"""Files of SentencePiece (Kudo and Richardson 2018): read and written as Protocol Buffers messages, and converted to tokenizers.
 
-A file is a message of fields, each a number and a value; of the numbers only those that matter to encoding are looked at:
+A file is a message of fields, each a number and a value. Only the fields that affect encoding are read:
 
     1 pieces (1 piece, 2 score, 3 type)   2 trainer (3 model_type, 35 byte_fallback, 40 unk_id)
     3 normaliser (2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces, 5 escape_whitespaces)
@@ -25,7 +25,7 @@ SPACE = "▁"
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
 LARGEST = 2**25
-"""Bytes of a file: a million pieces take less."""
+"""The maximum size of a file in bytes; a million pieces take less."""
 BYTES = re.compile("<0x[0-9A-F]{2}>")
 KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
 
@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class SentencePieces:
-    """What a file says: the pieces by id, and how texts are made ready for them."""
+    """The contents of a file: the pieces by id, and the normalisation of texts."""
 
     path: Path
     kind: int
@@ -65,20 +65,20 @@ def read_sentencepiece(path: Path) -> SentencePieces:
                 parts[number].append(value)
         trainer, normaliser = (dict(fields_of(b"".join(values))) for values in parts.values())
     except (ValueError, LookupError, struct.error, TypeError, AttributeError):
-        raise UserError(f"{path} is no file of SentencePiece's, or is cut short; copy it again") from None
+        raise UserError(f"{path} is not a SentencePiece file, or is cut short; copy it again") from None
     kind = int(trainer.get(3, UNIGRAM))
     if kind not in (UNIGRAM, BPE):
-        raise UserError(f"{path}: the model is a {KINDS.get(kind, kind)} model; clew reads unigram and bpe")
+        raise UserError(f"{path} is a {KINDS.get(kind, kind)} model; clew reads unigram and bpe")
     if trainer.get(24) or not normaliser.get(5, 1):
-        raise UserError(f"{path}: clew knows SentencePiece with {SPACE} in the place of spaces, before words; this file has it otherwise")
+        raise UserError(f"{path} does not mark spaces by {SPACE} before words; train it without treat_whitespace_as_suffix")
     if not any(piece.kind == UNKNOWN for piece in pieces):
-        raise UserError(f"{path} has no piece for what is unknown; it is cut short: copy it again")
+        raise UserError(f"{path} has no unknown piece; it is cut short: copy it again")
     charsmap = normaliser.get(2, b"")
     return SentencePieces(path, kind, pieces, bool(trainer.get(35)), charsmap, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values of a message: whole numbers, four or eight bytes as they are, or a stretch of bytes."""
+    """The numbers and values of a message's fields: integers, four or eight raw bytes, or byte strings."""
     place = 0
     while place < len(data):
         key, place = varint(data, place)
@@ -119,31 +119,31 @@ def read_piece(data: bytes) -> Piece:
     return Piece(fields[1].decode(), score, int(fields.get(3, NORMAL)))
 
 
-def write_sentencepiece(path: Path, found: SentencePieces) -> None:
-    """A file that says what was found of one: the same pieces, and texts made ready for them in the same way."""
-    pieces = b"".join(field(1, field(1, piece.text.encode()) + field(2, piece.score) + field(3, piece.kind)) for piece in found.pieces)
-    trainer = field(3, found.kind) + field(35, int(found.byte_fallback)) + field(40, found.unknown)
-    normaliser = field(2, found.charsmap) + field(3, int(found.dummy_prefix)) + field(4, int(found.removes_spaces)) + field(5, 1)
+def write_sentencepiece(path: Path, contents: SentencePieces) -> None:
+    """Write a file with these pieces and this normalisation."""
+    pieces = b"".join(field(1, field(1, piece.text.encode()) + field(2, piece.score) + field(3, piece.kind)) for piece in contents.pieces)
+    trainer = field(3, contents.kind) + field(35, int(contents.byte_fallback)) + field(40, contents.unknown)
+    normaliser = field(2, contents.charsmap) + field(3, int(contents.dummy_prefix)) + field(4, int(contents.removes_spaces)) + field(5, 1)
     path.write_bytes(pieces + field(2, trainer) + field(3, normaliser))
 
 
 def field(number: int, value: int | float | bytes) -> bytes:
-    """A field of a message: a whole number, four bytes of a float, or a stretch of bytes."""
+    """A field of a message: an integer, a float as four bytes, or a byte string."""
     if isinstance(value, bytes):
         return as_varint(number << 3 | 2) + as_varint(len(value)) + value
     return as_varint(number << 3 | 5) + struct.pack("<f", value) if isinstance(value, float) else as_varint(number << 3) + as_varint(value)
 
 
 def as_varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])
 
 
 def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
-    """What a file of unigram pieces would say to become this tokenizer; None where none would."""
+    """The contents of a unigram file that becomes this tokenizer; None if no file does, which converting it back decides."""
     about = json.loads(tokenizer.to_str())
     model, splitting = about["model"], about["pre_tokenizer"] or {}
     if model["type"] != "Unigram" or splitting.get("type") != "Metaspace":
@@ -160,49 +160,51 @@ def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
     steps = (about["normalizer"] or {}).get("normalizers", [])
     charsmap = base64.b64decode(steps[0]["precompiled_charsmap"]) if steps and steps[0]["type"] == "Precompiled" else b""
     removes = any(step["type"] == "Strip" for step in steps)
-    found = SentencePieces(Path(), UNIGRAM, pieces, model["byte_fallback"], charsmap, splitting.get("prepend_scheme") == "always", removes)
-    again = json.loads(tokenizer_of(found).to_str())
-    return found if all(again[part] == about[part] for part in ("normalizer", "pre_tokenizer", "model", "decoder")) else None
+    contents = SentencePieces(
+        Path(), UNIGRAM, pieces, model["byte_fallback"], charsmap, splitting.get("prepend_scheme") == "always", removes
+    )
+    again = json.loads(tokenizer_of(contents).to_str())
+    return contents if all(again[part] == about[part] for part in ("normalizer", "pre_tokenizer", "model", "decoder")) else None
 
 
-def tokenizer_of(found: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None) -> tokenizers.Tokenizer:
-    """A tokenizer of the file's pieces, or of others in another order: what cuts texts as SentencePiece does."""
-    pieces = found.pieces if pieces is None else pieces
-    unknown = found.unknown if unknown is None else unknown
-    build = unigram if found.kind == UNIGRAM else byte_pairs
-    inner = build(found, pieces, unknown)
+def tokenizer_of(contents: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None) -> tokenizers.Tokenizer:
+    """A tokenizer that splits texts as SentencePiece does, with the file's pieces or the given ones."""
+    pieces = contents.pieces if pieces is None else pieces
+    unknown = contents.unknown if unknown is None else unknown
+    build = unigram if contents.kind == UNIGRAM else byte_pairs
+    inner = build(contents, pieces, unknown)
     inner.add_special_tokens([piece.text for piece in pieces if piece.kind in (CONTROL, UNKNOWN)])
     inner.add_tokens([tokenizers.AddedToken(piece.text, normalized=False) for piece in pieces if piece.kind == USER])
     return inner
 
 
-def unigram(found: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
+def unigram(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
     vocabulary = [(piece.text, piece.score) for piece in pieces]
-    inner = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=found.byte_fallback))
-    steps: list[Any] = [normalizers.Precompiled(found.charsmap)] if found.charsmap else []
-    if found.removes_spaces:
+    inner = tokenizers.Tokenizer(models.Unigram(vocabulary, unk_id=unknown, byte_fallback=contents.byte_fallback))
+    steps: list[Any] = [normalizers.Precompiled(contents.charsmap)] if contents.charsmap else []
+    if contents.removes_spaces:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
     inner.normalizer = normalizers.Sequence(steps)
-    scheme = "always" if found.dummy_prefix else "never"
+    scheme = "always" if contents.dummy_prefix else "never"
     inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=True)
     inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme=scheme)])
     return inner
 
 
-def byte_pairs(found: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
-    """Any two pieces that make a third are a merge; those of the better piece come first."""
+def byte_pairs(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) -> tokenizers.Tokenizer:
+    """Any two pieces whose concatenation is a piece are a merge; merges into better-scored pieces come first."""
     ids = {piece.text: id for id, piece in enumerate(pieces)}
     merges = []
     for piece in sorted((piece for piece in pieces if piece.kind == NORMAL), key=lambda piece: (-piece.score, ids[piece.text])):
         cuts = ((piece.text[:place], piece.text[place:]) for place in range(1, len(piece.text)))
         merges += sorted((cut for cut in cuts if cut[0] in ids and cut[1] in ids), key=lambda cut: (ids[cut[0]], ids[cut[1]]))
-    model = models.BPE(ids, merges, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=found.byte_fallback)
+    model = models.BPE(ids, merges, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=contents.byte_fallback)
     inner = tokenizers.Tokenizer(model)
-    steps: list[Any] = [normalizers.Precompiled(found.charsmap)] if found.charsmap else []
-    if found.removes_spaces:
+    steps: list[Any] = [normalizers.Precompiled(contents.charsmap)] if contents.charsmap else []
+    if contents.removes_spaces:
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    steps += [normalizers.Prepend(SPACE)] if found.dummy_prefix else []
+    steps += [normalizers.Prepend(SPACE)] if contents.dummy_prefix else []
     inner.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
-    stripped = [decoders.Strip(" ", 1, 0)] if found.dummy_prefix else []
+    stripped = [decoders.Strip(" ", 1, 0)] if contents.dummy_prefix else []
     inner.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *stripped])
     return inner

@@ -1,4 +1,7 @@
-"""A program to be written for another runtime, and what goes in and out of it, found by running it on tensors of several sizes."""
+"""A program to export, with its inputs and outputs, whose dynamic axes are detected by running it at several sizes.
+
+Nothing is declared, so that a new layer's state needs no code here.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +17,17 @@ Sizes = Mapping[str, int]
 Tensors = dict[str, Tensor]
 
 SIZES = {"past": 2, "length": 3, "source": 4, "batch": 5, "second": 6, "words": 7, "letters": 8, "context": 9}
-"""The sizes that a program is shown; it then takes any. They differ, and none is 1, which torch would take for fixed."""
+"""The sizes that a program is traced with. They differ, and none is 1, which torch would treat as fixed."""
 OTHERS = (
     {**SIZES, "batch": 1, "length": 1},
     {"past": 3, "length": 2, "source": 7, "batch": 8, "second": 2, "words": 2, "letters": 11, "context": 4},
 )
-"""Sizes that a program is tried on before it is kept; small, for models that can tell few positions apart."""
+"""Other sizes at which a program is checked, since a tracer that fixes a size does so silently. They are small, for models with few
+positions."""
 
 
 class Port(NamedTuple):
-    """One tensor that goes in or out. A side of its shape is a number, or the sizes that it grows with: `batch`, `past + length`."""
+    """One input or output tensor. Each side of its shape is a number, or the sizes that it grows with: `batch`, `past + length`."""
 
     name: str
     dtype: str
@@ -32,8 +36,8 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A module from tensors to a tuple of tensors. `example` has its inputs by name, for given sizes; `usage`, `alone` and `facts` are as
-    `tasks.programs.Reads` has them."""
+    """A module from tensors to a tuple of tensors. `example` makes its inputs by name, at given sizes; for `usage`, `alone` and `facts` see
+    `tasks.programs.ReadingProgram`."""
 
     name: str
     module: nn.Module
@@ -49,31 +53,31 @@ class Program:
 
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What goes in at the sizes of SIZES."""
+        """The inputs at SIZES."""
         return tuple(self.example(SIZES).values())
 
     @cached_property
     def ports(self) -> tuple[list[Port], list[Port]]:
-        """All that goes in and out: a side that is longer where one size is larger by one grows with that size."""
+        """The inputs and the outputs. A side that changes when one size grows by one depends on that size."""
         names = self.inputs
         seen = {size: self.run({**SIZES, size: number + 1}) for size, number in SIZES.items()}
-        found = []
+        ports = []
         for place, tensor in enumerate(self.run(SIZES)):
             larger = {size: tensors[place].shape for size, tensors in seen.items()}
             shape = tuple(side(tensor, axis, larger) for axis in range(tensor.dim()))
             name = [*names, *self.outputs][place]
-            found.append(Port(name, str(tensor.dtype).removeprefix("torch."), shape))
-        return found[: len(names)], found[len(names) :]
+            ports.append(Port(name, str(tensor.dtype).removeprefix("torch."), shape))
+        return ports[: len(names)], ports[len(names) :]
 
     def run(self, sizes: Sizes) -> list[Tensor]:
-        """Everything that goes in and out at given sizes."""
+        """The inputs followed by the outputs at given sizes."""
         tensors = list(self.example(sizes).values())
         with torch.no_grad():
             return [*tensors, *self.module(*tensors)]
 
 
 def drawn(vocabulary: int, rows: int, length: int) -> tuple[Tensor, Tensor]:
-    """Some ids (rows, length), all real."""
+    """Ids (rows, length), and a mask that is True everywhere."""
     ids = torch.arange(rows * length).view(rows, length) % vocabulary
     return ids, torch.ones(rows, length, dtype=torch.bool)
 
@@ -84,11 +88,11 @@ def side(tensor: Tensor, axis: int, larger: Mapping[str, Sequence[int]]) -> int 
 
 
 def check_same(program: Program, call: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> None:
-    """Refuses a program that does not give what its module gives, on sizes other than those it was shown."""
+    """Refuse an exported program whose outputs differ from its module's at sizes other than those it was traced with."""
     for sizes in OTHERS:
         tensors = list(program.example(sizes).values())
         with torch.no_grad():
             wanted = program.module(*tensors)
         for name, one, other in zip(program.outputs, wanted, call(tensors), strict=True):
             if one.shape != other.shape or not torch.allclose(one.float(), other.float(), rtol=1e-4, atol=1e-4):
-                raise UserError(f"the program {program.name} was written, but its output {name} is not the run's; nothing is kept of it")
+                raise UserError(f"the output {name} of the exported program {program.name} differs from the run's; nothing was written")

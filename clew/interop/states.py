@@ -1,6 +1,6 @@
-"""A state as tensors with names, as a program takes and gives it: what a step changes, and what it only reads.
+"""A state as named tensors, as a program takes and returns it: those that a step changes, and those that it only reads.
 
-A program's rows have no documents in them. So of a clock the count alone is left, which all layers share, as they share where keys stand.
+The rows of a program hold no packed documents. So only the count of a clock is kept, which all layers share, like the indices of keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,10 +22,10 @@ Place = Callable[[str, Tensor], Tensor]
 
 
 class StateForm:
-    """The names of what a body's states are made of: what a step has `changed`, and what it has only `read`.
+    """The names of the tensors of a body's states: `changed` by a step, or only `read`.
 
-    `example` is a state after some tokens. A tensor that several layers read is one, and one of `given` keeps the name that it has there.
-    `counts` says that the body's embedding asks how much was read.
+    `example` is a state after some tokens. A tensor that several layers read has one name; one of `given` keeps the name that it has there.
+    `counts` says that the body's embedding reads the position count.
     """
 
     def __init__(self, example: State, *, counts: bool, given: Mapping[str, Tensor] | None = None):
@@ -38,19 +38,19 @@ class StateForm:
         self.changed = [name for name in named if name not in left_out and name not in self.same]
 
     def state(self, tensors: Mapping[str, Tensor], zeros: Tensor) -> State:
-        """The state that these tensors are, `zeros` (batch,) being there for what has no name."""
+        """The state made of these tensors, with `zeros` (batch,) for those without a name."""
         return walk(self.example, lambda name, _: tensors.get(self.same.get(name, name), zeros))
 
 
 def tensors_of(state: State) -> dict[str, Tensor]:
-    """Every tensor of a state by its name, the first where several share one."""
-    found: dict[str, Tensor] = {}
-    walk(state, lambda name, tensor: found.setdefault(name, tensor))
-    return found
+    """The tensors of a state by name; the first of several with the same name."""
+    tensors: dict[str, Tensor] = {}
+    walk(state, lambda name, tensor: tensors.setdefault(name, tensor))
+    return tensors
 
 
 def walk(node: Any, place: Place, path: str = "") -> Any:
-    """The state with what `place` gives for the name and tensor of each leaf."""
+    """A copy of the state in which each leaf is `place(name, tensor)`."""
     if node is None:
         return None
     if isinstance(node, Tensor):
@@ -67,7 +67,7 @@ def walk(node: Any, place: Place, path: str = "") -> Any:
         return Grown(keys, values, place(INDEX, node.key_index), walk(node.clock, place))
     if isinstance(node, Memory):
         path = f"{MEMORY}{path.removesuffix('.memory')}"
-        mask = None if isinstance(node.values, Prepared) else node.mask  # what is prepared has it already
+        mask = None if isinstance(node.values, Prepared) else node.mask  # prepared values contain the mask
         return Memory(walk(node.values, place, path), walk(mask, place, f"{path}.mask"))
     names = getattr(node, "_fields", range(len(node)))
     parts = [walk(part, place, f"{path}.{name}".removeprefix(".")) for name, part in zip(names, node, strict=True)]

@@ -1,4 +1,4 @@
-"""The programs of a run: those that its task offers, as modules that can be traced."""
+"""The programs of a run: those that its task defines, as modules that can be traced. Knows no task by name."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from clew.tasks.programs import ReadingProgram, SteppingProgram
 
 
 def programs_of(run: Run) -> list[Program]:
-    """A task that offers none is refused by name, with what it says of itself."""
+    """The programs of the run's task. A task without any is refused, with the task's own reason."""
     try:
         offered = run.task.programs() if hasattr(run.task, "programs") else default_programs(run)
-        return [program for each in offered for program in made(run.task, each)]
+        return [program for each in offered for program in modules_of(run.task, each)]
     except UserError as error:
         raise UserError(f"{run.folder}: {error}") from None
 
 
-def made(task: Any, offered: ReadingProgram | SteppingProgram | Program) -> list[Program]:
-    if isinstance(offered, Program):
-        return [offered]
-    return stepping(task, offered) if isinstance(offered, SteppingProgram) else [reading(task, offered)]
+def modules_of(task: Any, defined: ReadingProgram | SteppingProgram | Program) -> list[Program]:
+    if isinstance(defined, Program):
+        return [defined]
+    return stepping(task, defined) if isinstance(defined, SteppingProgram) else [reading(task, defined)]

@@ -1,4 +1,4 @@
-"""Python that runs an export without clew, as its card shows it."""
+"""Python code that runs an export without clew, shown on its model card."""
 
 from collections.abc import Sequence
 
@@ -46,21 +46,21 @@ def run(name, tensors):
 READ = """
 def read_tokenizer(role):
     tokenizer = Tokenizer.from_file(about["vocabulary"][role])
-    tokenizer.encode_special_tokens = True  # "<eos>" written in a text is no end
+    tokenizer.encode_special_tokens = True  # "<eos>" in a text is ordinary text
     return tokenizer
 """
 
 STEP = """
 def step(known, tokens):
     ids = np.array([tokens])
-    found = run("step", {**known, "tokens": ids, "mask": np.ones_like(ids, dtype=bool)})  # several rows: False on padding
+    found = run("step", {**known, "tokens": ids, "mask": np.ones_like(ids, dtype=bool)})  # with several rows: False at padding
     after = {name.replace("next.", "state.", 1): value for name, value in found.items() if name.startswith("next.")}
     return {**known, **after}, int(found["log_probs"][0, -1].argmax())
 """
 
 CONTINUE = """
 tokenizer = read_tokenizer("tokenizer")
-sizes = {"batch": 1, "past": 0}  # a state begins with zeros, and with nothing read
+sizes = {"batch": 1, "past": 0}  # the initial state is zeros, with no past
 state = {
     port["name"]: np.zeros([sizes.get(side, side) for side in port["shape"]], port["dtype"])
     for port in about["programs"]["step"]["inputs"]
@@ -94,14 +94,14 @@ def letters_of(words):
 
 WORDS = """
 tokenizer = read_tokenizer("ROLE")
-words = "TEXT".split()  # punctuation stands apart
+words = "TEXT".split()  # punctuation marks are words
 encoded = tokenizer.encode(" ".join(words), add_special_tokens=FRAMED)
 tensors = {"tokens": np.array([encoded.ids]), "mask": np.ones((1, len(encoded.ids)), dtype=bool)}
 """
 
 PLACES = """
 def places_of(encoded, words):
-    stops = np.cumsum([len(word) + 1 for word in words]) - 1  # where each word ends in the text
+    stops = np.cumsum([len(word) + 1 for word in words]) - 1  # the end of each word in the text
     word_of = [int(np.searchsorted(stops, stop)) if stop > start else -1 for start, stop in encoded.offsets]
     starts = [word_of.index(word) for word in range(len(words))]
     ends = [len(word_of) - word_of[::-1].index(word) for word in range(len(words))]
@@ -114,7 +114,7 @@ tensors["word_mask"] = np.ones((1, len(words)), dtype=bool)
 """
 
 CONTEXT = """\
-other = read_tokenizer("context")  # of the body whose vectors are read besides
+other = read_tokenizer("context")  # of the context body, whose vectors are read too
 read = other.encode(" ".join(words), add_special_tokens=FRAMED)
 ids = [*MARK, *read.ids, *MARK]
 tensors["context_tokens"], tensors["context_mask"] = np.array([ids]), np.ones((1, len(ids)), dtype=bool)
@@ -127,7 +127,7 @@ tensors |= {f"second_{name}": tensor for name, tensor in tensors.items()}  # the
 
 
 def usage_of(run: Run, program: Program, to: str) -> str:
-    """The lines that run a program, after those that load it."""
+    """The code that loads and runs a program."""
     tokenizers = [(role, each) for role, each in run.vocabularies.items() if isinstance(each, Tokenizer)]
     if not tokenizers:
         return f"{OPENINGS[to].strip()}\n\n\n{program.usage or shown_ports(program)}"
@@ -142,12 +142,12 @@ def usage_of(run: Run, program: Program, to: str) -> str:
 
 
 def shown_ports(program: Program) -> str:
-    """Of a program that reads no text: what goes in and out."""
+    """Code that prints the inputs and outputs, for a program that reads no text."""
     return f'print(about["programs"]["{program.name}"])\n'
 
 
 def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokenizer) -> str:
-    """Those that make `tensors` of a sentence, for a program with these inputs."""
+    """Code that makes `tensors` from a sentence, for a program with these inputs."""
     lines = WORDS.replace("ROLE", role).replace("FRAMED", str(tokenizer.frame is not None))
     if "letters" in inputs:
         lines += 'tensors["letters"] = letters_of(words)\n'
@@ -161,7 +161,7 @@ def sentence_lines(run: Run, inputs: Sequence[str], role: str, tokenizer: Tokeni
 
 
 def context_lines(reader: WordReader) -> str:
-    """What another body reads of the same words."""
+    """Code that makes the context body's inputs from the same words."""
     tokenizer = reader.tokenizer
     lines = CONTEXT.replace("MARK", str([] if reader.mark is None else [reader.mark]))
     lines = lines.replace("FRAMED", str(tokenizer.frame is not None))
@@ -175,6 +175,6 @@ def context_lines(reader: WordReader) -> str:
 
 
 def sample_of(tokenizer: Tokenizer) -> str:
-    """Three words that the tokenizer knows, or some that it can cut."""
+    """Three words that the tokenizer knows, or three that it can split."""
     known = [token for token in tokenizer.tokens if token.isalpha()] if tokenizer.unit == "word" else []
     return " ".join(known[:3]) or "where is it"

@@ -1,4 +1,7 @@
-"""From another program's tensors to clew's, and back: lists of (their name, our names, a transform with its inverse)."""
+"""Weight maps from another program's tensors to clew's and back: lists of (their name, our names, a transform with its inverse).
+
+A map is written once and used both ways. A tensor that no entry names is refused, so that a checkpoint never loses a layer silently.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,14 +16,14 @@ Shape = tuple[int, ...]
 
 
 class Transform(NamedTuple):
-    """One tensor of theirs to as many of ours as an entry names, and those back to one."""
+    """Convert one of their tensors to as many of ours as an entry names, and those back to one."""
 
     to_ours: Callable[[Tensor, int], Sequence[Tensor]]
     to_theirs: Callable[[Sequence[Tensor]], Tensor]
 
 
 class Entry(NamedTuple):
-    """`optional`: a second copy, which is written, and read where it is there."""
+    """`optional`: a second copy, which is always written, and read if it exists."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -33,7 +36,7 @@ def entry(theirs: str, *ours: str, transform: "Transform | None" = None, optiona
 
 
 def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> list[Entry]:
-    """The weight and the bias of a layer; a transform turns weights alone, unless there are several of them."""
+    """The weight and the bias of a layer. The transform applies to the weight; a bias is copied, or split over several layers."""
     weights, biases = (tuple(f"{name}.{part}" for name in ours) for part in ("weight", "bias"))
     return [
         Entry(f"{theirs}.weight", weights, transform or SAME),
@@ -42,12 +45,12 @@ def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> 
 
 
 def repeated(entries: Iterable[Entry], count: int) -> list[Entry]:
-    """Entries once for each n below `count`: `{n}` in a name is n, `{2n+1}` is 2 n + 1."""
-    found = list(entries)
+    """The entries for each n below `count`: `{n}` in a name becomes n, `{2n+1}` becomes 2 n + 1."""
+    templates = list(entries)
     return [
         each._replace(theirs=numbered(each.theirs, n), ours=tuple(numbered(name, n) for name in each.ours))
         for n in range(count)
-        for each in found
+        for each in templates
     ]
 
 
@@ -62,33 +65,34 @@ def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
 def take(
     entries: Iterable[Entry], wanted: dict[str, Tensor], there: Mapping[str, Shape], read: Callable[[str], Tensor], where: str
 ) -> None:
-    """Fills `wanted` with a checkpoint's tensors, one at a time; what is missing or of another shape is named, and not read."""
+    """Fill `wanted` with a checkpoint's tensors, one at a time. A tensor that is missing or has another shape is refused before it is
+    read."""
     for theirs, ours, transform, optional in entries:
         if theirs not in there and optional:
             continue
         if theirs not in there:
-            raise UserError(f"{where} has no tensor {theirs}, which its config asks for; copy the checkpoint again")
+            raise UserError(f"{where} has no tensor {theirs}, which its config requires; copy the checkpoint again")
         shapes = [tuple(wanted[name].shape) for name in ours]
         expected = tuple(transform.to_theirs([wanted[name] for name in ours]).shape)
         if there[theirs] != expected:
             raise UserError(
-                f"{where}: the tensor {theirs} has the shape {shown_shape(there[theirs])}, but by its config it should have "
-                f"{shown_shape(expected)}"
+                f"{where}: the tensor {theirs} has the shape {shown_shape(there[theirs])}, but its config requires "
+                f"{shown_shape(expected)}; copy the checkpoint again"
             )
-        found = read(theirs)
-        for name, part, shape in zip(ours, transform.to_ours(found, len(ours)), shapes, strict=True):
+        tensor = read(theirs)
+        for name, part, shape in zip(ours, transform.to_ours(tensor, len(ours)), shapes, strict=True):
             assert tuple(part.shape) == shape, name
             wanted[name].copy_(part)
 
 
 def give(entries: Iterable[Entry], ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors from ours; a second copy is a tensor of its own, or no file would hold both."""
+    """Their tensors from ours. A second copy is cloned, since safetensors refuses tensors that share memory."""
     given = ((found, found.transform.to_theirs([ours[name] for name in found.ours]).contiguous()) for found in entries)
     return {found.theirs: tensor.clone() if found.optional else tensor for found, tensor in given}
 
 
 def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Sequence[str], where: str) -> list[str]:
-    """Those that are known not to be needed, by their patterns; any other that no entry names is refused."""
+    """The unused tensors that match the patterns `leftovers`; any other tensor that no entry names is refused."""
     used = {found.theirs for found in entries}
     unused = sorted(set(names) - used)
     left = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
@@ -105,7 +109,7 @@ def shown_shape(shape: Iterable[int]) -> str:
 
 
 def rows_from(first: int) -> Transform:
-    """The rows of a table from one on; those before it are never looked up, and are given back as zeros."""
+    """The rows of a table from `first` on; earlier rows are never looked up, and are written as zeros."""
 
     def back(ours: Sequence[Tensor]) -> Tensor:
         return torch.cat([ours[0].new_zeros(first, ours[0].shape[1]), ours[0]])
@@ -115,9 +119,9 @@ def rows_from(first: int) -> Transform:
 
 SAME = Transform(lambda theirs, count: [theirs], lambda ours: ours[0])
 TURNED = Transform(lambda theirs, count: [theirs.mT], lambda ours: ours[0].mT)
-"""A matrix that the other program multiplies from the other side."""
+"""The transpose, for a program that multiplies from the other side."""
 SPLIT = Transform(lambda theirs, count: theirs.chunk(count), lambda ours: torch.cat(list(ours)))
-"""Several layers in one."""
+"""One tensor that holds several of our layers."""
 SPLIT_TURNED = Transform(lambda theirs, count: theirs.mT.chunk(count), lambda ours: torch.cat(list(ours)).mT)
 AS_ROW = Transform(lambda theirs, count: [theirs[0]], lambda ours: ours[0][None])
-"""A vector that the other program keeps as a matrix of one row."""
+"""A vector that the other program stores as a matrix of one row."""

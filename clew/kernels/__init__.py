@@ -1,6 +1,7 @@
-"""Fast paths for what clew.layers writes out as equations. Each equals its equation in values and gradients; a law says so.
+"""Fast implementations of equations in clew.layers. Each equals its equation in values and gradients; a law checks it.
 
-`choose` alone decides whether one is taken: never where a tap inside the module is watched, since a kernel has no inside to show.
+`choose` alone decides whether one is used. A module with a watched tap runs its equation, since a kernel has no intermediate values to
+show.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,18 +44,18 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ctc": ctc,
 }
 EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
-"""Kernels that compiled code does without: a walk over blocks or diagonals would break its graph, and what it makes of the equation is
-fast, though it holds all scores of attention."""
+"""Kernels that compiled code does not use: a loop over blocks or diagonals would break its graph. The compiled equation is fast too,
+although it holds all attention scores."""
 OPAQUE = {"cross_entropy"}
-"""Kernels that are one operator of clew's own in compiled code. An exported program, which others run, takes the equation."""
+"""Kernels that are one custom operator in compiled code. An exported program runs without clew, so it uses the equation."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
-"""Kernels that an exported program would have written out to the length it was made with; it takes the equation."""
+"""Kernels that an export would unroll to the length of its example input; it uses the equation."""
 
 _only_equations: ContextVar[bool] = ContextVar("only_equations", default=False)
 
 
 def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
-    """The kernel of that name, or None where `module` has to run its equation."""
+    """Return the kernel of a name, or None if `module` must run its equation."""
     if name is None:
         return None
     if is_exporting():
@@ -68,7 +69,7 @@ def choose(name: str | None, module: nn.Module) -> Callable[..., Any] | None:
 
 @contextmanager
 def only_equations() -> Iterator[None]:
-    """Within this context every layer runs as it is written: what a kernel is compared with."""
+    """Make every layer run its equation in this context, for comparison with kernels."""
     token = _only_equations.set(True)
     try:
         yield
@@ -77,5 +78,5 @@ def only_equations() -> Iterator[None]:
 
 
 def runs_equations() -> bool:
-    """Whether this is inside `only_equations`; not asked in compiled code, whose graph it would break."""
+    """Whether `only_equations` is active. Always False in compiled code, where reading the variable would break the graph."""
     return not torch.compiler.is_compiling() and _only_equations.get()

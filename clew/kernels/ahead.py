@@ -1,7 +1,7 @@
-"""Kernels that start before the one in front of them has ended (Hopper's programmatic dependent launch), within a captured step.
+"""Programmatic dependent launch (Hopper GPUs): kernels of a captured step that start before the previous one has ended.
 
-A kernel launched so may read weights, which no kernel of a step writes, and then waits until everything in front of it is done. It saves
-the time of its start, and that of its first reads: a product of 768 x 768 with one row takes 1.6 us instead of 2.4 in a graph on an H200.
+Such a kernel may read weights, which no kernel of a step writes, and then waits until all earlier kernels are done. This hides its start
+and its first reads: a product of 768 x 768 with one row takes 1.6 us instead of 2.4 in a graph on an H200.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -24,7 +24,7 @@ _allowed: ContextVar[bool] = ContextVar("ahead", default=False)
 
 @contextmanager
 def starting_ahead(device: torch.device) -> Iterator[None]:
-    """Within this context kernels that can are launched so, where the GPU can do it. For steps that write no weights."""
+    """Launch kernels early in this context if the GPU supports it. For steps that write no weights."""
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     token = _allowed.set(is_nvidia and torch.cuda.get_device_capability(device) >= (9, 0))
     try:
@@ -34,7 +34,7 @@ def starting_ahead(device: torch.device) -> Iterator[None]:
 
 
 def launching() -> dict[str, Any]:
-    """Options of a launch: the kernel's `AHEAD`, and Triton's own."""
+    """Return the launch options: the kernel's `AHEAD`, and Triton's own."""
     return {"AHEAD": True, "launch_pdl": True} if _allowed.get() else {"AHEAD": False}
 
 
@@ -42,7 +42,7 @@ if triton is not None:
 
     @triton.jit
     def wait_for_others(AHEAD: tl.constexpr):
-        """Waits until the kernels in front have written all they write."""
+        """Wait until all writes of the earlier kernels are done."""
         if AHEAD:
             tl.extra.cuda.gdc_wait()
             tl.extra.cuda.gdc_launch_dependents()

@@ -1,4 +1,4 @@
-"""What the form that attention takes depends on, as plain values: a form can be asked for without the device that would run it."""
+"""The facts that decide which form of attention runs, as plain values, so that the choice can be tested without the device."""
 
 from typing import Literal, NamedTuple
 
@@ -9,19 +9,19 @@ from clew.core.modes import is_exporting
 from clew.core.sight import Sight
 
 Kind = Literal["none", "linear", "any"]
-"""Of a bias: -c |i - j| for slopes c is linear."""
+"""Kind of attention bias: -c |i - j| with slopes c is linear."""
 
 
 class Facts(NamedTuple):
     device: str  # "cuda", "cpu", ...
-    dtype: torch.dtype  # in which products are taken: autocast's where it is on
+    dtype: torch.dtype  # of the products: autocast's if enabled
     batch: int
     heads: int
     queries: int
     keys: int
-    dim: int  # of a head's queries and keys
+    dim: int  # of the queries and keys of one head
     value_dim: int
-    rows: int  # of a mask: 1 where every row of the batch sees the same
+    rows: int  # of a mask: 1 if all rows of the batch share it
     causal: bool = True
     window: int | None = None
     documents: bool = False
@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     dropout: bool = False
     gradient: bool = False
     tracing: Literal["no", "compiling", "exporting"] = "no"
-    flex: bool = True  # whether FlexAttention has code for this case or may compile it
+    flex: bool = True  # whether FlexAttention has compiled code for this case or may compile it
 
     @property
     def is_triangle(self) -> bool:
@@ -42,9 +42,9 @@ class Facts(NamedTuple):
         return not (self.causal or self.documents or self.padded) and self.window is None
 
     def held(self, bias: bool) -> int:
-        """Bytes of the mask, or of the bias with the mask in it. Padding alone is a mask of keys, the same for all queries."""
-        alone = not (bias or self.causal or self.documents) and self.window is None
-        return self.rows * (self.heads if bias else 1) * (1 if alone else self.queries) * self.keys * self.dtype.itemsize
+        """Bytes of the mask, or of the bias that includes the mask. Padding alone is a mask over keys, shared by all queries."""
+        keys_only = not (bias or self.causal or self.documents) and self.window is None
+        return self.rows * (self.heads if bias else 1) * (1 if keys_only else self.queries) * self.keys * self.dtype.itemsize
 
 
 def facts_of(
@@ -76,13 +76,13 @@ def facts_of(
         dropout=dropout > 0,
         gradient=torch.is_grad_enabled() and query.requires_grad,
         tracing="exporting" if exporting else "compiling" if compiling else "no",
-        # A mode sees each function that is called, which compiled code does not call one by one.
+        # An active function mode must see every function call, and compiled code makes none.
         flex=not (compiling or exporting) and torch._C._len_torch_function_stack() == 0,
     )
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """The type in which autocast, where it is on, has products of x; it leaves float64 alone."""
+    """Return the dtype of products of x: autocast's if enabled, except that autocast does not change float64."""
     device = x.device.type
     if x.dtype != torch.float64 and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)

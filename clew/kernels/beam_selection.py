@@ -1,7 +1,8 @@
-"""What a step of beam search chooses for each sentence, on a GPU: one kernel in the place of some thirty-five, each of a few numbers.
+"""Selection of a beam search step on a GPU: one kernel instead of about thirty-five small ones.
 
-`decoding.beam_step` writes it out as equations. A program takes a sentence: its candidates are sorted by counting down, as `top_k` does it,
-and what belongs to the chosen ones is looked up by comparing places, since so few numbers lie in registers.
+`decoding.beam_step` has the same computation in torch operations, equal to the last bit. One program handles one sentence: it takes its
+best candidates one after another, as `top_k` does, and looks up their fields by comparing positions, since so few numbers stay in
+registers.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -23,11 +24,11 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST_CANDIDATES, MOST_CHOSEN = 256, 32
-"""Continuations of a sentence's beams, and those of them that are looked at: their product is a table in registers."""
+"""The most continuations of a sentence's beams, and the most selected candidates: a table of their product is in registers."""
 
 
 class Hypotheses(NamedTuple):
-    """Those of each sentence that have ended (sentences, beams), best first."""
+    """Finished hypotheses of each sentence (sentences, beams), best first."""
 
     scores: Tensor
     log_probs: Tensor
@@ -45,7 +46,7 @@ class Selection(NamedTuple):
 
 
 def is_supported(own: Tensor, width: int) -> bool:
-    """Whether the kernel takes candidates of this type and number, on their device, where no gradient is asked for."""
+    """Whether the kernel supports candidates of this dtype, number and device; gradients must be disabled."""
     if not own.is_cuda or triton is None or own.get_device() != torch.cuda.current_device():
         return False
     return not torch.is_grad_enabled() and has_form(own, width)
@@ -71,18 +72,20 @@ def beam_selection(
     vocabulary: int,
     n_best: int,
 ) -> Selection:
-    """`own` (sentences, beams, k) are log-probabilities of each beam's best next tokens, which are `words`; `running` (sentences, beams)
-    those of the beams. `trail` (sentences, steps, beams) is written at `step` (sentences,). `divisors` are (sentences, steps, 3), `ends`
-    (ends,)."""
+    """Select the next beams and the finished hypotheses of every sentence.
+
+    `own` (sentences, beams, k) are the log-probabilities of the best next tokens `words` of each beam, `running` (sentences, beams) those
+    of the beams. `trail` (sentences, steps, beams) is written at `step` (sentences,). `divisors` are (sentences, steps, 3), `ends` (ends,).
+    """
     sentences, beams, k = own.shape
-    given = own.contiguous(), words.contiguous(), running.contiguous(), *(part.contiguous() for part in ended)
+    inputs = own.contiguous(), words.contiguous(), running.contiguous(), *(part.contiguous() for part in ended)
     rows, tokens = torch.empty(2, sentences * beams, dtype=torch.long, device=own.device).unbind(0)
     logs, scores, left = torch.empty(3, sentences, beams, dtype=torch.float32, device=own.device).unbind(0)
     lengths, choices = torch.empty(2, sentences, beams, dtype=torch.long, device=own.device).unbind(0)
     after, goes_on = torch.empty_like(step), torch.empty(sentences, dtype=torch.bool, device=own.device)
     assert trail.is_contiguous() and divisors.is_contiguous() and limits.is_contiguous() and step.is_contiguous()
     _select[(sentences,)](
-        *given, trail, divisors, limits, step, ends if len(ends) else words,
+        *inputs, trail, divisors, limits, step, ends if len(ends) else words,
         rows, tokens, left, scores, logs, lengths, choices, after, goes_on,
         trail.shape[1], vocabulary, n_best,
         BEAMS=beams, OWN=k, WIDTH=width, ENDS=len(ends),
@@ -96,12 +99,12 @@ if triton is not None:
 
     @triton.jit
     def _places(numbers):
-        """Where the entries stood that the integers were made of."""
+        """Return the positions of the entries that the integers encode."""
         return 0x7FFFFFFF - (numbers & 0x7FFFFFFF)
 
     @triton.jit
     def _looked_up(values, here):
-        """Of each row of a table the value at its one place; 0 where it has none."""
+        """Return the value at the one True place of each row of a table; 0 if there is none."""
         return tl.sum(tl.where(here, values[None, :], tl.zeros_like(values)[None, :]), 1)
 
     @triton.jit
@@ -117,7 +120,7 @@ if triton is not None:
         i = tl.arange(0, CANDIDATES)  # continuations of all beams
         j = tl.arange(0, W)  # the best of them
         b = tl.arange(0, B)  # beams
-        t = tl.arange(0, T)  # what may have ended
+        t = tl.arange(0, T)  # candidates for the finished hypotheses
         is_real = i < BEAMS * OWN
         beam = sentence * BEAMS + i // OWN
         total = tl.load(running + beam, mask=is_real, other=0.0) + tl.load(own + sentence * BEAMS * OWN + i, mask=is_real, other=0.0)
@@ -141,7 +144,7 @@ if triton is not None:
         at = sentence * BEAMS + b
         tl.store(rows + at, on_choice // vocabulary, mask=is_beam)
         tl.store(tokens + at, on_choice % vocabulary, mask=is_beam)
-        is_within = now < longest  # a capture is prepared by steps that may pass the last one
+        is_within = now < longest  # warm-up steps before a capture may pass the last step
         tl.store(trail + (sentence * longest + now) * BEAMS + b, on_choice, mask=is_beam & is_within)
 
         place = divisors + (sentence * longest + now) * 3

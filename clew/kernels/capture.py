@@ -1,4 +1,4 @@
-"""CUDA graphs: the kernels of a function, noted once and launched together again and again. Knows neither steps nor models."""
+"""CUDA graphs: the kernels of a function, captured once and replayed. Knows neither steps nor models."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +15,16 @@ except ImportError:  # a build of torch for the CPU comes without it
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 FAILURES = (RuntimeError, ValueError, TritonError)
-"""What a capture raises where shapes change, the host is asked, or a kernel cannot be compiled."""
+"""What a capture raises if shapes change, the host reads a tensor, or a kernel cannot be compiled."""
 
 _holding: ContextVar[list[Any] | None] = ContextVar("holding", default=None)
 
 
 def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
-    """A graph of what `function` launches. Nothing runs: whatever compiles or allocates for good has to have run once before.
+    """Capture the launches of `function` as a graph. Nothing runs, so compilation and permanent allocations must have happened before.
 
-    Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`); what one of them leaves
-    there is lost when another is replayed, unless a tensor still refers to it.
+    Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`). Replaying one of them
+    overwrites the results of another, except those that a tensor still refers to.
     """
     graph = torch.cuda.CUDAGraph()
     held: list[Any] = []
@@ -38,25 +38,26 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
         raise
     finally:
         _holding.reset(token)
-    graph.held = held  # type: ignore[attr-defined]  # they live as long as the graph that reads them
+    graph.held = held  # type: ignore[attr-defined]  # keep them alive as long as the graph that reads them
     return graph
 
 
 def held_by_graphs(function: Made) -> Made:
-    """A function that keeps what it made, for a while, and gives the same again: a graph holds on to what it took from there."""
+    """Decorate a caching function: a graph keeps the cached values that were used in its capture alive, even if the cache drops them."""
 
     @wraps(function)
-    def get(*given: Any, **options: Any) -> Any:
-        found = function(*given, **options)
+    def get(*args: Any, **options: Any) -> Any:
+        value = function(*args, **options)
         if (held := _holding.get()) is not None:
-            held.append(found)
-        return found
+            held.append(value)
+        return value
 
     return get  # type: ignore[return-value]
 
 
 def end_capture() -> None:
-    """After a capture that failed torch's generators still wait for its end, and refuse to draw numbers; one that succeeds ends it."""
+    """Clean up after a failed capture: torch's generators refuse to draw numbers until a capture has succeeded, so capture a trivial
+    one."""
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
         torch.zeros(1, device="cuda")
@@ -64,10 +65,10 @@ def end_capture() -> None:
 
 @contextmanager
 def own_workspaces() -> Iterator[None]:
-    """Within this context cuBLAS allocates its workspaces anew, so that a graph finds its own in its own pool.
+    """Make cuBLAS allocate new workspaces in this context, so that a graph has its own in its own pool.
 
-    torch keeps one for each stream, and all captures share a stream: a graph would write into the pool of the first one, which is freed
-    with that, or when `torch.compile` clears workspaces for graphs of its own.
+    torch keeps one workspace per stream, and all captures share a stream. So a graph would write into the pool of the first graph, which is
+    freed with that graph, or when `torch.compile` clears workspaces for its own graphs.
     """
     torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined, unused-ignore]
     try:

@@ -1,14 +1,14 @@
-"""One step of an LSTM, a GRU or an Elman cell on a GPU, without gradient, as one kernel: both products, the biases and the gates.
+"""One step of an LSTM, GRU or Elman cell on a GPU, without gradients, as one kernel: both products, the biases and the gates.
 
     s  = W_x x + b_x + W_h h + b_h
     i, f, g, o = s:    c' = sigmoid(f) c + sigmoid(i) tanh(g),    h' = sigmoid(o) tanh(c')                          lstm
     r, z, n, m = s:    h' = sigmoid(z) h + (1 - sigmoid(z)) tanh(n + sigmoid(r) m)                                  gru
     h' = tanh(s) or max(s, 0)                                                                                       tanh, relu
 
-The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums a unit. A program has a few units with all
-their sums as one tile of weights, which lie in memory gate by gate and in the tile unit by unit. Few rows are multiplied without tensor
-cores, the whole depth at once, so that all reads of a program are under way together; more rows take tensor cores in a loop over the depth.
-Sums are in float32, and no product is rounded to tf32.
+The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums per unit. A program computes all sums of a
+few units as one tile of weights, which is ordered by gate in memory and by unit in the tile. For few rows it multiplies without tensor
+cores, over the whole depth at once, so that all reads are in flight together; for more rows it uses tensor cores in a loop over the depth.
+Sums are in float32, and products are not rounded to TF32.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -31,22 +31,22 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST_ROWS = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 128}
-"""Rows up to which the kernels are taken."""
+"""The most rows for which the kernels are used."""
 FEW = 2
-"""Rows up to which a step does without tensor cores."""
+"""The most rows for which a step does not use tensor cores."""
 FEW_SUMS, FEW_BYTES, FEW_WARP, FEW_LONGEST = 4, 32768, 8192, 4096
-"""Sums of a program with few rows, the most bytes of a tile of weights, of which it holds two in registers, bytes of a tile for each warp,
-and the most entries of the depth in a tile. Where the warps lie side by side along the depth, a sum takes one exchange between them."""
+"""For few rows: sums per program; the most bytes of a weight tile, two of which are in registers; bytes of a tile per warp; the most depth
+entries of a tile. With the warps side by side along the depth, a sum takes one exchange between them."""
 MANY_ROWS, MANY_UNITS, MANY_STAGES, MANY_WARPS = 64, 8, 4, 4
-"""Rows and units of a program with many rows, steps over the depth that are read ahead, and warps."""
+"""For many rows: rows and units per program, depth steps that are read ahead, and warps."""
 MANY_STEP = {2: 128, 4: 32}
-"""Entries of the depth in one step, by the bytes of an entry."""
+"""Depth entries of one step, by the bytes of an entry."""
 LEAST_DOT = 16
-"""The smallest side of a product on tensor cores."""
+"""The smallest side of a tensor core product."""
 
 
 def is_supported(x: Tensor, *tensors: Tensor) -> bool:
-    """Whether `cell_step` runs for an input (rows, ..., dim), a state and weights."""
+    """Whether `cell_step` supports an input (rows, ..., dim), its state and weights."""
     if triton is None or torch.compiler.is_compiling() or not x.is_cuda or torch.is_autocast_enabled("cuda"):
         return False
     is_plain = all(type(each) in PLAIN and each.dtype == x.dtype and each.numel() for each in (x, *tensors))
@@ -54,8 +54,10 @@ def is_supported(x: Tensor, *tensors: Tensor) -> bool:
 
 
 def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
-    """The new state: h (rows, dim), and c after it for an LSTM. `kind` is lstm, gru, tanh or relu, x is (rows, input dim), and weights are
-    those of torch's cells: of x, of h, and a bias each."""
+    """Return the new state: h (rows, dim), and for an LSTM also c.
+
+    `kind` is lstm, gru, tanh or relu; x is (rows, input dim). `weights` are as in torch's cells: of x, of h, and a bias for each.
+    """
     x, hidden, before = (with_rows(each) for each in (x, state[0], state[-1]))
     input_weight, hidden_weight = map(with_rows, weights[:2])
     biases = [bias.contiguous() for bias in weights[2:]]
@@ -85,12 +87,12 @@ def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[T
 
 
 def with_rows(x: Tensor) -> Tensor:
-    """The same matrix, each row's entries side by side."""
+    """Return the matrix with contiguous rows."""
     return x if x.stride(1) == 1 else x.contiguous()
 
 
 def stages_for(x: Tensor, size: int) -> int:
-    """Steps over the depth that are read ahead, each of so many bytes: as many as the shared memory of x's device holds."""
+    """Return how many depth steps of `size` bytes are read ahead: as many as fit into the shared memory of x's device."""
     return max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1  # the interpreter runs on the CPU
 
 
@@ -111,7 +113,7 @@ if triton is not None:
     ):  # fmt: skip
         row = tl.arange(0, ROWS)
         of_x, x_gates, of_h, h_gates = _rows_of_weights(dim, KIND, UNITS, SUMS)
-        if DEPTH <= STEP:  # the weights, which no other kernel writes, are under way before x is there
+        if DEPTH <= STEP:  # start reading the weights, which no kernel writes, before x is ready
             whole = tl.arange(0, STEP)
             w_x = _tile(input_weight, of_x, x_gates, input_weight_row, whole, X_DEPTH).to(tl.float32)
             w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, whole, H_DEPTH).to(tl.float32)
@@ -155,7 +157,7 @@ if triton is not None:
 
     @triton.jit
     def _rows_of_weights(dim, KIND: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr):
-        """For each sum of a program whether it has a product with x, and the row of the weight in that; the same of h."""
+        """For each sum of a program: whether it has a product with x, and the row of its weight; then the same for h."""
         n = tl.arange(0, UNITS * SUMS)
         unit = tl.program_id(0) * UNITS + n // SUMS
         gate = n % SUMS
@@ -180,7 +182,7 @@ if triton is not None:
 
     @triton.jit
     def _old_state(before, before_row, row, rows, dim, UNITS: tl.constexpr):
-        """(rows, units) of an LSTM's c, or of h. Read before the products, which would wait for nothing else at their end."""
+        """Read c of an LSTM, else h (rows, units), before the products, so that nothing waits for it after them."""
         unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
         return _tile(before, row < rows, row, before_row, unit, dim)
 
@@ -209,7 +211,7 @@ if triton is not None:
 
     @triton.jit
     def _tanh(z):
-        """By its series near 0, where the difference of exponentials would lose digits."""
+        """Use the series near 0, where the difference of exponentials loses digits."""
         square = z * z
         series = z * (1.0 + square * (-1.0 / 3.0 + square * (2.0 / 15.0 - square * (17.0 / 315.0))))
         e = tl.exp(-2.0 * tl.abs(z))

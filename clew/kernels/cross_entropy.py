@@ -1,17 +1,17 @@
-"""The cross-entropy of a softmax over a vocabulary without ever holding all of its logits.
+"""Cross-entropy of a softmax over a vocabulary, without holding all logits.
 
-Rows are walked over in chunks. Where gradients are wanted they are taken at once, while a chunk's probabilities are at hand:
+Rows are processed in chunks. Gradients, if needed, are computed in the forward pass from the probabilities of a chunk:
 
     z    = W h + b
     loss = - sum_k q_k log softmax(z)_k,    q = (1 - eps) onehot(target) + eps / vocabulary
     dz   = softmax(z) - q,    dh = W^T dz,    dW = sum dz h^T,    db = sum dz
 
-so that the backward pass only scales them, and needs neither logits nor weights. Under autocast products are in its dtype; the
-softmax, the loss and the sums over chunks are in float32.
+so that the backward pass only scales them, needs neither logits nor weights, and computes no product twice. Under autocast, products are in
+its dtype; the softmax, the loss and the sums over chunks are in float32.
 
-On a GPU dz takes the place of z (`softmax_errors`), and the vocabulary is filled up to a multiple of `ALIGNED` with words that have no
-share in the softmax: products whose widths are not aligned take slow kernels. Compiled code has the walk as one operator. GPT-2 at
-32 x 1024 in bfloat16 on an H200: three products of 2.5 TFLOP, 10.2 ms, and 3.1 ms for the softmax over 3.3 GB of logits.
+On a GPU dz overwrites z (`softmax_errors`), and the vocabulary is padded to a multiple of `ALIGNED` with words outside the softmax:
+products of unaligned widths use slow kernels. In compiled code the whole loop is one operator. GPT-2 at 32 x 1024 in bfloat16 on an H200:
+three products of 2.5 TFLOP, 10.2 ms, and 3.1 ms for the softmax over 3.3 GB of logits.
 """
 
 from collections.abc import Sequence
@@ -29,19 +29,19 @@ from clew.kernels import softmax_errors
 LOGITS = {"cpu": 2**22}
 OTHER_LOGITS = 2**26
 LEAST_ROWS = 128
-"""How many logits a chunk holds, by device, and of how many rows at least: below that, reading W costs more than the products."""
+"""The most logits of a chunk by device, and the fewest rows: with fewer, reading W costs more than the products."""
 SHARE = 40
-"""A large GPU has larger chunks: their logits take this part of its memory. Fewer chunks mean that dW is read and written less often, and
-that dh has tiles enough for all processors."""
+"""A large GPU has larger chunks, whose logits take 1 / SHARE of its memory. With fewer chunks dW is read and written less often, and dh has
+enough tiles for all processors."""
 SMALL = {"cpu": 2**18}
 OTHER_SMALL = 2**22
-"""A problem of fewer logits is not worth walking over."""
+"""A problem of fewer logits is not cut into chunks."""
 ALIGNED = 64
-"""On a GPU the columns of logits are a multiple of this."""
+"""On a GPU the number of logit columns is a multiple of this."""
 
 
 class Walked(NamedTuple):
-    """The loss, what it is without smoothing, and the gradients of the loss, empty where not wanted."""
+    """The loss, the loss without smoothing, and the gradients of the loss, which are empty tensors if not needed."""
 
     loss: Tensor
     plain: Tensor
@@ -60,7 +60,7 @@ def cross_entropy(
     ignore_index: int | None = None,
     rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, and what it is without smoothing and without a gradient, both summed over the targets that are not `ignore_index`."""
+    """Return the loss, and the loss without smoothing, which has no gradient; both are sums over the targets other than `ignore_index`."""
     hidden, targets = hidden.flatten(0, -2), targets.flatten()
     device = hidden.device.type
     if rows is None and not label_smoothing and len(hidden) * len(weight) < SMALL.get(device, OTHER_SMALL):
@@ -71,23 +71,23 @@ def cross_entropy(
         hidden = hidden.to(torch.get_autocast_dtype(device))
     # Neither a Function's forward nor an operator can see whether gradients are enabled.
     wanted = [torch.is_grad_enabled() and part is not None and part.requires_grad for part in (hidden, weight, bias)]
-    given = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, *wanted)
+    arguments = (hidden, weight, bias, targets, label_smoothing, ignore_index, rows, *wanted)
     if torch.compiler.is_compiling():
-        loss, plain, *_ = operator(*given)
+        loss, plain, *_ = operator(*arguments)
         return loss, plain
-    # An operator would hide its products from those who count them.
-    found: tuple[Tensor, Tensor] = ChunkedCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
-    return found
+    # Eager code calls the Function: an operator would hide its products from FLOP counters.
+    losses: tuple[Tensor, Tensor] = ChunkedCrossEntropy.apply(*arguments)  # type: ignore[no-untyped-call]
+    return losses
 
 
 def is_autocast(device: str) -> bool:
-    # Other devices have none; to ask which do (`torch.amp.is_autocast_available`) breaks a compiled graph in torch 2.11.
+    # Other devices have no autocast. `torch.amp.is_autocast_available` would break a compiled graph in torch 2.11.
     return device in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(device)
 
 
 def chunk_rows(num_rows: int, vocabulary: int, share: int, multiple: int = 1) -> int:
-    """How many rows a chunk has: chunks are as equal as can be in a `multiple` of rows, and hold at most `share` logits unless that would
-    be too few rows."""
+    """Return the rows per chunk: chunks are as equal as possible in multiples of `multiple`, and hold at most `share` logits unless that
+    gives fewer than LEAST_ROWS."""
     most = max(LEAST_ROWS, share // vocabulary) // multiple * multiple
     num_chunks = max(1, -(-num_rows // most))
     return max(1, -(-num_rows // (num_chunks * multiple)) * multiple)
@@ -107,14 +107,14 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return scaled_gradients(ctx, scale)
 
 
-def keep_gradients(ctx: Any, given: Sequence[Any], gradients: Sequence[Tensor]) -> None:
-    ctx.num_given, ctx.wanted = len(given), given[-3:]
+def keep_gradients(ctx: Any, arguments: Sequence[Any], gradients: Sequence[Tensor]) -> None:
+    ctx.num_given, ctx.wanted = len(arguments), arguments[-3:]
     ctx.save_for_backward(*gradients)
-    ctx.set_materialize_grads(False)  # zeros of the size of W would be made for outputs without a gradient
+    ctx.set_materialize_grads(False)  # or zeros of the size of W would be created for outputs without a gradient
 
 
 def scaled_gradients(ctx: Any, scale: Tensor | None) -> tuple[Tensor | None, ...]:
-    """For everything that was given: hidden, weight and bias come first."""
+    """Return the gradients of all arguments: hidden, weight and bias come first, the rest have none."""
     wanted = [part and scale is not None for part in ctx.wanted]
     gradients = [gradient * scale if part else None for gradient, part in zip(ctx.saved_tensors, wanted, strict=True)]
     return *gradients, *[None] * (ctx.num_given - len(gradients))
@@ -132,7 +132,7 @@ def walk(
     for_weight: bool,
     for_bias: bool,
 ) -> Walked:
-    """hidden (rows, dim) is in the dtype of the products; gradients are in the dtypes of what they are gradients of."""
+    """Compute the loss and its gradients. hidden (rows, dim) has the dtype of the products; each gradient has the dtype of its tensor."""
     device = hidden.device.type
     walk_over = walk_on_gpu if softmax_errors.is_supported(hidden) else walk_anywhere
     with torch.autocast(device, enabled=False) if is_autocast(device) else nullcontext():
@@ -155,7 +155,7 @@ def walk_anywhere(
     matrix, offset = weight.to(dtype), None if bias is None else bias.to(dtype)
     ignored = None if ignore_index is None else targets == ignore_index
     if ignored is not None:
-        # Zeros have finite logits and add nothing to dW, whatever stands on padding.
+        # Zero rows have finite logits and add nothing to dW, whatever the padding holds.
         inputs, targets = inputs.masked_fill(ignored[:, None], 0.0), targets.masked_fill(ignored, 0)
     plain, uniform = inputs.new_zeros((), dtype=precise), inputs.new_zeros((), dtype=precise)
     for start in range(0, len(inputs), rows):
@@ -175,7 +175,7 @@ def walk_anywhere(
 
 
 class Gradients:
-    """dh, dW and db, as far as each is wanted, gathered chunk by chunk."""
+    """dh, dW and db, each if needed, accumulated over chunks."""
 
     def __init__(self, for_hidden: bool, for_weight: bool, for_bias: bool):
         self.for_hidden, self.for_weight, self.for_bias = for_hidden, for_weight, for_bias
@@ -185,7 +185,7 @@ class Gradients:
         self.bias: Tensor | None = None
 
     def add(self, error: Tensor, x: Tensor, matrix: Tensor, skipped: Tensor | None) -> None:
-        """`error` (rows, vocabulary) is dz."""
+        """Add a chunk; `error` (rows, vocabulary) is dz."""
         if self.for_bias:
             bias = error.sum(0) if skipped is None else (~skipped).to(error.dtype) @ error
             self.bias = bias if self.bias is None else self.bias + bias
@@ -199,7 +199,7 @@ class Gradients:
                 self.weight = self.weight.addmm_(error.mT, x) if precise == x.dtype else self.weight.add_(error.mT @ x)
 
     def total(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, ignored: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """In the dtypes of what they are gradients of; zeros where there were no rows, empty where not wanted."""
+        """Return the gradients in the dtypes of their tensors; zeros if there were no rows, empty if not needed."""
         d_hidden, d_weight, d_bias = nothing(hidden), nothing(weight), nothing(weight if bias is None else bias)
         if self.for_hidden:
             d_hidden = self.hidden[0] if len(self.hidden) == 1 else torch.cat([hidden[:0], *self.hidden])
@@ -229,13 +229,13 @@ def walk_on_gpu(
     rows: int | None,
     wanted: tuple[bool, bool, bool],
 ) -> Walked:
-    """The same in buffers that are written over from chunk to chunk. The host never waits for the GPU."""
+    """Like `walk_anywhere`, in buffers that every chunk overwrites. The host never waits for the GPU."""
     for_hidden, for_weight, for_bias = wanted
     num_rows, vocabulary = len(inputs), len(weight)
     rows = rows or chunk_rows(num_rows, vocabulary, share_of(inputs), LEAST_ROWS)
     matrix, offset = aligned(weight, inputs.dtype), None if bias is None else aligned(bias, inputs.dtype)
     if ignore_index is not None:
-        inputs = inputs.masked_fill((targets == ignore_index)[:, None], 0.0)  # 0 times what is not finite would not be 0 in dW
+        inputs = inputs.masked_fill((targets == ignore_index)[:, None], 0.0)  # 0 times a non-finite number would not be 0 in dW
     inputs, targets = inputs.contiguous(), targets.contiguous()
     logits = inputs.new_empty(min(rows, num_rows), len(matrix))
     costs = inputs.new_zeros(2, num_rows, dtype=torch.float32)  # plain and uniform, row by row
@@ -274,14 +274,14 @@ def walk_on_gpu(
 
 
 def share_of(x: Tensor) -> int:
-    """How many logits a chunk may hold on the GPU of x."""
+    """Return the most logits of a chunk on the GPU of x."""
     if not x.is_cuda:
         return OTHER_LOGITS
     return max(OTHER_LOGITS, torch.cuda.get_device_properties(x.device).total_memory // (SHARE * x.element_size()))
 
 
 def aligned(weight: Tensor, dtype: torch.dtype) -> Tensor:
-    """The weight or bias in this dtype, with zeros behind it that make its length a multiple of `ALIGNED`."""
+    """Return a weight or bias in a dtype, padded with zeros to a multiple of `ALIGNED` rows."""
     length = len(weight)
     if length % ALIGNED == 0:
         return weight.to(dtype).contiguous()
@@ -292,7 +292,7 @@ def aligned(weight: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor, total: Tensor | None) -> Tensor:
-    """left right in float32, added to the total where there is one."""
+    """Return left @ right in float32, added to `total` if given."""
     if left.dtype == torch.float32:
         return left @ right if total is None else total.addmm_(left, right)
     if not adds_in_float32(left.device, left.dtype):
@@ -304,8 +304,10 @@ def product(left: Tensor, right: Tensor, total: Tensor | None) -> Tensor:
 
 @lru_cache(maxsize=16)
 def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether products of this dtype can be added to a sum in float32 without being rounded before: torch 2.10 began to, on CUDA.
-    It is tried once; nothing of that waits for the GPU, so that it may be tried while a graph is captured."""
+    """Whether products of this dtype can be added to a float32 sum without rounding them first, as on CUDA since torch 2.10.
+
+    Tried once per device and dtype, without waiting for the GPU, so it may be tried during a capture.
+    """
     part = torch.zeros(16, 16, dtype=dtype, device=device)
     try:
         torch.addmm(part.float(), part, part, out_dtype=torch.float32)  # type: ignore[call-overload, unused-ignore]

@@ -1,14 +1,14 @@
-"""One new position of causal self-attention over a buffer of keys and values, on a GPU: the new key and value are written, and only the
-slots that a row has filled are read.
+"""One decoding step of causal self-attention over a buffer of keys and values, on a GPU. The kernel writes the new key and value, and reads
+only the slots that a row has filled.
 
-    K[n + 1], V[n + 1] = k, v                                     n positions were read before, slot 0 being padding's
+    K[n + 1], V[n + 1] = k, v                                     n positions were read before; slot 0 is for padding
     context = sum_{first <= j <= n} softmax_j(scale q . K[j + 1] - slope (n - j)) V[j + 1]
 
-scaled_dot_product_attention would read the whole buffer under a mask, and the write would be a kernel of its own. A long buffer is read in
-`splits` parts side by side, each with a maximum and a sum of its own, which a second kernel joins.
+scaled_dot_product_attention would read the whole buffer under a mask, and would need another kernel for the write. A long buffer is read in
+`splits` parallel parts, each with its own maximum and sum, which a second kernel joins.
 
-Beams share what they have in common: with a table `places`, slot s of a row is read from slot `places[row, s]` of all rows' slots counted
-through, which may be another row's; the new key and value are written into the row's own slot, and the table says so.
+Beams share common slots: with a table `places`, slot s of a row is read from slot `places[row, s]` of the slots of all rows, numbered
+through, which may belong to another row. The new key and value are written into the row's own slot, and the table is updated.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -27,15 +27,15 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 FEW, MANY = (64, 2), (16, 1)
-"""Slots that a program looks at together, and its warps: where few programs run each has to keep many reads under way."""
+"""Slots that a program reads together, and its warps. If few programs run, each must have many reads in flight."""
 PROGRAMS = 528
-"""As many as fill a large GPU four times; with fewer rows and heads a buffer is cut into parts."""
+"""Enough programs to fill a large GPU four times; with fewer rows and heads the buffer is split."""
 LEAST_SPLIT = 64
-"""Slots that a part has at least: joining parts takes a kernel more."""
+"""The fewest slots of a part: joining parts costs another kernel."""
 
 
 def is_supported(x: Tensor, head_dim: int) -> bool:
-    """Whether the kernel runs on the device of x, for heads of this width, where no gradient is asked for."""
+    """Whether the kernel supports the device of x and heads of this width; gradients must be disabled."""
     return x.is_cuda and triton is not None and not torch.is_grad_enabled() and head_dim in (16, 32, 64, 128, 256)
 
 
@@ -52,11 +52,12 @@ def decode_attention(
     slopes: Tensor | None = None,
     places: Tensor | None = None,
 ) -> Tensor:
-    """query (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads, dim), `count` and
-    `first` (batch,): how many positions were read before, and the first that may be seen. `places` is (batch, slots). Gives
-    (batch, heads, 1, dim).
+    """Return the context (batch, heads, 1, dim).
 
-    A row whose buffer is full gets NaN, which no decoding lets pass: asking the host at every step would cost more than the step.
+    query is (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads, dim). `count` and
+    `first` (batch,) are the number of positions read before and the first visible position. `places` is (batch, slots).
+
+    A row whose buffer is full gets NaN, which every decoding algorithm reports: a check on the host would cost more than the step.
     """
     batch, heads, _, dim = query.shape
     slots, key_heads = keys.shape[1], keys.shape[2]
@@ -115,7 +116,7 @@ if triton is not None:
         slope = 0.0
         if HAS_SLOPES:
             slope = tl.load(slopes + head).to(tl.float32)
-        # The new position is seen by the first part, from what was given: its slot may not be written yet.
+        # The first part sees the new position, from the arguments, since its slot may not be written yet.
         most = tl.where(split == 0, tl.sum(q * k.to(keys.dtype.element_ty).to(tl.float32), 0), float("-inf"))
         total = tl.where(split == 0, 1.0, 0.0)
         context = tl.where(split == 0, v.to(values.dtype.element_ty).to(tl.float32), 0.0)
@@ -129,7 +130,7 @@ if triton is not None:
             if HAS_PLACES:
                 at = tl.load(places + row.to(tl.int64) * slots + at, mask=seen[:, None], other=0)
             some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0)
-            read = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0)  # under way while scores are summed
+            read = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0)  # in flight while scores are summed
             scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)
             scores = tl.where(seen, scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 0))

@@ -1,8 +1,8 @@
-"""Tensors that are computed when their numbers are asked for, so that one kernel may do what is done to them, too. Knows no kernel.
+"""Lazy tensors: computed when their numbers are needed, so that one kernel can also do the following operations. Knows no kernel.
 
-Written one after the other, a norm, a product, an activation and a sum are four kernels, each of which waits for the one before. A
-`Deferred` stands for the result of such a step. Another step may take its plan instead of its numbers; everything else asks for the
-numbers, and sees an ordinary tensor.
+A norm, a product, an activation and a sum are otherwise four kernels, each of which waits for the one before. A `Deferred` stands for the
+result of such an operation. A following operation may take its plan instead of its numbers; any other use computes the numbers and sees an
+ordinary tensor.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from torch.utils._pytree import tree_map_only
 
 
 class Plan(Protocol):
-    """What is still to be computed."""
+    """A computation that has not run yet."""
 
     @property
     def reads(self) -> Sequence[Tensor]:
-        """The tensors that it will be computed from, other than weights."""
+        """The tensors, other than weights, that the computation reads."""
         ...
 
     def run(self) -> Tensor: ...
@@ -36,11 +36,11 @@ ABOUT = {
     torch.Tensor.numel,
     torch.Tensor.__len__,
 }
-"""Functions that ask about a tensor and not for its numbers."""
+"""Functions that read properties of a tensor, not its numbers."""
 
 
 class Deferred(Tensor):
-    """The result of a plan, which runs once at most."""
+    """The result of a plan, which runs at most once."""
 
     plan: Plan
     made: Tensor | None
@@ -52,11 +52,11 @@ class Deferred(Tensor):
         return new
 
     def __init__(self, *given: Any) -> None:
-        """Everything is in `__new__`."""
+        """Do nothing: `__new__` sets everything."""
 
     def numbers(self) -> Tensor:
         if self.made is None:
-            with torch._C.DisableTorchFunction():  # or a mode would defer it again
+            with torch._C.DisableTorchFunction():  # or an active mode would defer it again
                 self.made = self.plan.run()
         return self.made
 
@@ -74,10 +74,10 @@ class Deferred(Tensor):
 
 
 def made(tree: Any) -> Any:
-    """The same with ordinary tensors."""
+    """Replace every Deferred of a tree by its computed tensor."""
     return tree_map_only(Deferred, Deferred.numbers, tree)
 
 
 def plan_of(x: Any, kind: type) -> Any:
-    """The plan of x where it is of this kind and has not run; else None."""
+    """Return the plan of x if it has this type and has not run, else None."""
     return x.plan if isinstance(x, Deferred) and x.made is None and isinstance(x.plan, kind) else None

@@ -1,12 +1,12 @@
-"""torch's scaled dot-product attention: softmax(scale * Q K^T + bias) V without holding the weights where the device has such a kernel.
+"""Scaled dot-product attention by torch: softmax(scale * Q K^T + bias) V, without holding the weights if the device has such a kernel.
 
-Which form is taken follows from what each query may see (`Sight`) and where (`attention_form`):
+The form follows from what each query may see (`Sight`) and from the device (`attention_form`):
 
-    plain      no mask: all is seen, or a triangle, even where rows are padded
+    plain      no mask: everything is visible, or the causal triangle, even if rows are padded
     flex       FlexAttention on a GPU: documents, windows and linear biases
     columns    linear biases under a causal mask as extra columns of query and key
-    tensor     a mask or a bias of query x key
-    blocks     the same for a block of queries at a time, where it is too large to be held
+    tensor     a mask or bias of query x key
+    blocks     the same for one block of queries at a time, if it is too large to hold
 """
 
 from collections.abc import Callable
@@ -30,8 +30,8 @@ from clew.kernels.window_blocks import window_blocks
 Form = Literal["plain", "flex", "columns", "tensor", "blocks"]
 
 PLANNED = 512
-"""On a GPU cuDNN plans anew for each shape, some 30 ms of the CPU's time a call. It is left the shapes that recur and gain by it: whole
-sequences of this length or more, without padding, and documents packed into rows of such a length."""
+"""cuDNN plans anew for each shape, which takes some 30 ms of CPU time per call. It is used only for shapes that recur and gain from it:
+unpadded sequences of at least this length, and documents packed into rows of such a length. Ragged batches hardly ever repeat a shape."""
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -46,11 +46,14 @@ def dot_attention(
     bias: Callable[[], Tensor] | None = None,
     slopes: Tensor | None = None,
 ) -> Tensor:
-    """(batch, heads, query, dim); keys and values may have fewer heads. `seen` is a tensor that is True where a query may look, a Sight, or
-    None where all see all. `bias` gives (batch, heads, query, key); where `slopes` c (heads,) are given it is -c |i - j|."""
+    """Return the context (batch, heads, query, dim); keys and values may have fewer heads.
+
+    `seen` is a tensor that is True where a query may look, a Sight, or None if every query sees every key. `bias` returns
+    (batch, heads, query, key); with `slopes` c (heads,) it is -c |i - j|.
+    """
     if not isinstance(seen, Sight):
-        plans = seen is None and bias is None and may_plan(query, key)
-        return with_tensor(query, key, value, scale=scale, visible=seen, dropout=dropout, bias=bias, plans=plans)
+        may_use_cudnn = seen is None and bias is None and may_plan(query, key)
+        return with_tensor(query, key, value, scale=scale, visible=seen, dropout=dropout, bias=bias, plans=may_use_cudnn)
     width, columns = value.shape[-1], False
     if has_choice(query, slopes):
         facts = facts_of(query, key, value, seen, kind_of(bias, slopes), dropout)
@@ -71,32 +74,33 @@ def dot_attention(
     causal = seen.is_triangle and bias is None and not (seen.padded and is_exporting())
     visible = None if causal or seen.is_whole else seen.visible()
     recurs = not seen.padded if visible is None else seen.documents and seen.aligned
-    plans = recurs and (BY_CUDNN or not columns) and may_plan(query, key)
-    context = with_tensor(query, key, value, scale=scale, visible=visible, dropout=dropout, bias=bias, causal=causal, plans=plans)
+    may_use_cudnn = recurs and (BY_CUDNN or not columns) and may_plan(query, key)
+    context = with_tensor(query, key, value, scale=scale, visible=visible, dropout=dropout, bias=bias, causal=causal, plans=may_use_cudnn)
     return context[..., :width] if columns else context
 
 
 def has_choice(query: Tensor, slopes: Tensor | None) -> bool:
-    """Whether there is a form to choose but `plain` and `tensor`: not for few queries, as in a step, nor in a program for any length."""
+    """Whether forms other than `plain` and `tensor` are possible: not for few queries, as in a decoding step, nor in an exported
+    program."""
     if is_exporting() or (torch.compiler.is_compiling() and slopes is None):
         return False
     return bool(query.shape[2] >= LONG)
 
 
 def attention_form(facts: Facts) -> Form:
-    """The form that serves these facts best."""
+    """Choose the fastest form for these facts."""
     if takes_flex(facts):
         return "flex"
     columns = takes_columns(facts)
     if (facts.is_triangle or facts.is_whole) and (columns or facts.bias == "none"):
         return "columns" if columns else "plain"
-    if facts.bias != "any" and takes_blocks(facts, bias=holds_bias(facts)):  # a bias of any other form is the layer's to cut
+    if facts.bias != "any" and takes_blocks(facts, bias=holds_bias(facts)):  # a bias of any other kind is cut by the layer
         return "blocks"
     return "columns" if columns else "tensor"
 
 
 def holds_bias(facts: Facts) -> bool:
-    """Whether a bias of every head has to be held, and not a mask alone."""
+    """Whether a bias for every head must be held, not only a mask."""
     return facts.bias != "none" and not takes_columns(facts)
 
 
@@ -116,7 +120,7 @@ def attend_part(
     dropout: float,
     slopes: Tensor | None,
 ) -> Tensor:
-    """One block of queries, with a mask and a linear bias of its own."""
+    """Attend from one block of queries, with its own mask and linear bias."""
     bias = None if slopes is None else partial(linear_bias, slopes.to(query.dtype), places.index, key_index)
     return dot_attention(query, key, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
 
@@ -133,7 +137,7 @@ def with_tensor(
     causal: bool = False,
     plans: bool = False,
 ) -> Tensor:
-    """Attention with a mask, or with a bias that is -inf where nothing may be seen."""
+    """Attend with a mask, or with a bias that is -inf at invisible keys."""
     if bias is not None:
         added = bias().to(query.dtype)
         visible = added if visible is None else added.masked_fill(~visible, float("-inf"))
@@ -143,16 +147,16 @@ def with_tensor(
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float, visible: Tensor | None, causal: bool, dropout: float, plans: bool
 ) -> Tensor:
-    """scaled_dot_product_attention where its fast implementations take what it is given; `plans` leaves cuDNN among them."""
+    """Call scaled_dot_product_attention in a form that its fast implementations support; `plans` allows cuDNN."""
     on_gpu = query.device.type == "cuda"
     half = query.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled(query.device.type)
     batch, heads, length, _ = query.shape
     if key.shape[1] != heads and length == 1 and (visible is None or visible.shape[1] == 1):
-        # One position: the queries of a group see the same keys, so that they can be the queries of one head.
+        # One position: all queries of a group see the same keys, so they become the queries of one head.
         query = query.reshape(batch, key.shape[1], -1, query.shape[-1])
         causal = False
     elif key.shape[1] != heads and not (on_gpu and half and visible is None):
-        # Of the implementations without query x key only flash attention reads grouped heads, in half precision and without a mask.
+        # Of the memory-saving implementations only flash attention reads grouped heads, in half precision and without a mask.
         repeats = heads // key.shape[1]
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     width = value.shape[-1]
@@ -183,12 +187,12 @@ def attend(
 
 
 def may_plan(query: Tensor, key: Tensor) -> bool:
-    # An exported program is for any length and is not asked for one.
+    # An exported program must not depend on one length.
     return query.is_cuda and not is_exporting() and bool(query.shape[2] == key.shape[2] >= PLANNED)
 
 
 def without_cudnn(call: Callable[[], Tensor]) -> Tensor:
-    """As `sdpa_kernel(WITHOUT_CUDNN)`, whose bookkeeping costs more than a small attention does."""
+    """Do the same as `sdpa_kernel(WITHOUT_CUDNN)`, whose bookkeeping costs more than a small attention."""
     if not torch.backends.cuda.cudnn_sdp_enabled():
         return call()
     torch.backends.cuda.enable_cudnn_sdp(False)

@@ -1,9 +1,9 @@
-"""A context in which torch's own functions take the forms that a decoding step needs on a GPU, so that layers stay as they are written.
+"""A function mode that replaces torch's functions by kernels for a decoding step on a GPU, so that layers need no changes.
 
-Libraries choose their kernels for large matrices: a product with one row then waits for a pipeline it does not need, and one whose width is
-not a multiple of 8, as many vocabularies are not, is written without vector instructions. Here products of few rows read each weight once
-at full speed, with the norm before them and the activation and the sum behind them (`step_plans`); of the softmax over a vocabulary only
-what is asked for is computed (`vocabulary`, `top_k`). Only where no gradient is asked for.
+Libraries choose their kernels for large matrices: a product with one row waits for a pipeline that it does not need, and one whose width is
+not a multiple of 8, as in many vocabularies, is written without vector instructions. Here products of few rows read each weight once at
+full speed, fused with the norm before them and the activation and sum after them (`step_plans`), and of the softmax over a vocabulary only
+the requested entries are computed (`vocabulary`, `top_k`). Active only without gradients.
 """
 
 import inspect
@@ -26,20 +26,20 @@ from clew.kernels.vocabulary import FLOATS, parts_of, rows_of
 
 MOST_ROWS = 8
 ALIGNED = 8
-"""Entries of two bytes that are read or written by one instruction."""
+"""Two-byte entries that one instruction reads or writes."""
 WIDE = 4096
-"""Outputs from which on a product that is not aligned is worth a second copy of its weights."""
+"""The fewest outputs for which an unaligned product is worth an aligned copy of its weights."""
 WIDEST_NORM = 8192
 PLAIN = (Tensor, nn.Parameter)
-"""Weights that lie in memory as they are; one in integers has a product of its own."""
+"""Types of ordinary tensors; a quantised weight has its own product."""
 
 
 class FewRows(TorchFunctionMode):
-    """Products, norms, softmaxes and maxima in the forms that suit few rows.
+    """Products, norms, softmaxes and maxima by kernels for few rows.
 
-    One object serves a step that is run many times: weights whose width is not aligned are kept in an aligned form, which `refresh` makes
-    anew of weights that may have changed. With `fuses` several functions in a row become one kernel, where they can (`deferred`); what
-    leaves the context may then be `Deferred`, and `made` makes ordinary tensors of it.
+    One object serves a step that runs many times: it keeps aligned copies of weights of unaligned width, which `refresh` updates when
+    weights may have changed. With `fuses`, several functions in a row become one kernel if possible (`deferred`); tensors that leave the
+    context may then be `Deferred`, and `made` turns them into ordinary tensors.
     """
 
     def __init__(self, fuses: bool = False) -> None:
@@ -68,8 +68,8 @@ class FewRows(TorchFunctionMode):
                     self.counters.append(args[0])
                     return args[0]
             form = FORMS.get(func)
-            if form is not None and takes(form, self, *args, **kwargs) and (found := form(self, *args, **kwargs)) is not None:
-                return found
+            if form is not None and takes(form, self, *args, **kwargs) and (result := form(self, *args, **kwargs)) is not None:
+                return result
         return func(*args, **kwargs)
 
     def defer(self, plan: Any, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -80,7 +80,8 @@ class FewRows(TorchFunctionMode):
         return deferred
 
     def settle(self, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """Run before every function: computes what was deferred from a tensor that it writes to, and adds to counters that it reads."""
+        """Prepare for a function call: compute deferred results that read a tensor the function writes, and update counters that it
+        uses."""
         if func in ABOUT:
             return
         is_writing = writes(func, args, kwargs)
@@ -98,7 +99,7 @@ class FewRows(TorchFunctionMode):
             self.waiting = [weakref.ref(deferred) for deferred in waiting if deferred.made is None]
 
     def count(self) -> None:
-        """Adds to all counters at once what was to be added to each."""
+        """Add the pending 1 to all counters in one kernel."""
         if self.counters:
             counters, self.counters = self.counters, []
             torch._foreach_add_(counters, 1)
@@ -113,11 +114,11 @@ class FewRows(TorchFunctionMode):
             before = plan_of(x, Normed) if x.shape[-1] <= MOST_DEPTH else None
             return self.defer(Product(before or made(x), weight, bias), shape, x.dtype, x.device)
         is_odd = len(weight) % ALIGNED and len(weight) >= WIDE and x.dtype != torch.float32
-        given = self.aligned_weight(weight) if is_odd else weight
-        return self.defer(ManyRows(made(x), given, bias, len(weight)), shape, x.dtype, x.device)
+        padded = self.aligned_weight(weight) if is_odd else weight
+        return self.defer(ManyRows(made(x), padded, bias, len(weight)), shape, x.dtype, x.device)
 
     def aligned_weight(self, weight: Tensor) -> Tensor:
-        """The weight with rows of zeros behind it, as many as make its width aligned."""
+        """Return a kept copy of the weight, padded with zero rows to an aligned width."""
         if (kept := self.aligned.get(weight.data_ptr())) is None:
             kept = weakref.ref(weight), F.pad(weight, (0, 0, 0, -len(weight) % ALIGNED))
             self.aligned[weight.data_ptr()] = kept
@@ -169,8 +170,8 @@ class FewRows(TorchFunctionMode):
         if len(shape) != 1 or shape[0] > WIDEST_NORM or weight is None or weight.dtype != x.dtype or not is_plain(x):
             return None
         if (summed := plan_of(x, Sum)) is not None and x.numel() // x.shape[-1] > MOST_ROWS:
-            found, x.made = normed(Normed(summed.left, weight, bias, eps, centred), summed.right)  # type: ignore[attr-defined]
-            return found
+            output, x.made = normed(Normed(summed.left, weight, bias, eps, centred), summed.right)  # type: ignore[attr-defined]
+            return output
         return self.defer(Normed(made(x), weight, bias, eps, centred), x.shape, x.dtype, x.device)
 
     def log_softmax(self, x: Tensor, dim: int = -1, *, dtype: torch.dtype | None = None) -> Tensor | None:
@@ -179,7 +180,7 @@ class FewRows(TorchFunctionMode):
         return self.defer(LogSoftmax(made(x)), x.shape, torch.float32, x.device)
 
     def select(self, x: Tensor, index: Any) -> Tensor | None:
-        """Some rows of a log-softmax are the log-softmax of these."""
+        """Select rows: rows of a log-softmax are the log-softmax of the selected rows."""
         plan = plan_of(x, LogSoftmax)
         index = index if isinstance(index, tuple) else (index,)
         if plan is None or len(index) >= x.dim() or not all(isinstance(part, (int, slice)) for part in index):
@@ -193,7 +194,7 @@ class FewRows(TorchFunctionMode):
         return self.log_softmax(viewed, dtype=torch.float32)
 
     def argmax(self, x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor | None:
-        """The first place of the largest entry of each row; 0 where all are NaN."""
+        """Return the first position of the largest entry of each row; 0 if all are NaN."""
         if dim != -1 or keepdim or x.dim() != 2 or not is_plain(x):
             return None
         plan = plan_of(x, LogSoftmax)
@@ -236,15 +237,15 @@ FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.gather: FewRows.gather,
     Tensor.topk: FewRows.topk,
 }
-"""What stands for a function of torch's; it gives None where it does not take the arguments."""
+"""Replacements of torch functions. A replacement returns None if it does not support the arguments."""
 SIGNATURES = {form: inspect.signature(form) for form in FORMS.values()}
 WRITING = {"__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"}
 LIBRARY = ("relu", "gelu_tanh")
-"""Activations that a library's product does itself."""
+"""Activations that a library's product can include."""
 
 
 def few_rows(device: torch.device, fuses: bool = False) -> FewRows | None:
-    """The mode for a step on this device, where there is one."""
+    """Return the mode for a step on this device, or None if there is none."""
     if device.type != "cuda" or find_spec("triton") is None or device.index not in (None, torch.cuda.current_device()):
         return None  # Triton launches its kernels on the current GPU
     return FewRows(fuses)
@@ -259,12 +260,12 @@ def is_plain(x: Tensor) -> bool:
 
 
 def is_alike(left: Tensor, right: Any) -> bool:
-    """Whether two tensors have the same shape and numbers that the kernels take."""
+    """Whether two tensors have the same shape and dtype, one that the kernels support."""
     return isinstance(right, Tensor) and left.shape == right.shape and left.dtype == right.dtype and is_plain(left)
 
 
 def takes(form: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
-    """Whether a form has these arguments; torch's functions have more, and more names for them."""
+    """Whether a replacement accepts these arguments; torch's functions have more, under more names."""
     try:
         SIGNATURES[form].bind(*args, **kwargs)
     except TypeError:
@@ -273,14 +274,15 @@ def takes(form: Callable[..., Any], *args: Any, **kwargs: Any) -> bool:
 
 
 def is_counter(args: Sequence[Any], kwargs: Any) -> bool:
-    """Whether 1 is added in place to what a clock has counted."""
+    """Whether the call adds 1 in place to a clock's counts, a one-dimensional integer tensor."""
     if len(args) != 2 or kwargs or type(args[1]) is not int or args[1] != 1 or type(args[0]) is not Tensor:
         return False
     return args[0].dtype == torch.long and args[0].dim() == 1 and is_on_gpu(args[0])
 
 
 def writes(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> bool:
-    """Whether a function of torch's writes into one of its arguments, as far as its name and its options say."""
+    """Whether a torch function writes to one of its arguments, judged by its name and options. A user's own Triton kernel is not
+    noticed."""
     name = getattr(func, "__name__", "")
     in_place = name in WRITING or (name.endswith("_") and not name.endswith("__"))
     return in_place or "out" in kwargs or bool(kwargs.get("inplace")) or any(option is True for option in args[1:])

@@ -1,11 +1,11 @@
-"""A context in which torch's own functions take the forms that decoding needs on a CPU, so that layers stay as they are written.
+"""A function mode that replaces torch's functions by faster calls for decoding on a CPU, so that layers need no changes.
 
-    x W^T + b     torch takes MKL's product for float32, which on CPUs that are not Intel's reads a matrix with one thread and at a fifth of
-                  what memory gives; oneDNN's product of the same float32 numbers takes half the time or less, for one row as for 256.
-                  Small matrices are an exception: oneDNN needs about 20 us whatever their size
-    rms_norm      a few calls on a vector, of which torch makes three times as many
+    x W^T + b     torch uses MKL for float32, which on CPUs other than Intel's reads a matrix with one thread, at a fifth of the memory
+                  bandwidth. oneDNN's product of the same float32 numbers takes half the time or less, for one row as for 256. Small
+                  matrices are an exception: oneDNN needs about 20 us whatever their size
+    rms_norm      a few calls on a vector; torch makes three times as many
 
-Values differ from torch's by rounding alone. Only where no gradient is asked for.
+Results differ from torch's only by rounding. Active only without gradients.
 """
 
 import platform
@@ -23,9 +23,9 @@ from clew.kernels.quantised_products import plain_product
 from clew.kernels.quantised_weight import QuantisedWeight
 
 MOST_NORMED = 2**16
-"""Numbers that a norm goes over several times without leaving a core's cache."""
+"""The most numbers that a norm can read several times from a core's cache."""
 SMALL = 2**18
-"""Entries of a matrix that stays in a core's cache."""
+"""The most entries of a matrix that stays in a core's cache."""
 DESCRIBED = Path("/proc/cpuinfo")
 PLAIN = (Tensor, torch.nn.Parameter)
 
@@ -33,15 +33,15 @@ PLAIN = (Tensor, torch.nn.Parameter)
 class FewRowsOnCPU(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         form = FORMS.get(func)
-        if form is not None and not kwargs and (found := form(*args)) is not None:
-            return found
+        if form is not None and not kwargs and (result := form(*args)) is not None:
+            return result
         return func(*args, **(kwargs or {}))
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
     if torch.is_grad_enabled() or x.dtype != torch.float32 or type(x) not in PLAIN or torch.is_autocast_enabled("cpu"):
         return None
-    if isinstance(weight, QuantisedWeight):  # its calls one by one, so that a tape has them and not what stands around them
+    if isinstance(weight, QuantisedWeight):  # call its product directly, so that a tape records only that
         return plain_product(x, weight.integers, bias) if weight.integers.multipliers is None else None
     if type(weight) not in PLAIN or weight.dtype != torch.float32 or weight.dim() != 2 or not weight.is_contiguous():
         return None
@@ -49,8 +49,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | No
         return None
     if x.numel() == x.shape[-1] and weight.numel() <= SMALL:
         flat = x.reshape(-1)
-        found: Tensor = torch.mv(weight, flat) if bias is None else torch.addmv(bias, weight, flat)
-        return found.view(*x.shape[:-1], len(weight))
+        y: Tensor = torch.mv(weight, flat) if bias is None else torch.addmv(bias, weight, flat)
+        return y.view(*x.shape[:-1], len(weight))
     product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return product
 
@@ -64,19 +64,22 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps:
 
 
 FORMS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {F.linear: linear, F.rms_norm: rms_norm}
-"""What stands for a function of torch's; it gives None where torch's own is to be called."""
+"""Replacements of torch functions. A replacement returns None if torch's own function has to be called."""
 
 
 @cache
 def has_slow_products() -> bool:
-    """Whether torch's product of few rows is slow here: it is MKL's, on a CPU that is not Intel's."""
+    """Whether torch's product of few rows is slow here: MKL on a CPU other than Intel's.
+
+    Decided by the CPU's vendor, not by timing, so that a machine gives the same numbers every time.
+    """
     if not torch.backends.mkl.is_available() or not torch.backends.mkldnn.is_available():
         return False
     return platform.machine().lower() in ("x86_64", "amd64") and vendor() not in ("", "GenuineIntel")
 
 
 def vendor() -> str:
-    """The name that an x86 CPU gives itself; empty where the system does not say it."""
+    """Return the vendor string of an x86 CPU, or an empty string if unknown."""
     lines = DESCRIBED.read_text(encoding="utf-8").splitlines() if DESCRIBED.exists() else [f"vendor_id : {platform.processor()}"]
     named = next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
     return next((each for each in ("GenuineIntel", "AuthenticAMD") if each in named), "")

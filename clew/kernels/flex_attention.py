@@ -1,7 +1,7 @@
-"""torch's FlexAttention, compiled, on a GPU: documents, windows and linear biases without a mask or a bias of query x key.
+"""FlexAttention of torch, compiled, on a GPU: documents, windows and linear biases without a mask or bias of query x key.
 
-Where queries stand beside their keys, each sees one range of slots, first to last: real positions come first in a row and a document lies
-in one piece. Which blocks of keys a block of queries needs follows from the ranges, so that no mask of single positions is ever made.
+If queries are aligned with their keys, each query sees one range of slots, first to last: real positions come first in a row, and documents
+are contiguous. The ranges determine which blocks of keys a block of queries needs, so no mask of single positions is ever built.
 """
 
 import types
@@ -21,15 +21,15 @@ from clew.kernels.attention_facts import Facts, product_type
 from clew.kernels.capture import held_by_graphs
 
 LONG = 256
-"""Shorter sequences take a mask: it is small, and nothing is compiled for them."""
+"""Shorter sequences use a mask, which is small and needs no compilation."""
 CAUSAL_BIASES: int | None = 1024
-"""Causal linear biases of this many queries and more are trained here; shorter ones, and all that is only read, take columns, for which
-nothing is compiled. None leaves all of them to columns."""
+"""Causal linear biases are trained here from this many queries on. Shorter ones, and all inference, use columns, which need no compilation.
+With None, all of them use columns."""
 WINDOWS = True
-"""Whether windows are computed here rather than as blocks of queries (`window_blocks`)."""
+"""Whether windows run here instead of as blocks of queries (`window_blocks`)."""
 BLOCK = 128
 SHAPES = 16
-"""How many signatures are compiled in a process, each for some seconds. Further ones take columns, a mask or blocks of queries."""
+"""The most signatures that a process compiles, some seconds each. Further ones use columns, a mask or blocks of queries."""
 
 _compiled: dict[tuple[object, ...], Callable[..., Any]] = {}
 _refused: set[tuple[object, ...]] = set()
@@ -52,7 +52,7 @@ def takes_flex(facts: Facts) -> bool:
 
 
 def has_room(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, scale: float) -> bool:
-    """Whether there is compiled code for this case, or may be: not while a CUDA graph is captured, and not past SHAPES."""
+    """Whether this case is compiled already, or can be: not during a capture, and not beyond SHAPES."""
     shape = signature(query, key, value, slopes, scale)
     if shape in _compiled:
         return True
@@ -60,29 +60,30 @@ def has_room(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, s
 
 
 def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float) -> Tensor | None:
-    """softmax(scale * Q K^T - slope * |i - j|) V over what is seen; None where the compiler refuses the case, which is not tried again."""
+    """Return softmax(scale * Q K^T - slope * |i - j|) V over visible keys; None if the compiler fails on this case, which is not
+    retried."""
     shape = signature(query, key, value, slopes, scale)
     if shape not in _compiled:
         _compiled[shape] = compile_anew(len(_compiled) + len(_refused))
     dtype, device = product_type(query), query.device.type
     query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
-    # Compiled code is for one state of autocast, so that it is called in one.
+    # Compiled code is specialised to the autocast state, so always call it with autocast disabled.
     autocast = torch.is_autocast_enabled(device)
     try:
         with torch.autocast(device, dtype=torch.bfloat16, enabled=False) if autocast else nullcontext():
             return run_flex(_compiled[shape], query, key, value, seen, slopes, scale)
     except torch.OutOfMemoryError:
         raise
-    except (RuntimeError, ValueError):  # whatever the compiler and its back ends raise
+    except (RuntimeError, ValueError):  # any error of the compiler or its back ends
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
-            raise  # it is the capture that failed
+            raise  # the capture failed, not the compiler
         del _compiled[shape]
         _refused.add(shape)
         return None
 
 
 def describe_shapes() -> str:
-    """How much was compiled in this process."""
+    """Describe how many signatures this process has compiled."""
     return f"{len(_compiled)} shapes compiled, {len(_refused)} refused"
 
 
@@ -99,8 +100,8 @@ def attend(
 
 
 def compile_anew(number: int) -> Callable[..., Any]:
-    """`attend`, to be compiled for one signature. torch.compile counts what it compiles for a code object and gives up after a few, so each
-    signature has a code object of its own."""
+    """Return a copy of `attend` to compile for one signature. torch.compile stops after a few compilations of one code object, so each
+    signature has its own."""
     name = f"attend_{number}"
     own = types.FunctionType(attend.__code__.replace(co_name=name), attend.__globals__, name)
     compiled: Callable[..., Any] = torch.compile(own, dynamic=False, fullgraph=True)
@@ -111,7 +112,7 @@ def run_flex(
     attend: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float
 ) -> Tensor:
     batch, length, missing = query.shape[0], query.shape[2], -query.shape[2] % BLOCK
-    if missing:  # padding by nothing would copy
+    if missing:  # F.pad copies even if nothing is padded
         query, key, value = (F.pad(part, (0, 0, 0, missing)) for part in (query, key, value))
     if seen.places.index.shape[0] == 1 and not seen.padded and not seen.documents:
         build = shared_mask.__wrapped__ if is_capturing(query.device) else shared_mask
@@ -124,10 +125,10 @@ def run_flex(
 
 
 def signature(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, scale: float) -> tuple[object, ...]:
-    """All that the compiled code depends on."""
+    """Return everything that the compiled code depends on."""
     batch, heads, length, dim = query.shape
     parts, cuda = (query, key, value), torch.backends.cuda.matmul
-    # Tensors that are padded or cast here lie as they come from that.
+    # Padding or casting gives tensors their own strides.
     as_given = not length % BLOCK and query.dtype == product_type(query)
     return (
         *(batch, heads, key.shape[1], -(-length // BLOCK), dim, scale, product_type(query), query.device, slopes is None),
@@ -146,14 +147,14 @@ def is_capturing(device: torch.device) -> bool:
 
 def linear_bias(slopes: Tensor) -> Callable[..., Tensor]:
     def add(score: Tensor, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        # Numbers of queries and keys are vectors; converted before they meet, they cost next to nothing.
+        # Convert before subtracting: query and key numbers are vectors, their difference is a matrix.
         return score - slopes[head] * (query.to(torch.float32) - key.to(torch.float32)).abs()
 
     return add
 
 
 def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
-    # Laid out alike whether rows share their places or not: another layout would be compiled anew.
+    # One layout whether or not rows share their places: another would be compiled again.
     first, last = (slots.int().expand(batch, -1).contiguous() for slots in seen_slots(seen, missing))
     return block_mask(first, last)
 
@@ -161,14 +162,14 @@ def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
 @held_by_graphs
 @lru_cache(maxsize=32)
 def shared_mask(batch: int, length: int, missing: int, causal: bool, window: int | None, device: torch.device) -> flex.BlockMask:
-    """The mask where all rows are full and hold one document each, once for all layers and steps."""
+    """Return the mask for full rows of one document each, cached for all layers and steps."""
     with torch.inference_mode(False):
         index = torch.arange(length, device=device)[None]
         return mask_of(batch, Sight(Places(index, torch.zeros_like(index)), index, causal, window, aligned=True), missing)
 
 
 def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:
-    """The first and the last slot that each query sees, (rows, length + missing); a padded query sees none: the first is after the last."""
+    """Return the first and last slot that each query sees (rows, length + missing). For a padded query the first is after the last."""
     index, start = seen.places.index, seen.places.start
     real, length = index >= 0, index.shape[1]
     first = start if seen.documents else torch.zeros_like(index)
@@ -189,10 +190,10 @@ def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
-    """Which blocks of keys hold what a block of queries sees, and which of them are seen whole, from ranges (batch, length)."""
+    """Build the block mask from ranges (batch, length): which key blocks a query block sees in part, and which as a whole."""
     blocks = first.shape[1] // BLOCK
     firsts, lasts = first.unflatten(1, (blocks, BLOCK)), last.unflatten(1, (blocks, BLOCK))
-    starts = torch.arange(0, blocks * BLOCK, BLOCK, device=first.device)  # slots at which blocks of keys begin
+    starts = torch.arange(0, blocks * BLOCK, BLOCK, device=first.device)  # first slots of the key blocks
     ends = starts + BLOCK - 1
     some = (ends >= firsts.amin(2)[..., None]) & (starts <= lasts.amax(2)[..., None])  # (batch, query blocks, key blocks)
     whole = (starts >= firsts.amax(2)[..., None]) & (ends <= lasts.amin(2)[..., None])
@@ -204,6 +205,7 @@ def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
 
 
 def in_order(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """How many blocks each row of (batch, query blocks, key blocks) has, and their numbers before those of the others; one head for all."""
+    """Return the number of chosen key blocks per row of (batch, query blocks, key blocks), and the block numbers, chosen ones first, for
+    one shared head."""
     order = chosen.int().argsort(dim=-1, descending=True, stable=True).int()
     return chosen.sum(-1, dtype=torch.int32)[:, None], order[:, None]

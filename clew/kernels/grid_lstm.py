@@ -1,17 +1,18 @@
-"""The two-dimensional LSTM with its backward pass written out: all corners' readers at once, each diagonal one product of matrices.
+"""Two-dimensional LSTM with an explicit backward pass: the readers of all corners together, one matrix product per diagonal.
 
-Forward, with s for what the nonlinearities give, [i f_up f_left c~ o], and `before` for the neighbours' states:
+Forward, where s are the activations [i f_up f_left c~ o] and `before` holds the neighbours' states:
 
     s = nonlinearities(W x + b + U [h_up; h_left]),    c = i c~ + f_up c_up + f_left c_left,    t = tanh(c),    h = o t
 
-Backward, from the last diagonal to the first, dh and dc being what the diagonals after this one and what comes out ask for:
+Backward, from the last diagonal to the first, where dh and dc are the gradients from the output and from later diagonals:
 
     dc += dh o (1 - t^2)
     da  = [dc c~ i(1-i),  dc c_up f_up(1-f_up),  dc c_left f_left(1-f_left),  dc i(1-c~^2),  dh t o(1-o)]
     [dh_up; dh_left] += U^T da,    dc_up += dc f_up,    dc_left += dc f_left
 
-All factors of dc and dh in da are of known values, so that they are made for the whole grid before the walk back, which multiplies them
-where they stand; dU is one product after it. Rows are (cells, batch), diagonal by diagonal: those of a diagonal lie together.
+All factors of dc and dh in da are known after the forward pass. They are computed for the whole grid before the backward loop, which
+multiplies them in place; dU is one product after it. Rows are (cells, batch), ordered by diagonal, so that those of a diagonal are
+contiguous.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ UP, LEFT = 0, 1
 
 
 def grid_lstm(inputs: Sequence[Tensor], weights: Sequence[Tensor], diagonals: Diagonals) -> list[Tensor]:
-    """Of each reader h (cells, batch, dim) from W x + b (cells, batch, 5 * dim) and its U (5 * dim, 2 * dim)."""
+    """Return h (cells, batch, dim) of each reader, from W x + b (cells, batch, 5 * dim) and its U (5 * dim, 2 * dim)."""
     weight = torch.stack([each.to(inputs[0].dtype) for each in weights])
     hidden: Tensor = GridLSTMWalk.apply(diagonals, weight, *inputs)  # type: ignore[no-untyped-call]
     return list(hidden.unflatten(1, inputs[0].shape[:2]).unbind(0))
@@ -38,9 +39,9 @@ class GridLSTMWalk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, diagonals: Diagonals, weight: Tensor, *inputs: Tensor) -> Tensor:
         batch, dim = inputs[0].shape[1], weight.shape[2] // 2
-        gates = torch.stack(inputs).flatten(1, 2)  # (readers, rows, 5 * dim), ours to write to
+        gates = torch.stack(inputs).flatten(1, 2)  # (readers, rows, 5 * dim), a copy that may be overwritten
         readers, rows = gates.shape[:2]
-        before = gates.new_zeros(readers, rows, 2, 2, dim)  # of the neighbours (hidden, cell), and of each (up, left)
+        before = gates.new_zeros(readers, rows, 2, 2, dim)  # neighbours' (hidden, cell), each of (up, left)
         state = gates.new_empty(readers, rows, 2, dim)
         squashed = gates.new_empty(readers, rows, dim)
         sizes = [size * batch for size in diagonals.sizes]
@@ -101,8 +102,9 @@ class GridLSTMWalk(torch.autograd.Function):
 
 
 def neighbours_of(sizes: Sequence[int], number: int, width: int, batch: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Which rows of a diagonal have a neighbour above, and which of the diagonal before these are; and the same to the left."""
+    """Return the rows of a diagonal that have a neighbour above, and these neighbours' rows in the diagonal before; then the same to the
+    left."""
     here, before = sizes[number], sizes[number - 1]
-    alone = batch if number < width else 0  # rows of this one in the top row of the grid, with nothing above
-    ending = batch - alone  # rows of the one before in the last column, with nothing to their right
+    alone = batch if number < width else 0  # rows of this diagonal in the top row of the grid, without a neighbour above
+    ending = batch - alone  # rows of the diagonal before in the last column, without a right neighbour
     return (slice(alone, here), slice(0, here - alone)), (slice(0, before - ending), slice(ending, before))

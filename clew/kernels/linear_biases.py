@@ -1,10 +1,10 @@
-"""Linear biases under a causal mask as columns of query and key, so that attention needs no tensor of query x key.
+"""Linear biases (ALiBi) under a causal mask as extra columns of query and key, so that attention needs no tensor of query x key.
 
     scale q_i . k_j - c (i - j)  =  scale [q_i; c / scale] . [k_j; j] - c i
 
-and the softmax over j does not see c i. Key positions are counted from the middle of a row, where their products are smallest. On a GPU
-products are of bfloat16's 8 bits (of TF32's 11), though their sums are not: there a position is two columns and a slope three parts, each
-of which 8 bits hold exactly.
+and the softmax over j does not depend on c i. Key positions are counted from the middle of a row, which keeps the products small. On a GPU
+the factors of products have 8 bits in bfloat16 (11 in TF32), though the sums have more. So a position becomes two columns and a slope three
+parts, each exact in 8 bits.
 """
 
 import torch
@@ -14,17 +14,17 @@ from torch import Tensor
 from clew.kernels.attention_facts import Facts
 
 LONG = 128
-"""From this many queries on. A bias for fewer is small, and the columns would cost as much."""
+"""The fewest queries. For fewer, a bias is small, and columns would cost as much."""
 STRIDE = 128
-"""A position is a multiple of this and a rest, both of at most 8 bits up to 2^15 positions from the middle."""
+"""A position is split into a multiple of this and a rest; both need at most 8 bits up to 2^15 positions from the middle."""
 
 
 BY_CUDNN = False
-"""Whether a GPU leaves the columns to cuDNN. If not, flash attention has them, which computes heads of 64 and 8 columns as heads of 96."""
+"""Whether cuDNN may run attention with columns on a GPU. Else flash attention runs it, which computes 64 + 8 columns as heads of 96."""
 
 
 def takes_columns(facts: Facts) -> bool:
-    # A CPU would round the columns to half precision whole, a GPU is given them in parts that survive it.
+    # In half precision a CPU would round the columns; on a GPU they are split into exact parts.
     exact = facts.device == "cuda" or facts.dtype in (torch.float32, torch.float64)
     return (
         facts.bias == "linear"
@@ -39,7 +39,8 @@ def takes_columns(facts: Facts) -> bool:
 def with_columns(
     query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, scale: float, key_index: Tensor, *, in_bits: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The three with columns behind them, up to a width that is a multiple of 8; the value's are 0. `in_bits` makes them of 8 bits."""
+    """Append the columns to query, key and value, padded to a multiple of 8; the value's are 0. `in_bits` splits them into parts of 8
+    bits."""
     middle = key_index.amax(1, keepdim=True) - key_index.shape[1] // 2
     place = key_index - middle  # (rows, key)
     factor = slopes.to(torch.promote_types(query.dtype, torch.float32)) / scale
@@ -58,13 +59,13 @@ def with_columns(
 
 
 def linear_bias(slopes: Tensor, query_index: Tensor, key_index: Tensor) -> Tensor:
-    """-c |i - j|, (rows, heads, query, key): the bias itself, for what takes no columns."""
+    """Return the bias -c |i - j| (rows, heads, query, key) itself, for forms without columns."""
     distance = (query_index[:, :, None] - key_index[:, None, :]).abs()
     return -slopes[:, None, None] * distance[:, None]
 
 
 def in_parts(factor: Tensor) -> list[Tensor]:
-    """Three numbers of 8 bits whose sum is `factor` to 24 bits."""
+    """Split `factor` into three numbers of 8 bits whose sum is exact to 24 bits."""
     parts: list[Tensor] = []
     for _ in range(3):
         parts.append((factor - sum(parts)).to(torch.bfloat16).to(factor.dtype))

@@ -1,9 +1,9 @@
-"""Few queries of each sentence over its memory, on a GPU: a step of a decoder, the beams of a sentence being its queries.
+"""Attention of a few queries per sentence over its memory, on a GPU: a decoder step, in which the beams of a sentence are its queries.
 
-    context_i = sum_j softmax_j(scale q_i . k_j) v_j    over the real places j, or over all places of a sentence that has no real one
+    context_i = sum_j softmax_j(scale q_i . k_j) v_j    over real places j, or over all places of a sentence that has no real one
 
-A program takes all queries of one sentence and head, so that keys and values are read once, and walks over the places in blocks up to the
-last real one. scaled_dot_product_attention would need a bias of sentences x places, made anew by several kernels in every step.
+A program handles all queries of one sentence and head, so that keys and values are read once, and loops over blocks of places up to the
+last real one. scaled_dot_product_attention would need a bias of sentences x places, built by several kernels in every step.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -22,22 +22,22 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST_QUERIES = 16
-"""Queries of a sentence, and the rows of the smallest product that tensor cores take."""
+"""The most queries of a sentence; also the rows of the smallest tensor core product."""
 BLOCK, ENTRIES = 64, 4096
-"""Places that a program looks at together at most, and entries of their keys: wide heads take fewer places."""
+"""The most places that a program reads together, and the most entries of their keys: wide heads read fewer places."""
 WARPS = 4
 PRECISIONS = {torch.float32: ("ieee", "ieee"), torch.bfloat16: ("tf32", "tf32x3"), torch.float16: ("tf32", "tf32x3")}
-"""How the products q k and w v are done, by the type of q, k and v. TF32 holds every number of two bytes, so that tensor cores lose nothing
-of those; the weights w have float32's digits and are multiplied in parts."""
+"""Precision of the products q k and w v, by the dtype of q, k and v. TF32 represents two-byte numbers exactly, so q k loses nothing; the
+weights w are float32 and are multiplied in parts."""
 
 
 def is_supported(query: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether the kernel takes these tensors, on their device, where no gradient is asked for."""
+    """Whether the kernel supports these tensors and their device; gradients must be disabled."""
     return query.is_cuda and triton is not None and not torch.is_grad_enabled() and has_form(query, keys, values)
 
 
 def has_form(query: Tensor, keys: Tensor, values: Tensor) -> bool:
-    """Whether there are few queries, of a type and width that the kernel is written for."""
+    """Whether the number of queries, the dtype and the width are supported."""
     dim, all_three = query.shape[-1], (query, keys, values)
     is_alike = all(part.dtype == query.dtype and part.shape[-1] == dim and part.stride(-1) == 1 for part in all_three)
     is_few = 1 <= query.shape[2] <= MOST_QUERIES and keys.numel() > 0
@@ -45,9 +45,11 @@ def has_form(query: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def memory_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """query (sentences, heads, queries, dim); keys and values (sentences, key heads, places, dim), each head of theirs shared by a group;
-    `mask` (sentences or 1, places), True where a place is real. Gives (sentences, heads, queries, dim), laid out so that putting the heads
-    of a query together copies nothing."""
+    """Return the context (sentences, heads, queries, dim), laid out so that joining the heads of a query copies nothing.
+
+    query is (sentences, heads, queries, dim), keys and values (sentences, key heads, places, dim), each key head shared by a group; `mask`
+    (sentences or 1, places) is True at real places.
+    """
     sentences, heads, queries, dim = query.shape
     key_heads, places = keys.shape[1:3]
     out = torch.empty(sentences, queries, heads, dim, dtype=query.dtype, device=query.device)
@@ -107,7 +109,7 @@ if triton is not None:
             scores = scale * tl.dot(q, tl.trans(k.to(tl.float32)), input_precision=COMPARED)  # (queries, places)
             scores = tl.where(is_seen[None, :], scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 1))
-            # A block may have padding alone before a later real place; both are -inf then, and their difference would be NaN.
+            # A block of padding may precede a real place; both maxima are then -inf, and their difference would be NaN.
             shift = tl.where(higher == float("-inf"), 0.0, higher)
             weights = tl.exp(scores - shift[:, None])
             kept = tl.exp(most - shift)

@@ -1,6 +1,6 @@
-"""Copies that end a decoding step, on a GPU: small tensors of any types, several of them in one kernel.
+"""Copies at the end of a decoding step, on a GPU: several small tensors of any dtype in one kernel.
 
-torch copies lists of tensors by type and in blocks of 64 thousand numbers, of which a step's states fill one or two.
+torch copies lists of tensors by dtype, in blocks of 64 thousand numbers, of which the states of a step fill only one or two.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -21,14 +21,14 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 TOGETHER = 8
-"""Tensors that one kernel copies."""
+"""The most tensors that one kernel copies."""
 BLOCK = 1024
 MOST_COLUMNS, MOST_ROWS = 4, 1024
-"""Columns that one kernel writes, and rows that they may have: one program does it."""
+"""The most columns that one kernel writes, and the most rows: it runs as a single program."""
 
 
 def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copies each source into its target; none of the targets overlaps a source."""
+    """Copy each source into its target; no target may overlap a source."""
     pairs = list(zip(targets, sources, strict=True))
     together = [(target, source) for target, source in pairs if is_supported(target, source)]
     for target, source in pairs:
@@ -45,7 +45,8 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 def write_columns(kept: Sequence[Tensor], outputs: Sequence[Tensor], column: Tensor) -> bool:
-    """Writes outputs (rows,) into the column (1,) of kept (rows, columns), and adds 1 to that; False, and nothing, where it cannot."""
+    """Write outputs (rows,) into `column` (1,) of kept (rows, columns) and add 1 to the column. Return False, doing nothing, if
+    unsupported."""
     rows = len(outputs[0])
     fits = len(outputs) <= MOST_COLUMNS and 0 < rows <= MOST_ROWS and all(output.shape == (rows,) for output in outputs)
     if triton is None or not fits or not is_on_gpu(column):
@@ -70,7 +71,7 @@ def is_supported(target: Tensor, source: Tensor) -> bool:
 
 
 def words_of(target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-    """The numbers of both side by side, as integers of 8 bytes where both can be read so."""
+    """Flatten both tensors, viewed as integers of 8 bytes if both are aligned."""
     pair = bytes_of(target).view(-1), bytes_of(source).view(-1)
     if all(flat.nbytes % 8 == 0 and flat.data_ptr() % 8 == 0 for flat in pair):
         return pair[0].view(torch.int64), pair[1].view(torch.int64)
@@ -131,5 +132,5 @@ if triton is not None:
             _write(k2, o2, s2, rows, columns, at, row)
         if COUNT > 3:
             _write(k3, o3, s3, rows, columns, at, row)
-        tl.debug_barrier()  # every thread has read the column
+        tl.debug_barrier()  # until every thread has read the column
         tl.store(column, at + 1)

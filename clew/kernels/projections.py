@@ -1,11 +1,11 @@
 """The three projections of attention as one product.
 
-In inference it is a product with the block of memory in which `Together` lays their weights end to end; loading and training write in place
-and leave them there. Where they have been moved apart (an adapter, a shard) or one is watched, each runs alone.
+In inference it is a product with one block of memory, in which `Together` stores their weights end to end; loading and training write in
+place and keep this layout. If the weights have been moved apart (an adapter, a shard), or if one projection is watched, each runs alone.
 
-The block carries no gradient, so that training joins the weights in each step; the gradient of that is a split. For T positions of width d
-one product saves reading x twice and adding three gradients of it, 4 T d numbers, and joining costs 6 d^2, which is less where T is above
-a few d; compiled under autocast it costs nothing, since weights are copied anyway to be cast.
+The block has no gradient, so training concatenates the weights in each step; the gradient of that is a split. For T positions of width d,
+one product saves reading x twice and adding its three gradients, 4 T d numbers; concatenation costs 6 d^2, which is less if T is above a
+few d. Compiled under autocast it costs nothing, since weights are copied anyway to be cast.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,18 @@ from clew.kernels.quantised_weight import QuantisedWeight, join_rows, stored
 
 
 class Together:
-    """[W_1; W_2; ...] x + [b_1; b_2; ...], the parameters being views of one block."""
+    """[W_1; W_2; ...] x + [b_1; b_2; ...], where the parameters are views of one block."""
 
     def __init__(self, linears: Sequence[nn.Linear]):
         self.weight = _lay_together([linear.weight for linear in linears]) if linears else None
         self.bias = _lay_together([linear.bias for linear in linears]) if linears and linears[0].bias is not None else None
 
     def __deepcopy__(self, memo: object) -> "Together":
-        """Copied parameters lie apart, so that the copy holds none."""
+        """Return an empty object: the copied parameters no longer share a block."""
         return Together(())
 
     def __call__(self, x: Tensor, *linears: nn.Linear) -> Tensor | None:
-        """What the linear maps give, side by side; None where they have to run alone."""
+        """Return the concatenated outputs of the linear maps, or None if they have to run alone."""
         if self.weight is None or not all(map(_is_plain, linears)):
             return None
         if torch.is_grad_enabled():
@@ -45,7 +45,7 @@ class Together:
 
 
 def _is_plain(linear: nn.Linear) -> bool:
-    """Whether nothing but its product is asked of it: an adapter adds something of its own, and a hook is called by the module alone."""
+    """Whether the module is only a product: an adapter adds a term, and hooks run only when the module itself is called."""
     if type(linear) is not nn.Linear or linear._forward_hooks or linear._forward_pre_hooks:
         return False
     return torch.compiler.is_compiling() or not (is_watched(linear) or runs_equations())
@@ -57,7 +57,7 @@ def _joined(x: Tensor, linears: Sequence[nn.Linear]) -> Tensor:
 
 
 def _lay_together(parameters: list[Tensor]) -> Tensor | None:
-    """Moves parameters into one block; they stay the parameters they were. None where some are in other numbers than the rest."""
+    """Move parameters into one block; they stay the same parameters. None if quantised and other weights are mixed."""
     if any(isinstance(parameter, QuantisedWeight) for parameter in parameters):
         return join_rows(parameters)
     block = torch.cat([parameter.detach() for parameter in parameters])

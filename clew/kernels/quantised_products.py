@@ -1,12 +1,13 @@
 """x W^T + b with W in 8 or 4 bits. `product` alone decides how:
 
-    anywhere            x (s Q)^T + b, W being made float for the call
+    anywhere            x (s Q)^T + b, where W is converted to float for the call
     x86 with VNNI       r s (round(x / r) Q^T) + b,  r_i = max_k |x_ik| / 127: x is rounded to 8 bits too, each row by itself
-    the same, few texts s (bfloat16(x) Q^T) + b in int8: one row is multiplied so in half the time
-    a GPU, few rows     one kernel that reads Q and scales its sums (`few_rows_quantised`)
+    the same, few texts s (bfloat16(x) Q^T) + b in int8: half the time for one row
+    a GPU, few rows     one kernel that reads Q and scales the sums (`few_rows_quantised`)
 
-A product of integers is what makes 8 bits fast: with AVX-512 it takes a half to a fifth of the time of float32, where making W float first
-takes three times as long. Without VNNI oneDNN adds pairs in 16 bits, which overflow; on other CPUs torch's product may be a plain loop.
+Integer products are what makes 8 bits fast: with AVX-512 they take a half to a fifth of the time of float32, while converting W to float
+first takes three times as long as float32. Without VNNI, oneDNN adds pairs in 16 bits, which overflow; on other CPUs torch's product may be
+a plain loop.
 """
 
 import platform
@@ -21,20 +22,20 @@ from clew.kernels.few_rows_quantised import few_rows_product, is_for_few_rows
 from clew.kernels.quantising import Integers
 
 LEAST_SCALE = 1e-30
-"""Keeps a row of zeros from being divided by zero."""
+"""The least row scale, so that a row of zeros is not divided by zero."""
 MOST_TEXTS, MOST_PLACES = 8, 17
-"""A step of more texts, or a chunk of more places, is faster as a product of integers. The two are told apart so that a chunk that
-verifies guesses is rounded as the steps are that it stands for."""
+"""A step of more texts, or a chunk of more places, is faster as an integer product. There are two limits so that a chunk that verifies
+guesses is rounded like the single steps that it replaces."""
 
 
 def multiplies_integers(device: torch.device) -> bool:
-    """Whether products of int8 are fast here, and right."""
+    """Whether int8 products are fast and correct on this device."""
     return device.type == "cpu" and has_integer_products()
 
 
 @cache
 def has_integer_products() -> bool:
-    """Whether oneDNN's product of int8 has the right sums where they are largest: no list of CPUs says so."""
+    """Whether oneDNN's int8 product is correct for the largest sums. Tested, since there is no list of CPUs."""
     if platform.machine().lower() not in ("x86_64", "amd64") or not torch.backends.mkldnn.is_available():
         return False
     x = torch.full((2, 64), 127, dtype=torch.int8)
@@ -43,12 +44,12 @@ def has_integer_products() -> bool:
 
 
 VECTOR = 16
-"""torch's product of bfloat16 with int8 reads so many columns together, past the end of a row where they do not divide it."""
+"""torch's product of bfloat16 with int8 reads so many columns together, and past the end of a row if they do not divide its length."""
 
 
 @cache
 def reads_integers() -> bool:
-    """Whether torch's product of bfloat16 with int8 is vectorised here."""
+    """Whether torch's product of bfloat16 with int8 is vectorised on this CPU."""
     return torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
 
 
@@ -65,7 +66,7 @@ def ones(length: int) -> Tensor:
 
 
 def few_texts_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
-    """Sums are float32 and rounded to bfloat16 once; scales, which bfloat16 would round too, come after."""
+    """Multiply in bfloat16: sums are float32 and rounded to bfloat16 once. Scales are applied in float32, so that they are not rounded."""
     sums = torch._weight_int8pack_mm(x.reshape(-1, x.shape[-1]).bfloat16(), weight.codes, ones(len(weight.codes)))
     y = sums * weight.scales.float() if bias is None else torch.addcmul(bias.float(), sums, weight.scales.float())
     return y.to(x.dtype).view(*x.shape[:-1], len(weight.scales))
@@ -73,8 +74,8 @@ def few_texts_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tenso
 
 def product(x: Tensor, weight: Integers, bias: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
-        found: Tensor = Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return found
+        y: Tensor = Product.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return y
     return plain_product(x, weight, bias)
 
 
@@ -97,7 +98,7 @@ def integer_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
 
 
 class Product(torch.autograd.Function):
-    """The product with gradients for x and b, as if x had not been rounded: what instruments ask for. W has none."""
+    """The product with gradients for x and b, as if x were not rounded; instruments use them. W has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:

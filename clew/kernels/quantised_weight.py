@@ -1,8 +1,8 @@
-"""A matrix in 8 or 4 bits in the place of a parameter.
+"""A matrix in 8 or 4 bits that replaces a parameter.
 
-To a layer it is a float tensor: shape, dtype and device are those of the weight that it was made of. `F.linear` and `F.embedding` read the
-integers, and every other function of torch's is given the weight as float, made for the call. So layers stay as they are written; module
-paths, names of weights and tied weights stay what they were.
+To a layer it looks like a float tensor, with the shape, dtype and device of the original weight. `F.linear` and `F.embedding` read the
+integers; every other torch function gets the weight converted to float for the call. So layers need no changes, and module paths, names of
+weights and tied weights stay the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,26 +37,26 @@ class QuantisedWeight(torch.Tensor):
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
         if (name == "__set__" or (name.endswith("_") and not name.endswith("__"))) and isinstance(args[0], cls):
-            return refuse_change()  # it would be done to a copy, and lost
+            return refuse_change()  # it would change a temporary copy
         return func(*tree_map(as_float, tuple(args)), **tree_map(as_float, kwargs))
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        """What comes by another way than torch's functions in Python."""
+        """Handle calls that do not come through torch's Python functions."""
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
             return QuantisedWeight(args[0].integers)
         return func(*tree_map(as_float, tuple(args)), **tree_map(as_float, kwargs or {}))
 
 
 def stored(weight: Tensor) -> Tensor:
-    """The tensor that holds a weight's values, or its codes."""
+    """Return the tensor that stores a weight's values or codes."""
     return weight.integers.codes if isinstance(weight, QuantisedWeight) else weight
 
 
 def join_rows(weights: Sequence[Tensor]) -> QuantisedWeight | None:
-    """One matrix with the rows of all, of which each becomes a part; None where they are not all of one form."""
+    """Concatenate the rows of all weights, and make each weight a view of the result; None if they are not all of one kind."""
     forms = [weight.integers for weight in weights if isinstance(weight, QuantisedWeight)]
     if len(forms) < len(weights) or len({len(form.parts) for form in forms}) > 1:
         return None
@@ -70,7 +70,7 @@ def join_rows(weights: Sequence[Tensor]) -> QuantisedWeight | None:
     return QuantisedWeight(block)
 
 
-def refuse_change(*given: Any, **more: Any) -> None:
+def refuse_change(*args: Any, **kwargs: Any) -> None:
     raise UserError("weights in int8 or int4 cannot be changed or trained; load the run without a precision")
 
 
@@ -79,7 +79,7 @@ def as_float(value: Any) -> Any:
 
 
 def as_empty(value: Any) -> Any:
-    """A tensor of the same dtype and device, where these are all that is asked."""
+    """Return an empty tensor of the same dtype and device, for calls that need only these."""
     return value.integers.scales[:0] if isinstance(value, QuantisedWeight) else value
 
 
@@ -89,14 +89,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.linear(as_float(x), as_float(weight), bias)
 
 
-def embedding(tokens: Tensor, weight: Any, *more: Any, **others: Any) -> Tensor:
+def embedding(tokens: Tensor, weight: Any, *args: Any, **kwargs: Any) -> Tensor:
     rows = weight.integers.map(lambda part: part[tokens.flatten()])
     vectors: Tensor = rows.floats(weight.dtype)
     return vectors.reshape(*tokens.shape, weight.shape[1])
 
 
 def get_item(weight: Any, place: Any) -> Any:
-    """A stretch of rows stays in integers."""
+    """Index the weight; a slice of rows stays quantised."""
     if isinstance(weight, QuantisedWeight) and isinstance(place, slice) and place.step is None:
         return QuantisedWeight(weight.integers.map(lambda part: part[place]))
     return as_float(weight)[place]
@@ -117,7 +117,7 @@ def new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda weight, *args, **kwargs: function(as_empty(weight), *args, **kwargs)
 
 
-def copied(weight: Any, memo: dict[int, Any]) -> Any:
+def deep_copy(weight: Any, memo: dict[int, Any]) -> Any:
     memo[id(weight)] = copy = torch.nn.Parameter(QuantisedWeight(weight.integers.map(torch.clone)), requires_grad=False)
     return copy
 
@@ -126,7 +126,7 @@ def ask_gradients(weight: Any, wanted: bool = True) -> Any:
     return refuse_change() if wanted else weight
 
 
-def shown(weight: Any, **_: Any) -> str:
+def repr_weight(weight: Any, **_: Any) -> str:
     return f"QuantisedWeight({list(weight.shape)}, {'int8' if weight.integers.multipliers is None else 'int4'})"
 
 
@@ -137,16 +137,16 @@ FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
     T.__getitem__: get_item,
     T.to: to,
     **{function: new(function) for function in (T.new_zeros, T.new_ones, T.new_empty, T.new_full, T.new_tensor)},
-    T.__deepcopy__: copied,
-    T.__repr__: shown,
+    T.__deepcopy__: deep_copy,
+    T.__repr__: repr_weight,
     T.data_ptr: lambda weight: weight.integers.codes.data_ptr(),
     T.requires_grad_: ask_gradients,
-    torch._has_compatible_shallow_copy_type: lambda *tensors: False,  # a module that is moved then takes a new parameter
+    torch._has_compatible_shallow_copy_type: lambda *tensors: False,  # so that moving a module creates a new parameter
 }
 ABOUT = {
     *(T.size, T.dim, T.ndimension, T.numel, T.nelement, T.stride, T.element_size, T.__len__, T.__hash__, T.get_device, T.detach),
     *(T.is_floating_point, T.is_complex, T.is_contiguous, torch.numel, torch.is_floating_point, torch.is_complex),
 }
-"""What is asked of a tensor without its values."""
+"""Functions that read properties of a tensor, not its values."""
 MATRICES = {getattr(T, name).__get__ for name in ("T", "mT", "H", "mH", "real", "imag")}
-"""Attributes that are other tensors."""
+"""Attributes that return another tensor."""

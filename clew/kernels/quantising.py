@@ -1,10 +1,10 @@
-"""Matrices in 8 and 4 bits: how weights are rounded, and what comes back.
+"""Quantisation of matrices to 8 and 4 bits, and back.
 
     int8:  W_nk ~ s_n Q_nk             Q in -127 .. 127,  s_n = max_k |W_nk| / 127
     int4:  W_nk ~ s_n M_ng C_nk        C in -8 .. 7,  M_ng in -15 .. 15 for each group g of 32 columns,  s_n = max_k |W_nk| / 120
 
-M C fits into 8 bits: int4 is int8 that is kept in fewer, and one product serves both. A group's M is, of four that suit its largest weight,
-the one with the least squared error. Two codes of 4 bits share a byte: column k has the low half, column k + columns / 2 the high.
+M C fits into 8 bits: int4 is int8 stored in fewer bits, and one product serves both. M of a group is the one with the least squared error
+among four that suit its largest weight. Two 4-bit codes share a byte: column k has the low half, column k + columns / 2 the high half.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ GROUP = 32
 
 
 class Integers(NamedTuple):
-    """A matrix (rows, columns) in 8 bits, or in 4 where it has multipliers."""
+    """A matrix (rows, columns) in 8 bits, or in 4 bits if it has multipliers."""
 
     codes: Tensor  # (rows, columns) or (rows, columns / 2), int8
-    scales: Tensor  # (rows,) of the weight's dtype
+    scales: Tensor  # (rows,) in the weight's dtype
     multipliers: Tensor | None = None  # (rows, groups), int8
 
     @property
@@ -37,11 +37,11 @@ class Integers(NamedTuple):
         return Integers(*(function(part) for part in self.parts))
 
     def int8(self) -> Tensor:
-        """Q, or M C (rows, columns)."""
+        """Return Q, or M C (rows, columns)."""
         return self.codes if self.multipliers is None else unpacked(self.codes, self.multipliers)
 
     def floats(self, dtype: torch.dtype) -> Tensor:
-        """W (rows, columns), rounded once."""
+        """Return W (rows, columns), rounded once."""
         precise = torch.promote_types(dtype, self.scales.dtype)
         return self.int8().to(precise).mul_(self.scales.to(precise)[:, None]).to(dtype)
 
@@ -75,21 +75,21 @@ def quantise_groups(weight: Tensor) -> Integers:
 
 
 def positive(scales: Tensor) -> Tensor:
-    """Scales to divide by: a row of zeros has any."""
+    """Replace zero scales, which belong to rows of zeros, by 1 for division."""
     return torch.where(scales > 0, scales, 1.0)
 
 
 def packed(codes: Tensor) -> Tensor:
-    """Codes of 4 bits (rows, columns), two in a byte."""
+    """Pack 4-bit codes (rows, columns), two per byte."""
     low, high = codes.chunk(2, 1)
     return (low & 15) | (high << 4)
 
 
 def unpacked(codes: Tensor, multipliers: Tensor) -> Tensor:
-    """M C (rows, columns), as int8."""
+    """Return M C (rows, columns) as int8."""
     rows, half = codes.shape
     whole = torch.empty(rows, 2 * half, dtype=torch.int8, device=codes.device)
-    # A shift to the right repeats the sign, and one to the left brings it to its place first.
+    # A left shift moves the sign bit to the top; the right shift then extends it.
     whole[:, :half] = codes << 4
     whole[:, :half] >>= 4
     whole[:, half:] = codes >> 4

@@ -1,7 +1,7 @@
-"""Attention that has to hold scores, a bias or a mask (Shaw's positions, additive scores, any bias), a block of queries at a time.
+"""Attention one block of queries at a time, for forms that hold scores, a bias or a mask (Shaw's positions, additive scores, any bias).
 
-A block's scores are made again in the backward pass, so that never more than block x key of them are held. Where causal, a block is shown
-no keys after its last query, which makes up for what is done twice.
+The scores of a block are recomputed in the backward pass, so that at most block x key of them are held. If causal, a block skips the keys
+after its last query, which compensates for the recomputation.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from clew.core.sight import Sight
 from clew.kernels.attention_facts import Facts
 
 LONG = 2048
-"""From this many queries on; fewer hold their scores."""
+"""The fewest queries; fewer than this hold their scores."""
 SIZE, LARGEST = 256, 2048
-"""Queries of a block, and of the largest on a GPU, which a small block leaves idle."""
+"""Queries of a block, and the most on a GPU, which small blocks leave idle."""
 HELD = 2**30
-"""Bytes of a mask or a bias that a GPU may hold: attention with it is faster than blocks, which are computed twice."""
+"""The most bytes of a mask or bias held on a GPU: that is faster than blocks, which are computed twice."""
 HELD_BY_BLOCK = 2**28
 
 
 def takes_blocks(facts: Facts, *, bias: bool) -> bool:
-    """Whether a mask, or a bias, of query x key is too large to be held."""
+    """Whether a mask or bias of query x key is too large to hold."""
     if facts.tracing != "no":
         return False
     if facts.device == "cuda":
@@ -33,12 +33,12 @@ def takes_blocks(facts: Facts, *, bias: bool) -> bool:
 
 
 def holds_too_much(device: str, batch: int, heads: int, queries: int, keys: int) -> bool:
-    """Whether scores that have to be held are cut: they are long, or on a GPU many, in the float32 of a softmax."""
+    """Whether scores (float32, as in a softmax) are computed in blocks: for many queries, or on a GPU for many bytes."""
     return queries >= LONG or (device == "cuda" and queries > SIZE and batch * heads * queries * keys * 4 > HELD)
 
 
 def block_size(facts: Facts, *, bias: bool) -> int:
-    """A multiple of SIZE whose mask or bias is small."""
+    """Return a multiple of SIZE for which the mask or bias of a block is small."""
     if facts.device != "cuda":
         return SIZE
     fitting = HELD_BY_BLOCK * facts.queries // max(1, facts.held(bias))
@@ -46,7 +46,7 @@ def block_size(facts: Facts, *, bias: bool) -> int:
 
 
 def query_blocks(attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, seen: Sight, size: int | None = None) -> Tensor:
-    """`attend(query, key, value, places, key_index, seen)` over blocks of queries."""
+    """Call `attend(query, key, value, places, key_index, seen)` for each block of queries and join the results."""
     places, contexts, size = seen.places, [], size or SIZE
     for start in range(0, query.shape[2], size):
         end = min(start + size, query.shape[2])

@@ -17,14 +17,14 @@ except ImportError:  # a build of torch for the CPU comes without it
 
 
 def is_supported(x: Tensor) -> bool:
-    """Whether the kernel takes one position of every row: (batch, heads, 1, dim)."""
+    """Whether the kernel supports x, which must have one position per row: (batch, heads, 1, dim)."""
     half = x.shape[-1] // 2
     is_step = x.is_cuda and x.shape[2] == 1 and x.stride(3) == 1 and half & (half - 1) == 0
     return is_step and triton is not None and not torch.is_grad_enabled() and x.dtype != torch.float64
 
 
 def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
-    """x (batch, heads, 1, dim) turned by `positions` (batch or 1, 1), with `frequencies` (dim / 2,) in float32."""
+    """Rotate x (batch, heads, 1, dim) by `positions` (batch or 1, 1), with `frequencies` (dim / 2,) in float32."""
     batch, heads, _, dim = x.shape
     out = torch.empty(batch, heads, 1, dim, dtype=x.dtype, device=x.device)
     every = positions.stride(0) if len(positions) > 1 else 0
@@ -42,7 +42,7 @@ if triton is not None:
         row, head = tl.program_id(0), tl.program_id(1)
         k = tl.arange(0, HALF)
         angle = tl.load(positions + row * every).to(tl.float32) * tl.load(frequencies + k)
-        # The angle's functions are rounded to the type of x before they are multiplied, as the equation has it.
+        # cos and sin are rounded to the dtype of x before they are multiplied, as in the equation.
         cos = tl.cos(angle).to(x.dtype.element_ty).to(tl.float32)
         sin = tl.sin(angle).to(x.dtype.element_ty).to(tl.float32)
         place = x + row * x_batch + head * x_head + k

@@ -1,11 +1,11 @@
-"""The error of a softmax in the place of its logits, on a GPU, in one kernel a chunk of rows.
+"""The error of a softmax, written over its logits, on a GPU: one kernel per chunk of rows.
 
     plain   = log sum exp z - z_target
     uniform = log sum exp z - mean z
     z      <- softmax(z) - q,    q = (1 - eps) onehot(target) + eps / width
 
-Arithmetic is in float32 whatever the dtype of the logits, and no copy of them is made: a row is read for its maximum and sum at once, and
-again, mostly from the GPU's cache, when it is written over.
+Arithmetic is in float32 for every dtype of logits, and the logits are not copied: a row is read once for its maximum and sum together, and
+again, mostly from the GPU's cache, when it is overwritten.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -20,12 +20,12 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 STEP, WARPS = 4096, 8
-"""Logits that a program reads together, and its warps."""
+"""Logits that a program reads together, and its number of warps."""
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 def is_supported(x: Tensor) -> bool:
-    """Whether the kernel runs on the device of x, in its dtype."""
+    """Whether the kernel supports the device and dtype of x."""
     return x.is_cuda and triton is not None and x.dtype in FLOATS
 
 
@@ -40,10 +40,10 @@ def softmax_errors_(
     ignore_index: int | None = None,
     errors: bool = True,
 ) -> None:
-    """logits (rows, columns), of which the first `width` are real, become errors, 0 in the other columns and in rows whose target is
-    `ignore_index`; without `errors` they are left as they are. `plain` and, with smoothing, `uniform` (rows,) are written, 0 where ignored.
+    """Overwrite logits (rows, columns), whose first `width` columns are real, by errors, unless `errors` is False.
 
-    A target that is no column costs NaN: to raise an error the host would have to wait for the GPU.
+    Errors are 0 in the other columns and in rows whose target is `ignore_index`. `plain` and, with smoothing, `uniform` (rows,) are
+    written, 0 in ignored rows. A target outside the columns gives NaN: to raise an error the host would have to wait for the GPU.
     """
     rows, columns = logits.shape
     if not rows:
@@ -70,7 +70,7 @@ if triton is not None:
         counts = target == target
         if IGNORES:
             counts = target != ignore_index
-        # Read before the reductions below, behind which all warps of the program write.
+        # Read before the reductions below; after them all warps of the program may write.
         z_target = tl.load(z_row + target, mask=(target >= 0) & (target < width), other=float("nan")).to(tl.float32)
         # Lower than any logit, but finite: the difference of two infinities would be NaN.
         most = tl.full([STEP], -1e38, dtype=tl.float32)

@@ -1,4 +1,4 @@
-"""The contexts in which decoding runs where it is not captured: on each device torch's functions in the forms that suit few rows."""
+"""Contexts for decoding without capture: on each device they replace torch's functions by kernels for few rows."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -10,12 +10,12 @@ from clew.kernels.few_rows_on_cpu import FewRowsOnCPU
 
 
 def step_mode(device: torch.device) -> AbstractContextManager[object]:
-    """For a step; few rows."""
+    """Return the context for a step, with few rows."""
     return on_cpu() if device.type == "cpu" else few_rows(device) or nullcontext()
 
 
 def reading_mode(device: torch.device) -> AbstractContextManager[object]:
-    """For a prompt or a source; many rows. Training and compiled code do without."""
+    """Return the context for a prompt or a source, with many rows. It does nothing in training and compiled code."""
     is_training = torch.compiler.is_compiling() or torch.is_grad_enabled()
     return nullcontext() if is_training or device.type != "cpu" else on_cpu()
 

@@ -1,9 +1,9 @@
-"""What a captured decoding step defers, and the kernels that compute it, on a GPU.
+"""Deferred computations of a captured decoding step, and their kernels, on a GPU.
 
-    y = g(W norm(x) + b) * f + r            1 to 8 rows: a program a few rows of W, no tensor cores, sums in float32
-    s = x + y,    n = norm(s)               one kernel, with any number of rows
+    y = g(W norm(x) + b) * f + r            1 to 8 rows: a few rows of W per program, no tensor cores, sums in float32
+    s = x + y,    n = norm(s)               one kernel, for any number of rows
 
-Each class is a plan (`deferred.Plan`). `few_rows` decides which plan a function of torch's becomes.
+Each class is a plan (`deferred.Plan`). `few_rows` decides which plan a torch function becomes.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -27,7 +27,7 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST_DEPTH = 4096
-"""Entries of x that a product reads at once, and so the widest norm that it does itself."""
+"""Entries of x that a product reads at once, and so the widest norm that it can include."""
 ACTIVATIONS = {"": 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 
 
@@ -49,7 +49,7 @@ class Normed(NamedTuple):
 
 
 class Product(NamedTuple):
-    """activation(W x + b) * factor + added, x being the norm of something where that is not computed yet."""
+    """activation(W x + b) * factor + added, where x may be a norm that is not computed yet."""
 
     x: Tensor | Normed
     weight: Tensor
@@ -68,12 +68,12 @@ class Product(NamedTuple):
 
 
 class ManyRows(NamedTuple):
-    """W x + b by a library."""
+    """W x + b, computed by a library."""
 
     x: Tensor
     weight: Tensor
     bias: Tensor | None
-    width: int  # of the result; the weight may have rows of zeros behind these
+    width: int  # of the result; the weight may be padded with zero rows
 
     @property
     def reads(self) -> list[Tensor]:
@@ -99,7 +99,7 @@ class Sum(NamedTuple):
 
 
 class LogSoftmax:
-    """log softmax(logits), of which some entries may be all that is asked for."""
+    """log softmax(logits), of which often only some entries are needed."""
 
     def __init__(self, logits: Tensor):
         self.logits = logits
@@ -150,7 +150,7 @@ def few_rows_linear(
 
 
 def normed(norm: Normed, added: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """norm(x + added), and the sum."""
+    """Return norm(x + added) and the sum."""
     x, weight, bias, eps, centred = norm
     flat = rows_of(x)
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -183,7 +183,7 @@ if triton is not None:
 
     @triton.jit
     def _standardised(z, real, width, weight, bias, k, eps, CENTRED: tl.constexpr, HAS_BIAS: tl.constexpr):
-        """norm(z), of which `width` entries are real and the others 0."""
+        """Return norm(z), whose first `width` entries are real and the others 0."""
         if CENTRED:
             z = tl.where(real, z - tl.sum(z, 0) / width, 0.0)
         z = z / tl.sqrt(tl.sum(z * z, 0) / width + eps) * tl.load(weight + k, mask=real, other=0.0).to(tl.float32)
@@ -197,7 +197,7 @@ if triton is not None:
         ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, IS_WHOLE: tl.constexpr, HAS_BIAS: tl.constexpr, NORM: tl.constexpr,
         NORM_HAS_BIAS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_FACTOR: tl.constexpr, HAS_ADDED: tl.constexpr, AHEAD: tl.constexpr,
     ):  # fmt: skip
-        # Results are rounded where a kernel of their own would round them.
+        # Round intermediate results as separate kernels would.
         number = out.dtype.element_ty
         n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
         k = tl.arange(0, STEP)
@@ -206,7 +206,7 @@ if triton is not None:
         offset = tl.zeros([BLOCK], dtype=tl.float32)
         if HAS_BIAS:
             offset = tl.load(bias + n, mask=is_output, other=0.0).to(tl.float32)
-        if IS_WHOLE:  # the weights, which no other kernel writes, are under way before x is there
+        if IS_WHOLE:  # start reading the weights, which no kernel writes, before x is ready
             some = tl.load(rows_of_weight + k[None, :], mask=is_output[:, None] & (k < depth)[None, :], other=0.0)
         wait_for_others(AHEAD)
         for row in tl.static_range(ROWS):

@@ -1,10 +1,10 @@
-"""The k largest entries of each row, on a GPU: of a vocabulary's log-probabilities, and of the few candidates of a sentence.
+"""Top-k of each row, on a GPU: of the log-probabilities of a vocabulary, and of the few candidates of a sentence.
 
-    values, indices = sort(x, descending, stable)[:k]         of log softmax(x) where `parts` of its sum are given (`vocabulary`)
+    values, indices = sort(x, descending, stable)[:k]         of log softmax(x) if `parts` of its sum are given (`vocabulary`)
 
-A wide row is read in blocks side by side, each of which gives its k best, and a second kernel takes the k best of those. What is compared
-is one integer an entry, x in its upper half and the index in its lower: no two are equal, and of equal entries the first is the larger.
-torch.topk selects digit by digit, reading the row several times, and sorts in a kernel of its own.
+A wide row is read in parallel blocks, each of which finds its k best, and a second kernel selects the k best of those. Entries are compared
+as integers, x in the upper half and the index in the lower: no two are equal, and of equal entries the first is larger. torch.topk selects
+digit by digit, reading the row several times, and sorts in a separate kernel.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -25,20 +25,20 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST = 64
-"""The largest k: a block gives its best one by one."""
+"""The largest k: a block finds its best entries one by one."""
 WIDE, NARROW = 4096, 1024
-"""Entries of a block, with many programs and with few."""
+"""Entries of a block, for many programs and for few."""
 
 
 def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> bool:
-    """Whether the kernel stands for torch's function with these arguments."""
+    """Whether the kernel can replace torch's function for these arguments."""
     is_plain = x.is_cuda and x.dtype in FLOATS and x.numel() > 0 and x.shape[-1] < 2**31
     return is_plain and dim in (-1, x.dim() - 1) and largest and 1 <= k <= min(MOST, x.shape[-1])
 
 
 def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_types.topk:
-    """Over the last axis of x, best first, of equal entries the first; NaN is larger than all. With a `normaliser` the values are those of
-    log softmax(x), in float32."""
+    """Return the k largest entries along the last axis, best first; the first of equal entries wins, and NaN is largest. With a
+    `normaliser` the values are those of log softmax(x), in float32."""
     flat = rows_of(x)
     rows, width = flat.shape
     values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
@@ -66,7 +66,7 @@ if triton is not None:
 
     @triton.jit
     def _numbers(z, index):
-        """Integers in the order of the entries."""
+        """Encode entries and their indices as integers of the same order."""
         bits = tl.where(z == 0.0, 0.0, z).to(tl.int32, bitcast=True)  # -0.0 equals 0.0
         ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
         ordered = tl.where(z != z, 0x7FFFFFFF, ordered)
@@ -74,7 +74,7 @@ if triton is not None:
 
     @triton.jit
     def _largest(numbers, K: tl.constexpr, KEPT: tl.constexpr):
-        """The K largest, in order."""
+        """Return the K largest, in descending order."""
         place = tl.arange(0, KEPT)
         largest = tl.full([KEPT], LEAST, dtype=tl.int64)
         for i in range(K):

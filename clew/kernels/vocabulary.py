@@ -1,11 +1,11 @@
-"""The softmax over a vocabulary in a decoding step, on a GPU: what is asked of it is rarely all of it.
+"""The softmax over a vocabulary in a decoding step, on a GPU, which rarely needs all of its entries.
 
     log_softmax(z) = z - l,    l = log sum exp z        in float32
     best(z)        = argmax z, max z - l
     at(z, w)       = z_w - l
 
-A row is read in parts side by side, each of which gives its maximum, where that stands, and its sum of exponentials; whatever is asked for
-after that is made of those and of the logits. No NaN is the largest; a row that has one has l = NaN.
+A row is read in parallel parts, each of which gives its maximum, the maximum's position and its sum of exponentials; every result is
+computed from these and the logits. NaN is never the maximum; a row that has one has l = NaN.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -26,14 +26,14 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 WIDE, NARROW = (4096, 8), (1024, 4)
-"""Logits of a part, and warps that read it, with many rows and with few."""
+"""Logits of a part, and its warps, for many rows and for few."""
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 PROGRAMS = 264
-"""As many as fill a large GPU twice."""
+"""Enough programs to fill a large GPU twice."""
 
 
 class Parts(NamedTuple):
-    """Of each part of each row (rows, parts): the maximum, the sum of exp(z - maximum), and the first place of the maximum."""
+    """For each part of each row (rows, parts): the maximum, the sum of exp(z - maximum), and the first position of the maximum."""
 
     most: Tensor
     total: Tensor
@@ -41,7 +41,7 @@ class Parts(NamedTuple):
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """(rows, width), each row's entries side by side."""
+    """Flatten x to (rows, width) with contiguous rows."""
     flat = x.reshape(-1, x.shape[-1])
     return flat if flat.stride(1) == 1 else flat.contiguous()
 
@@ -60,7 +60,7 @@ def parts_of(flat: Tensor) -> Parts:
 
 
 def log_softmax(x: Tensor, parts: Parts | None = None) -> Tensor:
-    """Over the last axis."""
+    """Return the log-softmax along the last axis, in float32."""
     flat = rows_of(x)
     rows, width = flat.shape
     most, total, _ = parts or parts_of(flat)
@@ -74,7 +74,7 @@ def log_softmax(x: Tensor, parts: Parts | None = None) -> Tensor:
 
 
 def best(parts: Parts) -> tuple[Tensor, Tensor]:
-    """The most probable entry (rows,) and its log-probability."""
+    """Return the most probable entry of each row (rows,) and its log-probability."""
     rows, count = parts.most.shape
     token = torch.empty(rows, dtype=torch.long, device=parts.most.device)
     log_prob = torch.empty(rows, dtype=torch.float32, device=parts.most.device)
@@ -83,7 +83,7 @@ def best(parts: Parts) -> tuple[Tensor, Tensor]:
 
 
 def at(flat: Tensor, parts: Parts, tokens: Tensor) -> Tensor:
-    """The log-probabilities of `tokens` (rows, entries)."""
+    """Return the log-probabilities of `tokens` (rows, entries)."""
     out = torch.empty(tokens.shape, dtype=torch.float32, device=flat.device)
     most, total, _ = parts
     _at[(tokens.numel(),)](
@@ -97,7 +97,7 @@ if triton is not None:
 
     @triton.jit
     def log_total(most, total, row, count, PARTS: tl.constexpr):
-        """l of a row."""
+        """Return l of a row."""
         part = tl.arange(0, PARTS)
         tops = tl.load(most + row * count + part, mask=part < count, other=float("-inf"))
         sums = tl.load(total + row * count + part, mask=part < count, other=0.0)

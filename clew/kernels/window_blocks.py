@@ -1,7 +1,7 @@
-"""Attention within a window, block of queries by block of queries, so that memory grows with the length and not with its square.
+"""Attention within a window, one block of queries at a time, so that memory grows linearly with the length.
 
-A block of queries sees the keys beside it and a window before it (on both sides where not causal). The blocks become rows of a batch, each
-with its own piece of the keys, and attention over them is attention with another `Sight`: any score, position or kernel applies.
+A block of queries sees the keys beside it and a window before it (on both sides if not causal). The blocks become rows of a batch, each
+with its own piece of the keys, and attention over them is ordinary attention with another `Sight`: any score, position or kernel applies.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from clew.core.masks import Places
 from clew.core.sight import Sight
 
 SMALLEST, LARGEST = 128, 512
-"""Queries of a block: as many as the window is wide, between these."""
+"""A block has as many queries as the window is wide, between these limits."""
 ALIGNED = 8
-"""Keys before a block are a multiple of this, so that rows of a mask are aligned as GPUs read them."""
+"""The number of keys before a block is a multiple of this, so that the rows of a mask are aligned for GPUs."""
 
 
 class Blocks(NamedTuple):
@@ -30,7 +30,7 @@ class Blocks(NamedTuple):
     length: int
 
     def arguments(self) -> tuple[Tensor, Tensor, Tensor, Places, Tensor, Sight]:
-        """What attention over the blocks is called with."""
+        """Return the arguments of attention over the blocks."""
         return self.query, self.key, self.value, self.seen.places, self.seen.key_index, self.seen
 
     def join(self, context: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Blocks(NamedTuple):
 
 
 def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blocks | None:
-    """None where the queries do not stand beside their keys, or where blocks would save less than half."""
+    """Cut queries, keys and values into blocks; None if queries and keys are not aligned, or if blocks would save less than half."""
     reach = furthest(seen) if seen.aligned else None
     if reach is None:
         return None
@@ -70,7 +70,8 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
 
 
 def furthest(seen: Sight) -> int | None:
-    """How far any query sees: the window, or less where documents are shorter. That is looked up where looking does not wait for a GPU."""
+    """Return how far any query sees: the window, or less if documents are shorter, which is checked only on a CPU to avoid waiting for a
+    GPU."""
     places = seen.places
     if not seen.documents or places.index.device.type != "cpu" or torch.compiler.is_compiling() or not places.index.numel():
         return seen.window

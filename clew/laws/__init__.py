@@ -1,5 +1,5 @@
-"""The properties that every member of every table must have, as plain functions: no test framework, float64, sizes given by the caller.
+"""Laws: properties that every member of every table must have, as plain functions without a test framework.
 
-A law takes a function that builds the thing (`build(sizes)`) and `Sizes`; it returns, or raises `Broken` with a sentence. `check` runs them
-from the smallest sizes upward over what a user's file adds to the tables.
+A law takes a function that builds the module (`build(sizes)`) and `Sizes`; it returns, or raises `Broken` with a sentence. It computes in
+float64. `check` runs the laws on everything that a user's file adds to the tables, from the smallest sizes upward.
 """

@@ -1,4 +1,4 @@
-"""The laws of scores and position encodings, besides those that an attention layer made of them has to obey as a sequence layer."""
+"""Laws of scores and position encodings, in addition to those of sequence layers, which an attention layer made of them obeys."""
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ SHIFTS = (1, 7)
 
 
 def score_contract(build: Build, sizes: Sizes) -> None:
-    """A score is a number for every query and key, (batch, heads, query, key), of their type."""
+    """Scores have the shape (batch, heads, query, key) and the type of queries and keys."""
     case = Case("contract", build, sizes)
     if not isinstance(case.module, Score):
         case.fail(f"a score must be a clew.layers.scores.Score; {type(case.module).__name__} is not")
@@ -26,7 +26,7 @@ def score_contract(build: Build, sizes: Sizes) -> None:
 
 
 def pairs(build: Build, sizes: Sizes) -> None:
-    """The score of a query and a key depends on no other key, query, head or row: what a mask hides cannot be seen."""
+    """The score of a query and a key does not depend on other keys, queries, heads or rows, so that masked keys have no influence."""
     case = Case("pairs", build, sizes)
     query, key, positions = draw_pairs(case)
     together = case.module(query, key, positions)
@@ -39,7 +39,7 @@ def pairs(build: Build, sizes: Sizes) -> None:
 
 
 def dot_products(build: Build, sizes: Sizes) -> None:
-    """A score that says it is a dot product after a projection equals that dot product."""
+    """A score that declares itself a dot product after a projection equals that dot product."""
     case = Case("dot products", build, sizes)
     if not case.module.is_dot:
         return
@@ -49,7 +49,7 @@ def dot_products(build: Build, sizes: Sizes) -> None:
 
 
 def preparing(build: Build, sizes: Sizes) -> None:
-    """What is done once for the keys and what is then done for each query are together the score."""
+    """`compare(query, prepare(key))` equals the score."""
     case = Case("preparing", build, sizes)
     query, key, positions = draw_pairs(case)
     together = case.module.compare(query, case.module.prepare(key), positions)
@@ -57,7 +57,7 @@ def preparing(build: Build, sizes: Sizes) -> None:
 
 
 def hidden_keys(build: Build, sizes: Sizes) -> None:
-    """Keys that may not be seen get no weight, and the weights of the others add up to one."""
+    """Masked keys get weight 0, and the weights of the others sum to one."""
     case = Case("hidden keys", build, sizes)
     query, key, positions = draw_pairs(case)
     value, width = case.randn(*key.shape), key.shape[2]
@@ -81,14 +81,14 @@ def hidden_keys(build: Build, sizes: Sizes) -> None:
 
 
 def position_contract(build: Build, sizes: Sizes) -> None:
-    """An encoding keeps shapes and types, takes positions shared by the rows, and announces each method that it gives."""
+    """An encoding keeps shapes and types, accepts positions shared by all rows, and declares each method that it implements."""
     case = Case("contract", build, sizes)
     position = case.module
     if not isinstance(position, Position):
         case.fail(f"a position encoding must be a clew.layers.positions.Position; {type(position).__name__} is not")
     for method, flag in (("rotate", "in_layers"), ("scores", "biases"), ("values", "adds_values")):
         if getattr(type(position), method) is not getattr(Position, method) and not getattr(position, flag):
-            case.fail(f"it gives {method}, but {flag} is False, so {method} is never called; set {flag} = True")
+            case.fail(f"it implements {method}, but {flag} is False, so {method} is never called; set {flag} = True")
     if (position.biases or position.adds_values) and not position.in_layers:
         case.fail("it acts on scores or values, but in_layers is False, so no attention layer is given it; set in_layers = True")
     shared = torch.arange(sizes.length)[None]
@@ -105,7 +105,7 @@ def position_contract(build: Build, sizes: Sizes) -> None:
 
 
 def shifting(build: Build, sizes: Sizes) -> None:
-    """Inside attention only the distance of two positions counts: counting both from elsewhere changes nothing."""
+    """Attention depends only on the distance of two positions: shifting both changes nothing."""
     case = Case("shifting", build, sizes)
     if not case.module.in_layers:
         return
@@ -118,13 +118,13 @@ def shifting(build: Build, sizes: Sizes) -> None:
 
     index = torch.arange(sizes.length)[None]
     for shift in SHIFTS:
-        # Angles are computed in float32, so a turn is exact to about 1e-6.
+        # Angles are computed in float32, so a rotation is exact to about 1e-6.
         what = f"the context when positions count from {shift}"
         case.same(what, attend(index), attend(index + shift), axes=("row", "head", "query", "feature"), near=1e3 * TOLERANCE)
 
 
 def content(build: Build, sizes: Sizes) -> None:
-    """An encoding that says it is free of content adds the same to the scores, whatever the query."""
+    """An encoding that declares itself independent of content adds the same to the scores for every query."""
     case = Case("content", build, sizes)
     if not case.module.biases or not case.module.content_free:
         return
@@ -135,7 +135,7 @@ def content(build: Build, sizes: Sizes) -> None:
 
 
 def draw_pairs(case: Case) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries of width input_dim, one key more than queries of width dim, and where the keys stand for every query."""
+    """Queries of width input_dim, one more key than queries of width dim, and the place of each key for every query."""
     sizes = case.sizes
     query = case.randn(sizes.batch, HEADS, sizes.length, sizes.input_dim)
     key = case.randn(sizes.batch, HEADS, sizes.length + 1, sizes.dim)

@@ -1,6 +1,6 @@
-"""One trial of a law: the thing built in float64, inputs drawn from a seed, and comparisons that say where two values part.
+"""One trial of a law: the module in float64, random inputs from a seed, and comparisons that report where two values differ.
 
-Knows no law. What a law holds for is anything that reads like a sequence layer: `(inputs, mask, state) -> (y, state)`.
+Knows no law. The module may be anything called like a sequence layer: `(inputs, mask, state) -> (y, state)`.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ PLACES = ("row", "position", "feature")
 
 
 class Sizes(NamedTuple):
-    """How large a trial is; the seed draws weights, inputs, cuts and lengths."""
+    """The sizes of a trial; the seed determines weights, inputs, cuts and lengths."""
 
     batch: int
     length: int
@@ -33,7 +33,7 @@ Law = Callable[[Build, Sizes], None]
 
 
 class Broken(Exception):
-    """A law does not hold: which one, what was seen, and for which sizes."""
+    """A violated law: its name, the observation, and the sizes."""
 
     def __init__(self, law: str, sentence: str, sizes: Sizes):
         super().__init__(f"{law}: {sentence} [{sizes}]")
@@ -43,7 +43,7 @@ class Broken(Exception):
 
 
 class Chunk(NamedTuple):
-    """A piece of input as a layer is given it; a row's real positions come first."""
+    """A chunk of input; a row's real positions come first."""
 
     inputs: Tensor
     mask: Tensor | None = None
@@ -56,14 +56,14 @@ class Chunk(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What came out at each row's real positions, over all chunks, and the state at the end."""
+    """The outputs at each row's real positions, over all chunks, and the final state."""
 
     rows: list[Tensor]  # each (real positions, dim)
     state: State
 
 
 class Case:
-    """A law at given sizes: the built module, and the ways to draw, read and compare that laws share."""
+    """A law at given sizes: the built module, and the shared ways to draw, read and compare."""
 
     def __init__(self, law: str, build: Build, sizes: Sizes):
         self.law = law
@@ -76,12 +76,12 @@ class Case:
         raise Broken(self.law, sentence, self.sizes)
 
     def fresh(self, seed: int) -> Any:
-        """The module in float64, with no weight left at a round value that would hide what it does."""
+        """The module in float64, with noise in all weights, since initial zeros and ones could hide an effect."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             module = self.build(self.sizes)
             if not isinstance(module, nn.Module):
-                self.fail(f"what is built must be a torch.nn.Module, not {type(module).__name__}")
+                self.fail(f"the built object must be a torch.nn.Module, not {type(module).__name__}")
             module = module.double()
             with torch.no_grad():
                 for parameter in module.parameters():
@@ -90,7 +90,8 @@ class Case:
         return module
 
     def settle(self) -> "Case":
-        """Leaves the module training where two calls then agree, else evaluating: dropout has to rest, a batch norm must not."""
+        """Leave the module in training mode if two calls agree, else in evaluation mode: dropout must be off, but a batch norm must
+        stay active."""
         x, outputs = self.draw(), []
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for seed in (1, 2):
@@ -106,7 +107,7 @@ class Case:
 
     @property
     def is_body(self) -> bool:
-        """Whether it is a body, which knows what it reads, or a layer, which reads vectors."""
+        """Whether the module is a body, which has its own kind of input, or a layer, which reads vectors."""
         return hasattr(self.module, "vocabulary")
 
     @property
@@ -117,11 +118,11 @@ class Case:
         return torch.randn(*shape, dtype=torch.float64, generator=self.generator)
 
     def randint(self, low: int, high: int) -> int:
-        """From low to high, both included."""
+        """A random integer from low to high, both included."""
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def draw(self, batch: int | None = None, length: int | None = None) -> Tensor:
-        """Inputs (batch, length, input_dim), or what a body reads: tokens (batch, length) or vectors (batch, length, width)."""
+        """Random inputs (batch, length, input_dim); for a body tokens (batch, length) or vectors (batch, length, width)."""
         batch = self.sizes.batch if batch is None else batch
         length = self.sizes.length if length is None else length
         if self.reads_tokens:
@@ -129,19 +130,19 @@ class Case:
         return self.randn(batch, length, self.module.embedding.width if self.is_body else self.sizes.input_dim)
 
     def garbage(self, like: Tensor) -> Tensor:
-        """What stands where nothing may look."""
+        """Garbage for positions that must not be read."""
         if self.reads_tokens:
             return torch.randint(self.module.vocabulary, like.shape, generator=self.generator)
         return 10 * self.randn(*like.shape)
 
     def start(self, batch: int, capacity: int | None = None) -> State:
-        """The state before anything is read."""
+        """The initial state."""
         if self.is_body:
             return self.module.initial_state(batch, capacity=capacity)
         return self.module.initial_state(batch, capacity=capacity, like=self.randn(1))
 
     def cut(self, x: Tensor, counts: Sequence[Sequence[int]]) -> list[Chunk]:
-        """`x` in chunks, of which chunk k holds the next counts[k][row] positions of each row, and garbage behind them."""
+        """`x` in chunks: chunk k has the next `counts[k][row]` positions of each row, followed by garbage."""
         starts = torch.zeros(len(x), dtype=torch.long)
         chunks = []
         for count in counts:
@@ -157,11 +158,11 @@ class Case:
         return chunks
 
     def hide(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`x` with garbage where the mask has no real position."""
+        """`x` with garbage at padding."""
         return torch.where((mask > 0).view(*mask.shape, *[1] * (x.dim() - 2)), x, self.garbage(x))
 
     def cuts(self, batch: int, length: int) -> dict[str, list[list[int]]]:
-        """Ways to cut rows of `length` into chunks: by step, in two, and raggedly, each row at places of its own."""
+        """Ways to cut rows of `length` into chunks: single steps, two halves, and ragged chunks with different cuts in each row."""
         middle = self.randint(0, length)
         first = [self.randint(0, length) for _ in range(batch)]
         second = [self.randint(0, length - taken) for taken in first]
@@ -173,7 +174,7 @@ class Case:
         }
 
     def read(self, *chunks: Chunk, state: State = None, module: Any = None) -> Reading:
-        """The module over chunks, the state carried from each to the next."""
+        """Run the module over chunks, carrying the state."""
         module = self.module if module is None else module
         rows: list[list[Tensor]] = [[] for _ in range(len(chunks[0].inputs))]
         for inputs, mask in chunks:
@@ -183,7 +184,7 @@ class Case:
         return Reading([torch.cat(row) for row in rows], state)
 
     def gradients(self, rows: Sequence[Tensor], weights: Sequence[Tensor], x: Tensor) -> dict[str, Tensor]:
-        """Of sum(weights * rows) with respect to x, where it is not tokens, and every parameter, by name; zero where there is no path."""
+        """The gradients of sum(weights * rows) with respect to x (unless tokens) and every parameter, by name; zero without a path."""
         named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if x.requires_grad:
             named["x"] = x
@@ -194,7 +195,7 @@ class Case:
         return {n: torch.zeros_like(v) if g is None else g for (n, v), g in zip(named.items(), found, strict=True)}
 
     def same(self, what: str, expected: Tensor, actual: Tensor, axes: Sequence[str] = PLACES, near: float = TOLERANCE) -> None:
-        """Breaks the law where the two differ, and says by how much and where."""
+        """Raise Broken if the two differ, with the difference and its place."""
         if expected.shape != actual.shape:
             self.fail(f"{what}: the shapes are {tuple(expected.shape)} and {tuple(actual.shape)}")
         if not expected.numel():

@@ -1,4 +1,4 @@
-"""The laws of cells, besides those that `Recurrent(cell)` has to obey as a sequence layer."""
+"""Laws of cells, in addition to those of sequence layers, which `Recurrent(cell)` obeys."""
 
 import torch
 from torch import Tensor
@@ -7,19 +7,22 @@ from clew.core.state import map_tree
 from clew.core.types import Fixed, Memory, Tree
 from clew.laws.cases import Build, Case, Chunk, Law, Sizes
 from clew.laws.sequences import check_output, check_state
-from clew.layers.cells import Cell, StackedCell
+from clew.layers.cells import Cell
+from clew.layers.nested_cells import StackedCell
 from clew.layers.recurrent import Recurrent, unbind_steps
 from clew.layers.sequence import Stack
 
 
 def cell_contract(build: Build, sizes: Sizes) -> None:
-    """A cell's step returns y (batch, dim) and a state of the same form as its initial state."""
+    """A cell's step returns y (batch, dim) and a state with the structure of its initial state."""
     case = Case("contract", build, sizes)
     cell, x = case.module, case.draw()
     if not isinstance(cell, Cell):
         case.fail(f"a cell must be a clew.layers.cells.Cell; {type(cell).__name__} is not")
     if (cell.input_dim, cell.dim) != (sizes.input_dim, sizes.dim):
-        case.fail(f"a cell built as C({sizes.input_dim}, {sizes.dim}) must say so in input_dim and dim, not ({cell.input_dim}, {cell.dim})")
+        case.fail(
+            f"a cell built as C({sizes.input_dim}, {sizes.dim}) must have these as input_dim and dim, not ({cell.input_dim}, {cell.dim})"
+        )
     initial = cell.initial_state(sizes.batch, like=x)
     check_state(case, "initial_state", initial)
     inputs = cell.inputs(x)
@@ -30,12 +33,12 @@ def cell_contract(build: Build, sizes: Sizes) -> None:
     check_output(case, result[0], (sizes.batch, sizes.dim))
     check_state(case, "a step", result[1])
     if outline(result[1]) != outline(initial):
-        case.fail(f"a step turned a state of the form {outline(initial)} into {outline(result[1])}; the form must stay")
+        case.fail(f"a step turned a state of the form {outline(initial)} into {outline(result[1])}; the form must not change")
 
 
 def remembering(build: Build, sizes: Sizes) -> None:
-    """What a cell gives depends on what it read before: its state is used."""
-    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified cell may be dead, but not all of them
+    """The output of a cell depends on earlier inputs: its state is used."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified cell may be dead, but not all four
         case = Case("remembering", lambda s: Recurrent(build(s)), sizes._replace(seed=seed)).settle()
         x = case.draw(length=max(sizes.length, 2)).requires_grad_()
         (gradient,) = torch.autograd.grad(case.module(x)[0][:, -1].sum(), x)
@@ -45,7 +48,7 @@ def remembering(build: Build, sizes: Sizes) -> None:
 
 
 def stacking(build: Build, sizes: Sizes) -> None:
-    """A stack of cells is a cell: run over time it gives what recurrences one above another give."""
+    """A stack of cells is a cell: run over time, it equals a stack of recurrences."""
     square = sizes._replace(input_dim=sizes.dim)
     case = Case("stacking", lambda s: Stack([Recurrent(build(s)), Recurrent(build(square))]), sizes).settle()
     together = Recurrent(StackedCell([layer.cell for layer in case.module.layers]))
@@ -57,7 +60,7 @@ def stacking(build: Build, sizes: Sizes) -> None:
 
 
 def handing_over(build: Build, sizes: Sizes) -> None:
-    """The state in which one recurrence ends, given as a memory's `final`, starts another."""
+    """The final state of one recurrence, passed as a memory's `final`, is the initial state of another."""
     case = Case("handing over", lambda s: Recurrent(build(s)), sizes).settle()
     x, more = case.draw(), Chunk(case.draw())
     state = case.read(Chunk(x)).state
@@ -66,7 +69,7 @@ def handing_over(build: Build, sizes: Sizes) -> None:
 
 
 def late_features(build: Build, sizes: Sizes) -> None:
-    """Features that come only at each step count as if they had been there from the start: the inputs are the same."""
+    """Features added at each step (`late_inputs`) have the same effect as features that are present from the start."""
     case = Case("late features", build, sizes)
     case.module.eval()
     cell, x = case.module, case.draw()
@@ -79,7 +82,7 @@ def late_features(build: Build, sizes: Sizes) -> None:
 
 
 def outline(tree: Tree) -> str:
-    """A tree's form: its containers, and the shape of every tensor."""
+    """The structure of a tree: its containers, and the shape of every tensor."""
     if isinstance(tree, Tensor):
         return str(tuple(tree.shape))
     if tree is None:

@@ -1,4 +1,4 @@
-"""The laws run over members of the tables, from the smallest sizes upward, so that what is shown of a failure is its smallest case."""
+"""Check members of the tables against the laws, from the smallest sizes upward, so that a failure is reported with its smallest case."""
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ WIDTH = 3
 
 
 class Result(NamedTuple):
-    """One law over one member of a table: `broken` is its smallest failing case, or None where it holds."""
+    """The result of one law for one member of a table: `broken` is the smallest failing case, or None if the law holds."""
 
     kind: str
     name: str
@@ -70,7 +70,7 @@ class Result(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A law, and what it is tried on."""
+    """A law, and the builder of the modules that it is tried on."""
 
     where: str
     law: Law
@@ -78,8 +78,8 @@ class Trial(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A table whose members have laws: how a member is built, for which widths (input_dim, dim), and what is tried on it. `others`
-    are other ways to build it, on which the same is tried."""
+    """A table whose members have laws: how to build a member, for which widths (input_dim, dim), and its laws. `others` are other ways to
+    build it, which have to obey the same laws."""
 
     table: Mapping[str, Any]
     signature: str
@@ -96,7 +96,7 @@ class Kind(NamedTuple):
 
 
 def check_table_entry(kind: str, name: str, member: Any, only: str | None = None) -> list[Result]:
-    """Every law of that kind over `member`, or the one named `only`. Where the contract is broken nothing else is tried."""
+    """Check a member against every law of its kind, or the one named `only`. After a broken contract, the other laws are skipped."""
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     family = KINDS[kind]
@@ -117,7 +117,7 @@ def check_table_entry(kind: str, name: str, member: Any, only: str | None = None
 
 
 def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
-    """The laws over every entry that `run_user_code` adds to a table or puts in another's place; the tables keep it."""
+    """Check every entry that `run_user_code` adds to a table or replaces; the tables keep the entries."""
     before = {kind: dict(family.table) for kind, family in KINDS.items()}
     run_user_code()
     return [
@@ -130,7 +130,8 @@ def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
 
 
 def _first_built(family: Kind, member: Any) -> tuple[Any, Broken | None]:
-    """The smallest sizes that the member accepts, with what it built; a ValueError or assertion refuses a width, the rest are faults."""
+    """The smallest sizes that the member accepts, with the built module. A ValueError or AssertionError only refuses a width; any other
+    exception is a failure."""
     refusal: Broken | None = None
     for input_dim, dim in family.widths:
         sizes = Sizes(1, 1, input_dim, dim)
@@ -156,7 +157,7 @@ def _smallest_failure(law: Law, build: Build, smallest: Sizes) -> Broken | None:
 
 
 def _raised(error: Exception) -> str:
-    """An exception in one line, with the place in the user's own code."""
+    """An exception in one line, with its line in the user's code."""
     others = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parent))
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(others)]
     place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
@@ -248,19 +249,19 @@ def _small_body(position: Any, sizes: Sizes) -> Body:
 
 
 def _from_every_corner(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
-    """A grid layer that starts at the top left starts elsewhere too, where it has the option."""
+    """Grid layers with other starting corners, if the layer has the option."""
     if "directions" not in options_of(member):
         return {}
     return {", from every corner": lambda layer, sizes: layer(sizes.input_dim, sizes.dim, directions=DIRECTIONS[-1])}
 
 
 def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
-    """A family that reads one sequence takes any source."""
+    """Families that read one sequence, with other sources."""
     return {} if family.encodes or not family.reads_sequence else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
 
 
 def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
-    """A family's body with its usual fields set small, those that it has."""
+    """A small body of a family, by those of the usual size fields that it has."""
     small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 3, "widths": [2, 3]}
     config: type[Section] = family.config
     sources = (TOKENS, Tokens(VOCABULARY - 2)) if family.encodes else (source,)
@@ -268,7 +269,7 @@ def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
 
 
 def _build_graph_layer(member: Any, sizes: Sizes, **options: Any) -> Any:
-    """With several types of edges, where it tells them apart."""
+    """The layer with several types of edges, if it distinguishes them."""
     taken = options_of(member)
     return member(sizes.input_dim, sizes.dim, **{name: value for name, value in {"num_types": 3, **options}.items() if name in taken})
 

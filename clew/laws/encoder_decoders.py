@@ -1,4 +1,4 @@
-"""The laws of encoder-decoders: one that has read a source is a body and obeys the laws of bodies; these are about the source."""
+"""Laws of encoder-decoders. With a source already encoded, one is a body and obeys the laws of bodies; these are about the source."""
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ BEAMS = 2
 
 
 class Conditioned(nn.Module):
-    """An encoder-decoder that has read a source, the same for every row, whose one row of memory all of them share."""
+    """An encoder-decoder with an encoded source: one row of memory, shared by all rows."""
 
     causal = True
 
@@ -38,7 +38,7 @@ class Conditioned(nn.Module):
 
 
 def encoding(build: Build, sizes: Sizes) -> None:
-    """A padded source gives what it gives alone, and so does what is written from it."""
+    """A padded source has the same memory and the same outputs as without padding."""
     case = Case("encoding", build, sizes)
     case.module.eval()
     lengths = [case.randint(1, sizes.length) for _ in range(sizes.batch)]
@@ -49,16 +49,16 @@ def encoding(build: Build, sizes: Sizes) -> None:
     written = case.read(Chunk(tokens), state=case.module.initial_state(sizes.batch, padded)).rows
     for row, n in enumerate(lengths):
         memory = case.module.encode(source[row : row + 1, :n])
-        kept = n if padded.mask is None else int(padded.mask[row].sum())  # a pyramid has fewer than it reads
+        kept = n if padded.mask is None else int(padded.mask[row].sum())  # a pyramid has fewer positions than its input
         case.same(f"the memory of row {row}, of {n} places, alone", memory.values, padded.values[row : row + 1, :kept])
         for start, together in zip(leaves(memory.final), leaves(padded.final), strict=True):
-            case.same(f"what starts the decoder in row {row}", start, together[row : row + 1], axes=("row", "feature"))
+            case.same(f"the decoder's start in row {row}", start, together[row : row + 1], axes=("row", "feature"))
         alone = case.read(Chunk(tokens[row : row + 1]), state=case.module.initial_state(1, memory)).rows
         case.same_rows(f"y from the source of row {row} alone", alone, written[row : row + 1])
 
 
 def looking(build: Build, sizes: Sizes) -> None:
-    """What is written depends on the source."""
+    """The outputs depend on the source."""
     case = Case("looking", build, sizes)
     case.module.eval()
     tokens = case.draw()
@@ -69,7 +69,7 @@ def looking(build: Build, sizes: Sizes) -> None:
 
 
 def sharing(build: Build, sizes: Sizes) -> None:
-    """Beams that share their sentence's row of memory write what they write with a row each, however they are reordered."""
+    """Beams that share their sentence's row of memory give the same outputs as with one row each, in any order."""
     case = Case("sharing", build, sizes)
     case.module.eval()
     source, rows = draw_source(case), sizes.batch * BEAMS
@@ -94,7 +94,7 @@ def sharing(build: Build, sizes: Sizes) -> None:
 
 
 def needing_a_source(build: Build, sizes: Sizes) -> None:
-    """Without a source it says so in a sentence, and so it does where a mask numbers several targets in a row."""
+    """A call without a source, or with a mask that packs several targets into a row, raises a UserError."""
     case = Case("needing a source", build, sizes)
     tokens = case.draw()
     memory = case.module.encode(draw_source(case))
@@ -109,11 +109,11 @@ def needing_a_source(build: Build, sizes: Sizes) -> None:
             call()
         except UserError:
             continue
-        case.fail(f"{what} was taken without a word; raise a UserError")
+        case.fail(f"{what} was accepted silently; raise a UserError")
 
 
 def source_levels(build: Build, sizes: Sizes) -> None:
-    """The encoder's last level is what the decoder reads, and its first depends on no other position."""
+    """The encoder's last level is the memory, and each position of its first level depends only on itself."""
     case = Case("source levels", build, sizes)
     case.module.eval()
     source = draw_source(case)
@@ -130,7 +130,7 @@ def draw_source(case: Case, length: int | None = None) -> Tensor:
 
 
 CONDITIONED_LAWS: dict[str, Law] = {name: law for name, law in BODY_LAWS.items() if name != "documents"}
-"""Over `Conditioned`. Documents packed into a row would each need a source of their own; such a mask is refused."""
+"""Laws of `Conditioned`. Packed documents would each need a source of their own, so such a mask is refused."""
 
 SOURCE_LAWS: dict[str, Law] = {
     "encoding": encoding,

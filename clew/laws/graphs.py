@@ -1,7 +1,7 @@
-"""The laws of layers that read graphs: `(x (batch, nodes, input_dim), graphs) -> (hidden (batch, nodes, dim), ...)`.
+"""Laws of layers that read graphs: `(x (batch, nodes, input_dim), graphs) -> (hidden (batch, nodes, dim), ...)`.
 
-A layer says how many types of edges it tells apart, `num_types`, and from how many edges away a node sees, `reach`. None, as where nothing
-is said, is from everywhere that leads to it, along the edges of graphs without cycles.
+A layer has `num_types`, the number of edge types that it distinguishes, and `reach`, the number of edges over which a node sees others. A
+reach of None, the default, is unlimited: a node sees all nodes that lead to it, in graphs without cycles.
 """
 
 from typing import Any
@@ -16,17 +16,17 @@ from clew.laws.sequences import check_output
 
 
 def graph_contract(build: Build, sizes: Sizes) -> None:
-    """A graph layer gives a tuple, of which the first is a vector (batch, nodes, dim) for each node, of the type of what it is given."""
+    """A graph layer returns a tuple whose first item is a vector (batch, nodes, dim) per node, of its input's type."""
     case = Case("contract", build, sizes)
     graphs = [draw_graph(case, sizes.length) for _ in range(sizes.batch)]
-    found = case.module(draw_nodes(case, sizes.batch), batch_graphs(graphs))
-    if not isinstance(found, tuple):
-        case.fail(f"a graph layer must return (hidden, ...), not a {type(found).__name__}")
-    check_output(case, found[0], (sizes.batch, sizes.length, sizes.dim))
+    result = case.module(draw_nodes(case, sizes.batch), batch_graphs(graphs))
+    if not isinstance(result, tuple):
+        case.fail(f"a graph layer must return (hidden, ...), not a {type(result).__name__}")
+    check_output(case, result[0], (sizes.batch, sizes.length, sizes.dim))
 
 
 def graphs_alone(build: Build, sizes: Sizes) -> None:
-    """A graph of a batch gives what it gives alone, in values and gradients: neither padding nor other graphs count."""
+    """A graph has the same values and gradients alone and in a batch: neither padding nor other graphs matter."""
     case = Case("graphs alone", build, sizes)
     case.module.eval()
     graphs = [draw_graph(case, case.randint(1, sizes.length)) for _ in range(sizes.batch)]
@@ -42,7 +42,7 @@ def graphs_alone(build: Build, sizes: Sizes) -> None:
 
 
 def renamed_nodes(build: Build, sizes: Sizes) -> None:
-    """Where a node stands in its row does not matter, nor the order of the edges: nodes with other numbers have the same vectors."""
+    """The numbering of nodes and the order of edges do not matter: renumbered nodes have the same vectors."""
     case = Case("renamed nodes", build, sizes)
     case.module.eval()
     graph, x = draw_graph(case, sizes.length), draw_nodes(case, 1)
@@ -56,8 +56,8 @@ def renamed_nodes(build: Build, sizes: Sizes) -> None:
 
 
 def what_a_node_sees(build: Build, sizes: Sizes) -> None:
-    """A node's vector depends on its own input and on those of the nodes that lead to it, as far as the layer reaches, and on no other."""
-    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified layer may be dead, but not all of them
+    """A node's vector depends on exactly its own input and those of the nodes that lead to it within the layer's reach."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified layer may be dead, but not all four
         case = Case("what a node sees", build, sizes._replace(seed=seed))
         case.module.eval()
         graph = draw_graph(case, sizes.length)
@@ -76,7 +76,7 @@ def what_a_node_sees(build: Build, sizes: Sizes) -> None:
 
 
 def seen_by(layer: Any, graph: Graph) -> list[set[int]]:
-    """The nodes that each one sees: along the edges, and where a layer reads both ways those against them too."""
+    """The nodes that each one sees: along the edges, and also against them if the layer reads both ways."""
     reach = getattr(layer, "reach", None)
     ways = [graph, reversed_graph(graph)] if getattr(layer, "both_ways", False) else [graph]
     return [set().union(*each) for each in zip(*(seen_along(way, reach) for way in ways), strict=True)]
@@ -100,8 +100,8 @@ def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
 
 
 def draw_graph(case: Case, num_nodes: int) -> Graph:
-    """So many nodes, each but the first with one or two edges from others, or where a layer's reach is bounded from any. Edges lead to
-    nodes with higher numbers where they must not make a cycle."""
+    """A random graph. Each node has one or two incoming edges: from any node if the layer's reach is bounded, else only from nodes with
+    lower numbers, so that there is no cycle."""
     num_types = getattr(case.module, "num_types", 1)
     is_free = getattr(case.module, "reach", None) is not None
     edges: list[Edge] = []
@@ -113,7 +113,7 @@ def draw_graph(case: Case, num_nodes: int) -> Graph:
 
 
 class OverNodes(nn.Module):
-    """A body that reads graphs as the layers that it is above its embedding."""
+    """The layers of a graph body, above its embedding, as one graph layer."""
 
     def __init__(self, body: Any):
         super().__init__()

@@ -1,7 +1,6 @@
-"""The laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim), ...)`.
+"""Laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim), ...)`.
 
-`directions` of such a layer says from which corners it reads, as `clew.layers.grids` has it. A trial's length is the most that its grids'
-heights and widths are.
+`directions` of such a layer says from which corners it reads, as in `clew.layers.grids`. A trial's length is the maximum height and width.
 """
 
 from collections.abc import Sequence
@@ -19,18 +18,18 @@ CELLS = ("row", "height", "width", "feature")
 
 
 def grid_contract(build: Build, sizes: Sizes) -> None:
-    """A grid layer gives a tuple, of which the first is a vector (batch, height, width, dim) for each cell, of the type of its input."""
+    """A grid layer returns a tuple whose first item is a vector (batch, height, width, dim) per cell, of its input's type."""
     case = Case("contract", build, sizes)
     x = draw_grids(case, case.randint(1, sizes.length))
     for mask in (None, torch.ones(x.shape[:3], dtype=torch.bool)):
-        found = case.module(x, mask)
-        if not isinstance(found, tuple):
-            case.fail(f"a grid layer must return (hidden, ...), not a {type(found).__name__}")
-        check_output(case, found[0], (*x.shape[:3], case.module.dim))
+        result = case.module(x, mask)
+        if not isinstance(result, tuple):
+            case.fail(f"a grid layer must return (hidden, ...), not a {type(result).__name__}")
+        check_output(case, result[0], (*x.shape[:3], case.module.dim))
 
 
 def grid_padding(build: Build, sizes: Sizes) -> None:
-    """A grid that is padded, below and to the right, gives what it gives without: values and gradients."""
+    """A grid padded below and to the right has the same values and gradients as without padding."""
     case = Case("padding", build, sizes)
     case.module.eval()
     x = draw_grids(case, case.randint(1, sizes.length)).requires_grad_()
@@ -49,7 +48,7 @@ def grid_padding(build: Build, sizes: Sizes) -> None:
 
 
 def grid_batch(build: Build, sizes: Sizes) -> None:
-    """A grid is read alone: it depends neither on the other rows of its batch nor on its place among them."""
+    """Grids of a batch are independent: neither the other rows nor the order of rows matter."""
     case = Case("batch", build, sizes)
     case.module.eval()
     x = draw_grids(case, case.randint(1, sizes.length))
@@ -61,13 +60,13 @@ def grid_batch(build: Build, sizes: Sizes) -> None:
 
 
 def grid_causality(build: Build, sizes: Sizes) -> None:
-    """A cell's vector depends on the cells between it and the corners that are read from, on all of them and on no other."""
-    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified layer may be dead, but not all of them
+    """A cell's vector depends on exactly the cells between it and the corners from which the layer reads."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified layer may be dead, but not all four
         case = Case("causality", build, sizes._replace(seed=seed))
         case.module.eval()
         grid = draw_grids(case, case.randint(1, sizes.length), batch=1)
         height, width = grid.shape[1:3]
-        x = grid.repeat(height * width, 1, 1, 1).requires_grad_()  # a copy for each cell that is asked about
+        x = grid.repeat(height * width, 1, 1, 1).requires_grad_()  # one copy per cell
         found = hidden_of(case, x).flatten(1, 2)
         (gradient,) = torch.autograd.grad(found.diagonal(dim1=0, dim2=1).sum(), x)
         felt = (gradient != 0).any(-1)
@@ -81,7 +80,7 @@ def grid_causality(build: Build, sizes: Sizes) -> None:
 
 
 def grid_watching(build: Build, sizes: Sizes) -> None:
-    """A layer whose taps are watched gives what it gives unwatched, and a tap shows a vector for each cell."""
+    """Watching taps does not change a layer's outputs, and a tap shows one vector per cell."""
     case = Case("watching", build, sizes)
     case.module.eval()
     x = draw_grids(case, case.randint(1, sizes.length))
@@ -114,18 +113,18 @@ def hidden_of(case: Case, x: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def draw_grids(case: Case, width: int, batch: int | None = None) -> Tensor:
-    """Grids as high as the trial is long."""
+    """Grids with the trial's length as height."""
     return case.randn(case.sizes.batch if batch is None else batch, case.sizes.length, width, case.sizes.input_dim)
 
 
 def rectangles(real: Sequence[tuple[int, int]], height: int, width: int) -> Tensor:
-    """The mask (batch, height, width) of grids of so many rows and columns each."""
+    """The mask (batch, height, width) of grids with these numbers of rows and columns."""
     heights, widths = torch.tensor(real).unbind(1)
     return (torch.arange(height) < heights[:, None])[:, :, None] & (torch.arange(width) < widths[:, None])[:, None, :]
 
 
 def between(directions: int, row: int, column: int, height: int, width: int) -> Tensor:
-    """Which cells (height, width) the readers from so many corners have read when they are at a cell, itself among them."""
+    """The mask (height, width) of cells that the readers from the corners have read at a cell, including itself."""
     rows, columns = torch.arange(height)[:, None], torch.arange(width)
     above, below, left, right = rows <= row, rows >= row, columns <= column, columns >= column
     corners = [above & left, below & right, above & right, below & left]
@@ -133,8 +132,8 @@ def between(directions: int, row: int, column: int, height: int, width: int) -> 
 
 
 class OverGrids(nn.Module):
-    """A body that reads grids as the layer that it is above its embedding. Layers above others reach further than one: with several, what
-    a cell sees is everything, unless all start at one corner."""
+    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees everything, unless all layers
+    start at one corner."""
 
     def __init__(self, body: Any):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A few small examples of each kind of data, of different lengths, for the laws of tasks. A kind of one's own adds its own."""
+"""Small examples of each kind of data, with different lengths, for the laws of tasks. A user's own kind adds its samples to SAMPLES."""
 
 import math
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ def labelled_trees() -> list[LabelledTree]:
 
 
 def dependency_graphs() -> list[Sentence]:
-    """Every word hangs from the one in the middle of its sentence, which is the root."""
+    """Dependency trees in which the middle word is the root and the head of all others."""
     found = []
     for sentence in tagged():
         root = len(sentence.words) // 2 + 1
@@ -97,7 +97,7 @@ def questions() -> list[Question]:
 
 
 class Tone(NamedTuple):
-    """A sound with a tone for every word, as high as the word is long."""
+    """A sound with one tone per word, whose pitch follows the word's length."""
 
     text: str
 
@@ -131,12 +131,12 @@ def labelled_sounds() -> list[LabelledInput]:
 
 
 def labelled_graphs() -> list[LabelledGraph]:
-    """Chains of a sentence's words."""
-    found = []
+    """Sentences as chains of words."""
+    graphs = []
     for number, sentence in enumerate(tagged()):
         edges = tuple((word, word + 1, "next") for word in range(len(sentence.words) - 1))
-        found.append(LabelledGraph(sentence._replace(tags=None, edges=edges), (str(number % 2),), f"graph {number}"))
-    return found
+        graphs.append(LabelledGraph(sentence._replace(tags=None, edges=edges), (str(number % 2),), f"graph {number}"))
+    return graphs
 
 
 def labelled_pixels() -> list[LabelledPixels]:

@@ -1,6 +1,6 @@
-"""The laws of sequence layers and bodies: everything that reads `(inputs, mask, state) -> (y, state)`.
+"""Laws of sequence layers and bodies: everything called as `(inputs, mask, state) -> (y, state)`.
 
-Those about state and future hold for causal layers; a layer that is not causal satisfies them by refusing a state.
+The laws about state and future apply to causal layers; a layer that is not causal has to refuse a state instead.
 """
 
 from contextlib import nullcontext
@@ -18,18 +18,18 @@ from clew.kernels import only_equations
 from clew.laws.cases import Build, Case, Chunk, Law, Sizes
 
 MORE = 2
-"""How many positions are read after the last ones compared, so that the final state is compared by what it does."""
+"""The number of positions read after the compared ones, so that final states are compared by their effect."""
 
 ROOM = 256
-"""A capacity that nothing read here fills: windowed attention then keeps a ring rather than a buffer."""
+"""A capacity larger than any input here, for which windowed attention keeps a ring instead of a buffer."""
 
 
 def contract(build: Build, sizes: Sizes) -> None:
-    """A layer returns a tensor (batch, length, dim) of its input's type, and a state of tensors with the batch first."""
+    """A layer returns a tensor (batch, length, dim) of its input's type, and a state of tensors with the batch axis first."""
     case = Case("contract", build, sizes)
     for attribute, kind in (("causal", bool), ("dim", int)):
         if not isinstance(getattr(case.module, attribute, None), kind):
-            case.fail(f"a layer must have an attribute {attribute} ({kind.__name__}); {type(case.module).__name__} has not")
+            case.fail(f"a layer must have an attribute {attribute} ({kind.__name__}); {type(case.module).__name__} has none")
     check_state(case, "initial_state", case.start(sizes.batch))
     result = case.module(case.draw())
     if not isinstance(result, tuple) or len(result) != 2:
@@ -50,7 +50,7 @@ def check_output(case: Case, y: object, shape: tuple[int, ...]) -> None:
 
 
 def check_state(case: Case, where: str, state: State) -> None:
-    """Tensors only, the batch first outside memory, floats of the input's type."""
+    """Check that a state has only tensors, with the batch axis first outside memory, and floats of the input's type."""
     try:
         found = leaves(map_state(lambda leaf: leaf, state))
         map_state(lambda leaf: _check_leaf(case, where, leaf), state)
@@ -62,7 +62,7 @@ def check_state(case: Case, where: str, state: State) -> None:
 
 
 def purity(build: Build, sizes: Sizes) -> None:
-    """A call leaves nothing behind: the same input gives the same output, whatever was read between, and nothing given is changed."""
+    """A call has no side effects: the same input gives the same output whatever was read in between, and arguments are not modified."""
     case = Case("purity", build, sizes).settle()
     x, more = case.draw(), case.draw(length=MORE)
     given = x.clone()
@@ -80,7 +80,7 @@ def purity(build: Build, sizes: Sizes) -> None:
 
 
 def batch(build: Build, sizes: Sizes) -> None:
-    """A row is read alone: its output depends neither on the other rows nor on its place among them."""
+    """Rows are independent: neither the other rows nor the order of rows matter."""
     case = Case("batch", build, sizes).settle()
     inputs = [case.draw(), *([case.draw(length=MORE)] if case.causal else [])]
     together = case.read(*map(Chunk, inputs)).rows
@@ -93,7 +93,7 @@ def batch(build: Build, sizes: Sizes) -> None:
 
 
 def causality(build: Build, sizes: Sizes) -> None:
-    """What comes out at a position depends on nothing after it."""
+    """The output at a position does not depend on later positions."""
     case = Case("causality", build, sizes).settle()
     if not case.causal:
         return
@@ -108,7 +108,7 @@ def causality(build: Build, sizes: Sizes) -> None:
 
 
 def padding(build: Build, sizes: Sizes) -> None:
-    """A padded row gives what it gives alone: padding changes no real output, no state and no gradient."""
+    """Padding changes no real output, no state and no gradient."""
     case = Case("padding", build, sizes).settle()
     lengths = [case.randint(1, sizes.length) if row == 0 else case.randint(0, sizes.length) for row in range(sizes.batch)]
     x, more = case.inputs_with_gradient(), case.inputs_with_gradient(sizes.batch, MORE)
@@ -130,7 +130,7 @@ def padding(build: Build, sizes: Sizes) -> None:
 
 
 def chunking(build: Build, sizes: Sizes) -> None:
-    """Reading in chunks with the state carried is reading at once: outputs, what follows, and gradients through the state."""
+    """Reading in chunks with a carried state equals reading at once, in outputs, final state, and gradients through the state."""
     case = Case("chunking", build, sizes).settle()
     if not case.causal:
         return
@@ -145,7 +145,7 @@ def chunking(build: Build, sizes: Sizes) -> None:
 
 
 def no_length(build: Build, sizes: Sizes) -> None:
-    """A chunk of no positions gives nothing and leaves the state."""
+    """An empty chunk gives an empty output and does not change the state."""
     case = Case("no length", build, sizes).settle()
     if not case.causal:
         return
@@ -157,7 +157,7 @@ def no_length(build: Build, sizes: Sizes) -> None:
 
 
 def beginning(build: Build, sizes: Sizes) -> None:
-    """No state and the initial state are the same beginning."""
+    """A state of None equals the initial state."""
     case = Case("beginning", build, sizes).settle()
     if not case.causal:
         return
@@ -166,7 +166,7 @@ def beginning(build: Build, sizes: Sizes) -> None:
 
 
 def rows(build: Build, sizes: Sizes) -> None:
-    """Choosing rows of the state and then reading is reading and then choosing rows."""
+    """Selecting rows of the state before reading equals selecting rows of the output."""
     case = Case("rows", build, sizes).settle()
     if not case.causal:
         return
@@ -181,7 +181,7 @@ def rows(build: Build, sizes: Sizes) -> None:
 
 
 def reordering(build: Build, sizes: Sizes) -> None:
-    """Rows that take each other's place between two steps, as beams do, read on as copies of those rows do."""
+    """Rows that are reordered between two steps, like beams, continue as copies of those rows do."""
     case = Case("reordering", build, sizes).settle()
     if not case.causal:
         return
@@ -200,7 +200,7 @@ def reordering(build: Build, sizes: Sizes) -> None:
 
 
 def documents(build: Build, sizes: Sizes) -> None:
-    """Documents packed into a row are read as each is alone, however the row is cut, and what follows goes on with the last."""
+    """Packed documents are read independently, however the row is cut, and further input continues the last one."""
     case = Case("documents", build, sizes).settle()
     x, more = case.inputs_with_gradient(), case.draw(length=MORE)
     packed = [_split(case, case.randint(1, sizes.length)) for _ in range(sizes.batch)]
@@ -235,7 +235,7 @@ def documents(build: Build, sizes: Sizes) -> None:
 
 
 def caching(build: Build, sizes: Sizes) -> None:
-    """Reading on from a state, grown or in a buffer of fixed capacity, gives what reading everything again would."""
+    """Continuing from a state, grown or in a buffer of fixed capacity, equals reading everything again."""
     case = Case("caching", build, sizes).settle()
     if not case.causal:
         return
@@ -249,7 +249,7 @@ def caching(build: Build, sizes: Sizes) -> None:
 
 
 def rewinding(build: Build, sizes: Sizes) -> None:
-    """A chunk that is taken back in part leaves the state as if the rest of it had never been read."""
+    """Rewinding a part of a chunk leaves the state as if that part had never been read."""
     case = Case("rewinding", build, sizes).settle()
     if not case.causal:
         return
@@ -272,7 +272,7 @@ def rewinding(build: Build, sizes: Sizes) -> None:
 
 
 def watching_changes_nothing(build: Build, sizes: Sizes) -> None:
-    """A layer whose taps are watched gives what it gives unwatched."""
+    """Watching taps does not change a layer's outputs."""
     case = Case("watching", build, sizes).settle()
     chunks = [Chunk(case.draw()), *([Chunk(case.draw(length=MORE))] if case.causal else [])]
     plain = case.read(*chunks)
@@ -298,7 +298,7 @@ def kernels(build: Build, sizes: Sizes) -> None:
 
 
 def saving(build: Build, sizes: Sizes) -> None:
-    """All that a layer has learnt is in its state_dict: another one that loads it gives the same outputs."""
+    """A layer's state_dict is complete: another instance that loads it gives the same outputs."""
     case = Case("saving", build, sizes).settle()
     chunk = Chunk(case.draw())
     written = save({name: value.detach().clone().contiguous() for name, value in case.module.state_dict().items()})
@@ -309,7 +309,7 @@ def saving(build: Build, sizes: Sizes) -> None:
 
 
 def refusal(build: Build, sizes: Sizes) -> None:
-    """A layer that is not causal refuses a state with a sentence, rather than ignore it."""
+    """A layer that is not causal refuses a state with a UserError instead of ignoring it."""
     case = Case("refusal", build, sizes).settle()
     if case.causal:
         return
@@ -321,7 +321,7 @@ def refusal(build: Build, sizes: Sizes) -> None:
 
 
 def levels(build: Build, sizes: Sizes) -> None:
-    """A body's last level is its output, and its first depends on no other position."""
+    """A body's last level is its output, and each position of its first level depends only on itself."""
     case = Case("levels", build, sizes).settle()
     x = case.draw()
     found = case.module.levels(x)
@@ -332,7 +332,7 @@ def levels(build: Build, sizes: Sizes) -> None:
 
 
 def _split(case: Case, length: int) -> list[int]:
-    """Lengths of documents that fill a row: every position but the first begins one or does not."""
+    """Random lengths of documents that fill a row: every position but the first may begin one."""
     lengths = [1]
     for _ in range(length - 1):
         if case.randint(0, 1):

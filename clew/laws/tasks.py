@@ -1,12 +1,12 @@
-"""Laws of tasks: means are exact however a batch is cut, and what stands beside an example does not show in what is told of it.
+"""Laws of tasks: means are exact however a batch is split, and the results of an example do not depend on the others in its batch.
 
-A trial builds the task of an entry over a small body, in float64, with vocabularies of small samples of the data that it reads.
+A trial builds an entry's task over a small body, in float64, with vocabularies from small samples of its kind of data.
 """
 
 import json
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.data.kinds.documents import DocumentsData
 from clew.data.notes import Notes
+from clew.data.packing import Packer, Unpackable, Unpacker
+from clew.data.parts import gather
 from clew.laws.cases import TOLERANCE, Broken, Build, Law, Sizes
 from clew.laws.samples import SAMPLES
 from clew.models import MODELS
@@ -31,13 +33,13 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.learning import Encoding
 
 BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "graph": "graph_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
-"""A family that offers what a task needs."""
+"""A family for each need of a task."""
 CLOSE = 1e-6
-"""Tasks take scores in single precision."""
+"""The tolerance; tasks compute scores in float32."""
 
 
 class Tried(NamedTuple):
-    """A task, its entry and config, and a batch of it; where it learns from examples these, with their ids."""
+    """A task with its entry, config and a batch; and its examples with their encodings, if it learns from examples."""
 
     entry: TaskEntry
     config: Config
@@ -48,11 +50,11 @@ class Tried(NamedTuple):
 
 
 def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
-    """The task of an entry over a body of twice `dim`, and a batch of at least two rows."""
+    """An entry's task over a body of width 2 `dim`, and a batch of at least two rows."""
     learning = entry.learns
     if learning.section not in SAMPLES:
         name = learning.section.__name__
-        raise UserError(f"there are no samples of the data that it reads; put some into SAMPLES[{name}] of clew.laws.samples")
+        raise UserError(f"there are no samples for its kind of data; add some as SAMPLES[{name}] of clew.laws.samples")
     rows = max(sizes.batch + 1, 2)
     family = next(BODIES[need] for need in (*entry.needs, *entry.gives, "") if need in BODIES)
     small = {"dim": 2 * sizes.dim, "embedding_dim": 2 * sizes.dim, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_length": 64}
@@ -85,7 +87,7 @@ def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
 
 @contextmanager
 def in_table(entry: TaskEntry) -> Iterator[None]:
-    """Within this context TASKS has the entry under its own name."""
+    """A context in which TASKS has the entry under its own name."""
     name = entry.config().name
     before = TASKS.get(name)
     TASKS[name] = entry
@@ -99,7 +101,7 @@ def in_table(entry: TaskEntry) -> Iterator[None]:
 
 
 def collated(task: Any, encoded: Sequence[Any]) -> Any:
-    """A batch, its numbers in float64 as the task's are."""
+    """A batch with its floats in float64, like the task's."""
     return map_batch(lambda part: part.double() if part.is_floating_point() else part, task.collate(encoded))
 
 
@@ -108,7 +110,7 @@ def terms_of(task: Any, batch: Any) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def counts_agree(build: Build, sizes: Sizes) -> None:
-    """The counts that a batch alone tells are those of the loss."""
+    """`counts(batch)` equals the counts of the loss terms."""
     tried = build(sizes)
     counts, terms = tried.task.counts(tried.batch), terms_of(tried.task, tried.batch)
     if counts.keys() != terms.keys():
@@ -119,7 +121,7 @@ def counts_agree(build: Build, sizes: Sizes) -> None:
 
 
 def exact_means(build: Build, sizes: Sizes) -> None:
-    """Sums and counts over the rows of a batch that is cut add up to those of the whole."""
+    """The sums and counts of the parts of a split batch add up to those of the whole."""
     tried = build(sizes)
     with evaluating([tried.task]):
         parts = [terms_of(tried.task, part) for part in cut_rows(tried.batch, num_rows(tried.batch))]
@@ -129,7 +131,7 @@ def exact_means(build: Build, sizes: Sizes) -> None:
 
 
 def padding(build: Build, sizes: Sizes) -> None:
-    """An example has the same loss alone, without padding, as beside longer ones."""
+    """An example has the same loss alone, without padding, as in a batch with longer ones."""
     tried = build(sizes)
     with evaluating([tried.task]):
         together = terms_of(tried.task, tried.batch)
@@ -139,7 +141,7 @@ def padding(build: Build, sizes: Sizes) -> None:
 
 
 def batched_is_single(build: Build, sizes: Sizes) -> None:
-    """An example is predicted alike alone and beside others."""
+    """An example has the same prediction alone and in a batch."""
     tried = build(sizes)
     with evaluating([tried.task]):
         together = tried.task.predict(tried.batch, tried.config.decoding, 0, range(1, len(tried.encoded) + 1))
@@ -153,7 +155,7 @@ def batched_is_single(build: Build, sizes: Sizes) -> None:
 
 
 def json_survives(build: Build, sizes: Sizes) -> None:
-    """Predictions are measured the same after JSON, and answers are told in it."""
+    """Predictions give the same metrics after a round trip through JSON, and answers are JSON objects."""
     tried = build(sizes)
     task, entry = tried.task, tried.entry
     with evaluating([task]):
@@ -173,6 +175,26 @@ def json_survives(build: Build, sizes: Sizes) -> None:
                 raise Broken("json", f"what {verb} tells of example {number} is another after JSON: {told!r}", sizes)
 
 
+def kept_on_disk(build: Build, sizes: Sizes) -> None:
+    """Examples survive a round trip to disk, and each has the same encoding alone and with others. Kinds whose examples hold more than
+    strings and numbers are skipped."""
+    tried = build(sizes)
+    with TemporaryDirectory() as cache, suppress(Unpackable):
+        again = list(gather(tried.examples, large=0, cache=Path(cache)))
+        packer, unpacked = Packer(), []
+        for number, (example, read, encoded) in enumerate(zip(tried.examples, again, tried.encoded, strict=True), start=1):
+            if packer.pack(example) != packer.pack(read):
+                raise Broken("on disk", f"example {number} is {read!r} on disk and {example!r} before", sizes)
+            alone, together = (packer.pack(each) for each in (tried.task.encode([read])[0], encoded))
+            unpacked.append(Unpacker(packer.classes).unpack(together))
+            if alone != together:
+                raise Broken("on disk", f"example {number} is encoded to other ids alone than beside others", sizes)
+        with evaluating([tried.task]):
+            first, second = (terms_of(tried.task, collated(tried.task, each)) for each in (tried.encoded, unpacked))
+        for name, (total, _) in first.items():
+            differ("on disk", f"the sum of '{name}'", total, second[name][0], sizes)
+
+
 def in_json(value: Any, what: str, sizes: Sizes) -> str:
     try:
         return json.dumps(value, allow_nan=False)
@@ -187,7 +209,7 @@ def differ(law: str, what: str, one: Tensor, other: Tensor, sizes: Sizes) -> Non
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON has them, numbers to rounding."""
+    """Whether two JSON values are equal, with numbers up to rounding."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -198,6 +220,11 @@ def same(one: Any, other: Any) -> bool:
 
 
 BATCH_LAWS: dict[str, Law] = {"counts": counts_agree, "exact means": exact_means}
-"""Of any task's batches."""
-EXAMPLE_LAWS: dict[str, Law] = {"padding": padding, "batched is single": batched_is_single, "json": json_survives}
-"""Of tasks that learn from examples, besides."""
+"""Laws of all tasks."""
+EXAMPLE_LAWS: dict[str, Law] = {
+    "padding": padding,
+    "batched is single": batched_is_single,
+    "json": json_survives,
+    "on disk": kept_on_disk,
+}
+"""Additional laws of tasks that learn from examples."""

@@ -1,4 +1,4 @@
-"""The laws of layers that read trees: `(x (batch, nodes, input_dim), trees) -> (hidden (batch, nodes, dim), ...)`."""
+"""Laws of layers that read trees: `(x (batch, nodes, input_dim), trees) -> (hidden (batch, nodes, dim), ...)`."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ CHILDREN = 2
 
 
 def tree_contract(build: Build, sizes: Sizes) -> None:
-    """A tree layer gives a tuple, of which the first is a vector (batch, nodes, dim) for each node, of the type of what it is given."""
+    """A tree layer returns a tuple whose first item is a vector (batch, nodes, dim) per node, of its input's type."""
     case = Case("contract", build, sizes)
     trees = [draw_tree(case, sizes.length) for _ in range(sizes.batch)]
-    found = case.module(draw_nodes(case, sizes.batch), batch_trees(trees))
-    if not isinstance(found, tuple):
-        case.fail(f"a tree layer must return (hidden, ...), not a {type(found).__name__}")
-    check_output(case, found[0], (sizes.batch, sizes.length, sizes.dim))
+    result = case.module(draw_nodes(case, sizes.batch), batch_trees(trees))
+    if not isinstance(result, tuple):
+        case.fail(f"a tree layer must return (hidden, ...), not a {type(result).__name__}")
+    check_output(case, result[0], (sizes.batch, sizes.length, sizes.dim))
 
 
 def trees_alone(build: Build, sizes: Sizes) -> None:
-    """A tree of a batch gives what it gives alone, in values and gradients: neither padding nor other trees count."""
+    """A tree has the same values and gradients alone and in a batch: neither padding nor other trees matter."""
     case = Case("trees alone", build, sizes)
     case.module.eval()
     trees = [draw_tree(case, case.randint(1, sizes.length)) for _ in range(sizes.batch)]
@@ -40,8 +40,8 @@ def trees_alone(build: Build, sizes: Sizes) -> None:
 
 
 def what_is_below(build: Build, sizes: Sizes) -> None:
-    """A node's vector depends on its own input and on those of the nodes below it, and on no other."""
-    for seed in range(sizes.seed, sizes.seed + 4):  # a small rectified layer may be dead, but not all of them
+    """A node's vector depends on exactly its own input and those of the nodes below it."""
+    for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified layer may be dead, but not all four
         case = Case("what is below", build, sizes._replace(seed=seed))
         case.module.eval()
         tree = draw_tree(case, sizes.length)
@@ -61,7 +61,7 @@ def what_is_below(build: Build, sizes: Sizes) -> None:
 
 
 def places(build: Build, sizes: Sizes) -> None:
-    """Where a node stands in its row does not matter: its parent's place and its own among the children say all."""
+    """The numbering of nodes does not matter, only each node's parent and its place among the children."""
     case = Case("places", build, sizes)
     case.module.eval()
     tree, x = draw_tree(case, sizes.length), draw_nodes(case, 1)
@@ -83,7 +83,7 @@ def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
 
 
 def draw_tree(case: Case, num_nodes: int) -> Nodes:
-    """So many nodes in one tree, none with more than two children."""
+    """A random tree in which no node has more than two children."""
     parents, slots, num_children = [-1], [0], [0]
     while len(parents) < num_nodes:
         open_nodes = [node for node, count in enumerate(num_children) if count < CHILDREN]
@@ -96,14 +96,14 @@ def draw_tree(case: Case, num_nodes: int) -> Nodes:
 
 
 def is_below(tree: Nodes, node: int, other: int) -> bool:
-    """Whether a node is another, or below it."""
+    """Whether a node is below another, or equal to it."""
     while node >= 0 and node != other:
         node = tree.parents[node]
     return node == other
 
 
 class OverVectors(nn.Module):
-    """A body that reads trees as the layer that it is above its embedding."""
+    """The layers of a tree body, above its embedding, as one tree layer."""
 
     def __init__(self, body: Any):
         super().__init__()

@@ -1,5 +1,5 @@
-"""The laws of norms, which turn each position's vector into another, of poolings, which turn a sequence's vectors into one, and of readers
-of characters, which turn each word's letters into one."""
+"""Laws of norms, which map each position's vector to another; of poolings, which map a sequence's vectors to one; and of character readers,
+which map each word's letters to one vector."""
 
 import torch
 import torch.nn.functional as F
@@ -10,14 +10,14 @@ from clew.laws.sequences import check_output
 
 
 def norm_contract(build: Build, sizes: Sizes) -> None:
-    """A norm gives a vector of the same width and type for each it is given."""
+    """A norm keeps the shape and type of its input."""
     case = Case("contract", build, sizes)
     x = case.randn(sizes.batch, sizes.length, sizes.dim)
     check_output(case, case.module(x), tuple(x.shape))
 
 
 def positions_alone(build: Build, sizes: Sizes) -> None:
-    """A norm looks at one position at a time: neither other positions nor other rows change what it gives."""
+    """A norm treats each position separately: neither other positions nor other rows matter."""
     case = Case("positions alone", build, sizes)
     x = case.randn(sizes.batch, sizes.length, sizes.dim)
     together = case.module(x)
@@ -28,7 +28,7 @@ def positions_alone(build: Build, sizes: Sizes) -> None:
 
 
 def pooling_contract(build: Build, sizes: Sizes) -> None:
-    """A pooling gives one vector (batch, dim) a row, of the type of what it is given."""
+    """A pooling returns one vector (batch, dim) per row, of its input's type."""
     case = Case("contract", build, sizes)
     hidden = case.randn(sizes.batch, sizes.length, sizes.dim)
     check_output(case, case.module(hidden), (sizes.batch, sizes.dim))
@@ -36,7 +36,7 @@ def pooling_contract(build: Build, sizes: Sizes) -> None:
 
 
 def real_positions_only(build: Build, sizes: Sizes) -> None:
-    """A padded row pools to what it pools to alone: neither padding nor other rows count."""
+    """A row has the same pooled vector alone and in a batch: neither padding nor other rows matter."""
     case = Case("real positions only", build, sizes)
     hidden = case.randn(sizes.batch, sizes.length, sizes.dim)
     lengths = [case.randint(1, sizes.length) for _ in range(sizes.batch)]
@@ -49,14 +49,14 @@ def real_positions_only(build: Build, sizes: Sizes) -> None:
 
 
 def characters_contract(build: Build, sizes: Sizes) -> None:
-    """A reader of characters gives a vector (batch, length, dim) for each word's letters, a finite one where there are none."""
+    """A character reader returns a vector (batch, length, dim) per word, which is finite even for a word without letters."""
     case = Case("contract", build, sizes)
     check_output(case, case.module(draw_letters(case)), (sizes.batch, sizes.length, sizes.dim))
     check_output(case, case.module(torch.zeros(sizes.batch, sizes.length, 3, dtype=torch.long)), (sizes.batch, sizes.length, sizes.dim))
 
 
 def words_alone(build: Build, sizes: Sizes) -> None:
-    """A word's vector depends on its letters: neither padding behind them nor other words change it."""
+    """A word's vector depends only on its letters, not on padding or other words."""
     case = Case("words alone", build, sizes)
     letters = draw_letters(case)
     together = case.module.eval()(F.pad(letters, (0, 2)))
@@ -66,7 +66,7 @@ def words_alone(build: Build, sizes: Sizes) -> None:
 
 
 def draw_letters(case: Case) -> Tensor:
-    """Words of one to eight letters."""
+    """Random words of one to eight letters."""
     sizes, longest = case.sizes, 8
     letters = torch.randint(1, 259, (sizes.batch, sizes.length, longest), generator=case.generator)
     lengths = torch.randint(1, longest + 1, (sizes.batch, sizes.length, 1), generator=case.generator)

@@ -1,4 +1,4 @@
-"""Adapters: small maps beside those of a body that stays as it is. Members of ADAPTERS are built as `A(linear, *, options)`."""
+"""Adapters: small trained maps beside the frozen maps of a body. Members of ADAPTERS are built as `A(linear, *, options)`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from clew.core.config import Part, build_part, part_name, part_options
 from clew.core.errors import UserError, unknown
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 
 ADAPTABLE = ("query", "key", "value", "output", "inner", "gate", "outer")
-"""The maps of attention and of networks that may be adapted, by name."""
+"""Names of the linear maps, in attention and feed-forward layers, that an adapter can be attached to."""
 USUAL = ["query", "value"]
-"""Those that are adapted unless told (Hu et al. 2021, section 7.1)."""
+"""The maps that are adapted by default (Hu et al. 2021, section 7.1)."""
 
 
 class LowRank(nn.Linear):
@@ -23,11 +24,13 @@ class LowRank(nn.Linear):
 
         y = W x + b + (alpha / rank) U D dropout(x)        D (rank, inputs), U (outputs, rank)
 
-    W and b stay as they are. U starts at 0, so that nothing is changed at first.
+    W and b are frozen. U starts at 0, so that the adapted map first equals the original.
+
+    The layer is itself a linear map and keeps the name `weight`: weight maps and checkpoints of the base model still fit.
     """
 
     def __init__(self, linear: nn.Linear, *, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0, targets: list[str] | None = None):
-        """`targets` is for `adapt`, which says which maps are to be adapted."""
+        """`targets` is read by `adapt`: the names of the maps to adapt."""
         if rank < 1:
             raise UserError(f"the rank of an adapter ({rank}) must be at least 1; set transfer.adapter.rank")
         if not 0 <= dropout < 1:
@@ -58,28 +61,28 @@ class LowRank(nn.Linear):
 
 
 def adapt(body: nn.Module, adapter: Part) -> int:
-    """Puts an adapter into the place of every map that it is for, in a body or a part of one; how many there are."""
+    """Replaces every targeted map of a body, or of a part of one, by an adapter around it. Returns the number of adapters."""
     targets = part_options(adapter).get("targets", USUAL)
-    there = list(adaptable(body))
-    known = sorted({name for _, name in there}, key=ADAPTABLE.index)
+    maps = list(adaptable(body))
+    known = sorted({name for _, name in maps}, key=ADAPTABLE.index)
     if not known:
         raise UserError(
-            f"transfer.adapter={part_name(adapter)} is for the maps ({', '.join(ADAPTABLE)}), and this body has none of them; "
-            "take transfer.freeze instead"
+            f"transfer.adapter={part_name(adapter)} adapts the maps {', '.join(ADAPTABLE)}, and this body has none of them; "
+            "use transfer.freeze instead"
         )
     if not targets:
         raise UserError(f"transfer.adapter.targets is empty; name some of {', '.join(known)}")
     for target in targets:
         if target not in known:
             raise unknown("map for transfer.adapter.targets", target, known)
-    chosen = [(part, name) for part, name in there if name in targets]
-    for part, name in chosen:
+    targeted = [(part, name) for part, name in maps if name in targets]
+    for part, name in targeted:
         setattr(part, name, build_part("adapter", adapter, ADAPTERS, getattr(part, name)))
-    return len(chosen)
+    return len(targeted)
 
 
 def adaptable(body: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Every map that may be adapted: the part that has it, and its name there."""
+    """Yields every map that can be adapted, as its parent module and its name there."""
     for part in body.modules():
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):
             yield from ((part, name) for name in ADAPTABLE if isinstance(getattr(part, name, None), nn.Linear))
@@ -90,12 +93,12 @@ def is_adapted(task: nn.Module) -> bool:
 
 
 def adapter_names(task: nn.Module) -> set[str]:
-    """The names of what adapters add to a task's parameters."""
+    """The names of the parameters that adapters add to a task."""
     return {f"{path}.{name}" for path, part in task.named_modules() if isinstance(part, LowRank) for name in ("down", "up")}
 
 
 def merge(task: nn.Module) -> None:
-    """Folds every adapter into the map that it stands beside."""
+    """Folds every adapter into the weight of the map it adapts."""
     for part in list(task.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, LowRank):
@@ -103,7 +106,7 @@ def merge(task: nn.Module) -> None:
 
 
 def own_weights(task: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What of a task's weights belongs to its run: all, or where it is adapted all that is trained, the rest being another run's."""
+    """The weights that a run saves: all of them, or, with adapters, only the trained ones. The base run has the others."""
     if not is_adapted(task):
         return dict(weights)
     frozen = {name for name, parameter in task.named_parameters() if not parameter.requires_grad}

@@ -1,4 +1,4 @@
-"""Annotation vectors: what a decoder looks at is what was read, with no layer between (Xu et al. 2015). Knows no decoder."""
+"""Annotation vectors: a decoder attends to the inputs themselves, with no layer between (Xu et al. 2015). Knows no decoder."""
 
 from typing import NamedTuple
 
@@ -11,20 +11,20 @@ from clew.layers.sequence import SequenceLayer
 
 
 class Summed(NamedTuple):
-    """The sum of what was read of the last document, and how many vectors that were."""
+    """The sum and the number of the vectors read of the latest document."""
 
     total: Tensor  # (batch, dim)
     number: Tensor  # (batch, 1)
-    document: Tensor  # (batch,) the number of the document last read
+    document: Tensor  # (batch,) the number of the latest document
 
     @property
     def mean(self) -> Tensor:
-        """Zeros where nothing was read."""
+        """The mean vector; zeros before anything is read."""
         return self.total / self.number.clamp(min=1)
 
 
 class Annotations(SequenceLayer):
-    """Vectors as they are; the state has what their mean is made of, from which a decoder starts (Xu et al. 2015, section 3.1.2).
+    """The inputs, unchanged. The state accumulates their mean, from which a decoder starts (Xu et al. 2015, section 3.1.2).
 
     y_i = a_i,   mean = 1/L sum_i a_i
     """
@@ -42,10 +42,10 @@ class Annotations(SequenceLayer):
         total, number, document = before
         counted = real_positions(mask)
         if mask is not None and has_documents(mask):
-            begun = document_starts(mask, document).cumsum(1)  # a document's positions have one number, the last one's the highest
+            begun = document_starts(mask, document).cumsum(1)  # numbers the documents of a chunk; the latest has the highest number
             last = begun[:, -1:] if mask.shape[1] else begun
             counted = (mask > 0) & (begun == last)
-            total, number = (torch.where(last > 0, 0.0, each) if mask.shape[1] else each for each in (total, number))
+            total, number = (torch.where(last > 0, 0.0, part) if mask.shape[1] else part for part in (total, number))
             document = last_real(mask[..., None].long(), mask, document[:, None])[:, 0]
         inside = x if counted is None else torch.where(counted[..., None], x, 0.0)
         more = x.shape[1] if counted is None else counted.sum(1, keepdim=True)

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.errors import UserError
-from clew.core.masks import Places, advance, has_documents, new_clock, real_positions
-from clew.core.modes import is_exporting
+from clew.core.masks import Places, advance, new_clock, real_positions
 from clew.core.sight import Sight
 from clew.core.taps import Tap
 from clew.core.types import Memory, State
@@ -19,22 +18,9 @@ from clew.kernels.attention_facts import facts_of
 from clew.kernels.decode_attention import is_supported
 from clew.kernels.dot_attention import kind_of
 from clew.kernels.flex_attention import takes_flex
-from clew.kernels.memory_attention import is_supported as is_read_by_kernel
 from clew.kernels.projections import Together
 from clew.kernels.query_blocks import holds_too_much
-from clew.layers.caches import (
-    RING_CHUNK,
-    Buffer,
-    Grown,
-    Ring,
-    common_place,
-    grow,
-    is_step_over_all,
-    new_buffer,
-    new_ring,
-    write,
-    write_together,
-)
+from clew.layers.caches import RING_CHUNK, Buffer, Chunk, Grown, Ring, begin, new_buffer, new_ring, whole
 from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer
@@ -214,38 +200,21 @@ class SelfAttention(SequenceLayer):
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if not self.causal:
             self.refuse_state(state)
-            return self.over_all(x, mask), None
         if isinstance(state, Ring) and x.shape[1] > RING_CHUNK:
             return self.in_pieces(x, mask, state)
-        if isinstance(state, Buffer) and x.shape[1] == 1 and mask is None and (kernel := self.step_kernel(x)) is not None:
+        if (kernel := self.step_kernel(x, mask, state)) is not None:
             return self.step(kernel, x, state), state
         places, clock = advance(None if state is None else state.clock, mask, x)
         query, key, value = self.project(x, places)
-        seen: Sight | None = None
-        if isinstance(state, Buffer) and self.window is None and (first := common_place(state.clock, mask, x)) is not None:
-            cache: Any = write_together(state, key, value, first, clock)
-            length = first + x.shape[1]
-            key_index = cache.index.narrow(1, 1, length)
-            if first:
-                key, value = cache.read(slice(1, 1 + length))
-            if not first or x.shape[1] > 1:
-                seen = Sight(places, key_index, causal=True, aligned=not first)
-        elif isinstance(state, (Buffer, Ring)):
-            cache = write(state, key, value, places, clock)
-            (key, value), key_index = cache.read(), cache.index
-            seen = Sight(places, key_index, causal=True, window=self.window, documents=True, padded=mask is not None)
-        else:
-            # An exported program is for a past of any length, of which none is a case that it must not be made for.
-            nothing_read = state is None or (not is_exporting() and bool(state.keys.shape[2] == 0))
-            cache = grow(None if nothing_read else state, key, value, places, clock, ragged=mask is not None)
-            key, value, key_index = cache.keys, cache.values, cache.key_index
-            if nothing_read or self.window is not None or not is_step_over_all(cache, x):
-                documents = not nothing_read or has_documents(mask)
-                seen = Sight(places, key_index, True, self.window, documents, padded=mask is not None, aligned=nothing_read)
-        return self.join(self.attention(query, *self.shared(key, value), places, key_index, seen)), cache
+        extend = state.extend if state is not None else begin if self.causal else whole
+        past = extend(key, value, Chunk(places, clock, mask, self.window))
+        context = self.attention(query, *self.shared(past.keys, past.values), places, past.index, past.visible)
+        return self.join(context), past.cache
 
-    def step_kernel(self, x: Tensor) -> Any:
+    def step_kernel(self, x: Tensor, mask: Tensor | None, state: State) -> Any:
         """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but ALiBi's."""
+        if not isinstance(state, Buffer) or x.shape[1] != 1 or mask is not None:
+            return None
         position = self.attention.position
         is_plain = position is None or not position.biases or isinstance(position, ALiBi)
         if not is_plain or self.groups is not None or not self.num_heads or type(self.attention.score) is not ScaledDot:
@@ -263,15 +232,6 @@ class SelfAttention(SequenceLayer):
         context = kernel(query, key, value, state.keys, state.values, clock.count, first, **options)
         clock.count.add_(1)
         return self.join(context)
-
-    def over_all(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Every position sees every real one of its document, within the window."""
-        places, _ = advance(None, mask, x)
-        query, key, value = self.project(x, places)
-        documents = has_documents(mask)
-        key_start = places.start if documents else None
-        seen = Sight(places, places.index, False, self.window, documents, padded=mask is not None, aligned=True, key_start=key_start)
-        return self.join(self.attention(query, *self.shared(key, value), places, places.index, seen))
 
     def project(self, x: Tensor, places: Places) -> tuple[Tensor, Tensor, Tensor]:
         together = self.together(x, self.query, self.key, self.value)
@@ -311,82 +271,6 @@ class SelfAttention(SequenceLayer):
         return torch.cat(outputs, 1), state
 
 
-class CrossAttention(SequenceLayer):
-    """Multi-head attention over a memory: queries from the decoder, keys and values from the encoder's output.
-
-    Memory comes in through `initial_state`; its keys and values are projected on the first call and kept in the state. Beams of one
-    sentence share the sentence's row of memory.
-    """
-
-    num_pruned = 0
-    """Heads that were cut away."""
-
-    def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        *,
-        memory_dim: int | None = None,
-        score: Score | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        super().__init__()
-        if dim % num_heads:
-            raise UserError(f"dim ({dim}) must be divisible by num_heads ({num_heads})")
-        self.dim = dim
-        self.num_heads = num_heads
-        self.head_dim = dim // num_heads
-        memory_dim = memory_dim or dim
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key = nn.Linear(memory_dim, dim, bias=bias)
-        self.value = nn.Linear(memory_dim, dim, bias=bias)
-        self.output = nn.Linear(dim, dim, bias=bias)
-        self.attention = Attention(score or ScaledDot(self.head_dim, self.head_dim), None, dropout)
-
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
-        if memory is None:
-            raise UserError("cross-attention needs something to attend to; give initial_state a memory")
-        return Memory(memory.values, memory.mask)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        if state is None:
-            raise UserError("cross-attention reads its memory from the state; start it with initial_state(batch_size, memory)")
-        if isinstance(state.values, Tensor):
-            keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
-            prepared: Any = (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
-            state = Memory(prepared, state.mask)
-        query = split_heads(self.query(fold_beams(x, state.values[0].shape[0])), self.head_dim)
-        if isinstance(state.values, Prepared):
-            context = self.attention.read(query, state.values)
-        else:
-            keys, values = state.values
-            context = attend_memory(self.attention, query, keys, values, state.mask)
-        return unfold_beams(self.output(context.transpose(1, 2).flatten(2)), x.shape[0]), state
-
-
-def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-    """Every query sees every real place of its sentence's memory."""
-    if (kernel := memory_kernel(attention, query, keys, values)) is not None:
-        query, keys, scale = attention.score.as_dot(query, keys)
-        by_kernel: Tensor = kernel(query, keys, values, real_positions(mask), scale=scale)
-        return by_kernel
-    key_index = torch.arange(keys.shape[2], device=keys.device)[None]
-    nowhere = torch.zeros(1, query.shape[2], dtype=torch.long, device=keys.device)
-    real = seen_places(mask)
-    visible = None if real is None else real[:, None, None, :]
-    context: Tensor = attention(query, keys, values, Places(nowhere, nowhere), key_index, visible)
-    return context
-
-
-def memory_kernel(attention: Attention, query: Tensor, keys: Tensor, values: Tensor) -> Any:
-    """The kernel for few queries over a memory, where there is one: for a scaled dot product, without positions and without dropout."""
-    is_plain = type(attention.score) is ScaledDot and attention.position is None and not (attention.training and attention.dropout)
-    kernel = choose("memory_attention", attention) if is_plain else None
-    # Shapes are asked for last: compiled code, which takes no kernel here, would be made for these alone.
-    return kernel if kernel is not None and is_read_by_kernel(query, keys, values) else None
-
-
 def seen_places(mask: Tensor | None) -> Tensor | None:
     """The places of a memory that are looked at: the real ones; all where a sentence has none, or its softmax is NaN."""
     real = real_positions(mask)
@@ -396,17 +280,3 @@ def seen_places(mask: Tensor | None) -> Tensor | None:
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """(batch, length, heads * head_dim) -> (batch, heads, length, head_dim)"""
     return x.view(x.shape[0], x.shape[1], x.shape[2] // head_dim, head_dim).transpose(1, 2)
-
-
-def fold_beams(x: Tensor, sentences: int) -> Tensor:
-    """(sentences * beams, length, dim) -> (sentences, beams * length, dim): beams become more queries of one memory row."""
-    if x.shape[0] == sentences:
-        return x
-    if sentences == 0 or x.shape[0] % sentences:
-        raise UserError(f"{x.shape[0]} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
-    return x.reshape(sentences, -1, x.shape[-1])
-
-
-def unfold_beams(x: Tensor, rows: int) -> Tensor:
-    """The inverse of `fold_beams`."""
-    return x.reshape(rows, -1, x.shape[-1])

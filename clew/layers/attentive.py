@@ -1,7 +1,7 @@
-"""Recurrent decoders that look at a memory at every step, before the cell or after it. A decoder cell is a cell, so `Recurrent` runs it
-and beams reorder it. Where what was looked at is not fed back, all steps look at once.
+"""Recurrent decoders that attend to a memory at every step, before the cell or after it. A decoder cell is a cell, so `Recurrent` runs it
+and beam search reorders its state. Where the context is not fed back, all steps attend at once.
 
-`attend(score)` builds how they look: softly by `Attention`, at one place by `HardAttention`.
+`attend(score)` builds the attention: `Attention` is soft, `HardAttention` picks one place.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.state import map_tree
 from clew.core.types import Fixed, Memory, State, Tree
-from clew.layers.attention import Attention, Prepared, attend_memory, fold_beams, unfold_beams
+from clew.layers.attention import Attention, Prepared
 from clew.layers.cells import Cell
+from clew.layers.cross_attention import attend_memory, fold_beams, unfold_beams
 from clew.layers.hard_attention import Draws, HardAttention
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import Score
@@ -30,12 +31,12 @@ class AttentiveState(NamedTuple):
 
 class FeedingState(NamedTuple):
     cell: State
-    fed: Tensor  # (batch, width) h~ or the context of the step before
+    fed: Tensor  # (batch, width) h~ or the context of the previous step
     memory: Memory
 
 
 class Drawn(NamedTuple):
-    """What a cell with hard attention gives: y, and in training what its draws were worth."""
+    """The output of a cell with hard attention: y, and in training the draws."""
 
     y: Tensor
     draws: Draws | None
@@ -48,15 +49,15 @@ class AttentiveCell(Cell):
         s'      = cell([x; context], s)
         y       = [s'; context]
 
-    The query is the cell's output of the step before, or its initial state. `cell` takes input_dim + memory_dim features. Where attention
-    is hard the context is one h_i, and y is `Drawn`.
+    The query is the cell's previous output, or its initial state. `cell` takes input_dim + memory_dim features. With hard attention the
+    context is one h_i, and y is `Drawn`.
     """
 
     def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score, *, attend: Attend = Attention):
         super().__init__(input_dim, cell.dim + memory_dim)
         if cell.input_dim != input_dim + memory_dim:
             raise UserError(
-                f"an attentive cell hands its inner cell [x; context] of width {input_dim + memory_dim}, but it takes {cell.input_dim}"
+                f"an attentive cell gives its inner cell [x; context] of width {input_dim + memory_dim}, but that takes {cell.input_dim}"
             )
         self.cell = cell
         self.attention = attend(score)
@@ -65,6 +66,7 @@ class AttentiveCell(Cell):
         return AttentiveState(self.cell.initial_state(batch_size, memory, like=like), without_final(memory))
 
     def inputs(self, x: Tensor) -> Tree:
+        # Drawn once per chunk, and so the same at every step of a row.
         return self.cell.early_inputs(x), Fixed(choose_expected(self.attention, x))
 
     def forward(self, inputs: Tree, state: AttentiveState) -> tuple[Tensor | Drawn, AttentiveState]:
@@ -76,15 +78,15 @@ class AttentiveCell(Cell):
 
 
 class FeedingCell(Cell):
-    """Attention after the cell, what it gave fed back (Luong et al. 2015, section 3.3).
+    """Attention after the cell, with its output fed back (Luong et al. 2015, section 3.3).
 
-        s'      = cell([x; h~], s)                        h~ of the step before, at first 0
+        s'      = cell([x; h~], s)                        h~ of the previous step, 0 at first
         context = sum_i softmax_i(score(s', h_i)) h_i
         h~'     = tanh(W_c [context; s'])
         y       = h~'
 
-    Without `joined` there is no W_c: y = [s'; context], and the context is what is fed back in place of h~. `cell` takes the features of x
-    and of what is fed; a stack of cells is looked out of at its top. Where attention is hard the context is one h_i, and y is `Drawn`.
+    Without `joined` there is no W_c: y = [s'; context], and the context is fed back in place of h~. `cell` takes the features of x and of
+    the fed vector; a stack of cells attends from its top. With hard attention the context is one h_i, and y is `Drawn`.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class FeedingCell(Cell):
         if cell.input_dim != input_dim + self.fed_dim:
             fed = "h~" if joined else "context"
             raise UserError(
-                f"a feeding cell hands its inner cell [x; {fed}] of width {input_dim + self.fed_dim}, but it takes {cell.input_dim}"
+                f"a feeding cell gives its inner cell [x; {fed}] of width {input_dim + self.fed_dim}, but that takes {cell.input_dim}"
             )
         self.cell = cell
         self.attention = attend(score)
@@ -106,6 +108,7 @@ class FeedingCell(Cell):
         return FeedingState(self.cell.initial_state(batch_size, memory, like=like), fed, without_final(memory))
 
     def inputs(self, x: Tensor) -> Tree:
+        # Drawn once per chunk, and so the same at every step of a row.
         return self.cell.early_inputs(x), Fixed(choose_expected(self.attention, x))
 
     def forward(self, inputs: Tree, state: FeedingState) -> tuple[Tensor | Drawn, FeedingState]:
@@ -124,9 +127,9 @@ class LookingState(NamedTuple):
 
 
 class Looking(SequenceLayer):
-    """Attention after the cell, nothing fed back (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all steps at once.
+    """Attention after the cell, without feedback (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all steps at once.
 
-    What goes in is s, a decoder's hidden vectors; they are the queries. Without `joined` y = [s; context], with no layer between.
+    The input is s, the decoder's hidden vectors, which are the queries. Without `joined`, y = [s; context], with no layer between.
     """
 
     def __init__(self, input_dim: int, dim: int, memory_dim: int, score: Score, *, joined: bool = True, attend: Attend = Attention):
@@ -156,22 +159,22 @@ class DrawingState(NamedTuple):
 
 
 class Drawing(Recurrent):
-    """A cell with hard attention over a sequence: what the chunk's draws were worth is in the state it leaves."""
+    """A cell with hard attention, run over a sequence. The state after a chunk holds the chunk's draws."""
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         return DrawingState(super().initial_state(batch_size, memory, capacity, like=like), None)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         state = self.initial_state(x.shape[0], like=x) if state is None else state
-        found, recurrent = super().forward(x, mask, state.recurrent)
-        y, draws = found if isinstance(found, Drawn) else (found, None)
+        output, recurrent = super().forward(x, mask, state.recurrent)
+        y, draws = output if isinstance(output, Drawn) else (output, None)
         return y, DrawingState(recurrent, draws)
 
 
 def joined_dim(dim: int, memory_dim: int, state_dim: int, joined: bool) -> int:
-    """The width of what is handed on: h~'s own, or that of [s; context]."""
+    """The output width: the given `dim` of h~, or the width of [s; context]."""
     if not joined and dim != state_dim + memory_dim:
-        raise UserError(f"without a layer that joins them [s; context] is {state_dim + memory_dim} wide, not {dim}")
+        raise UserError(f"without joined, dim ({dim}) must be that of [s; context], {state_dim + memory_dim}")
     return dim
 
 
@@ -180,14 +183,14 @@ def put_together(join: nn.Module | None, s: Tensor, context: Tensor) -> Tensor:
 
 
 def without_final(memory: Memory | None) -> Memory:
-    """What a decoder looks at; what started it is in its state by then."""
+    """The memory to attend to. Its `final` vectors are dropped: the initial state of the cell has used them."""
     if memory is None:
         raise UserError("an attentive decoder needs something to attend to; give initial_state a memory")
     return Memory(memory.values, memory.mask)
 
 
 def prepared(attention: Attention, memory: Memory) -> Memory:
-    """The memory (sentences, places, dim) as one head reads it; itself where that is done."""
+    """The memory (sentences, places, dim), prepared for one head; unchanged if it already is."""
     if isinstance(memory.values, Prepared):
         return memory
     values = memory.values[:, None]  # (sentences, 1, places, dim)
@@ -195,31 +198,31 @@ def prepared(attention: Attention, memory: Memory) -> Memory:
 
 
 def choose_expected(attention: Attention, x: Tensor) -> Tensor | None:
-    """The rows of a chunk (batch, length, dim) whose hard attention takes its mean in place of a draw; None where it always draws."""
+    """Which rows of a chunk (batch, length, dim) use the expectation of hard attention in place of a draw; None if none does."""
     return attention.choose_expected(x) if isinstance(attention, HardAttention) else None
 
 
 def look(attention: Attention, query: Tensor, memory: Memory, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
-    """The contexts (rows, length, dim) of queries (rows, length, width); the beams of a sentence share its row of memory."""
-    ready, rows = memory.values, query.shape[0]
-    sentences = ready.values.shape[0]
+    """The contexts (rows, length, dim) of queries (rows, length, width). The beams of a sentence share its row of the memory."""
+    prepared_memory, rows = memory.values, query.shape[0]
+    sentences = prepared_memory.values.shape[0]
     folded = fold_beams(query, sentences)[:, None]  # (sentences, 1, query, width)
     if not isinstance(attention, HardAttention):
-        return unfold_beams(attention.read(folded, ready)[:, 0], rows), None
+        return unfold_beams(attention.read(folded, prepared_memory)[:, 0], rows), None
     if expected is not None:
         expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[:, None]  # (sentences, 1, query, 1)
-    context, draws = attention.draw(folded, ready, expected)
-    worth = None if draws is None else map_tree(lambda part: part[:, 0].reshape(rows, -1), draws)
-    return unfold_beams(context[:, 0], rows), worth
+    context, draws = attention.draw(folded, prepared_memory, expected)
+    flat_draws = None if draws is None else map_tree(lambda part: part[:, 0].reshape(rows, -1), draws)
+    return unfold_beams(context[:, 0], rows), flat_draws
 
 
 def drawn(attention: Attention, y: Tensor, draws: Draws | None) -> Tensor | Drawn:
-    """What one step gives."""
+    """The output of one step, with its draws if attention is hard."""
     return Drawn(y, map_tree(lambda part: part[:, 0], draws)) if isinstance(attention, HardAttention) else y
 
 
 def query_of(state: State) -> Tensor:
-    """The hidden vector of a cell's state: the state itself, its first part, or that of the topmost cell of a stack."""
+    """The hidden vector of a cell's state: the state itself, its first part, or the hidden vector of the top cell of a stack."""
     while not isinstance(state, Tensor):
         state = state[0] if hasattr(state, "_fields") else state[-1]
     return state

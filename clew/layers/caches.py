@@ -16,11 +16,56 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
-from clew.core.masks import Clock, Places
+from clew.core.masks import Clock, Places, has_documents
+from clew.core.modes import is_exporting
+from clew.core.sight import Sight
 from clew.core.state import map_tree
+from clew.core.types import State
 
 RING_CHUNK = 64
 """A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK slots."""
+
+
+class Chunk(NamedTuple):
+    """Where a chunk's positions stand, the clock after it, its mask, and how far back its queries look (None: without limit)."""
+
+    places: Places
+    clock: Clock
+    mask: Tensor | None
+    window: int | None
+
+    @property
+    def is_padded(self) -> bool:
+        return self.mask is not None
+
+
+class Past(NamedTuple):
+    """What a chunk's queries attend to: the keys and values (batch, heads, slots, head_dim) of the past and of the chunk itself, where in
+    its row each stands (batch, slots), which of them each query sees (None: all of them), and the cache for the next chunk."""
+
+    keys: Tensor
+    values: Tensor
+    index: Tensor  # type: ignore[assignment]
+    visible: Sight | None
+    cache: State
+
+
+def begin(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+    """The first chunk of a row: causal attention over itself, and a cache that grows."""
+    places = chunk.places
+    index = places.index.expand(keys.shape[0], -1) if chunk.is_padded else None
+    cache = Grown(keys, values, index, chunk.clock)
+    documents = has_documents(chunk.mask)
+    visible = Sight(places, cache.key_index, True, chunk.window, documents, padded=chunk.is_padded, aligned=True)
+    return Past(keys, values, cache.key_index, visible, cache)
+
+
+def whole(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+    """A sequence read at once: every position sees every real one of its document, within the window."""
+    places, documents = chunk.places, has_documents(chunk.mask)
+    key_start = places.start if documents else None
+    visible = Sight(places, places.index, False, chunk.window, documents, padded=chunk.is_padded, aligned=True, key_start=key_start)
+    return Past(keys, values, places.index, visible, None)
 
 
 class Grown(NamedTuple):
@@ -30,6 +75,19 @@ class Grown(NamedTuple):
     values: Tensor
     index: Tensor | None  # type: ignore[assignment]  # (batch, slots)
     clock: Clock
+
+    def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+        # An exported program is made for a past of any length; an empty one must not become a case of its own.
+        if not is_exporting() and bool(self.keys.shape[2] == 0):
+            return begin(keys, values, chunk)
+        index = None
+        if chunk.is_padded or self.index is not None:
+            index = torch.cat([self.key_index, chunk.places.index.expand(keys.shape[0], -1)], 1)
+        cache = Grown(torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2), index, chunk.clock)
+        visible, index = None, cache.key_index
+        if cache.index is not None or keys.shape[2] != 1 or chunk.window is not None:
+            visible = Sight(chunk.places, index, True, chunk.window, documents=True, padded=chunk.is_padded)
+        return Past(cache.keys, cache.values, index, visible, cache)
 
     @property
     def lengths(self) -> Tensor:
@@ -65,6 +123,40 @@ class Buffer(NamedTuple):
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + capacity), -1 for slot 0 and then 0, 1, 2, ...
     clock: Clock
     places: Tensor | None = None  # (batch, 1 + capacity)
+
+    def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+        first = common_place(self.clock, chunk.mask, keys) if chunk.window is None else None
+        if first is None:
+            return read_slots(self.write(keys, values, chunk), chunk)
+        length = keys.shape[2]
+        cache = self.write_together(keys, values, first, chunk.clock)
+        index = cache.index.narrow(1, 1, first + length)
+        if first:
+            keys, values = cache.read(slice(1, 1 + first + length))
+        sees_all = first and length == 1
+        visible = None if sees_all else Sight(chunk.places, index, causal=True, aligned=not first)
+        return Past(keys, values, index, visible, cache)
+
+    def write(self, keys: Tensor, values: Tensor, chunk: Chunk) -> "Buffer":
+        """The same buffer with a chunk's keys and values (batch, heads, length, head_dim) in their slots."""
+        check_capacity(chunk.clock, self.keys.shape[1] - 1)
+        slot = chunk.places.index
+        own = write_slots(self, keys, values, slot)
+        if self.places is not None:
+            self.places.scatter_(1, (slot + 1).expand_as(own), own)
+        return self._replace(clock=chunk.clock)
+
+    def write_together(self, keys: Tensor, values: Tensor, position: int, clock: Clock) -> "Buffer":
+        """The same with the chunk at the same position of every row."""
+        length = keys.shape[2]
+        if position + length >= self.keys.shape[1]:
+            check_capacity(clock, self.keys.shape[1] - 1)
+        self.keys.narrow(1, position + 1, length).copy_(keys.transpose(1, 2))
+        self.values.narrow(1, position + 1, length).copy_(values.transpose(1, 2))
+        if self.places is not None:
+            slots = slice(position + 1, position + 1 + length)
+            self.places[:, slots] = own_places(self.keys)[:, slots]
+        return self._replace(clock=clock)
 
     def read(self, slots: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """The keys and values (batch, heads, slots, head_dim) of each row."""
@@ -109,6 +201,17 @@ class Ring(NamedTuple):
     index: Tensor  # type: ignore[assignment]  # (batch, 1 + size), -1 where nothing is
     clock: Clock
 
+    def extend(self, keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
+        return read_slots(self.write(keys, values, chunk), chunk)
+
+    def write(self, keys: Tensor, values: Tensor, chunk: Chunk) -> "Ring":
+        """The same ring with a chunk's keys and values (batch, heads, length, head_dim) over the oldest ones."""
+        index = chunk.places.index
+        slot = torch.where(index < 0, -1, index % (self.keys.shape[1] - 1))
+        own = write_slots(self, keys, values, slot)
+        self.index.flatten().index_copy_(0, own.flatten(), index.expand(keys.shape[0], -1).flatten())
+        return Ring(self.keys, self.values, self.index, chunk.clock)
+
     @property
     def lengths(self) -> Tensor:
         return self.clock.count
@@ -145,11 +248,6 @@ def own_places(keys: Tensor) -> Tensor:
     return torch.arange(rows * slots, device=keys.device).view(rows, slots)
 
 
-def is_step_over_all(cache: Grown, x: Tensor) -> bool:
-    """Whether one new position stands behind unpadded chunks, and so sees all there is."""
-    return cache.index is None and x.shape[1] == 1
-
-
 def new_buffer(batch_size: int, num_heads: int, capacity: int, head_dim: int, clock: Clock, like: Tensor) -> Buffer:
     keys = like.new_zeros(batch_size, 1 + capacity, num_heads, head_dim)
     index = torch.arange(-1, capacity, device=like.device).repeat(batch_size, 1)
@@ -161,62 +259,36 @@ def new_ring(batch_size: int, num_heads: int, window: int, head_dim: int, clock:
     return Ring(keys, torch.zeros_like(keys), torch.full(keys.shape[:2], -1, dtype=torch.long, device=like.device), clock)
 
 
-def grow(cache: Grown | None, keys: Tensor, values: Tensor, places: Places, clock: Clock, ragged: bool) -> Grown:
-    """The cache with a chunk's keys and values behind what it had."""
-    if cache is None:
-        return Grown(keys, values, places.index.expand(keys.shape[0], -1) if ragged else None, clock)
-    index = None
-    if ragged or cache.index is not None:
-        index = torch.cat([cache.key_index, places.index.expand(keys.shape[0], -1)], 1)
-    return Grown(torch.cat([cache.keys, keys], 2), torch.cat([cache.values, values], 2), index, clock)
+def read_slots(cache: Buffer | Ring, chunk: Chunk) -> Past:
+    """All slots of a cache, of which each query sees those of its document that are not ahead of it."""
+    keys, values = cache.read()
+    visible = Sight(chunk.places, cache.index, causal=True, window=chunk.window, documents=True, padded=chunk.is_padded)
+    return Past(keys, values, cache.index, visible, cache)
 
 
-def write(cache: Buffer | Ring, keys: Tensor, values: Tensor, places: Places, clock: Clock) -> Buffer | Ring:
-    """The same cache with a chunk's keys and values (batch, heads, length, head_dim) in their slots."""
+def write_slots(cache: Buffer | Ring, keys: Tensor, values: Tensor, slot: Tensor) -> Tensor:
+    """Writes keys and values into `slot` (batch, length), counted behind slot 0. The slots of all rows, the rows laid end to end."""
     rows, slots = cache.keys.shape[:2]
-    if isinstance(cache, Buffer):
-        check_capacity(clock, slots - 1)
-        slot = places.index
-    else:
-        slot = torch.where(places.index < 0, -1, places.index % (slots - 1))
-    first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands, the rows laid end to end
-    own = first[:, None] + slot
+    first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands
+    own = first[:, None] + slot  # (batch, length)
     flat = own.flatten()
     for buffer, new in ((cache.keys, keys), (cache.values, values)):
         buffer.flatten(0, 1).index_copy_(0, flat, new.transpose(1, 2).flatten(0, 1).to(buffer.dtype))
-    if isinstance(cache, Buffer):
-        if cache.places is not None:
-            cache.places.scatter_(1, (slot + 1).expand_as(own), own)
-        return cache._replace(clock=clock)
-    cache.index.flatten().index_copy_(0, flat, places.index.expand(rows, -1).flatten())
-    return Ring(cache.keys, cache.values, cache.index, clock)
+    return own
 
 
-def common_place(clock: Clock, mask: Tensor | None, x: Tensor) -> int | None:
-    """The position of a chunk's first `x` where every row stands at the same one, in its first document; else None.
+def common_place(clock: Clock, mask: Tensor | None, keys: Tensor) -> int | None:
+    """The position of a chunk's first key where every row stands at the same one, in its first document; else None.
 
     Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be read.
     """
-    if mask is not None or x.device.type != "cpu" or torch.compiler.is_compiling():
+    if mask is not None or keys.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     count = clock.count
     if not len(count) or bool(clock.start.any()) or (len(count) > 1 and not torch.equal(count, count[:1].expand_as(count))):
         return None
     position: int = count[0].item()  # type: ignore[assignment]
     return position
-
-
-def write_together(cache: Buffer, keys: Tensor, values: Tensor, position: int, clock: Clock) -> Buffer:
-    """The same buffer with a chunk's keys and values (batch, heads, length, head_dim), from the same position on in every row."""
-    length = keys.shape[2]
-    if position + length >= cache.keys.shape[1]:
-        check_capacity(clock, cache.keys.shape[1] - 1)
-    cache.keys.narrow(1, position + 1, length).copy_(keys.transpose(1, 2))
-    cache.values.narrow(1, position + 1, length).copy_(values.transpose(1, 2))
-    if cache.places is not None:
-        slots = slice(position + 1, position + 1 + length)
-        cache.places[:, slots] = own_places(cache.keys)[:, slots]
-    return cache._replace(clock=clock)
 
 
 def check_capacity(clock: Clock, capacity: int) -> None:

@@ -1,7 +1,7 @@
-"""Words from their letters: vectors for any word, seen before or not.
+"""Word vectors from characters, for any word, in the vocabulary or not.
 
-Members of CHARACTERS are built as `C(dim, *, num_letters, ...)` and read letters (batch, length, letters), 0 being padding behind a
-word's last letter: `forward(letters) -> (batch, length, dim)`, zeros where a place has no letters. They know nothing of neighbours.
+Members of CHARACTERS are built as `C(dim, *, num_letters, ...)`. Their input is letters (batch, length, letters), with 0 as padding after
+a word's last letter: `forward(letters) -> (batch, length, dim)`, zeros at places without letters. Each word is read by itself.
 """
 
 import math
@@ -24,7 +24,7 @@ from clew.layers.wiring import Highway
 
 
 class Characters(nn.Module):
-    """What all readers of letters share: a table of letters, and each word of a batch read once, however often it stands there."""
+    """The shared part of character readers: a table of letters, and each distinct word of a batch read only once."""
 
     def __init__(self, dim: int, num_letters: int, letter_dim: int, dropout: float):
         super().__init__()
@@ -37,7 +37,7 @@ class Characters(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, letters: Tensor) -> Tensor:
-        if is_exporting():  # a program's shapes do not hang on which words are the same
+        if is_exporting():  # shapes in an exported program cannot depend on which words are equal
             words = letters.flatten(0, 1)
             read = torch.where((words > 0).any(1, keepdim=True), self.read(words), 0.0)
             return torch.unflatten(read, 0, letters.shape[:2])
@@ -46,7 +46,7 @@ class Characters(nn.Module):
         if longest == 0:
             return self.letters.weight.new_zeros(*letters.shape[:2], self.dim)
         words, place = letters[..., :longest].flatten(0, 1).unique(dim=0, return_inverse=True)
-        empty = int(words[0, 0] == 0)  # they are sorted: what has no letters comes first
+        empty = int(words[0, 0] == 0)  # unique() sorts, so a word without letters comes first
         return torch.unflatten(F.pad(self.read(words[empty:]), (0, 0, empty, 0))[place], 0, letters.shape[:2])
 
     def embed(self, letters: Tensor) -> Tensor:
@@ -55,19 +55,19 @@ class Characters(nn.Module):
         return torch.where((letters > 0)[..., None], self.dropout(x) if self.training else x, 0.0)
 
     def read(self, letters: Tensor) -> Tensor:
-        """Words (words, letters), each of at least one letter, to vectors (words, dim)."""
+        """Vectors (words, dim) of words (words, letters), each with at least one letter."""
         raise NotImplementedError
 
 
 class CharacterCNN(Characters):
-    """Convolutions over a word's letters, the largest value of each filter (Ma and Hovy 2016); with filters of several widths and highway
-    layers above them that of Kim et al. (2016) and ELMo.
+    """Convolutions over a word's letters, and the maximum of each filter (Ma and Hovy 2016). With filters of several widths and highway
+    layers above them, it is the reader of Kim et al. (2016) and ELMo.
 
-        f_w = max_t (W_w [x_t; ..; x_{t + w - 1}] + b_w)     t over the word's letters, zeros behind the last
-        y   = P highway(.. highway(g([f_w; f_w'; ..])))       P only where there are more or fewer filters than `dim`
+        f_w = max_t (W_w [x_t; ..; x_{t + w - 1}] + b_w)     t over the word's letters, zeros after the last
+        y   = P highway(.. highway(g([f_w; f_w'; ..])))       P only if the number of filters is not `dim`
 
-    `filters` says how many there are of each width; where not given, the widths share `dim`. `padded_to` = n reads every word as n letters,
-    the last of the table behind its own, and t goes as far as all of a window is within them (ELMo as released).
+    `filters` is the number of filters of each width; by default the widths share `dim`. `padded_to` = n pads every word to n letters with
+    the last letter of the table, and t runs over all windows that lie within them (as ELMo was released).
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class CharacterCNN(Characters):
         filters = shares(dim, len(widths)) if filters is None else filters
         if not widths or len(widths) != len(filters) or min(widths) < 1 or min(filters) < 1 or not 0 <= highways <= 100:
             raise UserError(
-                f"a character CNN takes as many numbers of filters as widths, all at least 1, and highways from 0 to 100; "
+                f"a character CNN needs one number of filters per width, all at least 1, and highways from 0 to 100; "
                 f"not widths={shortened(shown(widths), 50)}, filters={shortened(shown(filters), 50)}, highways={shown(highways)}"
             )
         if padded_to is not None and padded_to < max(widths):
@@ -107,41 +107,41 @@ class CharacterCNN(Characters):
         if self.padded_to is not None:
             letters = F.pad(letters, (0, self.padded_to - letters.shape[1]))
             x = self.embed(torch.where(letters > 0, letters, self.padding))
-            found = [convolution(x.mT).amax(-1) for convolution in self.convolutions]
+            maxima = [convolution(x.mT).amax(-1) for convolution in self.convolutions]
         else:
             features = self.over_all if is_exporting() else self.over_letters
-            found = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
-        y = self.activation(torch.cat(found, -1))
+            maxima = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
+        y = self.activation(torch.cat(maxima, -1))
         for highway in self.highways:
             y, _ = highway(y)
         return y if self.projection is None else self.projection(y)
 
     def over_letters(self, letters: Tensor, x: Tensor) -> list[Tensor]:
-        """The largest values of each width's filters, from windows at letters alone: words are short, and the longest is much longer."""
+        """The maximum of each filter. Only windows that start at a letter are computed: most of the others are padding."""
         word, place = letters.nonzero(as_tuple=True)
-        found = []
+        maxima = []
         for convolution in self.convolutions:
             weight = convolution.weight.flatten(1)  # (filters, letter_dim * width)
             windows = x.unfold(1, convolution.kernel_size[0], 1)[word, place].flatten(1)
             y = F.linear(windows, weight, convolution.bias)
             lowest = y.new_full((len(letters), len(weight)), -math.inf)
-            found.append(lowest.scatter_reduce(0, word[:, None].expand_as(y), y, "amax"))
-        return found
+            maxima.append(lowest.scatter_reduce(0, word[:, None].expand_as(y), y, "amax"))
+        return maxima
 
     def over_all(self, letters: Tensor, x: Tensor) -> list[Tensor]:
-        """The same from all windows, those at padding left out afterwards."""
+        """The same, with all windows computed and those that start at padding masked: shapes are fixed, as an export needs."""
         padding = (letters == 0)[:, None]
         values = [convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions]  # (words, filters, letters)
         return [y.masked_fill(padding, -math.inf).amax(-1) for y in values]
 
 
 class CharacterLSTM(Characters):
-    """Two LSTMs over a word's letters, one from each end, and where they end (Lample et al. 2016): y = [ahead_last; back_first]."""
+    """Two LSTMs over a word's letters, one from each end, and their last states (Lample et al. 2016): y = [ahead_last; back_first]."""
 
     def __init__(self, dim: int, *, num_letters: int = 259, letter_dim: int = 25, dropout: float = 0.0):
         super().__init__(dim, num_letters, letter_dim, dropout)
         if dim % 2:
-            raise UserError(f"dim ({dim}) must be even: half is for each of the two directions")
+            raise UserError(f"dim ({dim}) must be even: each of the two directions has half of it")
         self.reader = Bidirectional(Recurrent(LSTM(letter_dim, dim // 2)), Recurrent(LSTM(letter_dim, dim // 2)))
 
     def read(self, letters: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Words as another body sees them in their sentence: its levels, mixed to one vector a word (Peters et al. 2018)."""
+"""Contextual word vectors: the levels of another body, mixed to one vector per word (Peters et al. 2018)."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from clew.layers.pooling import Levels
 
 
 class Pieces(NamedTuple):
-    """A sentence as a body reads it, and which of its pieces each word is: [start, end) (batch, words), both 0 on padding."""
+    """A sentence as the other body reads it. Word i is made of the pieces [starts, ends) (batch, words); both are 0 on padding."""
 
     inputs: Any
     mask: Tensor | None
@@ -23,7 +23,7 @@ class Pieces(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        """How many are read, padding left out."""
+        """The number of tokens read, without padding."""
         tokens = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.tokens
         return tokens.numel() if self.mask is None else int(self.mask.sum())
 
@@ -49,14 +49,13 @@ def at(hidden: Tensor, places: Tensor) -> Tensor:
 
 
 WORD_VECTORS = {"first": first_pieces, "last": last_pieces, "mean": mean_pieces}
-"""What a word's vector is of the vectors of its pieces (batch, pieces, dim)."""
+"""How a word's vector is made of its pieces' vectors (batch, pieces, dim)."""
 
 
 class Context(nn.Module):
-    """A part of an embedding: word_i -> dropout(mix(levels of `body`)_i), of its first, last or all pieces.
+    """A part of an embedding: word_i -> dropout(mix(levels of `body`)_i), from the word's first, last or all pieces.
 
-    The levels are those that `mixable_levels` names. The body is trained along where it is `tuned`; else it stays as it is, and in
-    evaluation mode.
+    Mixed are the levels of `mixable_levels`. The body is fine-tuned if `tuned`; otherwise it is frozen and stays in evaluation mode.
     """
 
     def __init__(self, body: Any, widths: Sequence[int], mix: Any, *, pieces: str = "last", tuned: bool = False, dropout: float = 0.0):
@@ -80,33 +79,33 @@ class Context(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         if words.context is None:
-            raise UserError("this embedding reads another body's vectors; give it the words' pieces")
-        if is_exporting():  # without gradients anyhow, and the caller keeps to the body's positions
+            raise UserError("this embedding reads the levels of another body; give it the words' pieces, as the context of Words")
+        if is_exporting():  # exports need no gradients, and their inputs are never longer than the body's positions
             mixed: Tensor = self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
             return mixed
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
-            found = self.vectors(levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context)
-        dropped: Tensor = self.dropout(self.mix(found))
+            vectors = self.vectors(levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context)
+        dropped: Tensor = self.dropout(self.mix(vectors))
         return dropped
 
     def vectors(self, levels: Sequence[Tensor], pieces: Pieces) -> list[Tensor]:
-        """Each chosen level's vectors of words."""
+        """The word vectors of each mixed level."""
         return [self.vector_of(levels[number], pieces) for number in self.chosen]
 
 
 def levels_in_windows(body: Any, inputs: Tensor | Words | Segmented, mask: Tensor | None) -> list[Tensor]:
-    """A body's levels; what is longer than the positions it can tell apart is read in pieces, each by itself."""
+    """A body's levels. A sequence longer than its `max_length` is cut into windows, each read by itself."""
     tokens = tokens_of(inputs)
     length, limit = tokens.shape[1], body.max_length or max(tokens.shape[1], 1)
     windows = [slice(start, start + limit) for start in range(0, length, limit)] or [slice(0, 0)]
-    found = []
+    by_window = []
     for window in windows:
-        found.append(body.levels(cut(inputs, window), None if mask is None else mask[:, window]))
-    return [torch.cat(level, 1) for level in zip(*found, strict=True)] if len(found) > 1 else found[0]
+        by_window.append(body.levels(cut(inputs, window), None if mask is None else mask[:, window]))
+    return [torch.cat(level, 1) for level in zip(*by_window, strict=True)] if len(by_window) > 1 else by_window[0]
 
 
 def cut(inputs: Any, window: slice) -> Any:
-    """Some of the places of what an embedding is given."""
+    """The inputs of an embedding, limited to a window."""
     if isinstance(inputs, Words):
         return Words(inputs.tokens[:, window], None if inputs.letters is None else inputs.letters[:, window])
     if isinstance(inputs, Segmented):
@@ -115,5 +114,5 @@ def cut(inputs: Any, window: slice) -> Any:
 
 
 def mixable_levels(body: Any, widths: Sequence[int]) -> list[int]:
-    """The numbers of the levels that can be added up: those as wide as the last, and of a block the one that it ends with."""
+    """The levels that can be mixed: the last of each block, if it is as wide as the last level."""
     return [number for number in block_ends(body, len(widths)) if widths[number] == widths[-1]]

@@ -24,7 +24,7 @@ class Convolution(SequenceLayer):
     def __init__(self, input_dim: int, dim: int, *, width: int = 3, causal: bool = True, bias: bool = True):
         super().__init__()
         if width < 1 or (not causal and width % 2 == 0):
-            raise UserError(f"width ({width}) must be at least 1, and odd for a convolution that is not causal")
+            raise UserError(f"width ({width}) must be at least 1, and odd unless the convolution is causal")
         self.input_dim, self.dim, self.width, self.causal = input_dim, dim, width, causal
         self.weight = nn.Parameter(torch.empty(dim, input_dim, width))
         self.bias = nn.Parameter(torch.zeros(dim)) if bias else None
@@ -41,15 +41,15 @@ class Convolution(SequenceLayer):
             return self.centred(x, mask), None
         state = self.initial_state(x.shape[0], like=x) if state is None else state
         places, clock = advance(state.clock, mask, x)
-        seen = torch.cat([state.window, x], 1)  # (batch, width - 1 + length, dim)
+        extended = torch.cat([state.window, x], 1)  # (batch, width - 1 + length, dim)
         if has_documents(mask):
-            back = torch.arange(self.width - 1, -1, -1, device=x.device)  # how far behind each tap looks
+            back = torch.arange(self.width - 1, -1, -1, device=x.device)  # how far back each weight of the window looks
             inside = (places.index[..., None] - back) >= places.start[..., None]  # (batch, length, width)
-            y = self.over_windows(seen, inside)
+            y = self.over_windows(extended, inside)
         else:
-            y = F.conv1d(seen.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(x.shape[0], 0, self.dim)
-        window = self.last_inputs(seen, x, mask)
-        if has_documents(mask):  # what follows without a mask goes on with the last document, so it must not see the one before
+            y = F.conv1d(extended.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(x.shape[0], 0, self.dim)
+        window = self.last_inputs(extended, x, mask)
+        if has_documents(mask):  # the next chunk may continue the last document, so its window must not reach into the one before
             position = clock.count[:, None] - torch.arange(self.width - 1, 0, -1, device=x.device)
             window = torch.where((position >= clock.start[:, None])[..., None], window, 0.0)
         return y, ConvolutionState(window, clock)
@@ -61,18 +61,18 @@ class Convolution(SequenceLayer):
         if not has_documents(mask):
             return F.conv1d(x.mT, self.weight, self.bias, padding=side).mT
         places, _ = advance(None, mask, x)
-        documents = torch.where(places.index < 0, -1, places.start)  # a document is told by where it starts
+        documents = torch.where(places.index < 0, -1, places.start)  # the start of a document identifies it
         neighbours = F.pad(documents, (side, side), value=-1).unfold(1, self.width, 1)  # (batch, length, width)
         return self.over_windows(F.pad(x, (0, 0, side, side)), neighbours == documents[..., None])
 
     def over_windows(self, x: Tensor, inside: Tensor) -> Tensor:
-        """The sum as written, with the taps that look outside a position's document left out."""
+        """The equation as written, without the inputs that lie outside a position's document."""
         windows = x.unfold(1, self.width, 1)  # (batch, length, dim, width)
         y = torch.einsum("blik,oik->blo", torch.where(inside[:, :, None, :], windows, 0.0), self.weight)
         return y if self.bias is None else y + self.bias
 
     def last_inputs(self, seen: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Each row's last width - 1 real inputs, the carried ones counted."""
+        """Each row's last width - 1 real inputs, including those carried in the state."""
         if mask is None:
             return seen[:, seen.shape[1] - (self.width - 1) :]
         index = row_lengths(mask)[:, None] + torch.arange(self.width - 1, device=x.device)
@@ -88,7 +88,7 @@ class Windows(SequenceLayer):
     def __init__(self, input_dim: int, dim: int, *, widths: Sequence[int] = (3, 4, 5)):
         super().__init__()
         if not 0 < len(widths) <= dim:
-            raise UserError(f"dim ({dim}) is shared by the widths of windows, of which there are {len(widths)}; each needs 1 at least")
+            raise UserError(f"dim ({dim}) is shared by {len(widths)} widths of windows; it must be at least 1 for each")
         filters = zip(widths, shares(dim, len(widths)), strict=True)
         self.windows: Any = nn.ModuleList(Convolution(input_dim, share, width=width) for width, share in filters)
         self.dim = dim
@@ -98,5 +98,5 @@ class Windows(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         states = [None] * len(self.windows) if state is None else state
-        found = [window(x, mask, before) for window, before in zip(self.windows, states, strict=True)]
-        return torch.relu(torch.cat([y for y, _ in found], -1)), tuple(after for _, after in found)
+        outputs = [window(x, mask, before) for window, before in zip(self.windows, states, strict=True)]
+        return torch.relu(torch.cat([y for y, _ in outputs], -1)), tuple(after for _, after in outputs)

@@ -1,4 +1,4 @@
-"""Whole sequences of tags, scored together: the linear-chain conditional random field. Knows no words and no tag's name."""
+"""The linear-chain conditional random field: scores whole sequences of tags. Knows no words and no names of tags."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from clew.core.tag_schemes import Transitions
 from clew.layers.scanning import scan_viterbi
 
 FORBIDDEN = -1e30
-"""What a forbidden step adds to a score: no probability is left, and every number and gradient stays finite."""
+"""The score of a forbidden transition. Its probability is 0; unlike -inf, it leaves every number and gradient finite."""
 
 
 class Paths(NamedTuple):
@@ -24,17 +24,17 @@ class Paths(NamedTuple):
 
 
 class CRF(nn.Module):
-    """Linear-chain conditional random field (Lafferty et al. 2001), as Lample et al. (2016) put it on a network.
+    """Linear-chain conditional random field (Lafferty et al. 2001), as an output layer (Lample et al. 2016).
 
         score(y)  = start[y_1] + sum_t emission_t[y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_n]
         log Z     = log sum_y exp(score(y))            over all sequences y of n tags
         log p(y)  = score(y) - log Z
 
-    `allowed` says which tags may follow which: Z is over what is allowed alone, and no other sequence is ever found best. Where nothing
-    is, the sequence with the fewest forbidden steps is. Transitions start at 0, where a CRF is a softmax at each position.
+    `allowed` says which tags may follow which. Z sums over allowed sequences only, and only those are decoded; if there is none, the
+    sequence with the fewest forbidden transitions wins. Transitions start at 0, where a CRF equals a softmax at each position.
 
-    Emissions are (batch, length, tags); a mask is boolean or document numbers, and each document is a sequence of its own. An empty row
-    has log p = 0. Everything is a loop over time, a step costing batch * tags^2, in float32 at least.
+    Emissions are (batch, length, tags). A mask is boolean or holds document numbers; each document is a sequence of its own. An empty row
+    has log p = 0. Everything loops over time, at batch * tags^2 per step, in float32 or wider.
     """
 
     allowed_between: Tensor
@@ -56,11 +56,11 @@ class CRF(nn.Module):
             self.register_buffer(f"allowed_{name}", table.bool(), persistent=False)
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
-        """- sum log p(tags), over all rows."""
+        """The sum of -log p(tags) over all rows."""
         return -self.log_likelihood(emissions, tags, mask).sum()
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
-        """log p of each row's tags (batch,); -1e30 or less where they are not allowed, which `allows` tells beforehand."""
+        """log p of each row's tags (batch,); -1e30 or less if they are not allowed. Check `allows` before taking a loss."""
         return self.score(emissions, tags, mask) - self.log_partition(emissions, mask)
 
     def score(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -68,10 +68,10 @@ class CRF(nn.Module):
         chain = self.chain(emissions, mask)
         length = chain.real.shape[1]
         tags = F.pad(tags, (0, length - tags.shape[1])).masked_fill(~chain.real, 0)
-        before, after = tags[:, :-1], tags[:, 1:]
-        steps = chain.transitions[before, after]
+        from_tags, to_tags = tags[:, :-1], tags[:, 1:]
+        steps = chain.transitions[from_tags, to_tags]
         if chain.restarts is not None:
-            steps = torch.where(chain.restarts[:, 1:], chain.end[before] + chain.start[after], steps)
+            steps = torch.where(chain.restarts[:, 1:], chain.end[from_tags] + chain.start[to_tags], steps)
         at_ends = chain.start[tags[:, 0]] + chain.end[last_real(tags[..., None], chain.real, tags[:, :1])[:, 0]]
         at_words = chain.emissions.gather(2, tags[..., None])[..., 0]
         parts = (at_ends[:, None], chain.real[:, :1]), (at_words, chain.real), (steps, chain.real[:, 1:])
@@ -95,12 +95,12 @@ class CRF(nn.Module):
             chain = self.chain(emissions, mask)
             tags, score = scan_viterbi(chain.emissions, chain.real, chain.transitions, chain.start, chain.end)
             return torch.where(chain.real, tags, 0), torch.where(chain.real[:, 0], score, 0.0)
-        found = self.k_best(emissions, mask, k=1)
-        return found.tags[:, 0], found.scores[:, 0]
+        paths = self.k_best(emissions, mask, k=1)
+        return paths.tags[:, 0], paths.scores[:, 0]
 
     @torch.no_grad()
     def k_best(self, emissions: Tensor, mask: Tensor | None = None, *, k: int) -> Paths:
-        """The k best sequences, best first: Viterbi's algorithm with the k best ways to each tag."""
+        """The k best sequences, best first: Viterbi's algorithm with k candidates per tag."""
         if k < 1:
             raise UserError(f"k ({k}) must be at least 1")
         chain = self.chain(emissions, mask)
@@ -108,26 +108,26 @@ class CRF(nn.Module):
         scores = chain.emissions.new_full((batch, k, self.num_tags), -torch.inf)
         scores[:, 0] = chain.start + chain.emissions[:, 0]
         stay = torch.arange(k * self.num_tags, device=scores.device).view(k, self.num_tags)
-        ways = []
+        back_pointers = []
         for t in range(1, length):
             candidates = (scores[..., None] + chain.step(t)[:, None]).flatten(1, 2)  # (batch, k * from, to)
-            best, way = candidates.max(1, keepdim=True) if k == 1 else candidates.topk(k, 1)  # (batch, k, to)
+            best, back_pointer = candidates.max(1, keepdim=True) if k == 1 else candidates.topk(k, 1)  # (batch, k, to)
             real = chain.real[:, t, None, None]
             scores = torch.where(real, best + chain.emissions[:, t, None], scores)
-            ways.append(torch.where(real, way, stay).flatten(1))
-        found, place = (scores + chain.end).flatten(1).topk(k, 1)
-        tags = [place % self.num_tags]
-        for way in reversed(ways):
-            place = way.gather(1, place)
-            tags.append(place % self.num_tags)
+            back_pointers.append(torch.where(real, back_pointer, stay).flatten(1))
+        best_scores, candidate = (scores + chain.end).flatten(1).topk(k, 1)
+        tags = [candidate % self.num_tags]
+        for back_pointer in reversed(back_pointers):
+            candidate = back_pointer.gather(1, candidate)
+            tags.append(candidate % self.num_tags)
         path = torch.stack(tags[::-1], 2).masked_fill(~chain.real[:, None], 0)
-        empty = torch.where(torch.arange(k, device=found.device) == 0, 0.0, -torch.inf).to(found)
-        return Paths(path[..., : emissions.shape[1]], torch.where(chain.real[:, :1], found, empty))
+        empty = torch.where(torch.arange(k, device=best_scores.device) == 0, 0.0, -torch.inf).to(best_scores)
+        return Paths(path[..., : emissions.shape[1]], torch.where(chain.real[:, :1], best_scores, empty))
 
     def allows(self, tags: Tensor, mask: Tensor | None = None) -> Tensor:
         """Whether each row's tags are allowed (batch,)."""
-        nothing = self.transitions.new_zeros(*tags.shape, self.num_tags)
-        return self.score(nothing, tags, mask) > FORBIDDEN / 2
+        zeros = self.transitions.new_zeros(*tags.shape, self.num_tags)
+        return self.score(zeros, tags, mask) > FORBIDDEN / 2
 
     def chain(self, emissions: Tensor, mask: Tensor | None) -> "Chain":
         if emissions.dim() != 3 or emissions.shape[2] != self.num_tags:
@@ -152,33 +152,33 @@ class CRF(nn.Module):
 
 
 class Chain(NamedTuple):
-    """A batch as the recursions take it: forbidden steps have their score, and there is at least one position, real or not."""
+    """A batch prepared for the recursions: forbidden transitions score `FORBIDDEN`, and there is at least one position, real or padding."""
 
     emissions: Tensor  # (batch, length, tags)
     real: Tensor  # (batch, length)
-    restarts: Tensor | None  # (batch, length), True where a new document begins; None where there is one a row
+    restarts: Tensor | None  # (batch, length), True where a new document begins; None if every row is one document
     transitions: Tensor  # (from, to)
     start: Tensor
     end: Tensor
 
     def step(self, t: int) -> Tensor:
-        """The scores of a step to position t (batch or 1, from, to); to another document it is an end and a start."""
+        """The scores of a step to position t (batch or 1, from, to). A step into a new document scores an end and a start."""
         if self.restarts is None:
             return self.transitions[None]
         return torch.where(self.restarts[:, t, None, None], self.end[:, None] + self.start, self.transitions)
 
     def forward_scores(self) -> list[Tensor]:
-        """For each t, log sum exp(score) (batch, tags) over what leads to each tag at t; on padding what it was before."""
+        """For each t, log sum exp(score) (batch, tags) over the paths that lead to each tag at t; unchanged on padding."""
         scores = [self.start + self.emissions[:, 0]]
         for t in range(1, self.real.shape[1]):
-            after = (scores[-1][:, :, None] + self.step(t)).logsumexp(1) + self.emissions[:, t]
-            scores.append(torch.where(self.real[:, t, None], after, scores[-1]))
+            scores_at_t = (scores[-1][:, :, None] + self.step(t)).logsumexp(1) + self.emissions[:, t]
+            scores.append(torch.where(self.real[:, t, None], scores_at_t, scores[-1]))
         return scores
 
     def backward_scores(self) -> list[Tensor]:
-        """For each t, log sum exp(score) (batch, tags) over what follows each tag at t."""
+        """For each t, log sum exp(score) (batch, tags) over the paths that continue from each tag at t."""
         scores = [self.end.expand_as(self.emissions[:, 0])]
         for t in range(self.real.shape[1] - 1, 0, -1):
-            before = (self.step(t) + (scores[-1] + self.emissions[:, t])[:, None]).logsumexp(2)
-            scores.append(torch.where(self.real[:, t, None], before, scores[-1]))
+            scores_before_t = (self.step(t) + (scores[-1] + self.emissions[:, t])[:, None]).logsumexp(2)
+            scores.append(torch.where(self.real[:, t, None], scores_before_t, scores[-1]))
         return scores[::-1]

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the probability of a few labels under scores for many frames. Knows no model and no sound."""
+"""Connectionist temporal classification: the probability of a short label sequence under scores for many frames. Knows no models."""
 
 from typing import NamedTuple
 
@@ -11,16 +11,16 @@ from clew.core.masks import real_positions, row_lengths
 from clew.kernels import choose
 
 IMPOSSIBLE = -1e30
-"""The log-probability of what cannot be; finite, so that a sum of such things has a gradient."""
+"""The log-probability of an impossible state; finite, so that sums over such states have a gradient."""
 
 
 class Alignment(NamedTuple):
-    """The most probable path of each row's labels. A label has the frames from `starts` up to `ends`, at least one; blanks lie between."""
+    """The most probable path of each row's labels. A label spans the frames [starts, ends), at least one; blanks lie between labels."""
 
-    labels: Tensor  # (batch, length) the number of the label that a frame belongs to; -1 for blank and on padding
+    labels: Tensor  # (batch, length) the index of each frame's label; -1 for blank and on padding
     starts: Tensor  # (batch, labels)
-    ends: Tensor  # (batch, labels); 0 as `starts` is, where there is no label or a row's labels do not fit
-    log_probs: Tensor  # (batch,) of the path; -inf where they do not fit
+    ends: Tensor  # (batch, labels); 0, like `starts`, on padding and in rows whose labels do not fit
+    log_probs: Tensor  # (batch,) of the path; -inf if the labels do not fit
 
 
 class CTC(nn.Module):
@@ -28,16 +28,15 @@ class CTC(nn.Module):
 
         p(l | x) = sum over paths with collapse(path) = l of prod_t y_t[path_t],    y_t = softmax(logits_t)
 
-    A path has a symbol a frame; collapse makes one of every run of equal symbols, then takes blanks out. With l' = l and a blank before,
-    between and behind its labels, S = 2 |l| + 1 symbols in all, the sum is that of equations 5 to 8:
+    A path has one symbol per frame; collapse merges runs of equal symbols, then removes blanks. l' is l with a blank before, between and
+    after its labels, S = 2 |l| + 1 symbols in all. The sum is computed by equations 5 to 8, in logarithms:
 
         a_0(1) = 1
         a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + [l'_s is no blank and not l'_{s-2}] a_{t-1}(s-2)) y_t[l'_s]
         p(l | x) = a_T(S) + a_T(S-1)
 
-    in logarithms. Labels need a frame each, and one more between two equal ones (`least_frames`). Where a row has fewer, it has no path: it
-    adds nothing to the loss and has no gradient. `fits` tells it from the lengths alone, so that such examples can be left out, and
-    counted, before a model is there.
+    Labels need one frame each, and one more between two equal labels (`least_frames`). A row with fewer frames has no path: it adds nothing
+    to the loss and has no gradient. `fits` needs only the lengths, so that such examples can be counted and dropped before training.
     """
 
     def __init__(self, blank: int = 0):
@@ -45,16 +44,16 @@ class CTC(nn.Module):
         self.blank = blank
 
     def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
-        """- sum log p(targets), over all rows whose targets fit. logits (batch, length, symbols) are finite, targets (batch, labels)."""
+        """The sum of -log p(targets) over rows whose targets fit. logits (batch, length, symbols) are finite, targets (batch, labels)."""
         log_probs = self.log_likelihood(logits, targets, mask, target_mask)
         return -log_probs.masked_fill(log_probs == -torch.inf, 0.0).sum()
 
     def log_likelihood(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
-        """log p of each row's targets (batch,); -inf, without a gradient, where they do not fit."""
+        """log p of each row's targets (batch,); -inf, without a gradient, if they do not fit."""
         lattice = self.lattice(logits, targets, mask, target_mask)
         kernel = choose("ctc", self)
         if kernel is not None and logits.shape[1]:
-            lengths = lattice.lengths.clamp(min=1)  # of no frame the kernel takes none
+            lengths = lattice.lengths.clamp(min=1)  # the kernel needs at least one frame
             log_probs = kernel(lattice.log_probs, lattice.targets, lengths, lattice.num_labels, blank=self.blank)
             log_probs = torch.where(lattice.lengths > 0, log_probs, 0.0)
         else:
@@ -63,21 +62,21 @@ class CTC(nn.Module):
 
     @torch.no_grad()
     def align(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Alignment:
-        """Forced alignment: Viterbi's algorithm over the same lattice, the sum being a maximum. Of equal paths it takes the later label."""
+        """Forced alignment: Viterbi's algorithm over the same lattice, a maximum in place of the sum. Ties go to the later label."""
         lattice = self.lattice(logits, targets, mask, target_mask)
         batch, length, _ = logits.shape
-        scores, emissions, ways = lattice.start(), lattice.emissions(), []
+        scores, emissions, back_pointers = lattice.start(), lattice.emissions(), []
         for t in range(length):
-            best, way = lattice.ways(scores).max(0)
+            best, back_pointer = lattice.ways(scores).max(0)
             real = lattice.real[:, t, None]
             scores = torch.where(real, best + emissions[:, t], scores)
-            ways.append(torch.where(real, way, 0))
-        last, before = lattice.ends(scores)
-        state = 2 * lattice.num_labels - (before > last).long()
+            back_pointers.append(torch.where(real, back_pointer, 0))
+        last_blank, last_label = lattice.ends(scores)
+        state = 2 * lattice.num_labels - (last_label > last_blank).long()
         states = []
         for t in reversed(range(length)):
             states.append(state)
-            state = state - ways[t].gather(1, state[:, None])[:, 0]
+            state = state - back_pointers[t].gather(1, state[:, None])[:, 0]
         path = torch.stack(states[::-1], 1) if states else targets.new_zeros(batch, 0)
         is_label = lattice.real & (path % 2 == 1) & lattice.fits[:, None]
         labels = torch.where(is_label, path // 2, -1)  # (batch, length)
@@ -89,19 +88,19 @@ class CTC(nn.Module):
             labels,
             torch.where(ends > 0, starts, 0),
             ends,
-            torch.where(lattice.fits, torch.maximum(last, before), -torch.inf),
+            torch.where(lattice.fits, torch.maximum(last_blank, last_label), -torch.inf),
         )
 
     def posteriors(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
-        """p(frame t belongs to label i | targets, x) (batch, labels, length), over all paths; 0 where a row's targets do not fit.
+        """p(frame t belongs to label i | targets, x) (batch, labels, length), over all paths; 0 if a row's targets do not fit.
 
-        It is the derivative of log p(targets | x) by the emission of label i at frame t (equation 14).
+        Computed as the derivative of log p(targets | x) with respect to the emission of label i at frame t (equation 14).
         """
         lattice = self.lattice(logits.detach(), targets, mask, target_mask)
         with torch.enable_grad():
             emissions = lattice.emissions().requires_grad_()
-            (found,) = torch.autograd.grad(lattice.total(emissions)[lattice.fits].sum(), emissions, materialize_grads=True)
-        return found[:, :, 1::2].mT
+            (gradient,) = torch.autograd.grad(lattice.total(emissions)[lattice.fits].sum(), emissions, materialize_grads=True)
+        return gradient[:, :, 1::2].mT
 
     def lattice(self, logits: Tensor, targets: Tensor, mask: Tensor | None, target_mask: Tensor | None) -> "Lattice":
         if logits.dim() != 3 or targets.dim() != 2 or len(logits) != len(targets):
@@ -125,12 +124,12 @@ class CTC(nn.Module):
 
 
 class Lattice(NamedTuple):
-    """A batch as the recursions take it: state s of a row is symbol s of l'."""
+    """A batch prepared for the recursions: state s of a row is symbol s of l'."""
 
     log_probs: Tensor  # (batch, length, symbols)
     targets: Tensor  # (batch, labels), blank on padding
     states: Tensor  # (batch, states) l'
-    may_skip: Tensor  # (batch, states) whether the state two before leads to one
+    may_skip: Tensor  # (batch, states) whether a path may come from two states before
     real: Tensor  # (batch, length)
     lengths: Tensor  # (batch,)
     num_labels: Tensor  # (batch,)
@@ -147,18 +146,18 @@ class Lattice(NamedTuple):
         return scores
 
     def ways(self, scores: Tensor) -> Tensor:
-        """What leads to each state from itself, from the one before and from the one before that (3, batch, states)."""
+        """The scores of reaching each state from itself, from the state before it and from two before (3, batch, states)."""
         once, twice = (F.pad(scores, (steps, 0), value=IMPOSSIBLE)[:, : scores.shape[1]] for steps in (1, 2))
         return torch.stack([scores, once, twice.masked_fill(~self.may_skip, IMPOSSIBLE)])
 
     def ends(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each row's last two states (batch,): the last blank, and the last label where there is one."""
+        """The scores of each row's two final states (batch,): the last blank, and the last label if there is one."""
         last = scores.gather(1, 2 * self.num_labels[:, None])[:, 0]
         before = scores.gather(1, (2 * self.num_labels - 1).clamp(min=0)[:, None])[:, 0]
         return last, torch.where(self.num_labels > 0, before, IMPOSSIBLE)
 
     def total(self, emissions: Tensor | None = None) -> Tensor:
-        """log p(l | x) (batch,), by the equation; `emissions` are those of the lattice, where they are there already."""
+        """log p(l | x) (batch,), by the equation. `emissions` default to the lattice's own."""
         scores, emissions = self.start(), self.emissions() if emissions is None else emissions
         for t in range(emissions.shape[1]):
             after = self.ways(scores).logsumexp(0) + emissions[:, t]
@@ -167,14 +166,14 @@ class Lattice(NamedTuple):
 
 
 def least_frames(targets: Tensor, target_mask: Tensor | None = None) -> Tensor:
-    """How many frames each row's labels (batch, labels) need (batch,): one each, and one for a blank between two equal ones."""
+    """The number of frames that each row's labels (batch, labels) need (batch,): one each, and one for a blank between two equal labels."""
     num_labels = lengths_of(targets, target_mask)
     repeats = (targets[:, 1:] == targets[:, :-1]) & (torch.arange(1, max(targets.shape[1], 1), device=targets.device) < num_labels[:, None])
     return num_labels + repeats.sum(1)
 
 
 def fits(lengths: Tensor, targets: Tensor, target_mask: Tensor | None = None) -> Tensor:
-    """Whether each row's labels can be told in so many frames (batch,)."""
+    """Whether each row has enough frames for its labels (batch,)."""
     return lengths >= least_frames(targets, target_mask)
 
 

@@ -1,4 +1,4 @@
-"""Dropout in its published forms; every one scales what it keeps by 1 / (1 - p) and does nothing in evaluation."""
+"""Published forms of dropout. Each scales what it keeps by 1 / (1 - p) and does nothing in evaluation."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 
 
 class Dropout(nn.Module):
-    """Each feature of each position on its own (Srivastava et al. 2014)."""
+    """Drops each feature of each position independently (Srivastava et al. 2014)."""
 
     def __init__(self, p: float):
         super().__init__()
@@ -19,7 +19,7 @@ class Dropout(nn.Module):
 
 
 class LockedDropout(nn.Module):
-    """One mask a sequence, the same at every position (Gal and Ghahramani 2016): dropped features stay dropped for the whole chunk."""
+    """Drops the same features at every position: one mask per row and chunk (Gal and Ghahramani 2016)."""
 
     def __init__(self, p: float):
         super().__init__()
@@ -32,21 +32,21 @@ class LockedDropout(nn.Module):
 
 
 def checked(name: str, p: float) -> float:
-    """The probability itself; all dropped, nothing is left to scale up."""
+    """The probability, if valid. p = 1 would leave nothing to scale up."""
     if not 0 <= p < 1:
         raise UserError(f"{name} ({p}) must be at least 0 and below 1")
     return p
 
 
 def drop_words(weight: Tensor, p: float, training: bool) -> Tensor:
-    """Embedding dropout: whole rows of the table, so a word is gone at all its occurrences (Gal and Ghahramani 2016)."""
+    """Embedding dropout: drops whole rows of the table, so that a word is dropped at all its occurrences (Gal and Ghahramani 2016)."""
     if not training or p == 0:
         return weight
     return weight * F.dropout(weight.new_ones(len(weight), 1), p)
 
 
 def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
-    """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): drawn once a chunk, the same at every step."""
+    """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): one mask per chunk, the same at every step."""
     return F.dropout(weight, p) if training and p else weight
 
 

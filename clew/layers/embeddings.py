@@ -1,4 +1,4 @@
-"""What a body reads as vectors, with what is added to them before the first layer."""
+"""Embeddings: a body's inputs as vectors, with positions, segments, norm and dropout."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ class Segmented(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Tokens that are words, with the letters of each (batch, length, letters) and their pieces for another body, where these are read."""
+    """Tokens that are words, optionally with the letters of each (batch, length, letters) and their pieces for another body."""
 
     tokens: Tensor
     letters: Tensor | None = None
@@ -31,22 +31,21 @@ class Words(NamedTuple):
 
 
 def tokens_of(inputs: Any) -> Tensor:
-    """The ids (batch, length) among what an embedding is given, or the vectors."""
+    """The token ids (batch, length) of an embedding's inputs, or its vectors."""
     return inputs if isinstance(inputs, Tensor) else inputs.tokens
 
 
 class Embedding(nn.Module):
-    """x_i = norm(read(inputs)_i (+ position_i) (+ S[segment_i])), the norm where there is one; all is segment 0 unless told.
+    """x_i = norm(read(inputs)_i (+ position_i) (+ S[segment_i])). The norm is optional; plain inputs are segment 0.
 
-    What is read, and how, is the member's: `read(inputs)` gives vectors (batch, length, dim). `scaled` multiplies them by sqrt(dim)
-    (Vaswani et al. 2017).
+    Subclasses define `read(inputs)`, vectors (batch, length, dim). `scaled` multiplies these by sqrt(dim) (Vaswani et al. 2017).
     """
 
     dim: int
     vocabulary: int
-    """How many token ids it reads; 0 where it reads none."""
+    """The number of token ids; 0 if the inputs are no tokens."""
     width: int
-    """Features of what stands at a position: the size of a vocabulary, or the width of a vector."""
+    """The width of an input: the size of the vocabulary, or the width of a vector."""
     tokens: nn.Embedding | None
     parts: Any
 
@@ -60,7 +59,7 @@ class Embedding(nn.Module):
         dropout_kind: str = "plain",
         norm: nn.Module | None = None,
     ) -> None:
-        """Puts around what is read all that a family asks for; the last step of building one."""
+        """Adds what surrounds `read`: position, segments, scale, norm, dropout. Called last by each constructor."""
         self.segments = nn.Embedding(num_segments, self.dim) if num_segments else None
         self.position = position
         self.scale = math.sqrt(self.dim) if scaled else 1.0
@@ -69,23 +68,23 @@ class Embedding(nn.Module):
 
     @property
     def like(self) -> Tensor:
-        """A tensor of the type and on the device of what comes out."""
+        """A tensor with the dtype and device of the outputs."""
         return next(self.parameters())
 
     @property
     def weight(self) -> Tensor:
-        """The table of tokens, where there is one."""
+        """The table of token vectors, if there is one."""
         raise UserError("this embedding reads vectors and has no table of tokens, so no output layer can be tied to it")
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        """Tables that are only indexed, never multiplied: they cost no FLOPs."""
         return []
 
     def draw(self, init: Callable[[Tensor], Any]) -> None:
-        """Draws the table anew, where there is one, as a family starts it."""
+        """Reinitialises the table, if there is one, by the family's rule."""
 
     def blank(self, batch: int, length: int) -> Any:
-        """Inputs of the right form that say nothing."""
+        """Inputs of the right form without content, such as zeros."""
         raise NotImplementedError
 
     def read(self, inputs: Any) -> Tensor:
@@ -109,11 +108,10 @@ class Embedding(nn.Module):
 class TokenEmbedding(Embedding):
     """read(inputs)_i = E[token_i].
 
-    `word_dropout` drops whole words of the table. The output layer may tie its weight to `weight`. `table` is another embedding's E, which
-    stays a part of that one alone: a shared table is saved once.
+    `word_dropout` drops whole words of the table. The output layer may tie its weight to `weight`. `table` is another embedding's E; it
+    stays that embedding's parameter, so that a shared table is counted, saved and sharded once.
 
-    With parts beside its table (`enrich`), read(inputs)_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...], without W where widths
-    agree.
+    With parts added by `enrich`, read(inputs)_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...]. There is no W if the widths agree.
     """
 
     def __init__(self, vocabulary: int, dim: int, *, word_dropout: float = 0.0, table: nn.Embedding | None = None, **around: Any):
@@ -125,14 +123,14 @@ class TokenEmbedding(Embedding):
         if table is None:
             self.tokens = nn.Embedding(vocabulary, dim)
         else:
-            object.__setattr__(self, "tokens", table)  # seen by neither parameters() nor state_dict()
+            object.__setattr__(self, "tokens", table)  # hides it from parameters() and state_dict()
         self.parts = nn.ModuleList()
         self.map: nn.Linear | None = None
         self.word_dropout = word_dropout
         self.surround(**around)
 
     def enrich(self, table: nn.Embedding | None, parts: Sequence[nn.Module] = ()) -> None:
-        """Takes another table of words, or none, and puts parts beside it: modules that make of `Words` vectors (batch, length, dim)."""
+        """Replaces the table (None: no table) and adds parts beside it: modules from `Words` to vectors (batch, length, dim)."""
         width = sum(part.dim for part in parts) + (0 if table is None else table.embedding_dim)  # type: ignore[misc]
         self.tokens = table
         self.parts = nn.ModuleList(parts)
@@ -160,18 +158,19 @@ class TokenEmbedding(Embedding):
         return torch.zeros(batch, length, dtype=torch.long, device=self.like.device)
 
     def read(self, inputs: Tensor | Segmented | Words) -> Tensor:
-        found = []
+        vectors = []
         if self.tokens is not None:
-            found.append(F.embedding(tokens_of(inputs), drop_words(self.tokens.weight, self.word_dropout, self.training)))
+            vectors.append(F.embedding(tokens_of(inputs), drop_words(self.tokens.weight, self.word_dropout, self.training)))
         words = inputs if isinstance(inputs, Words) else Words(tokens_of(inputs))
-        found += [part(words) for part in self.parts]
-        x = found[0] if len(found) == 1 else torch.cat(found, -1)
+        vectors += [part(words) for part in self.parts]
+        x = vectors[0] if len(vectors) == 1 else torch.cat(vectors, -1)
         return x if self.map is None else self.map(x)
 
 
 class VectorEmbedding(Embedding):
-    """read(v)_i = W v_i + b, v (batch, length, width) being vectors already. In training `augment(v)` is read in their place.
-    The tap `given` shows v. A `reader(v, lengths)`, where there is one, stands before W; `lengths` are those that the inputs tell."""
+    """read(v)_i = W v_i + b, for vectors v (batch, length, width). In training it reads `augment(v)`.
+
+    The tap `given` shows v. An optional `reader(v, lengths)` comes before W; `lengths` are those of the inputs, if they have any."""
 
     vocabulary = 0
     tokens = None
@@ -210,7 +209,7 @@ class VectorEmbedding(Embedding):
 
 
 class Spelled(nn.Module):
-    """What a reader of letters makes of every word. `spelling` (vocabulary, letters) has those of each token, for inputs without any."""
+    """Word vectors from letters. `spelling` (vocabulary, letters) has the letters of each token, for inputs that come without letters."""
 
     spelling: Tensor
 

@@ -1,4 +1,4 @@
-"""Position-wise networks: every position alone."""
+"""Position-wise networks: each position is computed by itself."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from clew.layers.sequence import SequenceLayer
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its tanh approximation, as GPT-2 has it."""
+    """GELU in its tanh approximation, as in GPT-2."""
     return F.gelu(x, approximate="tanh")
 
 
@@ -50,7 +50,7 @@ class Linear(SequenceLayer):
 
 
 class Readout(SequenceLayer):
-    """What an output layer reads of several vectors side by side.
+    """The layer below the output layer, over several concatenated vectors.
 
     tanh     y   = tanh(W x + b)
     maxout   y_k = max(t_{2k}, t_{2k + 1}),   t = W x + b    (Goodfellow et al. 2013)

@@ -1,5 +1,5 @@
-"""Convolutional encoders and decoders of gated linear units, in the form of Gehring et al. 2017: every sum of two is scaled by sqrt(1/2),
-to keep the variance what it was."""
+"""Convolutional encoders and decoders with gated linear units (Gehring et al. 2017). Every sum of two terms is scaled by sqrt(1/2), which
+keeps its variance."""
 
 import math
 from typing import NamedTuple
@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.masks import row_lengths
 from clew.core.types import Memory, State
-from clew.layers.attention import Attention, attend_memory, fold_beams, unfold_beams
+from clew.layers.attention import Attention
 from clew.layers.convolution import Convolution
+from clew.layers.cross_attention import attend_memory, fold_beams, unfold_beams
 from clew.layers.dropouts import Dropout
 from clew.layers.scores import Dot
 from clew.layers.sequence import SequenceLayer
@@ -21,7 +22,7 @@ HALF = math.sqrt(0.5)
 
 
 class GatedConvolution(SequenceLayer):
-    """A window through a gate, and what goes in beside it (Dauphin et al. 2017; Gehring et al. 2017).
+    """A gated convolution with a residual connection (Dauphin et al. 2017; Gehring et al. 2017).
 
     [a; b] = W * dropout(x)
     y      = sqrt(1/2) (x + a * sigmoid(b))
@@ -52,15 +53,15 @@ class LookingConvolutionState(NamedTuple):
 
 
 class LookingConvolution(GatedConvolution):
-    """A decoder's layer: a gated window, then attention, in every layer (Gehring et al. 2017, section 3.3).
+    """A decoder layer: a gated convolution, then attention, in every layer (Gehring et al. 2017, section 3.3).
 
-        a       = the gated window of h                  causal
+        a       = the gated convolution of h             causal
         d       = sqrt(1/2) (W_d a + b_d + g)
         context = sqrt(m) sum_j softmax_j(d . z_j) v_j   over the m places of the source
         h'      = sqrt(1/2) (h + sqrt(1/2) (a + W_o context + b_o))
 
-    What goes in and out is [h; g], g being the word's embedding. The memory is [z; v], the encoder's output and that with the embedding
-    it came from.
+    Input and output are [h; g], with g the word's embedding. The memory is [z; v]: the encoder's output, and its output plus its
+    embedding.
     """
 
     def __init__(self, dim: int, embedding_dim: int, *, width: int = 3, dropout: float = 0.0):
@@ -72,13 +73,13 @@ class LookingConvolution(GatedConvolution):
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
         if memory is None:
-            raise UserError("a convolution that looks at a source needs one; give initial_state a memory")
+            raise UserError("a decoder convolution attends to a source; give initial_state a memory")
         window = super().initial_state(batch_size, memory, capacity, like=like)
         return LookingConvolutionState(window, Memory(memory.values, memory.mask))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is None:
-            raise UserError("a convolution that looks at a source reads it from the state; start it with initial_state(batch_size, memory)")
+            raise UserError("a decoder convolution reads its source from the state; start with initial_state(batch_size, memory)")
         h, g = x.split_with_sizes([self.inner_dim, self.dim - self.inner_dim], -1)
         a, window = self.gated(h, mask, state.convolution)
         context = self.look(HALF * (self.query(a) + g), state.memory)

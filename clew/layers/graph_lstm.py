@@ -1,9 +1,9 @@
-"""LSTMs over graphs (Liang et al. 2016; Peng et al. 2017): a node's state from its own vector and the states of all nodes that have an edge
-to it. Knows no words and no labels.
+"""LSTMs over graphs (Liang et al. 2016; Peng et al. 2017): a node's state is computed from its own vector and the states of the nodes with
+an edge to it. Knows no words and no labels.
 
-There are two orders. `given`: along the edges, each node once, when all nodes that lead to it are done; all nodes of one level, of all
-graphs of a batch, are one step, and a graph with a cycle is refused. `rounds`: all nodes together, again and again from zero states,
-whatever the graph. A chain, each node leading to the next, is an ordinary LSTM; a tree with edges from children to parents is a child-sum
+There are two orders. `given` follows the edges: each node is computed once, after all nodes that lead to it. All nodes of one level, of all
+graphs of a batch, are one step; a graph with a cycle is refused. `rounds` updates all nodes together, repeatedly, from zero states; any
+graph will do. A chain, each node leading to the next, is an ordinary LSTM; a tree with edges from children to parents is a child-sum
 Tree-LSTM.
 """
 
@@ -18,7 +18,8 @@ from clew.core.errors import UserError, unknown
 from clew.core.graph_batches import GraphBatch, graph_edges, graph_levels
 from clew.core.graphs import CYCLIC
 from clew.core.taps import Tap, steps_of_a_loop
-from clew.layers.cells import LSTMState, Taps
+from clew.layers.cell import Taps
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.sequence import uniform_init
 
 Order = Literal["given", "rounds"]
@@ -26,7 +27,7 @@ ORDERS = ("given", "rounds")
 
 
 class Neighbours(NamedTuple):
-    """Of each edge into some nodes: the state of its source (edges, dim), which of the nodes it leads to, and its type (edges,)."""
+    """The edges into some nodes: the state of each edge's source (edges, dim), the index of its target, and its type (edges,)."""
 
     states: LSTMState
     targets: Tensor
@@ -34,25 +35,25 @@ class Neighbours(NamedTuple):
 
 
 class GraphLSTM(nn.Module):
-    """Graph LSTM with any number of neighbours and a forget gate for each edge. N(j) are the edges into node j, k the source of one.
+    """Graph LSTM with any number of neighbours and one forget gate per edge. N(j) are the edges into node j, and k is an edge's source.
 
         h~   = sum_k h_k
         i    = sigmoid(W_i x + U_i h~ + b_i)                   input gate
-        f_jk = sigmoid(W_f x + U_f h_k + b_f + b_type(jk))     forget gate, one an edge
+        f_jk = sigmoid(W_f x + U_f h_k + b_f + b_type(jk))     forget gate, one per edge
         c~   = tanh(W_c x + U_c h~ + b_c)                      candidate
         o    = sigmoid(W_o x + U_o h~ + b_o)                   output gate
         c    = i * c~ + sum_k f_jk * c_k
         h    = o * tanh(c)
 
-    By default an edge's type is a bias of its forget gate, which starts at 0. With a `type_dim` it is an embedding e of that width instead,
-    and h_k (x) e, the products of their numbers, stands for h_k everywhere: each type has weights of its own, mixed of `type_dim` (Peng et
-    al. 2017). Gates stand in the order of `cells.LSTM`.
+    By default an edge's type is a bias of its forget gate, initially 0. With a `type_dim` it is an embedding e of that width instead, and
+    the outer product h_k (x) e replaces h_k everywhere: the weights of each type are a mixture of `type_dim` matrices (Peng et al. 2017).
+    Gates are stored in the order of `cells.LSTM`.
 
-    In `rounds`, c_k and h_k are those of the round before; in the first they are 0, so that after n rounds a node has seen those from which
-    at most n - 1 edges lead to it: `reach`. A node sees its own last state only by an edge to itself.
+    In `rounds`, c_k and h_k are those of the previous round, 0 in the first. After n rounds a node has seen the nodes up to n - 1 edges
+    away: `reach`. A node sees its own last state only through an edge to itself.
 
-    Taps show a vector a node (batch, nodes, dim), the forget gates one an edge (batch, edges, dim), 0 on padding; in `rounds` every round,
-    on an axis behind the batch.
+    Taps show one vector per node (batch, nodes, dim), and for forget gates one per edge (batch, edges, dim); 0 on padding. In `rounds` they
+    show every round, on an axis after the batch.
     """
 
     both_ways = False
@@ -85,7 +86,7 @@ class GraphLSTM(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """From how many edges away a node sees; None: from everywhere that leads to it."""
+        """How many edges away a node sees; None: every node from which a path leads to it."""
         return None if self.order == "given" else self.num_rounds - 1
 
     def forward(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
@@ -104,29 +105,29 @@ class GraphLSTM(nn.Module):
         if self.order == "given" and (graphs.levels == CYCLIC).any():
             row, node = (graphs.levels == CYCLIC).nonzero()[0].tolist()
             raise UserError(
-                f"graph {row + 1} has no order along its edges: node {node}, counted from 0, is on a cycle or behind one; "
-                "leave an edge of the cycle out, or take order=rounds"
+                f"graph {row + 1} has no order along its edges: node {node}, counted from 0, is on a cycle or after one; "
+                "remove an edge of the cycle, or take order=rounds"
             )
 
     def along(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
-        """Each node once, level by level. What an edge carries is gathered once, when its source is done."""
+        """Computes each node once, level by level. An edge's state is gathered once, when its source is done."""
         order, edges, levels = graph_levels(graphs)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
-        nothing = LSTMState(projected.new_zeros(0, self.dim), projected.new_zeros(0, self.dim))
-        states, waiting = [nothing], [[nothing] for _ in levels]
+        empty = LSTMState(projected.new_zeros(0, self.dim), projected.new_zeros(0, self.dim))
+        states, arriving = [empty], [[empty] for _ in levels]
         with steps_of_a_loop(
             lambda steps: placed(steps, order, graphs.levels), {self.gates.forget: lambda steps: placed(steps, edges, graphs.types)}
         ):
-            for level, inputs, carried in zip(levels, projected.split([level.num_nodes for level in levels]), waiting, strict=True):
-                state = self.step(inputs, Neighbours(joined(carried), level.targets, level.types))
+            for level, inputs, arrived in zip(levels, projected.split([level.num_nodes for level in levels]), arriving, strict=True):
+                state = self.step(inputs, Neighbours(joined(arrived), level.targets, level.types))
                 states.append(state)
                 parts = (part[level.sources].split([count for _, count in level.leads]) for part in state)
                 for (end, _), hidden, cell in zip(level.leads, *parts, strict=True):
-                    waiting[end].append(LSTMState(hidden, cell))
+                    arriving[end].append(LSTMState(hidden, cell))
         return LSTMState(*(placed(part, order, graphs.levels) for part in zip(*states, strict=True)))
 
     def around(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
-        """All nodes together, `num_rounds` times."""
+        """Updates all nodes together, `num_rounds` times."""
         order, edges, sources, targets, types = graph_edges(graphs)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
         state = LSTMState(*projected.new_zeros(2, len(order), self.dim))
@@ -161,7 +162,7 @@ class GraphLSTM(nn.Module):
 
 
 class BothWays(nn.Module):
-    """One layer along the edges and another against them, side by side: each gives a part of every node's vector."""
+    """Two layers side by side, one along the edges and one against them; each gives half of every node's vector."""
 
     both_ways = True
 
@@ -187,7 +188,7 @@ def joined(states: Sequence[LSTMState]) -> LSTMState:
 
 
 def placed(steps: Sequence[Tensor], places: Tensor, like: Tensor) -> Tensor:
-    """What stands at some of the places of `like` (batch, places), step by step, where it belongs: (batch, places, dim), else 0."""
+    """Puts rows, computed step by step, at their places in `like` (batch, places): (batch, places, dim), 0 elsewhere."""
     rows = torch.cat(list(steps))
     return rows.new_zeros(like.numel(), rows.shape[1]).index_copy(0, places, rows).view(*like.shape, rows.shape[1])
 
@@ -202,7 +203,7 @@ def graph_lstm(
     type_dim: int = 0,
     both_ways: bool = False,
 ) -> GraphLSTM | BothWays:
-    """A graph LSTM, or with `both_ways` two of half the width."""
+    """A graph LSTM; with `both_ways`, two of half the width."""
 
     def build(width: int) -> GraphLSTM:
         return GraphLSTM(input_dim, width, num_types=num_types, order=order, num_rounds=num_rounds, type_dim=type_dim)
@@ -210,7 +211,7 @@ def graph_lstm(
     if not both_ways:
         return build(dim)
     if dim % 2:
-        raise UserError(f"a layer that reads both ways gives half of its width to each, so {dim} must be even")
+        raise UserError(f"both_ways gives half of the width to each direction, so dim ({dim}) must be even")
     return BothWays(build(dim // 2), build(dim // 2))
 
 

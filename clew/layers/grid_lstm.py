@@ -1,4 +1,4 @@
-"""Recurrences over two-dimensional grids: the multi-dimensional LSTM and the spatial GRU, from one, two or four corners."""
+"""Recurrent layers over two-dimensional grids: the multi-dimensional LSTM and the spatial GRU, from one, two or four corners."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,13 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clew.core.taps import Tap
-from clew.layers.cells import LSTMState, Taps
+from clew.layers.cell import Taps
 from clew.layers.grids import GridCell, GridLayer
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.sequence import uniform_init
 
 
 class GridLSTMCell(GridCell):
-    """Two-dimensional LSTM (Graves, Fernandez and Schmidhuber 2007): a forget gate for each of two neighbours.
+    """Two-dimensional LSTM (Graves, Fernandez and Schmidhuber 2007): one forget gate for each of two neighbours.
 
         i      = sigmoid(W_i x + U_i [h_up; h_left] + b_i)         input gate
         f_up   = sigmoid(W_u x + U_u [h_up; h_left] + b_u)         forget gate of the cell above
@@ -24,7 +25,7 @@ class GridLSTMCell(GridCell):
         c      = i * c~ + f_up * c_up + f_left * c_left
         h      = o * tanh(c)
 
-    The paper's peepholes (gates that see c) are left out. A grid of one row, or of one column, is a sentence under an ordinary LSTM.
+    The paper's peepholes (gates that see c) are left out. On a grid of one row or one column this is an ordinary LSTM.
     """
 
     def __init__(self, input_dim: int, dim: int):
@@ -65,11 +66,11 @@ class GridLSTM(GridLayer):
 
 class GridGRUState(NamedTuple):
     hidden: Tensor  # (batch, cells, dim)
-    above: Tensor  # h of the cell above: of a left neighbour, the corner between it and the one above
+    above: Tensor  # h of the cell above; on a left neighbour, this is the corner of the next cell
 
 
 class GridGRUCell(GridCell):
-    """Spatial GRU (Wan et al. 2016, Match-SRNN): a mean of three neighbours and a candidate, feature by feature.
+    """Spatial GRU (Wan et al. 2016, Match-SRNN): a weighted mean of three neighbours and a candidate, feature by feature.
 
     q = [h_up; h_left; h_corner]                    the corner is (i-1, j-1)
     r = sigmoid(W_r x + U_r q + b_r)                reset: r_up, r_left, r_corner

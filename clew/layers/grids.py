@@ -1,11 +1,11 @@
-"""A cell run over a grid, from one of its corners or from several. Knows no particular cell.
+"""Runs a cell over a grid, from one or several of its corners. Knows no particular cell.
 
     initial_state(batch_size, like)             the state of no cells: leaves (batch, 0, dim)
-    inputs(x (cells, batch, input_dim))         once a grid: what does not depend on neighbours (W x + b)
-    forward(inputs, up, left) -> state          one diagonal: the states (batch, cells, dim) of its cells from those of the neighbours
+    inputs(x (cells, batch, input_dim))         once a grid: the part that does not depend on neighbours (W x + b)
+    forward(inputs, up, left) -> state          one diagonal: the states (batch, cells, dim) of its cells, from the neighbours' states
 
-A cell at (i, j) reads the ones above it, (i-1, j), and to its left, (i, j-1). Both are on the anti-diagonal before its own, so that all
-cells of a diagonal, of all examples, are one step: height + width - 1 steps in place of height * width. Outside the grid states are 0.
+A cell at (i, j) reads the one above it, (i-1, j), and the one to its left, (i, j-1). Both are on the previous anti-diagonal, so all cells
+of a diagonal, in all examples, are computed in one step: height + width - 1 steps, not height * width. States outside the grid are 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ CORNERS: dict[str, dict[str, bool]] = {
     "top_right": {"columns": True},
     "bottom_left": {"rows": True},
 }
-"""Where a reader starts, and what is flipped so that this is the top left."""
+"""The corners where a reader starts, and the flips that make the corner the top left."""
 DIRECTIONS = (1, 2, 4)
 
 
 class GridCell(nn.Module):
-    """The contract of a cell on a grid. A state's first leaf is h."""
+    """The contract of a cell on a grid. The first leaf of its state is h."""
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__()
@@ -54,11 +54,11 @@ class GridCell(nn.Module):
 
 
 class GridLayer(nn.Module):
-    """Readers of a grid from its corners, a cell with weights of its own for each, their h side by side; `dim` is the width of all.
+    """Reads a grid from several corners, each with a cell of its own, and concatenates their h; `dim` is the total width.
 
-    One starts at the top left, two at the top left and the bottom right, four at every corner. A reader from another corner than the top
-    left reads a flipped grid: "above" is what it has read of the same column, "left" what it has read of the same row. Ragged grids are
-    flipped each within its own height and width. What comes out, and what taps show, is (batch, height, width, dim), 0 on padding.
+    One reader starts at the top left, two at the top left and the bottom right, four at every corner. A reader from another corner reads a
+    flipped grid: "above" and "left" are the neighbours it has already read. Ragged grids are flipped within their own height and width,
+    so that every reader meets padding last and needs no mask. Outputs and taps are (batch, height, width, dim), 0 on padding.
     """
 
     kernel: str | None = None
@@ -66,7 +66,7 @@ class GridLayer(nn.Module):
     def __init__(self, build_cell: Callable[[], GridCell], directions: int):
         super().__init__()
         if directions not in DIRECTIONS:
-            raise UserError(f"a grid is read from 1, 2 or 4 of its corners, not in directions={directions}")
+            raise UserError(f"directions ({directions}) must be 1, 2 or 4: the number of corners that a grid is read from")
         self.directions = directions
         cells = {corner: build_cell() for corner in list(CORNERS)[:directions]}
         self.cells: Any = nn.ModuleDict(cells)
@@ -77,50 +77,50 @@ class GridLayer(nn.Module):
         if x.shape[1] == 0 or x.shape[2] == 0:
             return (x.new_zeros(*x.shape[:3], self.dim),)
         if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0.0)  # a gradient of 0 times NaN would be NaN
+            x = x.masked_fill(~mask[..., None], 0.0)  # padding may hold NaN, and its gradient would be 0 * NaN
         diagonals = diagonals_of(x.shape[1], x.shape[2], x.device)
         flipped = (flip_grids(x, mask, **CORNERS[corner]) for corner in self.cells)
         inputs = [cell.inputs(diagonals.from_raster(grid)) for cell, grid in zip(self.cells.values(), flipped, strict=True)]
 
-        def in_place(corner: str, found: Tensor) -> Tensor:
-            """(cells, batch, dim) of a reader to (batch, height, width, dim)."""
-            found = flip_grids(diagonals.to_raster(found), mask, **CORNERS[corner])
-            return found if mask is None else found.masked_fill(~mask[..., None], 0.0)
+        def in_place(corner: str, hidden: Tensor) -> Tensor:
+            """A reader's outputs (cells, batch, dim) as grids (batch, height, width, dim)."""
+            hidden = flip_grids(diagonals.to_raster(hidden), mask, **CORNERS[corner])
+            return hidden if mask is None else hidden.masked_fill(~mask[..., None], 0.0)
 
         kernel = choose(self.kernel, self)
         if kernel is not None:
             readings = kernel(inputs, [cell.hidden_weight for cell in self.cells.values()], diagonals)
         else:
             readings = [
-                over_diagonals(cell, given, diagonals, partial(in_place, corner))
-                for (corner, cell), given in zip(self.cells.items(), inputs, strict=True)
+                over_diagonals(cell, cell_inputs, diagonals, partial(in_place, corner))
+                for (corner, cell), cell_inputs in zip(self.cells.items(), inputs, strict=True)
             ]
-        return (torch.cat([in_place(corner, found) for corner, found in zip(self.cells, readings, strict=True)], -1),)
+        return (torch.cat([in_place(corner, hidden) for corner, hidden in zip(self.cells, readings, strict=True)], -1),)
 
 
 def over_diagonals(cell: GridCell, inputs: Tensor, diagonals: Diagonals, shown: Callable[[Tensor], Tensor]) -> Tensor:
-    """h of every cell (cells, batch, dim), diagonal by diagonal; of what passes a tap (cells, batch, dim), `shown` is what is seen."""
-    state, found = cell.initial_state(inputs.shape[1], like=inputs), []
+    """h of every cell (cells, batch, dim), computed diagonal by diagonal. Taps show `shown` of the outputs (cells, batch, dim)."""
+    state, hiddens = cell.initial_state(inputs.shape[1], like=inputs), []
     with steps_of_a_loop(lambda steps: shown(cells_of(steps))):
         for step, border in zip(inputs.transpose(0, 1).split(diagonals.sizes, 1), diagonals.borders, strict=True):
-            before = map_tree(lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state)  # (batch, cells + 1, dim)
-            up, left = map_tree(lambda leaf: leaf[:, :-1], before), map_tree(lambda leaf: leaf[:, 1:], before)
+            previous = map_tree(lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state)  # (batch, cells + 1, dim)
+            up, left = map_tree(lambda leaf: leaf[:, :-1], previous), map_tree(lambda leaf: leaf[:, 1:], previous)
             state = cell(step, up, left)
-            found.append(state[0])
-    return cells_of(found)
+            hiddens.append(state[0])
+    return cells_of(hiddens)
 
 
 def cells_of(steps: Sequence[Tensor]) -> Tensor:
-    """Diagonals (batch, cells, dim) as one (cells, batch, dim)."""
+    """Joins diagonals (batch, cells, dim) into one tensor (cells, batch, dim)."""
     return torch.cat(list(steps), 1).transpose(0, 1)
 
 
 class GridBlocks(nn.Module):
-    """Squares of cells as one cell, between layers of a hierarchy (Graves and Schmidhuber 2009).
+    """Maps each square of cells to one cell, between the layers of a hierarchy (Graves and Schmidhuber 2009).
 
         y = tanh(W [h_1; h_2; ...; h_n] + b)        n = block * block cells, row by row; 0 outside the grid
 
-    A grid becomes `block` times as low and as narrow.
+    Height and width become 1 / `block` of what they were.
     """
 
     def __init__(self, input_dim: int, dim: int, *, block: int = 2):

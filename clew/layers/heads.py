@@ -1,7 +1,7 @@
-"""The attention heads of a body: how they are called, and what is left of a body that keeps some of them.
+"""Attention heads: their names, and pruning a body to some of them.
 
-A head is called LAYER.HEAD, both from 1: `2.5` is the fifth head of the second layer that attends. In a model that reads and writes these
-are the encoder's; `decoder.2.5` is one of the decoder's own, `cross.2.5` one that looks at the source.
+A head is called LAYER.HEAD, both counted from 1: `2.5` is the fifth head of the second attention layer. In an encoder-decoder these are the
+encoder's; `decoder.2.5` is a head of the decoder's self-attention, `cross.2.5` one of its cross-attention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,24 +12,25 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clew.core.errors import UserError, few_of, shown, unknown
-from clew.layers.attention import Attention, CrossAttention, SelfAttention
+from clew.layers.attention import Attention, SelfAttention
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.hard_attention import HardAttention
 
 OWN, DECODER, CROSS = "", "decoder.", "cross."
-"""How the name of a head begins: of the encoder, or of the only body; of a decoder; of what looks from the decoder at the source."""
+"""The prefixes of head names: of an encoder or an only body; of a decoder's self-attention; of its cross-attention."""
 
 Heads = Annotated[
     dict[str, list[int]] | None,
     Field(
-        description='the heads that layers keep, from 1, such as {"2": [1, 4], "cross.1": []}; all of a layer that is not named. '
-        "`clew prune` writes it"
+        description='the heads to keep in each layer, from 1, such as {"2": [1, 4], "cross.1": []}; a layer that is not named keeps all. '
+        "`clew runs prune` writes it"
     ),
 ]
-"""A field of a family whose layers may have lost some of their heads. Layers and heads are counted as they were before."""
+"""A config field for families whose layers may be pruned. Layers and heads keep the numbers they had before pruning."""
 
 
 class AttendingLayer(NamedTuple):
-    """A layer that attends: `layer` has `num_heads` heads, and `attention`, at a module's path, is where they look."""
+    """An attention layer: `layer` has `num_heads` heads, and `path` leads to its module `attention`."""
 
     kind: str
     number: int
@@ -48,22 +49,22 @@ class AttendingLayer(NamedTuple):
 
     @property
     def num_pruned(self) -> int:
-        """Heads that the layer was built with and lost."""
+        """The number of heads that pruning removed."""
         return getattr(self.layer, "num_pruned", 0)
 
     @property
     def weights(self) -> str:
-        """The path of the tap that shows the weights (batch, heads, query, key); of hard attention, where it looked."""
+        """The path of the tap that shows the weights (batch, heads, query, key), or for hard attention the drawn places."""
         return f"{self.path}.{'places' if isinstance(self.attention, HardAttention) else 'weights'}"
 
 
 def attending_layers(model: nn.Module) -> list[AttendingLayer]:
-    """Every layer of a body or a task that attends, from the lowest; those of a body that only the embedding reads are no part of it."""
+    """All attention layers of a body or a task, from the lowest up, without those of a body inside the embedding."""
     parts = dict(model.named_modules())
     owners: dict[nn.Module, nn.Module] = {
         part.attention: part for part in parts.values() if isinstance(part, (SelfAttention, CrossAttention))
     }
-    found: list[AttendingLayer] = []
+    layers: list[AttendingLayer] = []
     numbers = dict.fromkeys((OWN, DECODER, CROSS), 0)
     for path, part in parts.items():
         inside = path.split(".")
@@ -72,12 +73,12 @@ def attending_layers(model: nn.Module) -> list[AttendingLayer]:
         layer = owners.get(part, part)
         kind = OWN if "decoder" not in inside else DECODER if isinstance(layer, SelfAttention) else CROSS
         numbers[kind] += 1
-        found.append(AttendingLayer(kind, numbers[kind], path, layer, part, getattr(layer, "num_heads", 1)))
-    return found
+        layers.append(AttendingLayer(kind, numbers[kind], path, layer, part, getattr(layer, "num_heads", 1)))
+    return layers
 
 
 def grouped(model: nn.Module, names: Iterable[str]) -> list[tuple[AttendingLayer, list[int]]]:
-    """Every layer that attends with the heads, counted from 0, that the names are of. A name that is no head's is refused."""
+    """Every attention layer with the indices, from 0, of its heads among `names`. Refuses a name that is no head's."""
     names = [names] if isinstance(names, str) else list(names)
     layers = attending_layers(model)
     known = [name for layer in layers for name in layer.heads]
@@ -90,41 +91,44 @@ def grouped(model: nn.Module, names: Iterable[str]) -> list[tuple[AttendingLayer
 
 
 def keep_heads(body: nn.Module, kept: Mapping[str, Sequence[int]] | None) -> None:
-    """Cuts a body that was built whole down to the heads that its config names."""
+    """Prunes a body, built with all heads, to the heads that its config names.
+
+    Heads are counted before pruning, so that ALiBi's slopes, groups of keys and imported names stay right in every family.
+    """
     layers = {layer.name: layer for layer in attending_layers(body) if isinstance(layer.layer, (SelfAttention, CrossAttention))}
     for name, heads in (kept or {}).items():
         if name not in layers:
             raise unknown("layer in model.heads", name, layers)
-        there = layers[name].num_heads
-        if any(not 1 <= head <= there for head in heads) or len(set(heads)) < len(heads):
-            raise UserError(f"model.heads of layer {name} takes numbers from 1 to {there}, each once, not {shown(list(heads))}")
+        num_heads = layers[name].num_heads
+        if any(not 1 <= head <= num_heads for head in heads) or len(set(heads)) < len(heads):
+            raise UserError(f"model.heads of layer {name} takes numbers from 1 to {num_heads}, each once, not {shown(list(heads))}")
         cut_to(layers[name].layer, sorted(head - 1 for head in heads))
 
 
 def cut_to(layer: nn.Module, heads: list[int]) -> None:
-    """Leaves a layer so many of its heads, counted from 0: rows of what they ask, offer and hand on, and columns of what joins them.
+    """Keeps some of a layer's heads, counted from 0: rows of its query, key and value maps, and columns of its output map.
 
-    Where heads share keys and values, those are kept that a kept head reads.
+    Of shared keys and values, those remain that a kept head key_heads. Groups may become uneven; `groups` then maps heads to keys.
     """
     assert isinstance(layer, (SelfAttention, CrossAttention))
     cut_rows(layer.query, heads, layer.head_dim)
     cut_columns(layer.output, heads, layer.head_dim)
-    reads = heads
+    key_heads = heads
     if isinstance(layer, SelfAttention):
         size = layer.num_heads // layer.num_kv_heads if layer.num_kv_heads else 1
-        reads = [head // size for head in heads] if layer.groups is None else layer.groups[heads].tolist()
-        layer.num_kv_heads = len(set(reads))
+        key_heads = [head // size for head in heads] if layer.groups is None else layer.groups[heads].tolist()
+        layer.num_kv_heads = len(set(key_heads))
         if (position := layer.attention.position) is not None:
             position.keep_heads(heads)
-    offered = sorted(set(reads))
-    cut_rows(layer.key, offered, layer.head_dim)
-    cut_rows(layer.value, offered, layer.head_dim)
+    kept_key_heads = sorted(set(key_heads))
+    cut_rows(layer.key, kept_key_heads, layer.head_dim)
+    cut_rows(layer.value, kept_key_heads, layer.head_dim)
     layer.num_pruned += layer.num_heads - len(heads)
     layer.num_heads = len(heads)
     if isinstance(layer, SelfAttention):
-        places = [offered.index(read) for read in reads]
-        size = len(reads) // max(len(offered), 1)
-        is_even = places == [place for place in range(len(offered)) for _ in range(size)]
+        places = [kept_key_heads.index(key_head) for key_head in key_heads]
+        size = len(key_heads) // max(len(kept_key_heads), 1)
+        is_even = places == [place for place in range(len(kept_key_heads)) for _ in range(size)]
         layer.groups = None if is_even else torch.tensor(places, device=layer.key.weight.device)
         layer.lay_together()
 

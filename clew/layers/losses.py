@@ -1,4 +1,4 @@
-"""Parts of a loss, as sums: who divides them by a count taken over a whole step has exact means, however its batch is cut."""
+"""Loss terms, as sums: divided by a count over a whole step, they give exact means however the batch is split."""
 
 from typing import NamedTuple
 
@@ -10,16 +10,16 @@ from clew.core.masks import has_documents, real_positions
 from clew.kernels import choose
 
 IGNORED = -100
-"""A target that costs nothing."""
+"""A target that is left out of the loss."""
 
 
 class Costs(NamedTuple):
     loss: Tensor
-    plain: Tensor  # the same without smoothing, and without a gradient
+    plain: Tensor  # without label smoothing, detached: compares with a validation loss
 
 
 class CrossEntropy(nn.Module):
-    """What targets cost under a softmax over the vocabulary, summed over all that are not `IGNORED`.
+    """Cross-entropy of targets under a softmax over the vocabulary, summed over all that are not `IGNORED`.
 
         loss = - sum_k q_k log softmax(W h + b)_k,    q = (1 - eps) onehot(target) + eps / vocabulary
 
@@ -31,7 +31,7 @@ class CrossEntropy(nn.Module):
         self.label_smoothing = label_smoothing
 
     def forward(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, real: Tensor | None = None) -> Costs:
-        """hidden (..., dim) and targets (...); `real` is True where a target counts, None where all do."""
+        """hidden (..., dim) and targets (...); `real` is True where a target counts, None if all do."""
         smoothing = self.label_smoothing if self.training else 0.0
         if real is not None:
             targets = targets.masked_fill(~real, IGNORED)
@@ -64,13 +64,13 @@ def squared_changes(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def num_changes(mask: Tensor | None, tokens: Tensor) -> Tensor:
-    """How many pairs of neighbours `squared_changes` adds over, for tokens (batch, length)."""
+    """The number of pairs of neighbours that `squared_changes` sums over, for tokens (batch, length)."""
     both = pairs(mask)
     return torch.full((), tokens[:, 1:].numel(), device=tokens.device) if both is None else both.sum()
 
 
 def pairs(mask: Tensor | None) -> Tensor | None:
-    """True (batch, length - 1) where a position and the one before it are real and of one document; None where all are."""
+    """True (batch, length - 1) where a position and the one before it are real and in the same document; None if all are."""
     real = real_positions(mask)
     if mask is None or real is None:
         return None
@@ -79,5 +79,5 @@ def pairs(mask: Tensor | None) -> Tensor | None:
 
 
 def summed(values: Tensor) -> Tensor:
-    """The sum, in float32 at least."""
+    """The sum, accumulated in float32 or wider."""
     return values.sum(dtype=torch.promote_types(values.dtype, torch.float32))

@@ -1,5 +1,5 @@
-"""Paragraphs in two levels (Krause et al. 2017): a recurrent state plans a sentence at a time, another writes its words. Both attend to the
-regions of a picture, and the words to the phrases that were found in these regions (Liang et al. 2017). Knows no picture and no token."""
+"""Hierarchical paragraph generation (Krause et al. 2017): one recurrent state plans the sentences, another writes their words. Both attend
+to the regions of a picture, and the writer to phrases that describe these regions (Liang et al. 2017). Knows no picture and no token."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ Scored = Callable[[int, int], Score]
 
 class Plan(NamedTuple):
     topics: Tensor  # (batch, sentences, dim)
-    stops: Tensor  # (batch, sentences) logits of there being no such sentence
+    stops: Tensor  # (batch, sentences) logits of the paragraph having ended before this sentence
 
 
 class PlannerState(NamedTuple):
@@ -31,16 +31,16 @@ class PlannerState(NamedTuple):
 
 
 class SentencePlanner(nn.Module):
-    """What each sentence speaks of, and whether there is one.
+    """Plans the topic of each sentence, and whether there is one.
 
         pooled  = max_i (W_p v_i + b_p)                           v_i: the regions of a picture
-        s_j     = LSTM([r_{j-1}; pooled], s_{j-1})                r_{j-1}: the sentence before as it was read, 0 before the first
+        s_j     = LSTM([r_{j-1}; pooled], s_{j-1})                r_{j-1}: the previous sentence, encoded; 0 before the first
         c_j     = sum_i softmax_i(score(s_j, v_i)) v_i
         topic_j = tanh(W_t [s_j; c_j] + b_t)
         p(stop before sentence j) = sigmoid(w . topic_j + b)
 
-    The state of Krause et al. reads `pooled` alone, and stops with the last sentence. Here it reads what was written, as that of Liang et
-    al. does, so it stops when it has read all there is to say.
+    The state of Krause et al. reads `pooled` alone, and stops with the last sentence. Here it also reads the previous sentence, as in Liang
+    et al., and stops after having read the last.
     """
 
     def __init__(self, read_dim: int, memory_dim: int, dim: int, score: Scored = Additive):
@@ -59,8 +59,8 @@ class SentencePlanner(nn.Module):
         """`read` (batch, sentences, read_dim) is r_{j-1} of each sentence j."""
         pooled = self.pooled(state.regions)[:, None].expand(-1, read.shape[1], -1)
         s, recurrent = self.recurrent(torch.cat([read, pooled], -1), None, state.recurrent)
-        seen, looking = self.looking(s, None, state.looking)  # (batch, sentences, dim + memory_dim)
-        topics = torch.tanh(self.topic(seen))
+        attended, looking = self.looking(s, None, state.looking)  # (batch, sentences, dim + memory_dim)
+        topics = torch.tanh(self.topic(attended))
         return Plan(topics, self.stop(topics)[..., 0]), PlannerState(recurrent, looking, state.regions)
 
     def pooled(self, regions: Memory) -> Tensor:
@@ -75,14 +75,14 @@ class WriterState(NamedTuple):
 
 
 class SentenceWriter(nn.Module):
-    """The words of a sentence, which starts from its topic.
+    """Writes the words of a sentence, starting from its topic.
 
         [h_0; cell_0] = tanh(W topic + b)
-        [h_t; c_t]    = attentive LSTM over e_t, the embedded word before, and the regions (Bahdanau et al. 2015)
-        p_t           = sum_k softmax_k(score(h_t, phrase word k)) phrase word k          where there are phrases
+        [h_t; c_t]    = attentive LSTM over e_t, the embedded previous word, and the regions (Bahdanau et al. 2015)
+        p_t           = sum_k softmax_k(score(h_t, phrase word k)) phrase word k          if there are phrases
         y_t           = tanh(W_y [h_t; c_t; p_t; e_t] + b_y)
 
-    The rows are a multiple of the pictures: all sentences of one, or all hypotheses, share its row of memory.
+    The number of rows is a multiple of the number of pictures: all sentences or hypotheses of a picture share its row of memory.
     """
 
     def __init__(self, word_dim: int, memory_dim: int, dim: int, *, phrase_dim: int | None = None, score: Scored = Additive):
@@ -97,15 +97,15 @@ class SentenceWriter(nn.Module):
         self.output = nn.Linear(width + word_dim, dim)
 
     def initial_state(self, topics: Tensor, regions: Memory, phrases: Memory | None = None) -> WriterState:
-        """Before the first word of sentences on `topics` (rows, dim)."""
+        """The state before the first word, for sentences on `topics` (rows, dim)."""
         start = torch.tanh(self.start(topics)).chunk(2, -1)
         words = self.words.initial_state(len(topics), Memory(regions.values, regions.mask, start), like=topics)
         return WriterState(words, None if self.phrases is None else self.phrases.initial_state(len(topics), phrases, like=topics))
 
     def forward(self, embedded: Tensor, mask: Tensor | None, state: WriterState) -> tuple[Tensor, WriterState]:
-        """A vector for each word (rows, length, dim), from the embedded words before them."""
-        seen, words = self.words(embedded, mask, state.words)
+        """The vector of each word (rows, length, dim), from the embedded words before it."""
+        attended, words = self.words(embedded, mask, state.words)
         phrases = None
         if self.phrases is not None:
-            seen, phrases = self.phrases(seen, mask, state.phrases)
-        return torch.tanh(self.output(torch.cat([seen, embedded], -1))), WriterState(words, phrases)
+            attended, phrases = self.phrases(attended, mask, state.phrases)
+        return torch.tanh(self.output(torch.cat([attended, embedded], -1))), WriterState(words, phrases)

@@ -1,4 +1,4 @@
-"""Pictures cut into patches (Dosovitskiy et al. 2021), and where each stands in its grid: positions with a row and a column.
+"""Pictures cut into patches (Dosovitskiy et al. 2021), and positions in a grid, with a row and a column.
 
 Members of GRID_POSITIONS are built as `P(dim, *, options)`.
 """
@@ -14,8 +14,8 @@ from clew.layers.positions import sinusoids
 
 
 def cut_patches(pixels: Tensor, height: int, width: int) -> Tensor:
-    """Patches (batch, height', width', height * width * channels) of pictures (batch, height, width, channels), each row by row with the
-    channels of a pixel together. Where the last ones reach beyond a picture, zeros are there."""
+    """Patches (batch, height', width', height * width * channels) of pictures (batch, height, width, channels), each in raster order with
+    the channels of a pixel together. Patches that reach beyond a picture are padded with zeros."""
     rows, columns = pixels.shape[1:3]
     whole = F.pad(pixels, (0, 0, 0, -columns % width, 0, -rows % height))
     parted = whole.unflatten(1, (-1, height)).unflatten(3, (-1, width))  # (batch, height', height, width', width, channels)
@@ -24,41 +24,41 @@ def cut_patches(pixels: Tensor, height: int, width: int) -> Tensor:
 
 
 class PatchReader(nn.Module):
-    """Patches of `height` x `width` pixels as they are: the map behind it makes of them what ViT calls patch embeddings. Patches of one
-    pixel are the picture pixel by pixel, and those as wide as the picture are its rows."""
+    """Patches of `height` x `width` pixels, unchanged: the linear map after it makes the patch embeddings of ViT. Patches of one pixel give
+    the picture pixel by pixel, and patches as wide as the picture give its rows."""
 
     def __init__(self, height: int, width: int, channels: int = 3):
         super().__init__()
         if min(height, width, channels) < 1:
-            raise UserError(f"a patch has 1 x 1 pixel of 1 channel at least, not {height} x {width} of {channels}")
+            raise UserError(f"a patch must have at least 1 x 1 pixel and 1 channel, not {height} x {width} and {channels}")
         self.channels = channels
         self.cell = (height, width)
         self.width = height * width * channels
 
     def grid_sizes(self, sizes: Tensor) -> Tensor:
-        """Heights and widths (batch, 2) of the grids of pictures."""
+        """The heights and widths (batch, 2) of the pictures' grids."""
         cell = torch.tensor(self.cell, device=sizes.device)
         return (sizes + cell - 1) // cell
 
     def forward(self, pixels: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """`pixels` are zero beyond each picture."""
+        """`pixels` must be zero beyond each picture."""
         return cut_patches(pixels, *self.cell)
 
 
 class GridPosition(nn.Module):
-    """No places at all: vectors of a grid are told apart by their order alone."""
+    """No positions: the vectors of a grid are told apart by their order alone."""
 
     def __init__(self, dim: int):
         super().__init__()
         self.dim = dim
 
     def forward(self, rows: Tensor, columns: Tensor, like: Tensor) -> Tensor:
-        """What is added to the vectors (batch, length, dim) at these rows and columns (batch, length)."""
+        """The vectors to add at these rows and columns (batch, length): (batch, length, dim)."""
         return like.new_zeros(())
 
 
 class SinusoidalGrid(GridPosition):
-    """Waves of the row in the first half of the features and of the column in the other (Vaswani et al. 2017, in two dimensions):
+    """Sinusoids of the row in the first half of the features, of the column in the other (Vaswani et al. 2017, in two dimensions):
 
     p(i, j) = [sinusoids(i); sinusoids(j)]
     """
@@ -73,8 +73,8 @@ class SinusoidalGrid(GridPosition):
 
 
 class LearnedGrid(GridPosition):
-    """A trained vector a row and one a column: p(i, j) = R[i] + C[j] (Dehghani et al. 2023). ViT has one a place, which pictures of other
-    proportions would not share."""
+    """A learned vector per row and per column: p(i, j) = R[i] + C[j] (Dehghani et al. 2023). ViT learns one per place, which pictures of
+    other proportions could not share."""
 
     def __init__(self, dim: int, *, max_height: int = 64, max_width: int = 64):
         super().__init__(dim)
@@ -89,11 +89,11 @@ class LearnedGrid(GridPosition):
         return (self.rows[rows] + self.columns[columns]).to(like.dtype)
 
     def check(self, places: Tensor, most: int, what: str, option: str) -> None:
-        """Refuses a grid that is larger than the tables; on a GPU without waiting for it."""
+        """Refuses a grid larger than the tables. On a GPU this does not synchronise."""
         if not places.numel() or torch.compiler.is_compiling():
             return
         if places.device.type == "cuda":
-            torch._assert_async(places.max() < most, f"a grid has more {what} than were learnt")
+            torch._assert_async(places.max() < most, f"a grid has more {what} than the model has learnt")
         elif (last := int(places.max())) >= most:
             raise UserError(
                 f"the grid has {last + 1} {what}, but the model has learnt {most}; make the picture smaller or its patches larger, or "

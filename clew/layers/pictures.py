@@ -1,4 +1,4 @@
-"""Pictures as what a body reads: a grid of vectors for each, in raster order, row by row from the top left."""
+"""Pictures as inputs of a body: each is a grid of vectors in raster order, row by row from the top left."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ from clew.layers.resnet import real_pixels
 
 
 class PictureInputs(NamedTuple):
-    """Pictures side by side, each padded on the right and below.
+    """A batch of pictures, each padded on the right and below.
 
-    `tokens` (batch, length) are the places of each picture's own grid among those of the padded one, counted row by row; behind the last
-    they are 0. `pixels` (batch, height, width, channels) are bytes; `sizes` (batch, 2) are each picture's own height and width.
+    `tokens` (batch, length) are the places of each picture's grid within the padded grid, counted row by row, and 0 as padding.
+    `pixels` (batch, height, width, channels) are bytes; `sizes` (batch, 2) are each picture's height and width. To a body this is a
+    sequence with a mask; only the embedding knows rows and columns.
     """
 
     tokens: Tensor
@@ -26,8 +27,8 @@ class PictureInputs(NamedTuple):
 
 
 def grid_places(grids: Tensor, width: int) -> tuple[Tensor, Tensor | None]:
-    """The places (batch, length) of grids of these heights and widths (batch, 2), row by row, in a padded grid that is `width` wide; and
-    which are real, None where all are."""
+    """The places (batch, length) of grids of these heights and widths (batch, 2), row by row, in a padded grid of the given width; and
+    which are real, None if all are."""
     lengths = grids.prod(1)
     steps = torch.arange(int(lengths.max()), device=grids.device)[None]
     mask = steps < lengths[:, None]
@@ -37,7 +38,7 @@ def grid_places(grids: Tensor, width: int) -> tuple[Tensor, Tensor | None]:
 
 
 def unless_whole(pictures: PictureInputs) -> Tensor | None:
-    """The sizes of pictures; None where none is padded, which takes half the time. A GPU is not asked, since that would wait for it."""
+    """The pictures' sizes, or None if none is padded, which is twice as fast. On a GPU always the sizes: asking would synchronise."""
     sizes = pictures.sizes
     if sizes.device.type != "cpu" or torch.compiler.is_compiling():
         return sizes
@@ -47,8 +48,8 @@ def unless_whole(pictures: PictureInputs) -> Tensor | None:
 class PictureEmbedding(Embedding):
     """read(pictures)_i = W g[i] + b + p(row_i, column_i),   g = reader((pixels / 255 - mean) / std)
 
-    The `reader` makes of pictures a grid of vectors: patches, or what a residual network gives. p is one of GRID_POSITIONS; what a family
-    puts around, its position encoding included, comes on top. In training `augment(pictures)` is read in their place. The tap
+    The `reader` turns pictures into grids of vectors: patches, or the output of a residual network. p is one of GRID_POSITIONS; the
+    family's own position encoding, norm and dropout are added as in any embedding. In training it reads `augment(pictures)`. The tap
     `given` shows the normalised pixels.
     """
 
@@ -88,7 +89,7 @@ class PictureEmbedding(Embedding):
         return self.map.weight
 
     def blank(self, batch: int, length: int) -> PictureInputs:
-        """Black pictures whose grid is one row of `length`; one column where a cell is as wide as a picture."""
+        """Black pictures whose grid is one row of `length`; one column if a cell is as wide as a picture."""
         height, width = self.reader.cell
         shape = (height * length, width) if height == 1 and width > 1 else (height, width * length)
         pixels = torch.zeros(batch, *shape, self.reader.channels, dtype=torch.uint8, device=self.like.device)
@@ -97,21 +98,19 @@ class PictureEmbedding(Embedding):
         return PictureInputs(places, pixels, sizes)
 
     def normalized(self, pictures: PictureInputs) -> Tensor:
-        """(pixels / 255 - mean) / std, and 0 beyond each picture."""
+        """(pixels / 255 - mean) / std, and 0 on padding."""
         pixels = pictures.pixels.to(self.like.dtype)
         real = real_pixels(pictures.sizes, *pixels.shape[1:3])
         return torch.where(real[..., None], (pixels / 255 - self.mean.to(pixels)) / self.std.to(pixels), 0.0)
 
     def read(self, inputs: PictureInputs) -> Tensor:
         if not isinstance(inputs, PictureInputs) or inputs.pixels.dim() != 4 or inputs.pixels.shape[-1] != self.reader.channels:
-            raise UserError(
-                f"this body reads pictures (batch, height, width, {self.reader.channels}) as its source's collate gives them; give it those"
-            )
+            raise UserError(f"this body reads pictures (batch, height, width, {self.reader.channels}), as its source's collate makes them")
         pictures = self.augment(inputs) if self.training else inputs
         grid = self.reader(self.given(self.normalized(pictures)), unless_whole(pictures))  # (batch, height', width', width)
         rows, columns = pictures.tokens // grid.shape[2], pictures.tokens % grid.shape[2]
         index = pictures.tokens[..., None].expand(-1, -1, grid.shape[-1])
         x = self.map(grid.flatten(1, 2).gather(1, index))
-        # a family may multiply all of it by a scale, which is for vectors of a table
-        found: Tensor = x + self.places(rows, columns, x) / self.scale
-        return found
+        # Divided by `scale`, since `forward` multiplies the sum by it: the scale is meant for table vectors.
+        vectors: Tensor = x + self.places(rows, columns, x) / self.scale
+        return vectors

@@ -1,4 +1,4 @@
-"""Many vectors to one: over the positions of a sequence, or over the levels of a body. Members of POOLINGS are built as `P(dim)`."""
+"""Pooling: one vector from the positions of a sequence, or from the levels of a body. Members of POOLINGS are built as `P(dim)`."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,7 +21,7 @@ class First(nn.Module):
 
 
 class Pooler(First):
-    """tanh(W h_1 + b), of the first position's vector, as BERT has it (Devlin et al. 2019)."""
+    """tanh(W h_1 + b), a map of the first position's vector, as in BERT (Devlin et al. 2019)."""
 
     def __init__(self, dim: int):
         super().__init__(dim)
@@ -32,7 +32,7 @@ class Pooler(First):
 
 
 class Last(First):
-    """Where reading ends: the last real position; with `halves`, the forward half's last and the backward half's first."""
+    """The last real position's vector; with `halves`, the forward half of the last and the backward half of the first position."""
 
     def __init__(self, dim: int, *, halves: bool = False):
         super().__init__(dim)
@@ -46,7 +46,7 @@ class Last(First):
 
 
 class Mean(First):
-    """The average over the real positions; zero where there are none."""
+    """The mean over the real positions; zero if there are none."""
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is None:
@@ -56,7 +56,7 @@ class Mean(First):
 
 
 class Max(First):
-    """The largest value of each feature over the real positions; zero where there are none."""
+    """The maximum of each feature over the real positions; zero if there are none."""
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> Tensor:
         if mask is None:
@@ -85,8 +85,8 @@ class AttentionPooling(First):
 
 
 class Levels(nn.Module):
-    """One vector of a body's levels: the sum of the `last` ones, or all of them side by side where it `joins`. Whether it
-    `has_embedding` says that the first is the embedding's."""
+    """One vector per position from a body's levels: the sum of the `last` ones, or their concatenation if it `joins`. `has_embedding` says
+    whether the first level is the embedding."""
 
     def __init__(
         self, num_levels: int, dim: int, *, has_embedding: bool = True, last: int | None = None, skip: int = 0, joins: bool = False
@@ -100,16 +100,16 @@ class Levels(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         self.check(levels)
-        found = [levels[number] for number in self.chosen]
-        return torch.cat(found, -1) if self.joins else sum(found[1:], found[0])
+        mixed = [levels[number] for number in self.chosen]
+        return torch.cat(mixed, -1) if self.joins else sum(mixed[1:], mixed[0])
 
     def check(self, levels: Sequence[Tensor]) -> None:
         if len(levels) != self.num_levels:
-            raise UserError(f"this mix weighs {self.num_levels} levels, but {len(levels)} were given")
+            raise UserError(f"this mix takes {self.num_levels} levels, not {len(levels)}")
 
 
 class LayerMix(Levels):
-    """gamma * sum_l softmax(s)_l h_l: a task's own weighting of a body's levels (Peters et al. 2018)."""
+    """gamma * sum_l softmax(s)_l h_l: learned weights of a body's levels (Peters et al. 2018)."""
 
     def __init__(self, num_levels: int, dim: int = 0, *, has_embedding: bool = True):
         super().__init__(num_levels, dim, has_embedding=has_embedding)
@@ -136,7 +136,7 @@ def second_to_last_level(num_levels: int, dim: int, *, has_embedding: bool = Tru
 
 
 def sum_of_layers(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
-    """h_1 + ... + h_L, as Devlin et al. (2019, table 7) sum all 12 layers of BERT: without the embedding, unless there is nothing else."""
+    """h_1 + ... + h_L, as Devlin et al. (2019, table 7) sum all 12 layers of BERT: without the embedding, unless it is the only level."""
     return Levels(num_levels, dim, last=max(num_levels - has_embedding, 1))
 
 
@@ -158,7 +158,7 @@ MIXES: dict[str, Callable[..., Levels]] = {
     "sum_last_four": sum_of_last_four,
     "join_last_four": last_four_joined,
 }
-"""Ways to make one vector of a body's levels; members are built as `M(num_levels, dim, has_embedding=...)`."""
+"""Mixes of a body's levels; members are built as `M(num_levels, dim, has_embedding=...)`."""
 POOLINGS: dict[str, Callable[..., First]] = {
     "first": First,
     "last": Last,

@@ -1,12 +1,13 @@
-"""Where a word stands, told to the network in one of four places.
+"""Position encodings: how attention learns where a word stands. An encoding acts in one or more of four places.
 
-    embed(x, positions)                                 added to what goes in
-    rotate(x, positions)                                turns queries and keys
-    scores(query, query_positions, key_positions)       added before the softmax
+
+    embed(x, positions)                                 added to the input
+    rotate(x, positions)                                rotates queries and keys
+    scores(query, query_positions, key_positions)       added to the scores before the softmax
     values(weights, query_positions, key_positions)     added to the context
 
-Each does nothing unless an encoding says so. Positions are (batch, length) or (1, length), counted by the caller from mask and
-state; two positions are compared only inside one document. Members of POSITIONS are built as `P(dim, num_heads, head_dim, *, options)`.
+By default each does nothing. Positions are (batch, length) or (1, length), counted by the caller from the mask and the state; two positions
+are compared only within a document. Members of POSITIONS are built as `P(dim, num_heads, head_dim, *, options)`.
 """
 
 import math
@@ -25,11 +26,11 @@ from clew.layers.rotary_scaling import SCALINGS, Scaling
 
 
 class Position(nn.Module):
-    """No order at all: without one, self-attention reads a bag of words.
+    """No position encoding: self-attention then reads a bag of words.
 
-    `in_layers` says that the encoding acts inside every attention layer, each with an instance of its own, rather than once on the input;
-    `biases` that it adds to the scores; `content_free` that what it adds ignores the query; `adds_values` that it adds to the context.
-    `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else, which kernels do without a tensor of query x key.
+    `in_layers` says that the encoding acts in every attention layer, each with an instance of its own, and not once on the input; `biases`
+    that it adds to the scores; `content_free` that what it adds does not depend on the query; `adds_values` that it adds to the context.
+    `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else, which kernels compute without a tensor of query x key.
     """
 
     in_layers = False
@@ -58,16 +59,16 @@ class Position(nn.Module):
         raise NotImplementedError
 
     def keep_heads(self, heads: list[int]) -> None:
-        """Forgets what it has of other heads than these."""
+        """Drops the parameters of all heads but these."""
 
 
 class Sinusoidal(Position):
-    """Fixed waves (Vaswani et al. 2017).
+    """Fixed sinusoids (Vaswani et al. 2017).
 
     p[i, 2k]     = sin(i / base^(2k / dim))
     p[i, 2k + 1] = cos(i / base^(2k / dim))
 
-    Not `interleaved`, all sines come first and the cosines after them, as Marian has it.
+    Unless `interleaved`, all sines come first and then the cosines, as in Marian.
     """
 
     def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0, interleaved: bool = True):
@@ -84,7 +85,7 @@ class Sinusoidal(Position):
 
 
 class Learned(Position):
-    """One trained vector a position (Gehring et al. 2017), and so a last position."""
+    """One learned vector per position (Gehring et al. 2017), up to a last position."""
 
     def __init__(self, dim: int, num_heads: int, head_dim: int, *, max_length: int = 1024):
         super().__init__(dim, num_heads, head_dim)
@@ -99,11 +100,11 @@ class Learned(Position):
 
 
 class Rotary(Position):
-    """Rotary embedding (Su et al. 2021): pairs of features turn by an angle that grows with the position.
+    """Rotary embedding (Su et al. 2021): rotates pairs of features by an angle that grows with the position.
 
         (x_k, x_{k + d/2})  ->  (x_k cos a - x_{k + d/2} sin a,  x_{k + d/2} cos a + x_k sin a),   a = i / base^(2k / d)
 
-    so that q_i . k_j depends on i - j. Features k and k + d/2 make a pair, as in Llama. `scaling` gives other angles for longer texts.
+    so that q_i . k_j depends on i - j. Features k and k + d/2 form a pair, as in Llama. `scaling` changes the angles for longer texts.
     """
 
     in_layers = True
@@ -111,7 +112,7 @@ class Rotary(Position):
     def __init__(self, dim: int, num_heads: int, head_dim: int, *, base: float = 10000.0, scaling: Part = "none"):
         super().__init__(dim, num_heads, head_dim)
         if head_dim % 2:
-            raise UserError(f"rotary positions turn pairs of features, so head_dim ({head_dim}) must be even")
+            raise UserError(f"rotary positions rotate pairs of features, so head_dim ({head_dim}) must be even")
         self.head_dim = head_dim
         self.base = base
         self.scaling: Scaling = build_part("rotary scaling", scaling, SCALINGS, head_dim, base)
@@ -132,8 +133,8 @@ class Rotary(Position):
 class ALiBi(Position):
     """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head h.
 
-    That is for a power of two. `published` slopes of other numbers are as in the authors' code: those of the next lower power of two, 2^m,
-    and then every other one of 2^(m + 1), from the first. `geometric` ones are of the equation whatever the number.
+    The equation is for powers of two. For other numbers, `published` slopes follow the authors' code: the slopes of the next lower power of
+    two, 2^m, then every other slope of 2^(m + 1), from the first. `geometric` slopes follow the equation for any number.
     """
 
     in_layers = True
@@ -196,19 +197,19 @@ class Relative(Position):
 
 
 def geometric_slopes(num_heads: int) -> Tensor:
-    """2^(-8 (h + 1) / num_heads) for every head h from 0 on."""
+    """2^(-8 (h + 1) / num_heads) for every head h, from 0."""
     return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
 
 
 def published_slopes(num_heads: int) -> Tensor:
-    """Those of the next lower power of two, then every other one of twice that."""
+    """The slopes of the next lower power of two, then every other slope of twice that."""
     lower = 2 ** (num_heads.bit_length() - 1)
     between = geometric_slopes(2 * lower)[::2]
     return torch.cat([geometric_slopes(lower), between[: num_heads - lower]])
 
 
 SLOPES: dict[str, Callable[[int], Tensor]] = {"published": published_slopes, "geometric": geometric_slopes}
-"""Ways to choose ALiBi's slopes, one a head."""
+"""Ways to choose ALiBi's slopes, one per head."""
 
 
 def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
@@ -219,7 +220,7 @@ def frequencies(dim: int, base: float, device: torch.device) -> Tensor:
 @held_by_graphs
 @lru_cache(maxsize=64)
 def kept_frequencies(dim: int, base: float, device: torch.device, scaling: Scaling | None = None) -> Tensor:
-    """The frequencies, or what `scaling` makes of them, once for all layers and steps."""
+    """The frequencies, or their scaled form, computed once for all layers and steps."""
     with torch.inference_mode(False):
         turning = frequencies(dim, base, device)
         return turning if scaling is None else scaling.scaled(turning).float().contiguous()
@@ -227,7 +228,7 @@ def kept_frequencies(dim: int, base: float, device: torch.device, scaling: Scali
 
 def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
     """(..., dim), sines at even features and cosines at odd ones."""
-    # A step on a GPU would spend four kernels on them.
+    # Cached on a GPU, where computing the frequencies takes four kernels per step.
     are_kept = positions.is_cuda and not torch.compiler.is_compiling()
     turning = kept_frequencies(dim, base, positions.device) if are_kept else frequencies(dim, base, positions.device)
     angles = positions[..., None] * turning
@@ -235,7 +236,7 @@ def sinusoids(positions: Tensor, dim: int, base: float = 10000.0) -> Tensor:
 
 
 def check_positions(positions: Tensor, max_length: int) -> None:
-    """Refuses a position the table does not have; on a GPU without waiting for it."""
+    """Refuses a position beyond the table. On a GPU this does not synchronise."""
     if not positions.numel() or torch.compiler.is_compiling():
         return
     if positions.device.type == "cuda":

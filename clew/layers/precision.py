@@ -1,4 +1,4 @@
-"""The numbers that a trained model is kept in: float32, bfloat16, or its matrices in int8 or int4 (`clew.kernels.quantising`)."""
+"""The precision of a trained model's weights: float32, bfloat16, or matrices in int8 or int4 (`clew.kernels.quantising`)."""
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,18 @@ from clew.layers.positions import Position
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 BITS = {"int8": 8, "int4": 4}
 LEAST_SIDE = 16
-"""A matrix that is narrower on one side stays float: it is small, and an output of few labels feels every weight."""
+"""A matrix with a shorter side stays float: it is small, and an output over few labels is sensitive to every weight."""
 FLOAT = (CRF, Position, GridPosition)
-"""Parts whose matrices are added or looked up place by place, and stay float."""
+"""Modules whose matrices are added or indexed by place; they stay float."""
 
 
 def quantise(module: nn.Module, precision: str) -> nn.Module:
-    """Keeps a module's weights in a precision, in place. In int8 and int4 these are its matrices (linear maps, recurrent weights, tables of
-    tokens); norms, biases, convolutions and positions stay float, and so does what is computed, but for the products themselves. A matrix
-    whose width is no multiple of a group's is int8 where int4 is asked for.
+    """Converts a module's weights to a precision, in place.
 
-    What is in int8 or int4 cannot be trained.
+    int8 and int4 apply to matrices (linear maps, recurrent weights, tables of tokens). Norms, biases, convolutions and positions stay
+    float, and all arithmetic but the products is in float. With int4, a matrix whose width is not a multiple of the group size is int8.
+
+    Weights in int8 or int4 cannot be trained.
     """
     check_precision(precision)
     if precision == "float32":
@@ -32,7 +33,7 @@ def quantise(module: nn.Module, precision: str) -> nn.Module:
     if precision == "bfloat16":
         return module.to(torch.bfloat16)
     module.requires_grad_(False)
-    kept: dict[int, nn.Parameter] = {}  # a weight that several parts have stays one
+    kept: dict[int, nn.Parameter] = {}  # so that a shared weight stays shared
     for part in module.modules():
         if not isinstance(part, FLOAT):
             for name, parameter in list(part._parameters.items()):
@@ -64,13 +65,13 @@ def is_quantised(module: nn.Module) -> bool:
 
 
 def check_whole(module: nn.Module, action: str) -> None:
-    """Refuses to write weights that lack some of their digits."""
+    """Refuses to write weights that have lost digits."""
     if is_quantised(module) or any(parameter.dtype == torch.bfloat16 for parameter in module.parameters()):
         raise UserError(f"a run whose weights were loaded in bfloat16, int8 or int4 cannot be {action}; load it without a precision")
 
 
 def num_bytes(module: nn.Module) -> int:
-    """What the parameters and buffers of a module take in memory."""
+    """The memory that a module's parameters and buffers take."""
     tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}.values()
     parts = [tensor.integers.parts if isinstance(tensor, QuantisedWeight) else [tensor] for tensor in tensors]
-    return sum(part.nbytes for some in parts for part in some)
+    return sum(part.nbytes for tensor_parts in parts for part in tensor_parts)

@@ -1,4 +1,4 @@
-"""Layers that read pairs of places joined, so that a long input becomes a short memory."""
+"""Layers that read pairs of positions, so that a long input becomes a short memory."""
 
 import torch
 from torch import Tensor
@@ -10,11 +10,11 @@ from clew.layers.sequence import SequenceLayer
 
 
 class Halved(SequenceLayer):
-    """Half as many places under a layer: the pyramid of Chan et al. (2016), where the layer is a BiLSTM.
+    """A layer over pairs of positions, at half the length: a level of the pyramid of Chan et al. (2016), where the layer is a BiLSTM.
 
         y = layer([x_1; x_2], [x_3; x_4], ..)
 
-    The last place of an odd row has zeros beside it. What goes in has half the width of what the layer reads.
+    The last position of an odd row is paired with zeros. The inputs have half the width that the layer reads.
     """
 
     causal = False
@@ -27,20 +27,20 @@ class Halved(SequenceLayer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         self.refuse_state(state)
-        found: tuple[Tensor, State] = self.layer(joined_pairs(x, mask), halved(mask))
-        return found
+        output: tuple[Tensor, State] = self.layer(joined_pairs(x, mask), halved(mask))
+        return output
 
     def out_mask(self, mask: Tensor | None) -> Tensor | None:
         return self.layer.out_mask(halved(mask))
 
 
 def halved(mask: Tensor | None) -> Tensor | None:
-    """A pair is real where its first place is, since real places come first."""
+    """The mask of the pairs. A pair is real if its first position is, since real positions come first."""
     return None if mask is None else mask[:, ::2]
 
 
 def joined_pairs(x: Tensor, mask: Tensor | None) -> Tensor:
-    """(batch, length, dim) as (batch, half the length, 2 dim), padding being zeros."""
+    """(batch, length, dim) as (batch, half the length, 2 dim), with zeros on padding."""
     real = real_positions(mask)
     x = x if real is None else x * real[..., None]
     if x.shape[1] % 2:
@@ -49,7 +49,7 @@ def joined_pairs(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def at_every_place(values: Tensor, length: int) -> Tensor:
-    """What a layer gave (places, ..) at each of the `length` places that it has read; one of its own stands for 1, 2, 4 or more."""
+    """Repeats a layer's outputs (places, ..) for each of the `length` positions that it read: 1, 2, 4 or more of them share an output."""
     stride = 1
     while -(-length // stride) > len(values):
         stride *= 2
@@ -59,7 +59,7 @@ def at_every_place(values: Tensor, length: int) -> Tensor:
 
 
 def shared_out(weights: Tensor, length: int) -> Tensor:
-    """Weights (rows, places) as weights of the `length` places that were read, each sharing what its pair, or its fourth, has."""
+    """Weights (rows, places) spread over the `length` positions that were read: positions that share a place share its weight equally."""
     spread = at_every_place(weights.mT, length).mT
     if spread.shape == weights.shape:
         return weights

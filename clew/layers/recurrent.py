@@ -1,4 +1,4 @@
-"""A cell run over time, and two readers of opposite directions side by side."""
+"""Runs a cell over time, and joins two readers of opposite directions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,8 @@ from clew.core.types import Fixed, Memory, State, Tree
 from clew.kernels import choose, runs_equations
 from clew.kernels.cells.walking import may_walk, walk_cell
 from clew.kernels.quantised_weight import QuantisedWeight
-from clew.layers.cells import Cell, with_fixed
+from clew.layers.cell import with_fixed
+from clew.layers.cells import Cell
 from clew.layers.norm_penalty import begin_steps, is_seen
 from clew.layers.scanning import scan_cell
 from clew.layers.sequence import SequenceLayer
@@ -23,7 +24,7 @@ from clew.layers.sequence import SequenceLayer
 
 class RecurrentState(NamedTuple):
     cell: State
-    document: Tensor  # (batch,) the number of the document last read
+    document: Tensor  # (batch,) the number of the latest document
 
 
 class Recurrent(SequenceLayer):
@@ -42,9 +43,9 @@ class Recurrent(SequenceLayer):
         state = self.initial_state(x.shape[0], like=x) if state is None else state
         in_steps = not x.shape[1] or has_documents(mask) or is_seen() or (x.shape[1] == 1 and is_in_integers(self.cell))
         if x.is_cuda and not in_steps and (walk := choose("walk_on_gpu", self.cell)):
-            found = walk(self.cell, x, real_positions(mask), state.cell, self.cell_loop)
-            if found is not None:
-                return found[0], RecurrentState(found[1], state.document)
+            walked = walk(self.cell, x, real_positions(mask), state.cell, self.cell_loop)
+            if walked is not None:
+                return walked[0], RecurrentState(walked[1], state.document)
         kernel = None if in_steps else choose(self.cell.kernel, self.cell)
         if kernel is not None:
             y, cell_state = kernel(x, mask, state.cell, *self.cell.kernel_weights())
@@ -54,13 +55,13 @@ class Recurrent(SequenceLayer):
         return self.walk(x, mask, state)
 
     def cell_loop(self, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-        """`loop` from and to the cell's state alone."""
+        """`loop`, taking and returning the cell's state alone."""
         y, new = self.loop(x, mask, self.initial_state(len(x), like=x)._replace(cell=state))
         return y, new.cell
 
     def walk(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """The recurrence with its gradient written out, where the cell's step can be traced. Under autocast it is in the weights' own type:
-        sums over steps would lose digits."""
+        """The recurrence with an explicit gradient, for cells whose step can be traced. Under autocast it runs in the dtype of the weights,
+        since sums over many steps would lose digits."""
         real, device = real_positions(mask), x.device.type
         if real is not None:  # padding may hold NaN, and 0 * NaN is NaN
             x = torch.where(real[..., None], x, 0.0)
@@ -76,8 +77,8 @@ class Recurrent(SequenceLayer):
         return walked[0], RecurrentState(walked[1], state.document)
 
     def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState, inputs: Tree = None) -> tuple[Tensor, RecurrentState]:
-        """The recurrence as written: a document starts from the initial state, a padded position leaves the state as it was. `inputs` are
-        the cell's where they have been computed."""
+        """The recurrence as written: a document starts from the initial state, and a padded position keeps the state. `inputs` are the
+        cell's inputs, if already computed."""
         initial, starts, document = None, None, state.document
         if mask is not None and has_documents(mask):
             initial = self.cell.initial_state(x.shape[0], like=x)
@@ -88,14 +89,14 @@ class Recurrent(SequenceLayer):
             y, cell_state = scan_cell(self.cell, x, real, state.cell)
             return y, RecurrentState(cell_state, document)
         carried, outputs, whole = state.cell, [], self.cell.inputs(x) if inputs is None else inputs
-        seen = begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1])) if is_seen() else None
+        recorded = begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1])) if is_seen() else None
         with steps_of_a_loop():
             for t, step in enumerate(unbind_steps(whole, x.shape[1])):
                 if starts is not None:
                     carried = where_rows(starts[:, t], initial, carried)
                 y, new = self.cell(step, carried)
-                if seen is not None:
-                    y, new = seen.add(carried, y, new, goes_on(real, starts, t))
+                if recorded is not None:
+                    y, new = recorded.add(carried, y, new, goes_on(real, starts, t))
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
         y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(x.shape[0], 0, self.dim)
@@ -103,22 +104,22 @@ class Recurrent(SequenceLayer):
 
 
 def is_in_integers(cell: Cell) -> bool:
-    """Whether a fused kernel would have to make float weights of a cell's, which takes longer than a step."""
+    """Whether the cell's weights are quantised. A fused kernel would convert them to float, which takes longer than a single step."""
     return any(isinstance(weight, QuantisedWeight) for weight in cell._parameters.values())
 
 
 def goes_on(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None:
-    """Where (batch,) a step goes on from the one before it, in the same document; None where it does in every row."""
+    """Where (batch,) step t continues from the step before it, in the same document; None if it does in every row."""
     if real is None:
         return None
     return real[:, t] if starts is None else real[:, t] & ~starts[:, t]
 
 
 class Bidirectional(SequenceLayer):
-    """h_t = [forward_t; backward_t], two readers with weights of their own (Schuster and Paliwal 1997).
+    """h_t = [forward_t; backward_t], two readers of opposite directions with weights of their own (Schuster and Paliwal 1997).
 
-    Around two cells it is a BiLSTM, around two stacks the readers meet only at the top, as in ELMo. The states that come back are where
-    each reader ended: forward at the last word, backward at the first.
+    Around two cells this is a BiLSTM. Around two stacks, the readers meet only at the top, as in ELMo. The states are those in which each
+    reader ended: forward at the last word, backward at the first.
     """
 
     causal = False
@@ -136,15 +137,15 @@ class Bidirectional(SequenceLayer):
         return torch.cat([ahead, back], -1), (ahead_state, back_state)
 
     def levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """Of two stacks: what went in, once for each, and then what every pair of layers gave, side by side."""
+        """The levels of two stacks: the input, once for each, then the outputs of every pair of layers, concatenated."""
         self.refuse_state(state)
         ahead, ahead_state = self.forward_layer.levels(x, mask)
         back, back_state = read_backwards(self.backward_layer.levels, x, mask)
         return [torch.cat(pair, -1) for pair in zip(ahead, back, strict=True)], (ahead_state, back_state)
 
     def carried_levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """`levels` of readers that each go on from where they ended before, whatever was read then: no chunk of one sequence, since the
-        backward one has not read what comes after."""
+        """`levels`, with each reader continuing from its own last state. The result is not that of one long sequence: the backward reader
+        has not read what follows the chunk."""
         before = (None, None) if state is None else state
         ahead, ahead_state = self.forward_layer.levels(x, mask, before[0])
         back, back_state = read_backwards(partial(self.backward_layer.levels, state=before[1]), x, mask)
@@ -152,7 +153,7 @@ class Bidirectional(SequenceLayer):
 
 
 class Backward(SequenceLayer):
-    """A reader from the last word to the first (Sutskever et al. 2014 read their sources so); what comes out is in reading order."""
+    """Reads from the last word to the first (as Sutskever et al. 2014 read their sources); outputs are in reading order."""
 
     causal = False
 
@@ -167,19 +168,19 @@ class Backward(SequenceLayer):
 
 
 def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Tensor | None) -> tuple[Any, State]:
-    """What a layer gives, or all layers of a stack, that read each row's real positions from the end, in reading order, and where they
-    ended."""
+    """Runs a layer, or all layers of a stack, over each row's real positions from the end. Returns its outputs in reading order and its
+    final state."""
 
-    def in_reading_order(seen: Tensor) -> Tensor:
-        return reverse_rows(seen, mask) if seen.shape[:2] == x.shape[:2] else seen
+    def in_reading_order(values: Tensor) -> Tensor:
+        return reverse_rows(values, mask) if values.shape[:2] == x.shape[:2] else values
 
     with reordered(in_reading_order):
         y, state = layer(reverse_rows(x, mask), _reversed_mask(mask))
-    return map_tree(lambda seen: reverse_rows(seen, mask), y), state
+    return map_tree(lambda values: reverse_rows(values, mask), y), state
 
 
 def unbind_steps(tree: Tree, length: int) -> list[Tree]:
-    """A cell's inputs cut along the length axis: one tree a step, `Fixed` parts whole in each."""
+    """Cuts a cell's inputs along the length axis: one tree per step, with `Fixed` parts whole in each."""
     if tree is None or isinstance(tree, Fixed):
         return [tree] * length
     if isinstance(tree, Tensor):

@@ -1,4 +1,4 @@
-"""A residual connection around one cell of a stack that is run step by step."""
+"""A residual connection around one cell of a stack, run step by step."""
 
 import torch
 from torch import Tensor
@@ -9,12 +9,14 @@ from clew.layers.cells import Cell
 
 
 class ResidualCell(Cell):
-    """y = x + cell(x), the state as it is: what `Residual` is to layers (Wu et al. 2016, section 3.1)."""
+    """y = x + cell(x); the state is the cell's. The counterpart of `Residual` for cells (Wu et al. 2016, section 3.1)."""
 
     def __init__(self, cell: Cell):
         super().__init__(cell.input_dim, cell.dim)
         if cell.input_dim != cell.dim:
-            raise UserError(f"a residual connection adds what comes in ({cell.input_dim}) to what comes out ({cell.dim}); make them equal")
+            raise UserError(
+                f"a residual connection adds its input ({cell.input_dim} wide) to its output ({cell.dim} wide); make them equal"
+            )
         self.cell = cell
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:

@@ -1,5 +1,5 @@
-"""A residual network (He et al. 2016) that makes of pictures grids of vectors. Pictures of several sizes stand in one batch, each padded on
-the right and below; what a picture gives does not depend on its padding, nor on the other pictures."""
+"""A residual network (He et al. 2016) from pictures to grids of vectors. A batch holds pictures of several sizes, each padded on the right
+and below; a picture's vectors depend neither on its padding nor on other pictures."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from clew.core.errors import UserError, unknown
 
 
 def real_pixels(sizes: Tensor, height: int, width: int) -> Tensor:
-    """True (batch, height, width) where a picture of its row of `sizes` (batch, 2) is, and not its padding."""
+    """True (batch, height, width) on each picture's own pixels, False on padding, for pictures of these `sizes` (batch, 2)."""
     rows, columns = (torch.arange(side, device=sizes.device) for side in (height, width))
     return (rows[None, :, None] < sizes[:, :1, None]) & (columns[None, None] < sizes[:, 1:, None])
 
@@ -20,8 +20,8 @@ class PictureNorm(nn.Module):
     """Group normalisation (Wu and He 2018): y = g * (x - mean) / sqrt(variance + eps) + b, over a group of channels at all real pixels of
     one picture.
 
-    Batch normalisation, which He et al. have, is over other pictures too: what one gives in training would hang on which ones stand beside
-    it and how a batch is cut for memory and processes, and evaluation would use other numbers than training.
+    He et al. use batch normalisation. It would make a picture's vectors depend on its neighbours in the batch, and so on how batches are
+    split for memory and processes; and training and evaluation would normalise differently.
     """
 
     def __init__(self, channels: int, groups: int, *, eps: float = 1e-5):
@@ -35,7 +35,7 @@ class PictureNorm(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (batch, channels, height, width); `real` (batch, 1, height, width)."""
         if real is None:
-            return torch.group_norm(x, self.groups, self.weight, self.bias, self.eps)  # of a single vector too, unlike F.group_norm
+            return torch.group_norm(x, self.groups, self.weight, self.bias, self.eps)  # F.group_norm refuses a single value
         grouped = x.unflatten(1, (self.groups, -1))  # (batch, groups, channels / groups, height, width)
         inside = real[:, None].to(x.dtype)
         count = inside.sum((2, 3, 4), keepdim=True) * grouped.shape[2]
@@ -47,9 +47,9 @@ class PictureNorm(nn.Module):
 
 
 class PlaceNorm(nn.Module):
-    """Layer normalisation of the channels of each pixel by itself (Ba et al. 2016; in convolutional networks Liu et al. 2022): y = g * (x -
-    mean) / sqrt(variance + eps) + b. Nothing of a picture reaches a place but what its convolutions see around it, so that where attention
-    looks says where something is."""
+    """Layer normalisation of each pixel's channels (Ba et al. 2016; in convolutional networks Liu et al. 2022): y = g * (x - mean) /
+    sqrt(variance + eps) + b. A place then depends only on the pixels that its convolutions see, so that attention weights show where
+    something is."""
 
     def __init__(self, channels: int, groups: int = 1, *, eps: float = 1e-5):
         super().__init__()
@@ -64,18 +64,18 @@ class PlaceNorm(nn.Module):
 
 
 def within(x: Tensor, real: Tensor | None) -> Tensor:
-    """Zeros where there is padding, as a convolution has them beyond a picture's edge."""
+    """Zeros on padding, where a convolution at a picture's edge would read zeros."""
     return x if real is None else torch.where(real, x, 0.0)
 
 
 def strided(sizes: Tensor, stride: int) -> Tensor:
-    """Heights and widths of what a convolution gives: rounded up."""
+    """The heights and widths of a convolution's outputs: sizes / stride, rounded up."""
     return (sizes + stride - 1) // stride
 
 
 class BasicBlock(nn.Module):
-    """y = relu(s(x) + N2(C2 relu(N1(C1 x)))): two convolutions of 3 x 3 around which x is handed on; C1 takes every `stride`-th pixel. s is
-    the identity, or where size or width change a convolution of 1 x 1 and a norm (the paper's option B)."""
+    """y = relu(s(x) + N2(C2 relu(N1(C1 x)))): two 3 x 3 convolutions with a residual connection; C1 has the stride. s is the identity, or,
+    if size or width change, a 1 x 1 convolution and a norm (the paper's option B)."""
 
     def __init__(self, input_channels: int, channels: int, *, stride: int = 1, groups: int = 8, norm: str = "picture"):
         super().__init__()
@@ -90,21 +90,21 @@ class BasicBlock(nn.Module):
         self.shortcut_norm = kind(channels, groups) if changes else None
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """x is zero on padding; `real` is of what comes out."""
+        """x is zero on padding; `real` is the mask of the output."""
         inner = within(torch.relu(self.first_norm(self.first(x), real)), real)
         inner = self.second_norm(self.second(inner), real)
         if self.shortcut is not None and self.shortcut_norm is not None:
-            # Not a stride of the convolution: with 8 channels, torch 2.13's oneDNN writes past its buffers in the backward pass (AVX-512).
+            # Slices, not a stride: with 8 channels, torch 2.13's oneDNN writes past its buffers in the backward pass (AVX-512).
             x = self.shortcut_norm(self.shortcut(x[..., :: self.stride, :: self.stride]), real)
         return within(torch.relu(x + inner), real)
 
 
 class ResNet(nn.Module):
-    """A convolution of 3 x 3 with a norm and a relu, then a stage of `blocks` for each of `widths`, each but the first with half the height
-    and width of the one before.
+    """A 3 x 3 convolution with a norm and a relu, then a stage of `blocks` for each of `widths`; each stage but the first halves height and
+    width.
 
-    `stem_stride` is the step of the first convolution: 1 for small pictures, as the paper has it for CIFAR-10; 2 for larger ones, in place
-    of its 7 x 7 and pooling for ImageNet. `norm` is one of PICTURE_NORMS. A vector of the grid stands for `cell` pixels.
+    `stem_stride` is the stride of the first convolution: 1 for small pictures, as in the paper for CIFAR-10; 2 for larger ones, in place of
+    its 7 x 7 convolution and pooling for ImageNet. `norm` is one of PICTURE_NORMS. Each vector of the grid covers `cell` pixels.
     """
 
     def __init__(
@@ -126,11 +126,11 @@ class ResNet(nn.Module):
         self.stem = nn.Conv2d(channels, widths[0], 3, stem_stride, padding=1, bias=False)
         self.stem_norm = PICTURE_NORMS[norm](widths[0], groups)
         stages = []
-        before = widths[0]
+        previous_width = widths[0]
         for number, width in enumerate(widths):
             for block in range(blocks):
-                stages.append(BasicBlock(before, width, stride=2 if number and not block else 1, groups=groups, norm=norm))
-                before = width
+                stages.append(BasicBlock(previous_width, width, stride=2 if number and not block else 1, groups=groups, norm=norm))
+                previous_width = width
         self.blocks: Any = nn.ModuleList(stages)
         self.stem_stride = stem_stride
         self.cell = (stem_stride * 2 ** (len(widths) - 1),) * 2
@@ -139,11 +139,11 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
 
     def grid_sizes(self, sizes: Tensor) -> Tensor:
-        """Heights and widths (batch, 2) of the grids of pictures."""
+        """The heights and widths (batch, 2) of the pictures' grids."""
         return strided(sizes, self.cell[0])
 
     def forward(self, pixels: Tensor, sizes: Tensor | None = None) -> Tensor:
-        """Grids (batch, height', width', width) of pictures (batch, height, width, channels), each of its own size or all whole."""
+        """Grids (batch, height', width', width) of pictures (batch, height, width, channels). `sizes` (batch, 2); None: none is padded."""
         x = pixels.movedim(-1, 1)  # (batch, channels, height, width)
         x = within(x, real_in(x, sizes))
         sizes = None if sizes is None else strided(sizes, self.stem_stride)

@@ -1,7 +1,7 @@
-"""How rotary positions turn in texts longer than those a model was first trained on.
+"""Scaled rotary positions, for texts longer than those a model was first trained on.
 
-Plain rotary positions turn pair k by i f_k at position i. A scaling gives other angles, and may multiply queries and keys by a `factor`.
-Members of SCALINGS are built as `S(head_dim, base, *, options)`.
+Plain rotary positions rotate pair k by i f_k at position i. A scaling changes these angles, and may multiply queries and keys by a
+`factor`. Members of SCALINGS are built as `S(head_dim, base, *, options)`.
 """
 
 import math
@@ -14,7 +14,7 @@ from clew.core.errors import UserError
 
 
 class Scaling:
-    """a = i f, the angles as they are."""
+    """a = i f, the plain angles."""
 
     factor = 1.0
 
@@ -24,7 +24,7 @@ class Scaling:
 
     @property
     def is_plain(self) -> bool:
-        """Whether angles are positions times frequencies, and nothing else."""
+        """Whether the angles are the positions times the frequencies, and queries and keys keep their length."""
         return self.factor == 1.0 and type(self).angles is Scaling.angles
 
     def angles(self, positions: Tensor, frequencies: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Scaling:
 
 
 class Linear(Scaling):
-    """f' = f / factor: positions lie closer together (Chen et al. 2023)."""
+    """f' = f / factor: positions move closer together (Chen et al. 2023)."""
 
     def __init__(self, head_dim: int, base: float, *, factor: float = 2.0):
         super().__init__(head_dim, base)
@@ -49,8 +49,8 @@ class Linear(Scaling):
 class Dynamic(Scaling):
     """f' = f / s^(2k / (d - 2)),  s = factor max(n, L) / L - (factor - 1),  L = original_max_length: the base grows with the length n.
 
-    n is each position's own number, counted from 1, so that a text read in pieces is read as it is whole. Programs that take the whole
-    text's n for every position agree with this up to L, and past it where they read a token at a time.
+    n is each position's own number, counted from 1, not the length of the text: rotated keys are cached, and a text read in chunks must
+    be read like the whole. Programs that use the length of the text agree up to L, and beyond it when they read token by token.
     """
 
     def __init__(self, head_dim: int, base: float, *, factor: float = 2.0, original_max_length: int = 2048):
@@ -66,7 +66,7 @@ class Dynamic(Scaling):
 
 
 class Llama3(Scaling):
-    """Llama 3.1 (Grattafiori et al. 2024), by how often a pair turns round within the original length L:
+    """Llama 3.1 (Grattafiori et al. 2024), by the number r of full turns of a pair within the original length L:
 
     r  = L f / (2 pi)
     m  = clip((r - low_freq_factor) / (high_freq_factor - low_freq_factor), 0, 1)
@@ -99,14 +99,14 @@ class Llama3(Scaling):
 
 
 class YaRN(Scaling):
-    """YaRN (Peng et al. 2023): pairs that turn often keep their frequency, pairs that turn seldom are stretched, a ramp between them.
+    """YaRN (Peng et al. 2023): fast pairs keep their frequency, slow pairs are stretched, with a ramp between them.
 
-        c(r) = d ln(L / (2 pi r)) / (2 ln base)                       the pair that turns round r times in L = original_max_length
+        c(r) = d ln(L / (2 pi r)) / (2 ln base)                       the pair with r full turns in L = original_max_length
         m_k  = 1 - clip((k - low) / (high - low), 0, 1),              low = c(fast_turns), high = c(slow_turns)
         f'   = m f + (1 - m) f / factor
 
-    Queries and keys are multiplied by 0.1 ln(factor) + 1, or by `attention_factor`. As released, `rounded` takes low down and high up to
-    whole numbers.
+    Queries and keys are multiplied by 0.1 ln(factor) + 1, or by `attention_factor`. `rounded`, as released, rounds low down and high up to
+    integers.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class YaRN(Scaling):
 
     def scaled(self, frequencies: Tensor) -> Tensor:
         pairs = torch.arange(len(frequencies), device=frequencies.device, dtype=torch.float32)
-        width = self.high - self.low or 0.001  # a step where the ramp has no width
+        width = self.high - self.low or 0.001  # an empty ramp becomes a step
         kept = 1 - ((pairs - self.low) / width).clamp(0, 1)
         return kept * frequencies + (1 - kept) * frequencies / self.stretch
 

@@ -1,4 +1,7 @@
-"""A cell over time as one operator. An exported program of any length is made of it: a loop would be written out to the length shown."""
+"""A cell over time as one `scan` operator, for exported programs of any length: a loop would be unrolled to the length of the example.
+
+For the same reason sizes are read as `x.shape[0]` in traced code: `len(x)` is a Python number and would fix the size.
+"""
 
 import torch
 from torch import Tensor
@@ -10,7 +13,7 @@ from clew.layers.cells import Cell
 
 
 def scan_cell(cell: Cell, x: Tensor, real: Tensor | None, state: State) -> tuple[Tensor, State]:
-    """y (batch, length, dim) and the state after each row's last real position. What is fixed and what is only read is not carried."""
+    """y (batch, length, dim) and the state after each row's last real position. `Fixed` and `Memory` parts are not carried."""
     inputs = cell.inputs(x)
     real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if real is None else real
 
@@ -26,22 +29,22 @@ def scan_cell(cell: Cell, x: Tensor, real: Tensor | None, state: State) -> tuple
 
 
 def scan_viterbi(emissions: Tensor, real: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """The best tags (batch, length) and their score (batch,): Viterbi's algorithm, and back by the ways that were best. On padding the
-    last tag stands still."""
+    """The best tags (batch, length) and their score (batch,) by Viterbi's algorithm, back pointers included. Padding repeats the last
+    tag."""
     batch, length, num_tags = emissions.shape
     stay = torch.arange(num_tags, device=emissions.device)
     firsts = (torch.arange(length, device=emissions.device) == 0)[:, None].expand(-1, batch)
 
     def ahead(scores: Tensor, now: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         emission, is_real, is_first = now
-        best, way = (scores[:, :, None] + transitions).max(1)  # (batch, to)
+        best, back_pointer = (scores[:, :, None] + transitions).max(1)  # (batch, to)
         best = torch.where(is_first[:, None], start, best) + emission
-        return torch.where(is_real[:, None], best, scores), torch.where(is_real[:, None], way, stay)
+        return torch.where(is_real[:, None], best, scores), torch.where(is_real[:, None], back_pointer, stay)
 
-    def back(tag: Tensor, way: Tensor) -> tuple[Tensor, Tensor]:
-        return way.gather(1, tag), tag.clone()
+    def back(tag: Tensor, back_pointer: Tensor) -> tuple[Tensor, Tensor]:
+        return back_pointer.gather(1, tag), tag.clone()
 
-    scores, ways = scan(ahead, torch.zeros_like(emissions[:, 0]), (emissions.transpose(0, 1), real.mT, firsts))
-    found, last = (scores + end).max(1, keepdim=True)
-    _, tags = scan(back, last, ways, reverse=True)
-    return tags[..., 0].mT, found[:, 0]
+    scores, back_pointers = scan(ahead, torch.zeros_like(emissions[:, 0]), (emissions.transpose(0, 1), real.mT, firsts))
+    score, last = (scores + end).max(1, keepdim=True)
+    _, tags = scan(back, last, back_pointers, reverse=True)
+    return tags[..., 0].mT, score[:, 0]

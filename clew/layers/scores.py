@@ -1,13 +1,13 @@
-"""Attention scores: how well a query fits a key. Members of SCORES are built as `S(query_dim, key_dim, *, options)`.
+"""Attention scores: how well a query matches a key. Members of SCORES are built as `S(query_dim, key_dim, *, options)`.
 
-`forward(query, key, key_positions) -> (batch, heads, query, key)` with query and key (batch, heads, length, width); a score that
-`uses_positions` is given where each key stands for each query (batch, query or 1, key), -1 where the query does not see it. A
-score that is a dot product after a projection also says so through `as_dot`, and then runs on the fused kernel. Where query and
-key differ in width and the score needs them equal, the query is first mapped to the key's width.
+`forward(query, key, key_positions) -> (batch, heads, query, key)`, with query and key (batch, heads, length, width). `key_positions`
+(batch, query or 1, key) are only for scores that set `uses_positions`: each key's position for each query, -1 if the query does not see it.
+A score that is a dot product after a projection returns its factors from `as_dot`, and then runs on a fused kernel. If query and key differ
+in width and the score needs them equal, the query is mapped to the key's width.
 
     score(query, key, key_positions) = score.compare(query, score.prepare(key), key_positions)
 
-so that a decoder whose queries come one by one does what concerns the keys alone once.
+so that a decoder, whose queries come one at a time, computes the part that depends on the keys only once.
 """
 
 import math
@@ -21,7 +21,7 @@ from clew.core.errors import UserError
 
 
 class Score(nn.Module):
-    """score = (map q) . k, the map being the identity where the widths agree."""
+    """score = (map q) . k, where the map is the identity if the widths agree."""
 
     is_dot = True
     uses_positions = False
@@ -39,11 +39,11 @@ class Score(nn.Module):
         return scale * query @ key.mT
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
-        """A query, a key and a scale whose scaled dot product is this score."""
+        """A query, a key and a scale; their scaled dot product is this score."""
         return self.mapped(query), key, 1.0
 
     def prepare(self, key: Tensor) -> Tensor:
-        """What of the score depends on the keys alone, for `compare`; the batch, the heads and the keys stay its first three axes."""
+        """The part of the score that depends on the keys alone, for `compare`; its first three axes are batch, heads and keys."""
         return key
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
@@ -63,7 +63,7 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """score = s . h / sqrt(width)  (Vaswani et al. 2017): keeps the variance at 1 where the entries' is."""
+    """score = s . h / sqrt(width)  (Vaswani et al. 2017): has variance 1 if the entries of s and h do."""
 
     def prepare(self, key: Tensor) -> Tensor:
         return super().prepare(key) / math.sqrt(key.shape[-1])
@@ -83,13 +83,13 @@ class General(Dot):
 class Content(Score):
     """score = beta cosine(s, h),  cosine(s, h) = s . h / (|s| |h|)  (Graves et al. 2014).
 
-    `sharpness` is beta. By default it is 1: the plain cosine, whose weights differ by a factor of e^2 at most, so that attention stays
-    nearly even. With `learned` beta is trained, beginning there; Graves et al. have the controller give it at every step.
+    `sharpness` is beta. The default 1 is the plain cosine: its weights differ by at most a factor of e^2, so that attention stays nearly
+    uniform. With `learned`, beta is trained from there; in Graves et al. the controller computes it at every step.
     """
 
     def __init__(self, query_dim: int, key_dim: int, *, sharpness: float = 1.0, learned: bool = False):
         super().__init__(query_dim, key_dim)
-        # Sharding knows no scalars.
+        # One element, not a scalar: sharding cannot split scalars.
         self.sharpness = nn.Parameter(torch.full((1,), float(sharpness))) if learned else float(sharpness)
 
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float]:
@@ -128,8 +128,7 @@ class Additive(Score):
 
 
 class Location(Score):
-    """weights = softmax(W s): the place alone, whatever stands there (Luong et al. 2015). W has a row a position, so there is
-    a last one."""
+    """weights = softmax(W s): the position alone, not its content (Luong et al. 2015). W has one row per position, up to `max_length`."""
 
     is_dot = False
     uses_positions = True
@@ -146,14 +145,14 @@ class Location(Score):
         return by_place.gather(-1, index.expand(*query.shape[:3], key.shape[2]))
 
     def check_places(self, key_positions: Tensor) -> None:
-        """Refuses a place that W has no row for; on a GPU without waiting for it."""
+        """Refuses a position without a row in W. On a GPU this does not synchronise."""
         if not key_positions.numel() or torch.compiler.is_compiling():
             return
         if key_positions.device.type == "cuda":
-            torch._assert_async(key_positions.max() < self.max_length, "a key stands past the last place of a location score")
+            torch._assert_async(key_positions.max() < self.max_length, "a key is past the last position of a location score")
         elif (last := key_positions.max().item()) >= self.max_length:
             raise UserError(
-                f"location scores know {self.max_length} places, but there are {last + 1}; raise the option max_length of the score"
+                f"location scores have {self.max_length} positions, but a key has position {last + 1}; raise the score's option max_length"
             )
 
 

@@ -1,4 +1,4 @@
-"""The sequence layer, `(x, mask, state) -> (y, state)`, and a stack of them. Knows no particular layer."""
+"""The sequence layer, `(x, mask, state) -> (y, state)`, and stacks of them. Knows no particular layer."""
 
 from collections.abc import Iterable
 from contextvars import copy_context
@@ -15,11 +15,11 @@ from clew.core.types import Memory, State
 
 
 class SequenceLayer(nn.Module):
-    """Reads a chunk of any length and the state that the chunk before it left.
+    """Reads a chunk of any length, given the state after the chunk before it.
 
-    `causal` says that position t sees nothing after t; only such a layer can be given a state. `dim` is the width of what comes out.
-    A layer without memory of the past keeps these defaults: its state is None. One that sees the whole sequence may give fewer places than
-    it reads, one for each `stride` of them; `out_mask` is then which of those are real.
+    `causal` says that position t does not depend on later positions; only causal layers take a state. `dim` is the output width. These
+    defaults suit a layer that remembers nothing: its state is None. A layer that sees the whole sequence may return fewer positions than it
+    reads, one for each `stride` of them; `out_mask` says which of those are real.
     """
 
     causal: bool = True
@@ -27,35 +27,35 @@ class SequenceLayer(nn.Module):
     stride: int = 1
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
-        """The state before anything is read: allocates and stores, computes nothing with parameters."""
+        """The state before anything is read. It allocates and stores, but computes nothing with parameters."""
         return None
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         raise NotImplementedError
 
     def out_mask(self, mask: Tensor | None) -> Tensor | None:
-        """Which places of what comes out are real."""
+        """Which output positions are real."""
         return mask
 
     def refuse_state(self, state: State) -> None:
         if state is not None:
             raise UserError(
-                f"{type(self).__name__} sees the whole sequence at once, so it cannot go on from a state; "
+                f"{type(self).__name__} sees the whole sequence at once, so it cannot continue from a state; "
                 "give it the sequence in one piece, or use a causal layer"
             )
 
 
 class Stack(SequenceLayer):
-    """Layers one after another; the state is the tuple of theirs. A memory's `final` has a part for each of the first layers.
+    """Layers in sequence; the state is the tuple of their states. A memory's `final` has one part for each of the first layers.
 
-    With `recompute` a layer in training keeps only what goes in, and is run again, with the same randomness, when its gradients are
-    asked for (Chen et al. 2016): less memory for one more forward pass. A layer that is watched is run once, or it would be seen twice.
+    With `recompute`, a layer in training keeps only its inputs and runs again, with the same randomness, in the backward pass (Chen et al.
+    2016): less memory for one more forward pass. A watched layer runs only once, or its taps would fire twice.
     """
 
     recompute: bool = False
 
     def __init__(self, layers: Iterable[SequenceLayer], *, dim: int = 0):
-        """`dim` is the width of what goes in, where there may be no layers."""
+        """`dim` is the input width, needed only if there may be no layers."""
         super().__init__()
         built = list(layers)
         self.layers: Any = nn.ModuleList(built)
@@ -80,7 +80,7 @@ class Stack(SequenceLayer):
         return levels[-1], state
 
     def levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """What went in and every layer's output."""
+        """The input and every layer's output."""
         if not self.causal:
             self.refuse_state(state)
         states = [None] * len(self.layers) if state is None else state
@@ -102,10 +102,11 @@ class Stack(SequenceLayer):
 
 
 def run_twice(layer: SequenceLayer, x: Tensor, mask: Tensor | None, state: State) -> tuple[Tensor, State]:
-    """The layer's output now, and once more in the backward pass, whatever is watched by then and whichever thread that is in."""
+    """Runs a layer now and again in the backward pass."""
+    # In the context of the first run: the backward pass may use another thread, where other taps and settings hold.
     context = () if torch.compiler.is_compiling() else (copy_context().run,)
-    found: tuple[Tensor, State] = checkpoint(*context, layer, x, mask, state, use_reentrant=False)
-    return found
+    output: tuple[Tensor, State] = checkpoint(*context, layer, x, mask, state, use_reentrant=False)
+    return output
 
 
 def uniform_init(scale: float, *tensors: Tensor) -> None:
@@ -116,5 +117,5 @@ def uniform_init(scale: float, *tensors: Tensor) -> None:
 
 
 def shares(total: int, parts: int) -> list[int]:
-    """`total` in whole parts, as equal as can be, the first ones larger."""
+    """Splits `total` into whole parts, as equal as possible, the larger ones first."""
     return [total // parts + (part < total % parts) for part in range(parts)]

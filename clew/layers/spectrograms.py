@@ -1,4 +1,4 @@
-"""Convolutions over time and frequency, before a body reads frames. Knows no sound."""
+"""Convolutions over time and frequency, applied to frames before a body reads them. Knows no sound."""
 
 import torch
 import torch.nn.functional as F
@@ -8,17 +8,17 @@ from clew.core.errors import UserError
 from clew.layers.resnet import within
 
 LEAST_BANDS = 4
-"""Two maxima over pairs of bands leave one of them."""
+"""Pooling pairs of bands twice must leave one."""
 
 
 class SpectrogramConvolution(nn.Module):
-    """Two convolutions over frames and bands (after Amodei et al. 2016, Deep Speech 2).
+    """Two convolutions over frames and bands (following Amodei et al. 2016, Deep Speech 2).
 
         h = pool_1(relu(C1 x)),   y = pool_2(relu(C2 h))
 
-    C1 sees 5 frames and 5 bands, C2 3 and 3. Each maximum is over pairs of bands, the second also over the `stack` frames of a position, so
-    that a position's vector has channels * (bands // 4) numbers. The formants of another voice lie some bands higher or lower, where a
-    convolution finds the same pattern. What comes out does not depend on padding.
+    C1 covers 5 frames and 5 bands, C2 3 and 3. Both poolings take maxima over pairs of bands, the second also over the `stack` frames of a
+    position, so that a position's vector has channels * (bands // 4) numbers. Another voice shifts the formants by some bands, where a
+    convolution still finds the pattern. Outputs do not depend on padding.
     """
 
     def __init__(self, bands: int, channels: int, *, stack: int = 1, parts: int = 1):
@@ -31,7 +31,7 @@ class SpectrogramConvolution(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """x (batch, positions, stack * parts * bands); `lengths` (batch,) are the positions that are real, all where not given."""
+        """x (batch, positions, stack * parts * bands); `lengths` (batch,) are the numbers of real positions, all by default."""
         frames = x.unflatten(-1, (self.stack, self.parts, self.bands)).flatten(1, 2).movedim(2, 1)  # (batch, parts, frames, bands)
         real = None
         if lengths is not None:

@@ -1,4 +1,4 @@
-"""`nn.RNN`, `nn.LSTM` and `nn.GRU` as layers of ours: the same equations with the same weights, whose gates and cells can be watched."""
+"""`nn.RNN`, `nn.LSTM` and `nn.GRU` as clew layers: the same equations and weights, with gates and cell states that can be watched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +14,8 @@ from clew.layers.wiring import Plain
 
 
 def as_stack(module: nn.RNNBase, *, dropout: float = 0.0) -> Stack:
-    """A layer of ours for each of its layers, two readers side by side where it reads both ways. Weights are copies. What every layer but
-    the last gives is dropped with probability `dropout`."""
+    """A stack with one layer for each of the module's, bidirectional if the module is. Weights are copied. The outputs of all layers but
+    the last have the given dropout."""
     layers: list[SequenceLayer] = []
     for number in range(module.num_layers):
         ways = [Recurrent(cell_of(module, number, suffix)) for suffix in ("", "_reverse")[: 1 + module.bidirectional]]
@@ -41,7 +41,7 @@ def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
     elif isinstance(module, nn.RNN):
         cell = Elman(width, dim, nonlinearity=module.nonlinearity)
     else:
-        raise UserError(f"{type(module).__name__} is no recurrence of torch's that is known; known: RNN, LSTM, GRU")
+        raise UserError(f"{type(module).__name__} is not a supported recurrent module of torch; supported: RNN, LSTM, GRU")
     cell = cell.to(first)
     with torch.no_grad():
         for name, tensor in cell_tensors(cell, weights.get).items():
@@ -50,23 +50,23 @@ def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
 
 
 NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-"""Their names of a layer's tensors, the biases and the projection where there are such."""
+"""torch's names for a layer's tensors; biases and projection are optional."""
 
 
 def cell_tensors(cell: Cell, read: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
-    """A cell's tensors by our names from theirs. Both biases of theirs are one of ours, but where a GRU multiplies the second by its
-    gate."""
+    """A cell's tensors by our names, read by torch's names. Ours is the sum of torch's two biases, except in a GRU, whose reset gate
+    multiplies the second."""
     inputs, hidden = read("weight_ih"), read("weight_hh")
     assert inputs is not None and hidden is not None
     bias, second = read("bias_ih"), read("bias_hh")
     if bias is None or second is None:
         bias = second = torch.zeros_like(inputs[:, 0])
-    found = {"input_weight": inputs, "hidden_weight": hidden}
+    tensors = {"input_weight": inputs, "hidden_weight": hidden}
     if isinstance(cell, GRU):
         if cell.candidate_bias is None:
             raise UserError("torch's GRU resets after the product with the hidden weights; its weights fit a GRU with reset=after")
-        found["candidate_bias"] = second[2 * cell.dim :]
+        tensors["candidate_bias"] = second[2 * cell.dim :]
         second = torch.cat([second[: 2 * cell.dim], torch.zeros_like(second[2 * cell.dim :])])
-    found["bias"] = bias + second
+    tensors["bias"] = bias + second
     projection = read("weight_hr")
-    return found if projection is None else {**found, "projection": projection}
+    return tensors if projection is None else {**tensors, "projection": projection}

@@ -1,8 +1,8 @@
-"""LSTMs over trees (Tai et al. 2015): a node's state from its own vector and its children's states. Knows no words and no labels.
+"""LSTMs over trees (Tai et al. 2015): a node's state is computed from its own vector and its children's states. Knows no words or labels.
 
-All nodes of one depth, of all trees of a batch, are one step, the deepest first: there are as many steps as the deepest tree has levels,
-and a step costs its own nodes. Vectors of words at the leaves and zeros at the phrases give the model for phrase trees, words at all nodes
-the one for dependency trees. A chain, each node the only child of the next, is a sentence under an ordinary LSTM.
+All nodes of one depth, in all trees of a batch, are one step, the deepest first: there are as many steps as the deepest tree has levels,
+and a step computes only its own nodes. Word vectors at the leaves and zeros at the phrases give the model for constituency trees; word
+vectors at all nodes the one for dependency trees. A chain, each node the only child of the next, is an ordinary LSTM.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.taps import Tap, steps_of_a_loop
 from clew.core.tree_batches import TreeBatch, tree_levels
-from clew.layers.cells import LSTMState, Taps
+from clew.layers.cell import Taps
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.sequence import uniform_init
 
 
 class Children(NamedTuple):
-    """The level below: states (children, dim), which node is each one's parent, and which child of it each is."""
+    """The level below: its states (children, dim), and for each of them its parent and its slot among the parent's children."""
 
     states: LSTMState
     parents: Tensor
@@ -28,9 +29,9 @@ class Children(NamedTuple):
 
 
 class TreeLSTM(nn.Module):
-    """What both kinds share: parameters, and the way up through the levels. Gates stand in the order of `cells.LSTM`.
+    """The shared part of Tree-LSTMs: parameters, and the loop from the deepest level up. Gates are stored in the order of `cells.LSTM`.
 
-    Taps show a vector a node (batch, nodes, dim), 0 where there is none: a node's forget gate is the one that its parent has for it.
+    Taps show one vector per node (batch, nodes, dim), 0 on padding; a node's forget gate is the one that its parent applies to it.
     """
 
     def __init__(self, input_dim: int, dim: int, num_hidden_gates: int = 4, num_slots: int = 1):
@@ -52,13 +53,15 @@ class TreeLSTM(nn.Module):
         if x.shape[:2] != trees.depths.shape:
             raise UserError(f"x {tuple(x.shape)} must have a vector for each of the (batch, nodes) {tuple(trees.depths.shape)}")
         self.check(trees)
+        # Levels by depth: all children of a node are in the level below. By height, a right-branching tree would copy its waiting leaves
+        # at every step.
         order, levels = tree_levels(trees)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
-        nothing = projected.new_zeros(0, self.dim)
-        below, states = Children(LSTMState(nothing, nothing), order[:0], order[:0]), [LSTMState(nothing, nothing)]
+        empty = projected.new_zeros(0, self.dim)
+        below, states = Children(LSTMState(empty, empty), order[:0], order[:0]), [LSTMState(empty, empty)]
 
         def at_nodes(steps: Sequence[Tensor]) -> Tensor:
-            """Level by level, the deepest first, to (batch, nodes, dim); of forget gates the last level, that of the roots, has none."""
+            """Rows computed level by level, deepest first, as (batch, nodes, dim). The roots, in the last level, have no forget gates."""
             rows = torch.cat(list(steps))
             return rows.new_zeros(x.shape[0] * x.shape[1], self.dim).index_copy(0, order[: len(rows)], rows).view(*x.shape[:2], self.dim)
 
@@ -70,14 +73,14 @@ class TreeLSTM(nn.Module):
         return LSTMState(hidden, cell)
 
     def check(self, trees: TreeBatch) -> None:
-        """Trees that this layer cannot read are refused."""
+        """Refuses trees that this layer cannot read."""
 
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         """The states of one level's nodes (nodes, dim) from W x + b (nodes, 4 * dim) and their children."""
         raise NotImplementedError
 
     def join(self, i: Tensor, forget_gates: Tensor, c: Tensor, o: Tensor, children: Children) -> LSTMState:
-        """c = i * c~ + sum_k f_k * c_k and h, from what goes into the gates and the forget gates (children, dim)."""
+        """c = i * c~ + sum_k f_k * c_k and h, from the gates' inputs and the forget gates (children, dim)."""
         input_gate = self.gates.input(torch.sigmoid(i))
         forget_gates = self.gates.forget(forget_gates)
         candidate = self.gates.candidate(torch.tanh(c))
@@ -92,7 +95,7 @@ class ChildSumTreeLSTM(TreeLSTM):
 
     h~  = sum_k h_k
     i   = sigmoid(W_i x + U_i h~ + b_i)         input gate
-    f_k = sigmoid(W_f x + U_f h_k + b_f)        forget gate, one a child
+    f_k = sigmoid(W_f x + U_f h_k + b_f)        forget gate, one per child
     c~  = tanh(W_c x + U_c h~ + b_c)            candidate
     o   = sigmoid(W_o x + U_o h~ + b_o)         output gate
     c   = i * c~ + sum_k f_k * c_k
@@ -103,9 +106,9 @@ class ChildSumTreeLSTM(TreeLSTM):
         super().__init__(input_dim, dim)
 
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
-        nothing = inputs.new_zeros(len(inputs), self.dim)
+        zeros = inputs.new_zeros(len(inputs), self.dim)
         i, f, c, o = inputs.chunk(4, -1)
-        hidden_sum = nothing.index_add(0, children.parents, children.states.hidden)
+        hidden_sum = zeros.index_add(0, children.parents, children.states.hidden)
         from_i, _, from_c, from_o = F.linear(hidden_sum, self.hidden_weight).chunk(4, -1)
         forget_weight = self.hidden_weight[self.dim : 2 * self.dim]
         forget_gates = torch.sigmoid(f[children.parents] + F.linear(children.states.hidden, forget_weight))  # (children, dim)
@@ -113,16 +116,16 @@ class ChildSumTreeLSTM(TreeLSTM):
 
 
 class NaryTreeLSTM(TreeLSTM):
-    """N-ary Tree-LSTM: at most `num_children`, each with weights of its own. Two make the one for binary phrase trees.
+    """N-ary Tree-LSTM: at most `num_children`, each with weights of its own; two for binary constituency trees.
 
         i   = sigmoid(W_i x + sum_l U_il h_l + b_i)         input gate
-        f_k = sigmoid(W_f x + sum_l U_fkl h_l + b_f)        forget gate, one a child
+        f_k = sigmoid(W_f x + sum_l U_fkl h_l + b_f)        forget gate, one per child
         c~  = tanh(W_c x + sum_l U_cl h_l + b_c)            candidate
         o   = sigmoid(W_o x + sum_l U_ol h_l + b_o)         output gate
         c   = i * c~ + sum_l f_l * c_l
         h   = o * tanh(c)
 
-    h_l and c_l are 0 for a child that is not there.
+    h_l and c_l are 0 for a missing child.
     """
 
     def __init__(self, input_dim: int, dim: int, *, num_children: int = 2):
@@ -136,13 +139,13 @@ class NaryTreeLSTM(TreeLSTM):
         if most > self.num_children:
             raise UserError(
                 f"a node has {most} children, and this Tree-LSTM takes {self.num_children}; binarise the trees, "
-                "build it with more num_children, or take the child-sum one"
+                "build it with more num_children, or use the child-sum Tree-LSTM"
             )
 
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         places = children.parents * self.num_children + children.slots
-        nothing = inputs.new_zeros(len(inputs) * self.num_children, self.dim)
-        hidden = nothing.index_copy(0, places, children.states.hidden).view(len(inputs), -1)  # (nodes, num_children * dim)
+        zeros = inputs.new_zeros(len(inputs) * self.num_children, self.dim)
+        hidden = zeros.index_copy(0, places, children.states.hidden).view(len(inputs), -1)  # (nodes, num_children * dim)
         i, f, c, o = inputs.chunk(4, -1)
         widths = [self.dim, self.num_children * self.dim, self.dim, self.dim]
         from_i, from_f, from_c, from_o = F.linear(hidden, self.hidden_weight).split(widths, -1)

@@ -1,6 +1,6 @@
-"""How a layer is joined to what goes around it: residual, highway and dense connections and the place of the norm are layers around layers.
+"""Residual, highway and dense connections, and the place of the norm: layers around layers.
 
-Members of WIRINGS are built as `W(dim, layer, *, norm, dropout, dropout_kind)`, `dim` being the width of what goes in.
+Members of WIRINGS are built as `W(dim, layer, *, norm, dropout, dropout_kind)`, where `dim` is the input width.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Plain(SequenceLayer):
         super().__init__()
         if self.keeps_width and layer.dim != dim:
             raise UserError(
-                f"a {type(self).__name__} connection adds what comes in ({dim}) to what comes out ({layer.dim}); make them equal"
+                f"a {type(self).__name__} connection adds its input ({dim} wide) to its output ({layer.dim} wide); make them equal"
             )
         if dropout_kind not in DROPOUTS:
             raise unknown("dropout_kind", dropout_kind, DROPOUTS)
@@ -78,8 +78,8 @@ class PostNorm(PreNorm):
 
 
 class Highway(Plain):
-    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015); b starts below 0, so that x passes first: the lower,
-    the deeper the stack."""
+    """y = t * f(x) + (1 - t) * x,  t = sigmoid(W x + b)  (Srivastava et al. 2015). b starts below 0, so that x passes at first; deeper
+    stacks need a lower b."""
 
     keeps_width = True
 
@@ -97,7 +97,7 @@ class Highway(Plain):
 
 
 class Dense(Plain):
-    """y = [x; dropout(f(x))]: in a stack every layer sees what all before it gave (Huang et al. 2017), so the width grows."""
+    """y = [x; dropout(f(x))]: every layer of a stack sees the outputs of all layers before it (Huang et al. 2017), so the width grows."""
 
     def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
@@ -109,10 +109,10 @@ class Dense(Plain):
 
 
 class Beside(Plain):
-    """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some of what goes in passes by, for layers above.
+    """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some features bypass the layer, for the layers above.
 
-    With `residual` the first features of x are added to what f gives of them and the others. It is in no table: how many features are read
-    and kept is a matter of the layers around it.
+    With `residual`, the first features of x are added to f. Not a member of the table, since `reads` and `keeps` depend on the layers
+    around it.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Beside(Plain):
     ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         if residual and layer.dim > reads:
-            raise UserError(f"a residual connection adds to what comes out ({layer.dim}) as many features that are read, of {reads}")
+            raise UserError(f"a residual connection adds inputs to outputs, so dim ({layer.dim}) must be at most reads ({reads})")
         self.reads, self.keeps, self.residual = reads, keeps, residual
         self.dim = layer.dim + keeps
 

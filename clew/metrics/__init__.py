@@ -1,1 +1,5 @@
-"""How good an output is: pure functions of counts that add over processes. Knows no model and no text."""
+"""Metrics: pure functions of counts that add across processes. Knows no model and no text."""
+
+from clew.core.rooms import show_modules
+
+show_modules(__name__)

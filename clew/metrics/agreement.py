@@ -1,8 +1,8 @@
-"""How what was found agrees with what was there: precision, recall and F1, of counts that add.
+"""Precision, recall and F1 from counts that add.
 
     precision = matched / predicted      recall = matched / gold      F1 = 2 matched / (gold + predicted)
 
-A share of nothing is 0.
+A ratio whose denominator is 0 is 0.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 
 @dataclass(frozen=True)
 class Agreement:
-    """So many things were there, so many were found, and so many of these were right."""
+    """The numbers of gold items, of predicted items, and of predicted items that are right."""
 
     gold: int = 0
     predicted: int = 0
@@ -41,20 +41,20 @@ class Agreement:
 
 
 def f1_interval(parts: Sequence[Agreement], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The bootstrap's interval of the F1 of all parts together; a part is an example: a sentence, a text."""
+    """The bootstrap interval of the F1 of all parts together. A part is one example: a sentence, a text."""
     kinds, times = distinct_rows([(part.gold, part.predicted, part.matched) for part in parts])
     return statistic_interval(lambda drawn: f1s(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
 
 
 def share_interval(parts: Sequence[int], wholes: Sequence[int], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The bootstrap's interval of a share over all examples, sum(parts) / sum(wholes); an example has a part and a whole, such as the right
-    words of a sentence and all of them."""
+    """The bootstrap interval of sum(parts) / sum(wholes). Each example has a part and a whole, such as the number of right words of a
+    sentence and the number of all its words."""
     kinds, times = distinct_rows(list(zip(parts, wholes, strict=True)))
     return statistic_interval(lambda drawn: shares(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
 
 
 def distinct_rows(rows: Sequence[Sequence[int]] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row once (kinds, columns), and how often it was there (kinds,)."""
+    """The distinct rows (kinds, columns), and the number of times that each occurs (kinds,)."""
     return np.unique(np.asarray(rows), axis=0, return_counts=True)
 
 

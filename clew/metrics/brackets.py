@@ -1,16 +1,16 @@
-"""How well parses agree with gold trees: labelled bracket scoring as EVALB does it (Black et al. 1991; Sekine and Collins 1997).
+"""Labelled bracket scores of parses, as computed by EVALB (Black et al. 1991; Sekine and Collins 1997).
 
     recall = matched / gold brackets      precision = matched / predicted brackets      F1 = 2 matched / (gold + predicted)
 
-Before brackets are counted, words whose tag is a deleted label are taken out of both trees, each by its own tags, and then what holds no
-word any more; brackets with a deleted label are not counted, but what they hold is. Function tags (NP-SBJ, NP=2) count for nothing. A
-bracket matches one of the same label over the same words, and each only one, so (NP (NP x)) against (NP x) is 1 of 2.
+Words whose tag is a deleted label are first removed from both trees, by each tree's own tags, together with constituents that become empty.
+Brackets with a deleted label are not counted, but their contents are. Function tags (NP-SBJ, NP=2) are ignored. A bracket matches one with
+the same label over the same words, and each matches at most once: (NP (NP x)) against (NP x) is 1 of 2.
 
-EVALB deletes words by their tags, so that a mistagged quotation mark (POS instead of '') would leave the trees with different words. Where
-`quotes` names the tags that may be confused so, marks that only one of the trees deletes are kept in both.
+EVALB deletes words by their tags, so a mistagged quotation mark (POS in place of '') would leave the trees with different words. If
+`quotes` has the tags that may be confused in this way, marks that only one of the trees deletes are kept in both.
 
-A sentence whose trees have different words is an error, and one without a parse is skipped: neither counts in any share, so look at
-`errors` and `skipped` before believing the rest. Shares are between 0 and 1.
+A sentence whose trees have different words is an error, and one without a parse is skipped. Neither counts in any score, so check `errors`
+and `skipped` first. Ratios are between 0 and 1.
 """
 
 import re
@@ -27,10 +27,10 @@ from clew.core.trees import Span, Tree, walk
 
 @dataclass(frozen=True)
 class Rules:
-    """A parameter file of EVALB's; as it stands, COLLINS.prm.
+    """An EVALB parameter file; the defaults are COLLINS.prm.
 
-    `deleted` are its lines DELETE_LABEL, `deleted_for_length` DELETE_LABEL_FOR_LENGTH, `equal` EQ_LABEL, `short` CUTOFF_LEN, `labelled`
-    LABELED, `equal_words` EQ_WORD and `quotes` QUOTE_LABEL. Equal words are pairs: of a = b and b = c does not follow a = c.
+    Fields and lines: `deleted` DELETE_LABEL, `deleted_for_length` DELETE_LABEL_FOR_LENGTH, `equal` EQ_LABEL, `short` CUTOFF_LEN, `labelled`
+    LABELED, `equal_words` EQ_WORD, `quotes` QUOTE_LABEL. Equal words are pairs and not transitive: a = b and b = c do not give a = c.
     """
 
     deleted: frozenset[str] = frozenset(("TOP", "-NONE-", ",", ":", "``", "''", "."))
@@ -48,20 +48,20 @@ class Rules:
 COLLINS = Rules()
 
 STANDARD = Rules(COLLINS.deleted | {"S1", "ROOT", "", "?", "!"})
-"""COLLINS.prm and other parsers' names for the root and for punctuation, which would be counted as brackets that always match. On trees
-that have none of them it is the same."""
+"""COLLINS.prm, plus other parsers' labels for the root and for punctuation, which would otherwise count as brackets that always match. On
+trees without these labels it equals COLLINS.prm."""
 
 
 NEW = Rules(COLLINS.deleted | {"S1", "?", "!"}, quotes=frozenset(("``", "''", "POS", "NN", "CD", "VBZ", ":")))
-"""new.prm, which later releases of EVALB have."""
+"""new.prm, from later releases of EVALB."""
 
 QUOTES = ("'", '"', "/")
-"""Words that are quotation marks where their tag is one of `Rules.quotes`; Penn's possessive is written as the first."""
+"""Words that are quotation marks if their tag is in `Rules.quotes`; the first is also the Penn Treebank's possessive."""
 
 
 @dataclass(frozen=True)
 class BracketCounts:
-    """What was counted over some sentences; parts add, so that processes may each score a share."""
+    """Counts over some sentences. Counts of parts add, so each process can score a share."""
 
     sentences: int = 0
     errors: int = 0
@@ -69,10 +69,10 @@ class BracketCounts:
     gold: int = 0
     predicted: int = 0
     matched: int = 0
-    complete: int = 0  # sentences whose brackets are all right
+    complete: int = 0  # sentences with all brackets right
     crossing: int = 0  # predicted brackets that cross a gold one
-    uncrossed: int = 0  # sentences without a crossing bracket
-    barely_crossed: int = 0  # sentences with two at most
+    uncrossed: int = 0  # sentences without crossing brackets
+    barely_crossed: int = 0  # sentences with at most two
     words: int = 0
     right_tags: int = 0
 
@@ -116,7 +116,7 @@ class BracketCounts:
         return share(self.right_tags, self.words)
 
     def describe(self) -> str:
-        """Two lines: the scores in per cent, and what they are of."""
+        """Two lines: the scores in per cent, and the counts."""
         left_out = f", {self.errors} errors and {self.skipped} skipped left out" if self.valid < self.sentences else ""
         return (
             f"F1 {100 * self.f1:.2f}, precision {100 * self.precision:.2f}, recall {100 * self.recall:.2f}, "
@@ -128,7 +128,7 @@ class BracketCounts:
 
 @dataclass(frozen=True)
 class BracketScore:
-    """Counts over all sentences, and over those of up to 40 words, punctuation included and traces not."""
+    """Counts over all sentences, and over those of up to 40 words, including punctuation but not traces."""
 
     all: BracketCounts = BracketCounts()
     short: BracketCounts = BracketCounts()
@@ -138,7 +138,7 @@ class BracketScore:
 
 
 class Mark(NamedTuple):
-    """A quotation mark: which of the tree's words it is, how many words that count stand before it, and its tag."""
+    """A quotation mark: its index among the tree's words, the number of counted words before it, and its tag."""
 
     place: int
     before: int
@@ -146,7 +146,7 @@ class Mark(NamedTuple):
 
 
 class Yield(NamedTuple):
-    """What of a tree is scored."""
+    """The parts of a tree that are scored."""
 
     brackets: list[Span]
     words: list[str]
@@ -156,43 +156,43 @@ class Yield(NamedTuple):
 
 
 def score_brackets(gold: Iterable[Tree], predicted: Iterable[Tree | None], rules: Rules = STANDARD) -> BracketScore:
-    """The score of a treebank's parses, None where a sentence has none."""
+    """The score of a treebank's parses; None is a sentence without a parse."""
     golds, parses = list(gold), list(predicted)
     if len(golds) != len(parses):
         raise UserError(
-            f"predicted trees ({len(parses)}) must be as many as gold trees ({len(golds)}); give None for a sentence without a parse"
+            f"there must be as many predicted trees ({len(parses)}) as gold trees ({len(golds)}); give None for a sentence without a parse"
         )
     return sum((score_sentence(a, b, rules) for a, b in zip(golds, parses, strict=True)), BracketScore())
 
 
 def score_sentence(gold: Tree, predicted: Tree | None, rules: Rules = STANDARD) -> BracketScore:
-    right, found = scored(gold, rules), None if predicted is None else scored(predicted, rules)
-    if predicted is not None and found is not None and 0 < len(found.words) != len(right.words):
-        kept_right, kept_found = mistagged_marks(right.marks, found.marks, rules)
-        right, found = scored(gold, rules, kept_right), scored(predicted, rules, kept_found)
-    counts = compare(right, found, rules)
-    return BracketScore(counts, counts if right.length <= rules.short else BracketCounts())
+    reference, parse = scored(gold, rules), None if predicted is None else scored(predicted, rules)
+    if predicted is not None and parse is not None and 0 < len(parse.words) != len(reference.words):
+        kept_in_gold, kept_in_parse = mistagged_marks(reference.marks, parse.marks, rules)
+        reference, parse = scored(gold, rules, kept_in_gold), scored(predicted, rules, kept_in_parse)
+    counts = compare(reference, parse, rules)
+    return BracketScore(counts, counts if reference.length <= rules.short else BracketCounts())
 
 
 def mistagged_marks(gold: Sequence[Mark], predicted: Sequence[Mark], rules: Rules) -> tuple[Counter[int], Counter[int]]:
-    """The quotation marks of each tree that its tags delete and the other's do not, at the same word: how often each is kept, by its place.
+    """Quotation marks that one tree's tags delete and the other's do not, at the same word: for each tree, how often each is kept, by
+    index.
 
-    A mark that is kept moves the places of those after it, and in EVALB its own place too. So of two marks in a row that the other tree
-    keeps, EVALB keeps the first one twice; this does the same.
+    A kept mark shifts the marks after it, and in EVALB also itself. So EVALB keeps the first of two adjacent marks twice; so does this.
     """
     kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     moved = [0] * len(gold), [0] * len(predicted)
-    for i, found in enumerate(predicted):
-        before = found.before + moved[1][i]
-        for j, right in enumerate(gold):
-            if right.before + moved[0][j] != before or right.tag == found.tag:
+    for i, mark in enumerate(predicted):
+        before = mark.before + moved[1][i]
+        for j, gold_mark in enumerate(gold):
+            if gold_mark.before + moved[0][j] != before or gold_mark.tag == mark.tag:
                 continue
-            is_deleted = right.tag in rules.deleted, found.tag in rules.deleted
+            is_deleted = gold_mark.tag in rules.deleted, mark.tag in rules.deleted
             if is_deleted[0] != is_deleted[1]:
                 side, number = (0, j) if is_deleted[0] else (1, i)
-                kept[side][(right, found)[side].place] += 1
-                for behind in range(number, len(moved[side])):
-                    moved[side][behind] += 1
+                kept[side][(gold_mark, mark)[side].place] += 1
+                for later in range(number, len(moved[side])):
+                    moved[side][later] += 1
     return kept
 
 
@@ -218,8 +218,8 @@ def compare(gold: Yield, predicted: Yield | None, rules: Rules = STANDARD) -> Br
 
 
 def scored(tree: Tree, rules: Rules = STANDARD, kept: Mapping[int, int] | None = None) -> Yield:
-    """The brackets, words and tags that count, spans counted over the words that do: those that are not deleted, and of these the ones that
-    are `kept` so many times, by their places."""
+    """The brackets, words and tags that count, with spans over counted words. Words with a deleted tag do not count, unless `kept` has
+    their index, with the number of times to keep them."""
     brackets: list[Span] = []
     words: list[str] = []
     tags: list[str] = []
@@ -252,7 +252,7 @@ def counted_label(label: str, rules: Rules) -> str:
 
 
 def count_crossing(gold: Sequence[Span], predicted: Sequence[Span]) -> int:
-    """How many predicted brackets share words with a gold one while each has words that the other has not."""
+    """The number of predicted brackets that overlap a gold one while each has words that the other lacks."""
     if not gold or not predicted:
         return 0
     start, end = np.array([span[1:] for span in gold]).T

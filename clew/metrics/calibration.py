@@ -1,4 +1,4 @@
-"""Whether a classifier is right as often as it says: expected calibration error, and the temperature that mends it (Guo et al. 2017)."""
+"""Calibration: whether confidence equals accuracy. Expected calibration error and temperature scaling (Guo et al. 2017)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from clew.metrics.bootstrap import Interval, statistic_interval
 BINS = 15
 SAMPLES = 2_000
 LOWEST, HIGHEST = 0.01, 100.0
-"""Between these a temperature is looked for."""
+"""The range of temperatures that is searched."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Predictions by confidence, which is the largest probability, in bins of equal width: how many, how many right, and the confidences
-    summed. Parts add."""
+    """Predictions by confidence (the largest probability), in bins of equal width: the number of predictions, the number of right ones, and
+    the sum of confidences. Parts add."""
 
     counts: tuple[int, ...]
     right: tuple[int, ...]
@@ -52,7 +52,7 @@ class Calibration:
 
 
 def calibration(probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS) -> Calibration:
-    """Of probabilities (examples, labels) and the right labels (examples,). A bin holds its upper end."""
+    """The calibration of probabilities (examples, labels) against labels (examples,). A bin includes its upper end."""
     confidence, right, bins = binned(probabilities, targets, num_bins)
     counts, rights, sums = (torch.bincount(bins, weights, num_bins) for weights in (None, right, confidence))
     return Calibration(tuple(counts.tolist()), tuple(rights.long().tolist()), tuple(sums.tolist()))
@@ -61,7 +61,7 @@ def calibration(probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS)
 def calibration_interval(
     probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval:
-    """The bootstrap's interval of the expected calibration error."""
+    """The bootstrap interval of the expected calibration error."""
     confidence, right, bins = binned(probabilities, targets, num_bins)
     gaps = (F.one_hot(bins, num_bins) * (right - confidence)[:, None]).numpy()  # (examples, bins)
     return statistic_interval(
@@ -70,12 +70,12 @@ def calibration_interval(
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> float:
-    """The T for which softmax(logits / T) loses least on `targets` (examples,), to be taken from held-out examples. `smoothing` is the
-    share of a target that is spread over the labels: 1 / (examples + 2) keeps a few that are all right from making it certain (Platt 1999).
+    """The T that minimises the loss of softmax(logits / T) on `targets` (examples,); fit it on held-out examples. `smoothing` is the share
+    of a target that is spread over all labels: 1 / (examples + 2) avoids certainty from a few examples that are all right (Platt 1999).
 
-    The loss is convex in 1 / T, and its slope there is sum_n E[logit_n] - logit_n[target_n]; the 0 of the slope is found by halving.
-    Labels do not change, only how sure they are. T is between 0.01 and 100: at an end where all or none are right, and 1 where nothing
-    tells.
+    The loss is convex in 1 / T, where its slope is sum_n E[logit_n] - logit_n[target_n]; bisection finds the slope's zero. The predicted
+    labels do not change, only their confidence. T is between 0.01 and 100: at an end if all or no labels are right, and 1 if the loss does
+    not depend on T.
     """
     check_examples(logits, targets)
     logits = logits.detach().double()
@@ -89,7 +89,7 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) 
     low, high = LOWEST, HIGHEST
     for _ in range(60):
         middle = (low * high) ** 0.5
-        # Above the best T, softmax(logits / T) is too flat: the mean logit lies below the target's, and the slope below 0.
+        # Above the best T, softmax(logits / T) is too flat: the mean logit is below the target's, so the slope is negative.
         if slope(middle) <= 0:
             high = middle
         else:
@@ -98,7 +98,7 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) 
 
 
 class HeldOut(NamedTuple):
-    """How sure and how right probabilities are on examples that they were not fitted to."""
+    """Loss and calibration error on examples that the probabilities were not fitted to."""
 
     loss: float
     error: float
@@ -113,7 +113,7 @@ def held_out(logits: Tensor, targets: Tensor, temperature: float = 1.0) -> HeldO
 
 
 def binned(probabilities: Tensor, targets: Tensor, num_bins: int = BINS) -> tuple[Tensor, Tensor, Tensor]:
-    """Each example's confidence, whether it is right, and its bin, on the CPU in float64."""
+    """Each example's confidence, correctness and bin, on the CPU in float64."""
     check_examples(probabilities, targets)
     if num_bins < 1:
         raise UserError(f"num_bins ({num_bins}) must be at least 1")

@@ -1,17 +1,18 @@
-"""How well captions agree with references, as the COCO evaluation computes it (Chen et al. 2015): BLEU, ROUGE-L and CIDEr-D; by chrF; and
-what can be told of a paragraph: what it says again, and which of the things in a picture it speaks of.
+"""Agreement of captions with references: BLEU, ROUGE-L and CIDEr-D, as in the COCO evaluation (Chen et al. 2015), and chrF. For paragraphs
+also repetition, and which of the things in a picture they mention.
+
 
     BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
-    ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, the highest of all references
+    ROUGE-L  = 100 * 2.44 P R / (R + 1.44 P)                        P, R: of the longest common subsequence, maximum over references
     CIDEr-D  = 1000 * mean over n = 1 .. 4 and references of
                exp(-(l - l')^2 / 72) * sum_g min(h_g, r_g) r_g / (|h| |r|)
 
-    h_g, r_g: how often a caption and a reference have the n-gram g, times log(pictures / pictures whose references have g)
-    l, l':    how many bigrams they have
+    h_g, r_g: how often a caption and a reference contain the n-gram g, times log(pictures / pictures whose references contain g)
+    l, l':    their numbers of bigrams
 
-All are over examples: a caption and its references. Each has statistics of single examples, of which the score of any collection of them
-is computed (`clew.metrics.statistics`). Those of CIDEr-D are its value for each caption. The document frequencies come from the references
-of the whole part, which all systems share: they belong to the metric, and stay when examples are drawn.
+An example is a caption and its references. Each measure has statistics per example, from which the score of any set of examples is computed
+(`clew.metrics.statistics`); those of CIDEr-D are each caption's value. The document frequencies come from the references of the whole part,
+so all systems share them. They belong to the metric and do not change when a test resamples examples.
 """
 
 import math
@@ -31,15 +32,15 @@ Words = Sequence[str]
 Weights = dict[tuple[str, ...], float]
 
 BETA = 1.2
-"""How much more recall counts than precision in ROUGE-L."""
+"""The weight of recall relative to precision in ROUGE-L."""
 SIGMA = 6.0
-"""The standard deviation of lengths in CIDEr-D."""
+"""The standard deviation of the length penalty in CIDEr-D."""
 ORDERS = (1, 2, 3, 4)
 
 TOKEN = re.compile(
-    r"n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w)"  # parted from the word before
+    r"n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w)"  # split from the word before
     r"|can(?=not(?!\w))|(?:[a-z]\.){2,}|(?<!\w)(?:mr|mrs|ms|dr|st)\."  # u.s.
-    r"|[^\W_]+?(?=n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w))"  # that word
+    r"|[^\W_]+?(?=n't(?!\w)|'(?:s|re|ve|ll|d|m)(?!\w))"  # the word before these
     r"|[^\W_]+(?:['.,:/@-][^\W_]+)*"  # t-shirt, 3.5, 10:30, o'clock
     r"|[&$%#@+=*/<>()°]"
 )
@@ -47,7 +48,7 @@ BRACKETS = {"(": "-lrb-", ")": "-rrb-"}
 
 
 class Captions(NamedTuple):
-    """What was found: numbers by name and in words, and each example's statistics."""
+    """Metric values with their description, and each example's statistics."""
 
     measured: Measured
     statistics: list[Statistics]
@@ -60,31 +61,31 @@ def measure_captions(
     *,
     tokenized: bool = False,
 ) -> Captions:
-    """Some of CAPTION_MEASURES; `references[i]` are what `written[i]` is held against. What is `tokenized` has spaces between words, and is
-    taken as it is; else words are parted as COCO's tokenizer does."""
+    """Computes some of CAPTION_MEASURES; `references[i]` belong to `written[i]`. `tokenized` texts are split at spaces; others are split by
+    `caption_words`, similar to COCO's tokenizer."""
     for name in measures:
         if name not in CAPTION_MEASURES:
             raise unknown("measure of captions", name, CAPTION_MEASURES)
-    parted = str.split if tokenized else caption_words
-    each = [[parted(text) for text in several] for several in checked(written, references)]
-    captions = [parted(text) for text in written]
+    split = str.split if tokenized else caption_words
+    tokenized_references = [[split(text) for text in several] for several in checked(written, references)]
+    captions = [split(text) for text in written]
     statistics: list[Statistics] = [{} for _ in captions]
     for name in measures:
-        for mine, found in zip(statistics, CAPTION_MEASURES[name](captions, each), strict=True):
-            mine.update(found)
+        for example, measure_statistics in zip(statistics, CAPTION_MEASURES[name](captions, tokenized_references), strict=True):
+            example.update(measure_statistics)
     values = corpus_values(statistics)
     return Captions(Measured(values, in_words(values)), statistics)
 
 
 def corpus_values(statistics: Sequence[Statistics]) -> dict[str, float]:
-    """Every measure of some examples together."""
+    """The value of every measure over all of these examples."""
     formulas = {name: next(iter(rows)) for name, rows in statistics[0].items()}
-    return {name: score(formula, [each[name][formula] for each in statistics]) for name, formula in formulas.items()}
+    return {name: score(formula, [example[name][formula] for example in statistics]) for name, formula in formulas.items()}
 
 
 def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
     if len(written) != len(references):
-        raise UserError(f"captions ({len(written)}) must be as many as lists of references ({len(references)})")
+        raise UserError(f"there must be as many captions ({len(written)}) as lists of references ({len(references)})")
     if not written:
         raise UserError("no caption was written, so there is no score; give at least one and its references")
     for number, several in enumerate(references):
@@ -96,8 +97,8 @@ def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequ
 
 
 def caption_words(text: str) -> list[str]:
-    """Words in lower case without punctuation, nearly as COCO's evaluation parts them with the Penn Treebank's tokenizer: `n't` and `'s`
-    stand alone, brackets are -lrb- and -rrb-."""
+    """Splits a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's evaluation does: `n't`
+    and `'s` are words of their own, brackets are -lrb- and -rrb-."""
     return [BRACKETS.get(word, word) for word in TOKEN.findall(text.lower().replace("’", "'"))]
 
 
@@ -108,7 +109,7 @@ def bleu_statistics(written: Sequence[Words], references: Sequence[Sequence[Word
 
 
 def chrf_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
-    """chrF (Popovic 2015) of the words with spaces between; of several references the one it is highest for."""
+    """chrF (Popovic 2015) of the words joined by spaces, against the reference with the highest score."""
     counts = Chrf().of_sentences([" ".join(words) for words in written], [[" ".join(words) for words in several] for several in references])
     return [{"chrf": {"chrf": row}} for row in counts]
 
@@ -118,7 +119,7 @@ def rouge_statistics(written: Sequence[Words], references: Sequence[Sequence[Wor
 
 
 def rouge_l(words: Words, references: Sequence[Words]) -> float:
-    """(1 + beta^2) P R / (R + beta^2 P), between 0 and 1; precision and recall may be of different references."""
+    """(1 + beta^2) P R / (R + beta^2 P), between 0 and 1; P and R may be from different references."""
     shared = [len(common_places(reference, words)) for reference in references]
     precision = max(shared) / len(words) if words else 0.0
     recall = max(common / len(reference) if reference else 0.0 for common, reference in zip(shared, references, strict=True))
@@ -136,21 +137,21 @@ def ciders(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> l
 
 
 def document_frequencies(references: Sequence[Sequence[Words]]) -> Counter[tuple[str, ...]]:
-    """In how many pictures' references each n-gram is."""
-    found: Counter[tuple[str, ...]] = Counter()
+    """For each n-gram, the number of pictures with a reference that contains it."""
+    frequencies: Counter[tuple[str, ...]] = Counter()
     for several in references:
-        found.update({gram for words in several for order in ORDERS for gram in grams_of(words, order)})
-    return found
+        frequencies.update({gram for words in several for order in ORDERS for gram in grams_of(words, order)})
+    return frequencies
 
 
 def cider(words: Words, references: Sequence[Words], frequencies: Counter[tuple[str, ...]], num_pictures: int) -> float:
     total = 0.0
     for order in ORDERS:
-        mine = weights_of(words, order, frequencies, num_pictures)
+        caption_weights = weights_of(words, order, frequencies, num_pictures)
         for reference in references:
-            theirs = weights_of(reference, order, frequencies, num_pictures)
-            apart = max(len(words) - 1, 0) - max(len(reference) - 1, 0)
-            total += math.exp(-(apart**2) / (2 * SIGMA**2)) * clipped_cosine(mine, theirs)
+            reference_weights = weights_of(reference, order, frequencies, num_pictures)
+            difference = max(len(words) - 1, 0) - max(len(reference) - 1, 0)
+            total += math.exp(-(difference**2) / (2 * SIGMA**2)) * clipped_cosine(caption_weights, reference_weights)
     return 10 * total / (len(ORDERS) * len(references))
 
 
@@ -159,23 +160,23 @@ def weights_of(words: Words, order: int, frequencies: Counter[tuple[str, ...]], 
     return {gram: count * math.log(num_pictures / max(1, frequencies[gram])) for gram, count in counts.items()}
 
 
-def clipped_cosine(mine: Weights, theirs: Weights) -> float:
-    """What both share, an n-gram no more often than the reference has it."""
-    shared = sum(min(weight, theirs[gram]) * theirs[gram] for gram, weight in mine.items() if gram in theirs)
-    norms = [math.sqrt(sum(weight**2 for weight in weights.values())) for weights in (mine, theirs)]
+def clipped_cosine(caption: Weights, reference: Weights) -> float:
+    """The cosine of two weight vectors, with the caption's weights clipped to the reference's."""
+    shared = sum(min(weight, reference[gram]) * reference[gram] for gram, weight in caption.items() if gram in reference)
+    norms = [math.sqrt(sum(weight**2 for weight in weights.values())) for weights in (caption, reference)]
     return shared / (norms[0] * norms[1]) if norms[0] and norms[1] else 0.0
 
 
 def repetition_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
-    """The share of a text's trigrams that it has said before."""
-    each = [list(grams_of(words, 3)) for words in written]
-    return [{"repeated_trigrams": share_of(len(grams) - len(set(grams)), len(grams))} for grams in each]
+    """The share of a text's trigrams that occur earlier in it."""
+    trigrams = [list(grams_of(words, 3)) for words in written]
+    return [{"repeated_trigrams": share_of(len(grams) - len(set(grams)), len(grams))} for grams in trigrams]
 
 
 def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
-    """Of one text: how often it speaks of each thing that is in its picture, and how many things it speaks of that are not. `coverage` is
-    the share of things that it speaks of, `mentioned_once` of those that it speaks of just once, `invented` the share of what it speaks of
-    that is not there."""
+    """The statistics of one text, from how often it mentions each thing in its picture, and how often it mentions things that are not
+    there. `coverage` is the share of things that it mentions, `mentioned_once` the share that it mentions exactly once, and `invented` the
+    share of its mentions that are of nothing in the picture."""
     return {
         "coverage": share_of(sum(count > 0 for count in counts), len(counts)),
         "mentioned_once": share_of(sum(count == 1 for count in counts), len(counts)),
@@ -184,7 +185,7 @@ def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
 
 
 def paragraph_statistics(counts: Sequence[int], others: int, is_true: bool) -> Statistics:
-    """Of one paragraph, besides: whether it speaks of every thing just once and of nothing else (`all_once`), and whether it is true."""
+    """Also whether a paragraph mentions every thing exactly once and nothing else (`all_once`), and whether it is true."""
     once = others == 0 and all(count == 1 for count in counts)
     return {"all_once": share_of(float(once), 1), **mention_statistics(counts, others), "true": share_of(float(is_true), 1)}
 
@@ -200,4 +201,4 @@ CAPTION_MEASURES: dict[str, Callable[[Sequence[Words], Sequence[Sequence[Words]]
     "cider": cider_statistics,
     "repeated_trigrams": repetition_statistics,
 }
-"""`measure(written, references)`, all in words: each example's statistics."""
+"""`measure(written, references)`, of texts in words, returns each example's statistics."""

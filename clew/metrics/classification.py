@@ -1,6 +1,7 @@
-"""How well labels agree with gold ones: one a text (`Confusion`), or any number of them (`LabelSets`). Counts that add.
+"""Classification scores, from counts that add: one label per text (`Confusion`), or any number of labels (`LabelSets`).
 
-Shares are between 0 and 1; a share of nothing is 0. Means over labels are over those that are gold or predicted somewhere.
+Ratios are between 0 and 1; a ratio whose denominator is 0 is 0. Means over labels include the labels that are gold or predicted at least
+once.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,7 +17,7 @@ from clew.metrics.bootstrap import SAMPLES, Interval, statistic_interval
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each label was taken for each other: `counts[gold][predicted]`."""
+    """The confusion matrix: `counts[gold][predicted]`."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -35,12 +36,12 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        """The share that is right. Micro-averaged precision, recall and F1 are the same number, where each text has one label."""
+        """The share of right predictions. With one label per text it equals micro-averaged precision, recall and F1."""
         return self.value("accuracy")
 
     @property
     def macro_f1(self) -> float:
-        """The mean of the labels' F1, each label counting the same."""
+        """The unweighted mean of the labels' F1."""
         return self.value("macro_f1")
 
     @property
@@ -49,17 +50,17 @@ class Confusion:
 
     @property
     def by_label(self) -> dict[str, Agreement]:
-        """Precision, recall and F1 of each label; its support is `gold`."""
+        """Precision, recall and F1 of each label; the support is `gold`."""
         gold, predicted, matched = label_counts(self.array).tolist()
         return {label: Agreement(*counts) for label, *counts in zip(self.labels, gold, predicted, matched, strict=True)}
 
     def value(self, name: str, label: str | None = None) -> float:
-        """A member of CONFUSION_STATISTICS; or `f1`, which is one label's."""
+        """The value of a member of CONFUSION_STATISTICS, or the `f1` of one label."""
         statistic = self.statistic(name, label)
         return float(statistic(self.array))
 
     def interval(self, name: str, label: str | None = None, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-        """The bootstrap's interval of what `value` gives. Texts in one cell of the table are all the same to it."""
+        """The bootstrap interval of `value`. Texts in the same cell of the matrix are equal for it."""
         statistic, size = self.statistic(name, label), len(self.labels)
         return statistic_interval(
             lambda drawn: statistic(drawn.reshape(-1, size, size)), self.array.ravel(), level=level, samples=samples, seed=seed
@@ -76,12 +77,12 @@ class Confusion:
         return CONFUSION_STATISTICS[name]
 
     def describe(self) -> str:
-        """The scores in per cent, then a line a label."""
+        """The scores in per cent, then one line per label."""
         scores = f"accuracy {100 * self.accuracy:.2f}, macro F1 {100 * self.macro_f1:.2f}, Matthews {self.matthews:.3f}"
         return "\n".join([f"{scores}, {counted(self.total, 'example')}", report(self.by_label)])
 
     def table(self) -> str:
-        """The counts, a row a gold label and a column a predicted one."""
+        """The counts, with a row per gold label and a column per predicted label."""
         cells = [
             ["gold \\ predicted", *self.labels],
             *([label, *map(str, row)] for label, row in zip(self.labels, self.counts, strict=True)),
@@ -91,7 +92,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """How sets of labels agree: for each label in how many texts it was gold, predicted and both, and how many sets are wholly right."""
+    """Agreement of label sets: for each label the number of texts where it is gold, predicted and both; and the number of exact sets."""
 
     labels: tuple[str, ...]
     agreements: tuple[Agreement, ...]
@@ -109,12 +110,12 @@ class LabelSets:
 
     @property
     def exact_match(self) -> float:
-        """The share of texts with just their gold labels."""
+        """The share of texts with exactly their gold labels."""
         return float(shares(self.exact, self.total))
 
     @property
     def accuracy(self) -> float:
-        """The share of decisions, one a text and label, that are right."""
+        """The share of right decisions, one for each text and label."""
         whole = sum(self.agreements, Agreement())
         decisions = self.total * len(self.labels)
         return float(shares(decisions - whole.gold - whole.predicted + 2 * whole.matched, decisions))
@@ -126,7 +127,7 @@ class LabelSets:
 
     @property
     def macro_f1(self) -> float:
-        """The mean of the labels' F1, each label counting the same."""
+        """The unweighted mean of the labels' F1."""
         return float(mean_f1(*np.array([(a.gold, a.predicted, a.matched) for a in self.agreements]).reshape(-1, 3).T))
 
     def describe(self) -> str:
@@ -138,16 +139,16 @@ class LabelSets:
 
 
 def count_confusion(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Confusion:
-    """Each text's gold label and the predicted one, both among `labels`."""
+    """Counts each text's gold and predicted label, both among `labels`."""
     check_as_many(gold, predicted)
     places = {label: place for place, label in enumerate(labels)}
-    rows, columns = (find_places(given, places) for given in (gold, predicted))
+    rows, columns = (find_places(side, places) for side in (gold, predicted))
     counts = np.bincount(np.array(rows, dtype=np.int64) * len(labels) + np.array(columns, dtype=np.int64), minlength=len(labels) ** 2)
     return Confusion(tuple(labels), as_rows(counts.reshape(len(labels), len(labels))))
 
 
 def count_label_sets(gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]) -> LabelSets:
-    """Each text's gold labels and the predicted ones, all among `labels`."""
+    """Counts each text's gold and predicted labels, all among `labels`."""
     rows = label_set_rows(gold, predicted, labels)
     agreements = tuple(Agreement(*counts) for counts in rows[:, :-1].sum(0).reshape(3, -1).T.tolist())
     return LabelSets(tuple(labels), agreements, int(rows[:, -1].sum()), len(rows))
@@ -162,7 +163,7 @@ def label_set_intervals(
     samples: int = SAMPLES,
     seed: int = 1,
 ) -> dict[str, Interval]:
-    """The bootstrap's intervals of `micro_f1`, `macro_f1` and `exact_match`."""
+    """The bootstrap intervals of `micro_f1`, `macro_f1` and `exact_match`."""
     kinds, times = distinct_rows(label_set_rows(gold, predicted, labels))
 
     def counts(drawn: np.ndarray) -> np.ndarray:
@@ -177,18 +178,18 @@ def label_set_intervals(
 
 
 def label_set_rows(gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]) -> np.ndarray:
-    """A row a text: for each label whether it is gold, predicted, both; and whether all are right."""
+    """One row per text: for each label whether it is gold, predicted and both, and finally whether the sets are equal."""
     check_as_many(gold, predicted)
     places = {label: place for place, label in enumerate(labels)}
     sets = np.zeros((2, len(gold), len(labels)), dtype=np.int64)
-    for which, given in enumerate((gold, predicted)):
-        for text, those in enumerate(given):
-            sets[which, text, find_places(list(those), places)] = 1
+    for side, label_sets in enumerate((gold, predicted)):
+        for text, label_set in enumerate(label_sets):
+            sets[side, text, find_places(list(label_set), places)] = 1
     return np.concatenate([*sets, sets[0] & sets[1], (sets[0] == sets[1]).all(1, keepdims=True)], axis=1)
 
 
 def accuracies(matrices: np.ndarray) -> np.ndarray:
-    """Of tables (..., gold, predicted)."""
+    """The accuracy of confusion matrices (..., gold, predicted)."""
     return shares(np.trace(matrices, axis1=-2, axis2=-1), matrices.sum((-2, -1)))
 
 
@@ -201,13 +202,13 @@ def matthews_correlations(matrices: np.ndarray) -> np.ndarray:
 
         (s c - sum_k p_k g_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k g_k^2))
 
-    s texts, c of them right, label k predicted p_k times and gold g_k times. 0 where only one label is gold, or predicted.
+    s texts, c of them right; label k is predicted p_k times and gold g_k times. 0 if only one label is gold, or predicted.
     """
     return matthews_of_counts(*label_counts(matrices.astype(np.float64)))
 
 
 def matthews_of_counts(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
-    """The same, of how often each label (..., labels) was gold, predicted and both."""
+    """The same, from the numbers of times that each label (..., labels) is gold, predicted and both."""
     texts = gold.sum(-1)
     covariance = texts * matched.sum(-1) - (gold * predicted).sum(-1)
     spread = np.sqrt((texts**2 - (predicted**2).sum(-1)) * (texts**2 - (gold**2).sum(-1)))
@@ -220,12 +221,12 @@ def label_counts(matrices: np.ndarray) -> np.ndarray:
 
 
 def mean_f1(gold: np.ndarray, predicted: np.ndarray, matched: np.ndarray) -> np.ndarray:
-    """Over the last axis, of labels that are there."""
+    """The mean over the last axis, of labels that are gold or predicted."""
     return shares(f1s(gold, predicted, matched).sum(-1), (gold + predicted > 0).sum(-1))
 
 
 def report(by_label: dict[str, Agreement]) -> str:
-    """Precision, recall and F1 in per cent, and the support, a line a label."""
+    """One line per label: precision, recall and F1 in per cent, and the support."""
     rows = [
         [label, *(f"{100 * share:.2f}" for share in (counts.precision, counts.recall, counts.f1)), str(counts.gold)]
         for label, counts in by_label.items()
@@ -234,7 +235,7 @@ def report(by_label: dict[str, Agreement]) -> str:
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; the first begins and the others end together."""
+    """A text table: columns as wide as their widest cell, the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
@@ -242,16 +243,16 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     )
 
 
-def find_places(given: Sequence[str], places: dict[str, int]) -> list[int]:
-    for label in given:
+def find_places(labels: Sequence[str], places: dict[str, int]) -> list[int]:
+    for label in labels:
         if label not in places:
             raise unknown("label", label, places)
-    return [places[label] for label in given]
+    return [places[label] for label in labels]
 
 
 def check_as_many(gold: Sequence[Any], predicted: Sequence[Any]) -> None:
     if len(gold) != len(predicted):
-        raise UserError(f"predicted labels ({len(predicted)}) must be as many as gold ones ({len(gold)})")
+        raise UserError(f"there must be as many predicted labels ({len(predicted)}) as gold ones ({len(gold)})")
 
 
 def check_same(labels: tuple[str, ...], others: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
-"""How predicted numbers go with gold ones: Pearson's and Spearman's correlations, between -1 and 1, and 0 where either side is constant.
+"""Correlation of predicted with gold numbers: Pearson's and Spearman's, between -1 and 1; 0 if either side is constant.
 
-Both are of all examples together: ranks do not add, so processes gather their predictions first.
+Both need all examples together: ranks do not add, so predictions are gathered from all processes first.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def pearson(gold: Sequence[float], predicted: Sequence[float]) -> float:
 
 
 def spearman(gold: Sequence[float], predicted: Sequence[float]) -> float:
-    """Pearson's correlation of the ranks (Spearman 1904); equal numbers share the mean of their ranks."""
+    """Pearson's correlation of the ranks (Spearman 1904); ties share the mean of their ranks."""
     return correlation("spearman", gold, predicted)
 
 
@@ -31,19 +31,19 @@ def correlation(name: str, gold: Sequence[float], predicted: Sequence[float]) ->
 def correlation_interval(
     name: str, gold: Sequence[float], predicted: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
 ) -> Interval:
-    """The bootstrap's interval of a member of CORRELATIONS; ranks are taken anew in each resample."""
+    """The bootstrap interval of a member of CORRELATIONS; ranks are computed anew in each resample."""
     x, y = checked(gold, predicted)
     function = find(name)
     return statistic_interval(lambda drawn: function(x, y, drawn), np.ones(len(x), np.int64), level=level, samples=samples, seed=seed)
 
 
 def pearsons(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Of resamples with example j in it `times[sample, j]` times; x and y are (examples,) or (samples, examples)."""
-    whole = times.sum(1, keepdims=True)
+    """Pearson's r of each resample, which has example j `times[sample, j]` times; x and y are (examples,) or (samples, examples)."""
+    total = times.sum(1, keepdims=True)
     size_x, size_y = (times * x * x).sum(1), (times * y * y).sum(1)
-    x, y = (values - (times * values).sum(1, keepdims=True) / whole for values in (x, y))
+    x, y = (values - (times * values).sum(1, keepdims=True) / total for values in (x, y))
     spread_x, spread_y = (times * x * x).sum(1), (times * y * y).sum(1)
-    # A mean has rounding errors, and they are all that is left of a constant.
+    # A constant minus its mean leaves rounding errors, which must not count as spread.
     varied = (spread_x > 1e-24 * size_x) & (spread_y > 1e-24 * size_y)
     return np.divide((times * x * y).sum(1), np.sqrt(spread_x * spread_y), out=np.zeros(len(times)), where=varied)
 
@@ -53,23 +53,23 @@ def spearmans(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Each example's rank (samples, examples) in each resample: those below it, and the middle of its equals."""
+    """Each example's rank (samples, examples) in each resample: the number of smaller values, plus the middle of its ties."""
     order = values.argsort(kind="stable")
     _, starts, place = np.unique(values[order], return_index=True, return_inverse=True)
-    equals = np.add.reduceat(times[:, order], starts, axis=1)  # (samples, different values)
-    found = np.empty(times.shape)
-    found[:, order] = (equals.cumsum(1) - equals + (equals + 1) / 2)[:, place]
-    return found
+    num_tied = np.add.reduceat(times[:, order], starts, axis=1)  # (samples, different values)
+    rank_of = np.empty(times.shape)
+    rank_of[:, order] = (num_tied.cumsum(1) - num_tied + (num_tied + 1) / 2)[:, place]
+    return rank_of
 
 
 def checked(gold: Sequence[float], predicted: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(gold, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape:
-        raise UserError(f"predicted numbers {y.shape} must be as many as gold ones {x.shape}, in one row")
+        raise UserError(f"predicted numbers {y.shape} and gold ones {x.shape} must be two lists of the same length")
     if len(x) < 2:
         raise UserError(f"a correlation needs at least 2 examples, not {len(x)}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise UserError("a correlation is of finite numbers, and there are others among these")
+        raise UserError("a correlation needs finite numbers; leave out the examples with nan or inf")
     return x, y
 
 

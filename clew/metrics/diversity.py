@@ -1,4 +1,4 @@
-"""How varied generated samples are. A sample is a sequence of anything that can be hashed: words, or ids."""
+"""Diversity of generated samples. A sample is a sequence of hashable items: words, or ids."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
@@ -9,14 +9,14 @@ Sample = Sequence[Hashable]
 
 
 def distinct(samples: Sequence[Sample], n: int) -> float:
-    """distinct-n (Li et al. 2016): the different n-grams of all samples together, as a share of all their n-grams."""
+    """distinct-n (Li et al. 2016): the number of different n-grams in all samples together, divided by the number of n-grams."""
     grams = list(chain.from_iterable(n_grams(sample, n) for sample in samples))
     check_any(len(grams), n)
     return len(set(grams)) / len(grams)
 
 
 def repetition(samples: Sequence[Sample], n: int) -> float:
-    """rep-n (Welleck et al. 2020): the share of n-grams that were seen before in the same sample, over all samples."""
+    """rep-n (Welleck et al. 2020): the share of n-grams that occur earlier in the same sample, over all samples."""
     totals = [max(len(sample) - n + 1, 0) for sample in samples]
     different = [len(set(n_grams(sample, n))) for sample in samples]
     check_any(sum(totals), n)

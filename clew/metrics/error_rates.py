@@ -1,4 +1,4 @@
-"""Word and character error rates with their parts: what was substituted, deleted and inserted. Counts that add."""
+"""Word and character error rates, with counts of substitutions, deletions and insertions that add."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import astuple, dataclass
@@ -14,7 +14,7 @@ Kind = Literal["hit", "substitution", "deletion", "insertion"]
 
 
 class Edit(NamedTuple):
-    """One unit of an alignment, with its place in the reference and in the hypothesis; a side that has none is None."""
+    """One step of an alignment, with the unit's index in the reference and in the hypothesis; None on the side that has no unit."""
 
     kind: Kind
     reference: int | None
@@ -23,11 +23,11 @@ class Edit(NamedTuple):
 
 @dataclass(frozen=True)
 class Errors:
-    """What turns references into hypotheses, over any number of sentences.
+    """The edits from references to hypotheses, over any number of sentences.
 
     rate = (substitutions + deletions + insertions) / units,    units = hits + substitutions + deletions
 
-    Units are those of the references, words or characters. Where these have none, the rate is 1 if something was inserted, else 0.
+    Units are the references' words or characters. If there are none, the rate is 1 with insertions and 0 without.
     """
 
     substitutions: int = 0
@@ -48,7 +48,7 @@ class Errors:
 
     @property
     def rate(self) -> float:
-        """From 0; above 1 where more is inserted than is right."""
+        """At least 0; above 1 if there are more edits than units."""
         return score("error_rate", [self.row]) / 100
 
     @property
@@ -62,18 +62,21 @@ class Errors:
 
 
 def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list[Edit]:
-    """The fewest edits that turn the reference into the hypothesis (Levenshtein 1966), in order.
+    """The smallest set of edits from the reference to the hypothesis (Levenshtein 1966), in order.
 
-    Of several ways, this is the one that RapidFuzz and with it jiwer finds: what both begin and end with is hit; from the end of the rest
-    to its beginning a deletion is taken where there can be one, else an insertion where the column before falls there, else a hit or a
-    substitution.
+    Ties are broken as in RapidFuzz, and so in jiwer: common prefixes and suffixes are hits; then, from the end of the rest to its
+    beginning, a deletion is taken if possible, else an insertion if the column before falls there, else a hit or a substitution.
     """
     start, stop = common_ends(reference, hypothesis)
-    wanted, told = reference[start : len(reference) - stop], hypothesis[start : len(hypothesis) - stop]
-    check_fits(len(wanted) * len(told) // 4, f"an alignment of {len(wanted):,} units with {len(told):,}", "cut the texts into sentences")
-    columns = list(edit_columns(wanted, told))
+    reference_units, hypothesis_units = reference[start : len(reference) - stop], hypothesis[start : len(hypothesis) - stop]
+    check_fits(
+        len(reference_units) * len(hypothesis_units) // 4,
+        f"an alignment of {len(reference_units):,} units with {len(hypothesis_units):,}",
+        "cut the texts into sentences",
+    )
+    columns = list(edit_columns(reference_units, hypothesis_units))
     middle: list[Edit] = []
-    i, j = len(wanted), len(told)
+    i, j = len(reference_units), len(hypothesis_units)
     while i and j:
         if columns[j].rises >> (i - 1) & 1:
             i -= 1
@@ -83,7 +86,7 @@ def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list
             middle.append(Edit("insertion", None, start + j))
         else:
             i, j = i - 1, j - 1
-            middle.append(Edit("hit" if wanted[i] == told[j] else "substitution", start + i, start + j))
+            middle.append(Edit("hit" if reference_units[i] == hypothesis_units[j] else "substitution", start + i, start + j))
     middle += [Edit("deletion", start + place, None) for place in reversed(range(i))]
     middle += [Edit("insertion", None, start + place) for place in reversed(range(j))]
     first = [Edit("hit", place, place) for place in range(start)]
@@ -92,7 +95,7 @@ def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list
 
 
 def common_ends(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]:
-    """How many units both begin with, and how many of the others both end with."""
+    """The lengths of the common prefix and of the common suffix of what follows it."""
     most = min(len(a), len(b))
     start = next((place for place in range(most) if a[place] != b[place]), most)
     stop = next((place for place in range(most - start) if a[-1 - place] != b[-1 - place]), most - start)
@@ -100,25 +103,25 @@ def common_ends(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int]
 
 
 def count_errors(hypothesis: Sequence[Hashable], reference: Sequence[Hashable]) -> Errors:
-    """Of one sentence, as units."""
+    """The edits of one sentence, given as units."""
     kinds = [edit.kind for edit in align(reference, hypothesis)]
     return Errors(kinds.count("substitution"), kinds.count("deletion"), kinds.count("insertion"), kinds.count("hit"))
 
 
 def word_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Errors]:
-    """Of each sentence; words are what white space parts. `sum(..., Errors())` is of all."""
+    """The errors of each sentence in words, split at white space. `sum(..., Errors())` is the corpus's."""
     check_pairs(hypotheses, references)
     return [count_errors(text.split(), target.split()) for text, target in zip(hypotheses, references, strict=True)]
 
 
 def character_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Errors]:
-    """Of each sentence; a run of white space is one space, and at the ends of a sentence nothing."""
+    """The errors of each sentence in characters. Runs of white space are one space; leading and trailing white space is ignored."""
     check_pairs(hypotheses, references)
     return [count_errors(" ".join(a.split()), " ".join(b.split())) for a, b in zip(hypotheses, references, strict=True)]
 
 
 def error_interval(errors: Sequence[Errors], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The bootstrap's interval of the rate of all sentences together."""
+    """The bootstrap interval of the error rate of all sentences together."""
     if not errors:
         raise UserError("the bootstrap needs at least one example")
-    return metric_interval("error_rate", [each.row for each in errors], level=level, samples=samples, seed=seed).times(0.01)
+    return metric_interval("error_rate", [sentence.row for sentence in errors], level=level, samples=samples, seed=seed).times(0.01)

@@ -1,4 +1,4 @@
-"""How well a masked language model guesses: the tokens that were taken out, and whether two texts follow each other."""
+"""Scores of a masked language model: predictions of masked tokens, and of whether two texts follow each other."""
 
 from dataclasses import astuple, dataclass
 
@@ -8,11 +8,11 @@ from clew.metrics.perplexity import per, perplexity
 
 @dataclass(frozen=True)
 class Guessed:
-    """Sums of -log p in nats, counts, and how many were right, of tokens and of pairs of texts; those of parts add.
+    """Sums of -log p in nats, counts, and counts of right predictions, for tokens and for pairs of texts. Parts add.
 
     loss       = nats / tokens
     perplexity = exp(loss)
-    accuracy   = 100 right / tokens          the same of pairs
+    accuracy   = 100 right / tokens          likewise for pairs
     """
 
     nats: float = 0.0
@@ -30,19 +30,19 @@ class Guessed:
         return per(self.nats, self.tokens, "token")
 
     def measures(self) -> dict[str, float]:
-        """Both losses, each with the count that it is a mean over."""
-        found = {"loss": self.loss, "perplexity": perplexity(self.nats, self.tokens), "accuracy": 100 * self.right / self.tokens}
-        found["tokens"] = self.tokens
+        """Losses, perplexity and accuracies by name, with the counts that they are means over."""
+        values = {"loss": self.loss, "perplexity": perplexity(self.nats, self.tokens), "accuracy": 100 * self.right / self.tokens}
+        values["tokens"] = self.tokens
         if self.pairs:
-            found |= {"next_sentence_loss": self.pair_nats / self.pairs, "next_sentence_accuracy": 100 * self.right_pairs / self.pairs}
-            found["pairs"] = self.pairs
-        return found
+            values |= {"next_sentence_loss": self.pair_nats / self.pairs, "next_sentence_accuracy": 100 * self.right_pairs / self.pairs}
+            values["pairs"] = self.pairs
+        return values
 
     def describe(self, unit: str = "token") -> str:
-        found = self.measures()
-        text = f"loss {found['loss']:.4f}, perplexity {found['perplexity']:.2f} and accuracy {found['accuracy']:.2f}"
+        values = self.measures()
+        text = f"loss {values['loss']:.4f}, perplexity {values['perplexity']:.2f} and accuracy {values['accuracy']:.2f}"
         text += f" of {counted(self.tokens, f'masked {unit}')}"
         if self.pairs:
-            losses = f"loss {found['next_sentence_loss']:.4f} and accuracy {found['next_sentence_accuracy']:.2f}"
+            losses = f"loss {values['next_sentence_loss']:.4f} and accuracy {values['next_sentence_accuracy']:.2f}"
             text += f"; next sentence: {losses} of {counted(self.pairs, 'pair')}"
         return text

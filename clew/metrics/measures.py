@@ -1,4 +1,4 @@
-"""What written targets are measured by. Members of MEASURES are given what was written and what was wanted; knows no model."""
+"""Measures of written targets. Members of MEASURES compare the written with the wanted texts; they know no model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
@@ -14,19 +14,19 @@ Texts = Sequence[str]
 
 
 class Measured(NamedTuple):
-    """Numbers by name, shares and scores between 0 and 100, and all of it in words."""
+    """Values by name, with shares and scores between 0 and 100, and a sentence that gives them all."""
 
     values: dict[str, float]
     text: str
 
 
 def in_words(values: Mapping[str, float]) -> str:
-    """Every value with its name, in a line."""
+    """All values with their names, in one line."""
     return ", ".join(f"{named(name)} {value:.2f}" for name, value in values.items())
 
 
 def named(measure: str) -> str:
-    """A measure as a sentence names it."""
+    """A measure's name as written in sentences."""
     return NAMES.get(measure, measure.replace("_", " "))
 
 
@@ -55,8 +55,8 @@ def no_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statis
 
 
 class Measure(NamedTuple):
-    """`corpus(written, wanted, lowercase)` is of all sentences together; `sentence` is of one, higher being better; `statistics` are those
-    of each sentence, by which tests resample what `corpus` gives."""
+    """`corpus(written, wanted, lowercase)` scores all sentences together. `sentence` scores one, higher being better. `statistics` are per
+    sentence; tests resample them to compute `corpus` on other samples."""
 
     corpus: Callable[[Texts, Texts, bool], Measured]
     sentence: Callable[[str, str, bool], float]
@@ -64,34 +64,34 @@ class Measure(NamedTuple):
 
 
 def measure_bleu(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = bleu(written, wanted, lowercase=lowercase)
-    return Measured({"bleu": found.score}, found.describe())
+    score = bleu(written, wanted, lowercase=lowercase)
+    return Measured({"bleu": score.score}, score.describe())
 
 
 def measure_chrf(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = chrf(written, wanted, lowercase=lowercase)
-    return Measured({"chrf": found.score}, found.describe())
+    score = chrf(written, wanted, lowercase=lowercase)
+    return Measured({"chrf": score.score}, score.describe())
 
 
 def measure_ter(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = ter(written, wanted, lowercase=lowercase)
-    return Measured({"ter": found.score}, found.describe())
+    score = ter(written, wanted, lowercase=lowercase)
+    return Measured({"ter": score.score}, score.describe())
 
 
 def measure_wer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = sum(word_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
-    return Measured({"wer": 100 * found.rate}, f"WER {100 * found.rate:.2f} ({found.describe('word')})")
+    errors = sum(word_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+    return Measured({"wer": 100 * errors.rate}, f"WER {100 * errors.rate:.2f} ({errors.describe('word')})")
 
 
 def measure_cer(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = sum(character_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
-    return Measured({"cer": 100 * found.rate}, f"CER {100 * found.rate:.2f} ({found.describe('character')})")
+    errors = sum(character_errors(cased(written, lowercase), cased(wanted, lowercase)), Errors())
+    return Measured({"cer": 100 * errors.rate}, f"CER {100 * errors.rate:.2f} ({errors.describe('character')})")
 
 
 def measure_rouge(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
-    found = rouge(written, wanted)
-    parts = {"rouge_1": found.one, "rouge_2": found.two, "rouge_l": found.longest, "rouge_lsum": found.summary}
-    return Measured({name: 100 * part.f1 for name, part in parts.items()}, found.describe())
+    score = rouge(written, wanted)
+    parts = {"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary}
+    return Measured({name: 100 * part.f1 for name, part in parts.items()}, score.describe())
 
 
 def measure_exact_match(written: Texts, wanted: Texts, lowercase: bool) -> Measured:
@@ -120,17 +120,17 @@ def ter_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Stati
 
 
 def wer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"wer": {"error_rate": each.row}} for each in word_errors(cased(written, lowercase), cased(wanted, lowercase))]
+    return [{"wer": {"error_rate": errors.row}} for errors in word_errors(cased(written, lowercase), cased(wanted, lowercase))]
 
 
 def cer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"cer": {"error_rate": each.row}} for each in character_errors(cased(written, lowercase), cased(wanted, lowercase))]
+    return [{"cer": {"error_rate": errors.row}} for errors in character_errors(cased(written, lowercase), cased(wanted, lowercase))]
 
 
 def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
     scores = [score_text(text, [target]) for text, target in zip(written, wanted, strict=True)]
-    parts = [{"rouge_1": each.one, "rouge_2": each.two, "rouge_l": each.longest, "rouge_lsum": each.summary} for each in scores]
-    return [{name: share_of(part.f1, 1) for name, part in each.items()} for each in parts]
+    parts = [{"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary} for score in scores]
+    return [{name: share_of(part.f1, 1) for name, part in score.items()} for score in parts]
 
 
 def exact_match_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
@@ -177,7 +177,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": [], "wer": [], "cer": []}
-"""The names under which a measure gives values of which the highest is best, where they are not its own name."""
+"""The names of a measure's values for which higher is better, if they differ from the measure's own name."""
 
 LOWEST = frozenset({"loss", "perplexity", "edit_distance", "ter", "wer", "cer"})
-"""Values of which the lowest is best."""
+"""Values for which lower is better."""

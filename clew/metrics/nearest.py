@@ -1,4 +1,4 @@
-"""The rows that have the largest cosine with a vector, found block by block."""
+"""Nearest neighbours by cosine, computed block by block."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from clew.core.errors import UserError
 
 
 class Nearest:
-    """The `top` rows of all blocks for each query (queries, width); of equal cosines the earlier row. A row of zeros is never found."""
+    """The `top` rows of all blocks for each query (queries, width). Ties go to the earlier row; a row of zeros is never returned."""
 
     def __init__(self, queries: np.ndarray, top: int):
         if top < 1:
@@ -19,7 +19,9 @@ class Nearest:
 
     def add(self, block: np.ndarray) -> None:
         if block.ndim != 2 or block.shape[1] != self.queries.shape[1]:
-            raise UserError(f"vectors of {block.shape[-1]} numbers are not comparable with those of {self.queries.shape[1]}; take one run")
+            raise UserError(
+                f"vectors of {block.shape[-1]} numbers cannot be compared with vectors of {self.queries.shape[1]}; take both from one run"
+            )
         cosines = self.queries @ unit(block).T  # (queries, rows)
         cosines[:, ~block.any(1)] = -np.inf
         rows = np.broadcast_to(np.arange(self.num_rows, self.num_rows + len(block)), cosines.shape)
@@ -29,12 +31,12 @@ class Nearest:
         self.cosines, self.rows = np.take_along_axis(cosines, best, 1), np.take_along_axis(rows, best, 1)
 
     def found(self) -> list[list[tuple[int, float]]]:
-        """(row, cosine) of each query, best first."""
+        """(row, cosine) pairs for each query, best first."""
         pairs = zip(self.rows.tolist(), self.cosines.tolist(), strict=True)
-        return [[(row, cosine) for row, cosine in zip(*each, strict=True) if cosine > -np.inf] for each in pairs]
+        return [[(row, cosine) for row, cosine in zip(*pair, strict=True) if cosine > -np.inf] for pair in pairs]
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1; those of zeros stay."""
+    """Rows scaled to length 1; rows of zeros stay zero."""
     rows = np.asarray(rows, dtype=np.float32)
     return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-30)

@@ -1,4 +1,4 @@
-"""How well a language model predicts a text."""
+"""Perplexity: how well a language model predicts a text."""
 
 import math
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from clew.core.errors import UserError
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What a model paid for a text: -log p in nats, over so many tokens, which stand for so many characters.
+    """-log p of a text in nats, with its numbers of tokens and characters.
 
         loss                = nats / tokens
         perplexity          = exp(loss)
         bits per character  = nats / log(2) / characters
 
-    Parts of a text add, so that processes may each score a share. Losses and perplexities compare between models with the same tokens
-    only; bits per character compare between all. A model of two directions pays the mean of `directions`, their nats by name.
+    Parts of a text add, so each process can score a share. Losses and perplexities compare only between models with the same tokens; bits
+    per character compare between all. A bidirectional model's nats are the mean of `directions`, the nats of each by name.
     """
 
     nats: float = 0.0
@@ -42,11 +42,11 @@ class Likelihood:
         return per(self.nats, self.characters, "character") / math.log(2)
 
     def losses(self) -> dict[str, float]:
-        """The loss of each direction, where there are two."""
+        """The loss of each direction, if there are two."""
         return {name: per(nats, self.tokens, "token") for name, nats in self.directions.items()}
 
     def describe(self, unit: str = "token") -> str:
-        """One line that says what each number is per; `unit` is what a token is."""
+        """One line that says what each number is per; `unit` names a token."""
         parts = ", ".join(f"{loss:.4f} {name}" for name, loss in self.losses().items())
         return (
             f"loss {self.loss:.4f}{f' ({parts})' if parts else ''} nats per {unit}, perplexity {self.perplexity:.2f} per {unit}, "
@@ -55,7 +55,7 @@ class Likelihood:
 
 
 def perplexity(nats: float, count: int) -> float:
-    """exp(nats / count): per token, or per word where a subword model's nats are divided by the words."""
+    """exp(nats / count): per token, or per word if a subword model's nats are divided by the number of words."""
     mean = per(nats, count, "token")
     try:
         return math.exp(mean)

@@ -1,11 +1,11 @@
-"""How much of a reference summary is in a candidate (Lin 2004): ROUGE-1, ROUGE-2 and ROUGE-L.
+"""ROUGE-1, ROUGE-2 and ROUGE-L: the overlap of a candidate summary with a reference (Lin 2004).
 
     recall = overlap / reference      precision = overlap / candidate      F1 = 2 overlap / (reference + candidate)
 
-The overlap is of n-grams, each as often as both have it, or for ROUGE-L the longest common subsequence of words. At the level of whole
-summaries that is, for each sentence of the reference, every word that lies on a longest common subsequence with some sentence of the
-candidate; a word counts no more often than either summary has it. Of several references the one with the highest F1 is taken. A
-corpus's score is the mean over its summaries. Shares are between 0 and 1; there is no stemming.
+The overlap is the number of common n-grams, with multiplicity, or for ROUGE-L the longest common subsequence of words. At summary level, a
+word of a reference sentence counts if it lies on a longest common subsequence with any sentence of the candidate, and no more often than
+either summary has it. With several references, the one with the highest F1 counts. The corpus score is the mean over summaries. Ratios are
+between 0 and 1; there is no stemming.
 """
 
 import re
@@ -20,7 +20,7 @@ Words = Sequence[str]
 
 
 class Overlap(NamedTuple):
-    """How much one candidate and one reference share."""
+    """The overlap of one candidate with one reference."""
 
     shared: int
     candidate: int
@@ -76,7 +76,7 @@ class MeanOverlap:
 
 @dataclass(frozen=True)
 class Rouge:
-    """ROUGE-1, ROUGE-2, ROUGE-L of the text as one line, and ROUGE-L at summary level, its lines being sentences."""
+    """ROUGE-1, ROUGE-2, ROUGE-L of the text as one line, and ROUGE-L at summary level, where lines are sentences."""
 
     one: MeanOverlap = MeanOverlap()
     two: MeanOverlap = MeanOverlap()
@@ -93,25 +93,25 @@ class Rouge:
 
 
 def rouge(candidates: Sequence[str], references: Sequence[str | Sequence[str]]) -> Rouge:
-    """All of them for texts; `references[i]` is what `candidates[i]` is held against, or several such."""
-    for name, given in (("candidates", candidates), ("references", references)):
-        if isinstance(given, str):
+    """All ROUGE scores of texts; `references[i]` is the reference of `candidates[i]`, or several."""
+    for name, texts in (("candidates", candidates), ("references", references)):
+        if isinstance(texts, str):
             raise UserError(f"{name} is one string; give a list of texts")
     if len(candidates) != len(references):
-        raise UserError(f"candidates ({len(candidates)}) must be as many as references ({len(references)})")
-    each = [[several] if isinstance(several, str) else list(several) for several in references]
-    return sum((score_text(text, several) for text, several in zip(candidates, each, strict=True)), Rouge())
+        raise UserError(f"there must be as many candidates ({len(candidates)}) as references ({len(references)})")
+    reference_lists = [[text_references] if isinstance(text_references, str) else list(text_references) for text_references in references]
+    return sum((score_text(text, text_references) for text, text_references in zip(candidates, reference_lists, strict=True)), Rouge())
 
 
 def score_text(candidate: str, references: Sequence[str]) -> Rouge:
-    words, others = words_of(candidate), [words_of(text) for text in references]
+    words, reference_words = words_of(candidate), [words_of(text) for text in references]
     summary = rouge_l_summary(sentences_of(candidate), [sentences_of(text) for text in references])
-    scores = (rouge_n(words, others, 1), rouge_n(words, others, 2), rouge_l(words, others), summary)
+    scores = (rouge_n(words, reference_words, 1), rouge_n(words, reference_words, 2), rouge_l(words, reference_words), summary)
     return Rouge(*(MeanOverlap(score.precision, score.recall, score.f1, 1) for score in scores))
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters and digits in lower case."""
+    """Runs of letters and digits, in lower case."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -121,7 +121,7 @@ def sentences_of(text: str) -> list[list[str]]:
 
 
 def rouge_n(candidate: Words, references: Sequence[Words], n: int) -> Overlap:
-    """The overlap of n-grams with the nearest reference."""
+    """The overlap of n-grams with the best reference."""
     if n < 1:
         raise UserError(f"n ({n}) must be at least 1")
     grams = count_grams(candidate, n)
@@ -129,7 +129,7 @@ def rouge_n(candidate: Words, references: Sequence[Words], n: int) -> Overlap:
 
 
 def rouge_l(candidate: Words, references: Sequence[Words]) -> Overlap:
-    """The longest common subsequence with the nearest reference."""
+    """The longest common subsequence with the best reference."""
     return nearest([Overlap(common_length(reference, candidate), len(candidate), len(reference)) for reference in references])
 
 
@@ -140,8 +140,8 @@ def rouge_l_summary(candidate: Sequence[Words], references: Sequence[Sequence[Wo
 
 def nearest(overlaps: Sequence[Overlap]) -> Overlap:
     if not overlaps:
-        raise UserError("a candidate has no reference to be held against; give at least one")
-    return max(overlaps, key=lambda found: found.f1)
+        raise UserError("a candidate has no reference; give at least one")
+    return max(overlaps, key=lambda overlap: overlap.f1)
 
 
 def count_grams(words: Words, n: int) -> Counter[tuple[str, ...]]:
@@ -153,16 +153,16 @@ def overlap(candidate: Counter[tuple[str, ...]], reference: Counter[tuple[str, .
 
 
 def common_length(reference: Words, candidate: Words) -> int:
-    """The length of the longest common subsequence. A column of its table only ever rises, by 1, so that the bits of one long integer
-    say where it does not (Hyyro 2004)."""
-    where: dict[str, int] = {}
+    """The length of the longest common subsequence. Neighbours in a column of its table differ by 0 or 1, so a column is the bits of one
+    long integer (Hyyro 2004)."""
+    positions: dict[str, int] = {}
     for i, word in enumerate(reference):
-        where[word] = where.get(word, 0) | 1 << i
-    everywhere = (1 << len(reference)) - 1
-    level = everywhere
+        positions[word] = positions.get(word, 0) | 1 << i
+    all_bits = (1 << len(reference)) - 1
+    level = all_bits
     for word in candidate:
-        equal = level & where.get(word, 0)
-        level = (level + equal | level - equal) & everywhere
+        equal = level & positions.get(word, 0)
+        level = (level + equal | level - equal) & all_bits
     return len(reference) - level.bit_count()
 
 
@@ -170,8 +170,8 @@ def summary_overlap(candidate: Sequence[Words], reference: Sequence[Words]) -> O
     left_in_candidate, left_in_reference = (Counter(word for words in summary for word in words) for summary in (candidate, reference))
     size, reference_size, shared = left_in_candidate.total(), left_in_reference.total(), 0
     for sentence in reference:
-        on_some = sorted(set().union(*(common_places(sentence, words) for words in candidate)))
-        for word in (sentence[place] for place in on_some):
+        places = sorted(set().union(*(common_places(sentence, words) for words in candidate)))
+        for word in (sentence[place] for place in places):
             if left_in_candidate[word] and left_in_reference[word]:
                 left_in_candidate[word] -= 1
                 left_in_reference[word] -= 1
@@ -180,12 +180,12 @@ def summary_overlap(candidate: Sequence[Words], reference: Sequence[Words]) -> O
 
 
 def common_places(reference: Words, candidate: Words) -> set[int]:
-    """Where in the reference a longest common subsequence lies; of several, the one found from the end, latest words first."""
+    """The indices of a longest common subsequence in the reference; of several, the one found from the end, with the latest words."""
     table = [[0] * (len(candidate) + 1)]
     for word in reference:
         above, row = table[-1], [0]
-        for j, other in enumerate(candidate):
-            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
+        for j, candidate_word in enumerate(candidate):
+            row.append(above[j] + 1 if word == candidate_word else max(above[j + 1], row[j]))
         table.append(row)
     places, i, j = set(), len(reference), len(candidate)
     while i and j:

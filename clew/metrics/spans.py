@@ -1,8 +1,8 @@
-"""How well tagged phrases agree with gold ones, as conlleval counts (Tjong Kim Sang and Buchholz 2000).
+"""Scores of tagged phrases, counted as in conlleval (Tjong Kim Sang and Buchholz 2000).
 
-A phrase is right where label, first word and last word are. Phrases are read from tags as `tag_spans` reads them, so that tags that break
-their scheme count as well. On B-, I-, O and on I-, E-, O the counts are conlleval's; it reads other tags of BIOES in a way of its own.
-Accuracy is of tags, O among them. Shares are between 0 and 1.
+A phrase is right if its label, first word and last word are. Phrases are read from tags by `tag_spans`, so tags that break their scheme
+also count. On B-, I-, O and on I-, E-, O tags the counts are conlleval's; it reads other BIOES tags in its own way. Accuracy is over all
+tags, including O. Ratios are between 0 and 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from clew.metrics.strings import Accuracy, check_pairs
 
 @dataclass(frozen=True)
 class SpanScore:
-    """What was counted over some sentences, by label; parts add, so that processes may each score a share."""
+    """Counts over some sentences, by label. Counts of parts add, so each process can score a share."""
 
     labels: Mapping[str, Agreement] = field(default_factory=dict)
     tags: Accuracy = Accuracy()
 
     def __add__(self, other: "SpanScore") -> "SpanScore":
         labels = sorted({*self.labels, *other.labels})
-        together = {label: self.labels.get(label, Agreement()) + other.labels.get(label, Agreement()) for label in labels}
-        return SpanScore(together, self.tags + other.tags)
+        sums = {label: self.labels.get(label, Agreement()) + other.labels.get(label, Agreement()) for label in labels}
+        return SpanScore(sums, self.tags + other.tags)
 
     @property
     def total(self) -> Agreement:
@@ -48,7 +48,7 @@ class SpanScore:
         return self.tags.value
 
     def describe(self) -> str:
-        """The scores in per cent, what they are of, and a line a label."""
+        """The scores in per cent, the counts, and one line per label."""
         total = self.total
         width = max((len(label) for label in self.labels), default=0)
         return "\n".join(
@@ -61,18 +61,21 @@ class SpanScore:
 
 
 def score_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScore:
-    """The score of sentences' tags; the two may be in different schemes, but then accuracy says nothing."""
+    """The score of sentences' tags. Gold and predicted tags may have different schemes, but accuracy is then meaningless."""
     return sum(score_sentences(gold, predicted), SpanScore())
 
 
 def score_sentences(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> list[SpanScore]:
-    """The score of each sentence: `f1_interval` of their totals is the bootstrap's."""
+    """The score of each sentence; `f1_interval` of their totals gives the bootstrap interval."""
     check_pairs(predicted, gold)
-    return [score_sentence(right, found, number) for number, (right, found) in enumerate(zip(gold, predicted, strict=True), start=1)]
+    return [
+        score_sentence(gold_tags, predicted_tags, number)
+        for number, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted, strict=True), start=1)
+    ]
 
 
 def tag_statistics(gold: Sequence[str], predicted: Sequence[str], *, phrases: bool) -> Statistics:
-    """What the scores of tags are computed from: of one sentence, its phrases counted where tags are of phrases."""
+    """The statistics of one sentence's tags, from which scores are computed; with `phrases`, also of its phrases."""
     accuracy: Statistics = {"accuracy": share_of(sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold))}
     if not phrases:
         return accuracy
@@ -87,10 +90,12 @@ def tag_statistics(gold: Sequence[str], predicted: Sequence[str], *, phrases: bo
 
 def score_sentence(gold: Sequence[str], predicted: Sequence[str], number: int = 1) -> SpanScore:
     if len(gold) != len(predicted):
-        raise UserError(f"sentence {number} has {len(gold)} gold tags and {len(predicted)} predicted ones; each word has one of both")
-    right, found = set(tag_spans(gold)), set(tag_spans(predicted))
+        raise UserError(f"sentence {number} has {len(gold)} gold tags and {len(predicted)} predicted ones; each word needs one of each")
+    gold_spans, predicted_spans = set(tag_spans(gold)), set(tag_spans(predicted))
     counts = {
-        label: Agreement(*(sum(span.label == label for span in spans) for spans in (right, found, right & found)))
-        for label in sorted({span.label for span in right | found})
+        label: Agreement(
+            *(sum(span.label == label for span in spans) for spans in (gold_spans, predicted_spans, gold_spans & predicted_spans))
+        )
+        for label in sorted({span.label for span in gold_spans | predicted_spans})
     }
     return SpanScore(counts, Accuracy(sum(a == b for a, b in zip(gold, predicted, strict=True)), len(gold)))

@@ -1,11 +1,11 @@
-"""A metric as statistics of single examples, and the score of any collection of examples by their statistics.
+"""Metrics as statistics of single examples, and the score of any set of examples from their statistics.
 
     {"bleu": {"bleu": [17, 18, 12, 7, 4, 2, 17, 16, 15, 14]}, "exact_match": {"share": [0, 1]}}
 
-is what one example has: for each measure the formula, a member of FORMULAS, and the numbers that it is computed from. Tests and intervals
-draw examples and score them by these, so that they resample the metric itself and not a mean of sentence scores. Scores are in the units
-of the measures, shares in per cent. Numbers by label, {"macro_f1": {"macro_f1": {"good": [1, 0, 0], "bad": [0, 1, 0]}}}, stand for 0 at all
-labels that are not named.
+is what one example has: for each measure a formula, a member of FORMULAS, and the numbers that it needs. Tests and intervals resample
+examples and score them from these, so that they resample the metric itself and not a mean of sentence scores. Scores are in the units of
+the measures, shares in per cent. Numbers may be by label, {"macro_f1": {"macro_f1": {"good": [1, 0, 0], "bad": [0, 1, 0]}}}; labels that
+are not named have zeros.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +20,26 @@ from clew.metrics.correlation import pearsons, spearmans
 from clew.metrics.overlap import mean_ious
 
 Row = Sequence[float] | Mapping[str, Sequence[float]]
-"""The numbers of one example; or such by label."""
+"""The numbers of one example, or its numbers by label."""
 
 Statistics = dict[str, dict[str, Row]]
-"""Of one example, by measure and formula."""
+"""The statistics of one example, by measure and formula."""
 
 Formula = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""From statistics (examples, numbers) and how often each example was drawn (samples, examples), a score a sample."""
+"""Maps statistics (examples, numbers), and how often each example was drawn (samples, examples), to one score per sample."""
 
 LARGEST_LOSS = 700.0
-"""Above it exp is infinite."""
+"""Above this, exp overflows."""
 
 
 def of_sums(score: Callable[[np.ndarray], np.ndarray]) -> Formula:
-    """The formula of a metric whose statistics add: `score` is of their sums (samples, numbers)."""
+    """The formula of a metric whose statistics add; `score` takes their sums (samples, numbers)."""
     return lambda statistics, times: score(times @ statistics)
 
 
 def bleus(sums: np.ndarray) -> np.ndarray:
-    """exp(min(0, 1 - reference / hypothesis)) (p1 p2 p3 p4)^(1/4) of sums as `Bleu` counts them. An order without a match counts as half of
-    one, the next such order as a quarter, and so on; without any match, or where an order has no n-gram, it is 0."""
+    """exp(min(0, 1 - reference / hypothesis)) (p1 p2 p3 p4)^(1/4), from the sums of `Bleu`. The first order without a match counts as 1/2
+    match, the next such order as 1/4, and so on; the score is 0 without any match, or if an order has no n-grams."""
     length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2:6], sums[:, 6:10]
     is_scored = (matched[:, 0] > 0) & (whole > 0).all(1)
     missed = (matched == 0).cumsum(1)
@@ -50,7 +50,7 @@ def bleus(sums: np.ndarray) -> np.ndarray:
 
 
 def plain_bleus(orders: int) -> Callable[[np.ndarray], np.ndarray]:
-    """BLEU of n-grams up to so many words, and 0 where an order has no match, as the COCO evaluation computes it."""
+    """BLEU of n-grams up to `orders`, 0 if an order has no match, as in the COCO evaluation."""
 
     def scores(sums: np.ndarray) -> np.ndarray:
         length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2 : 2 + orders], sums[:, 6 : 6 + orders]
@@ -63,7 +63,7 @@ def plain_bleus(orders: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def chrfs(sums: np.ndarray) -> np.ndarray:
-    """5 P R / (4 P + R) of sums as `Chrf` counts them, P and R averaged over the orders that both sides have."""
+    """5 P R / (4 P + R) from the sums of `Chrf`, with P and R averaged over the orders that both sides have."""
     hypothesis, reference, matched = np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0)  # each (samples, orders)
     both = (hypothesis > 0) & (reference > 0)
     precision, recall = (shares(np.where(both, shares(matched, side), 0.0).sum(1), both.sum(1)) for side in (hypothesis, reference))
@@ -71,24 +71,24 @@ def chrfs(sums: np.ndarray) -> np.ndarray:
 
 
 def ters(sums: np.ndarray) -> np.ndarray:
-    """edits / reference words; without reference words 1 where there are edits."""
+    """edits / reference words; without reference words, 1 if there are edits."""
     edits, words = sums.T
     return 100 * np.where(words > 0, shares(edits, words), edits > 0)
 
 
 def error_rates(sums: np.ndarray) -> np.ndarray:
-    """(substituted + deleted + inserted) / reference units; without such units 1 where there are edits."""
+    """(substituted + deleted + inserted) / reference units; without reference units, 1 if there are edits."""
     edits, units = sums[:, :3].sum(1), sums[:, 3]
     return 100 * np.where(units > 0, shares(edits, units), edits > 0)
 
 
 def by_label(score: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """The score, in per cent, of gold, predicted and matched (samples, labels)."""
+    """The score, in per cent, from gold, predicted and matched counts (samples, labels)."""
     return lambda sums: 100 * score(*np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0))
 
 
 def calibration_errors(sums: np.ndarray) -> np.ndarray:
-    """sum_b |right_b - confidence_b| / count, of a gap and a count by bin."""
+    """sum_b |right_b - confidence_b| / count, from a gap and a count per bin."""
     gaps, counts = np.moveaxis(sums.reshape(len(sums), -1, 2), 2, 0)
     return 100 * shares(np.abs(gaps).sum(1), counts.sum(1))
 
@@ -111,23 +111,23 @@ FORMULAS: dict[str, Formula] = {
     "pearson": lambda values, times: 100 * pearsons(values[:, 0], values[:, 1], times),
     "spearman": lambda values, times: 100 * spearmans(values[:, 0], values[:, 1], times),
 }
-"""share, mean, root and perplexity are of a sum and what it is divided by; f1, macro_f1, matthews and iou of gold, predicted and matched;
-pearson and spearman of a gold and a predicted number."""
+"""share, mean, root and perplexity take a sum and its divisor; f1, macro_f1, matthews and iou take gold, predicted and matched counts;
+pearson and spearman take a gold and a predicted number."""
 
 
 def share_of(part: float, whole: float) -> dict[str, Row]:
-    """The statistics of a share of all examples together."""
+    """The statistics of a share over all examples together."""
     return {"share": [part, whole]}
 
 
 def score(formula: str, rows: Sequence[Row]) -> float:
-    """The metric of these examples."""
+    """The metric over these examples."""
     (values,) = tabulated([rows])
     return float(find_formula(formula)(values, np.ones((1, len(values))))[0])
 
 
 def metric_interval(formula: str, rows: Sequence[Row], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The bootstrap's interval of the metric of these examples."""
+    """The bootstrap interval of the metric over these examples."""
     (values,) = tabulated([rows])
     function = find_formula(formula)
     times = np.ones(len(values), np.int64)
@@ -141,7 +141,7 @@ def find_formula(name: str) -> Formula:
 
 
 def tabulated(systems: Sequence[Sequence[Row]]) -> list[np.ndarray]:
-    """Each system's statistics (examples, numbers), labels in the same columns for all of them."""
+    """Each system's statistics (examples, numbers), with labels in the same columns for all systems."""
     rows = [row for system in systems for row in system]
     if not rows:
         raise UserError("the bootstrap needs at least one example")
@@ -149,9 +149,9 @@ def tabulated(systems: Sequence[Sequence[Row]]) -> list[np.ndarray]:
         return [checked(system) for system in systems]
     labels = sorted({label for row in rows if isinstance(row, Mapping) for label in row}) or [""]
     widths = [len(numbers) for row in rows if isinstance(row, Mapping) for numbers in row.values()]
-    nothing = [0.0] * max(widths, default=3)
+    zeros = [0.0] * max(widths, default=3)
     dense = [
-        [[number for label in labels for number in row.get(label, nothing)] if isinstance(row, Mapping) else row for row in system]
+        [[number for label in labels for number in row.get(label, zeros)] if isinstance(row, Mapping) else row for row in system]
         for system in systems
     ]
     return [checked(system) for system in dense]
@@ -163,5 +163,5 @@ def checked(rows: Sequence[Row]) -> np.ndarray:
     except (ValueError, TypeError):
         values = np.empty(0)
     if values.ndim != 2 or not np.isfinite(values).all():
-        raise UserError("every example has as many statistics as the others, all of them finite numbers")
+        raise UserError("statistics must be finite numbers, the same count for every example; leave out the others")
     return values

@@ -1,4 +1,4 @@
-"""How near strings are to what they should be, and whether attention looks where it should. Counts that add."""
+"""Exact match, edit distances and error rates of strings, and alignment accuracy of attention. Counts add."""
 
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
@@ -12,7 +12,7 @@ from clew.core.errors import UserError
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many were right."""
+    """Counts of right predictions."""
 
     right: int = 0
     total: int = 0
@@ -30,7 +30,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """Edits that turn hypotheses into references, of so many units in the references. More edits than units make a rate above 1."""
+    """The number of edits from hypotheses to references, and of units in the references. The rate exceeds 1 with more edits than units."""
 
     edits: int = 0
     total: int = 0
@@ -46,19 +46,19 @@ class ErrorRate:
 
 
 def exact_match(hypotheses: Sequence[Sequence[Hashable]], references: Sequence[Sequence[Hashable]]) -> Accuracy:
-    """How many hypotheses, strings or lists, are their references."""
+    """How many hypotheses, strings or lists, equal their references."""
     check_pairs(hypotheses, references)
     return Accuracy(sum(a == b for a, b in zip(hypotheses, references, strict=True)), len(references))
 
 
 def word_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> ErrorRate:
-    """Edits of words, which are what white space parts."""
+    """Edits of words, split at white space."""
     check_pairs(hypotheses, references)
     return error_rate([text.split() for text in hypotheses], [text.split() for text in references])
 
 
 def character_error_rate(hypotheses: Sequence[str], references: Sequence[str]) -> ErrorRate:
-    """Edits of characters, spaces among them."""
+    """Edits of characters, including spaces."""
     check_pairs(hypotheses, references)
     return error_rate(hypotheses, references)
 
@@ -70,7 +70,7 @@ def error_rate(hypotheses: Sequence[Sequence[Hashable]], references: Sequence[Se
 
 
 def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and substitutions that turn one into the other (Levenshtein 1966).
+    """The smallest number of insertions, deletions and substitutions between two sequences (Levenshtein 1966).
 
     d[i, j] = min(d[i-1, j] + 1, d[i, j-1] + 1, d[i-1, j-1] + (a[i] != b[j]))
     """
@@ -81,7 +81,7 @@ def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
 
 
 class Column(NamedTuple):
-    """Where d[i, j] - d[i-1, j] is 1 and where it is -1, as bits: bit i - 1 is of a[i]."""
+    """The rows where d[i, j] - d[i-1, j] is 1, and where it is -1, as bits: bit i - 1 is that of a[i]."""
 
     rises: int
     falls: int
@@ -90,30 +90,31 @@ class Column(NamedTuple):
 def edit_columns(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Column]:
     """Every column of the table of edit distances, j = 0 to len(b).
 
-    Neighbours differ by -1, 0 or 1. So a column is two sets of places, where it rises and where it falls, and sets are the bits of one long
-    integer each: a column costs a few operations on it (Myers 1999, as Hyyro 2003 has it).
+    Neighbours differ by -1, 0 or 1, so a column is two sets of rows, where it rises and where it falls. A set is the bits of one long
+    integer, so a column takes a few integer operations (Myers 1999, in the form of Hyyro 2003).
     """
-    where: dict[Hashable, int] = {}
+    bits_of: dict[Hashable, int] = {}
     for i, unit in enumerate(a):
-        where[unit] = where.get(unit, 0) | 1 << i
-    everywhere = (1 << len(a)) - 1
-    rises, falls = everywhere, 0
+        bits_of[unit] = bits_of.get(unit, 0) | 1 << i
+    all_bits = (1 << len(a)) - 1
+    rises, falls = all_bits, 0
     yield Column(rises, falls)
     for unit in b:
-        equal = where.get(unit, 0)
-        level = (((equal & rises) + rises) ^ rises | equal | falls) & everywhere  # d[i, j] = d[i-1, j-1]
-        right_rises = falls | everywhere & ~(level | rises)  # d[i, j] = d[i, j-1] + 1
+        equal = bits_of.get(unit, 0)
+        level = (((equal & rises) + rises) ^ rises | equal | falls) & all_bits  # d[i, j] = d[i-1, j-1]
+        right_rises = falls | all_bits & ~(level | rises)  # d[i, j] = d[i, j-1] + 1
         right_falls = level & rises
-        right_rises = (right_rises << 1 | 1) & everywhere
-        rises = (right_falls << 1 | ~(level | right_rises)) & everywhere
+        right_rises = (right_rises << 1 | 1) & all_bits
+        rises = (right_falls << 1 | ~(level | right_rises)) & all_bits
         falls = right_rises & level
         yield Column(rises, falls)
 
 
 def alignment_accuracy(weights: Tensor, places: Tensor, mask: Tensor | None = None) -> Accuracy:
-    """At how many steps the largest attention weight (batch, query, key) is on the right key, `places` (batch, query); the first of equals.
+    """At how many steps the largest attention weight (batch, query, key) is on the right key, `places` (batch, query). Ties go to the
+    first.
 
-    Steps without a right place have -1; `mask` (batch, query) is True at the steps that are real.
+    Steps without a right key have -1; `mask` (batch, query) is True at real steps.
     """
     if weights.dim() != 3 or places.shape != weights.shape[:2]:
         raise UserError(
@@ -126,8 +127,8 @@ def alignment_accuracy(weights: Tensor, places: Tensor, mask: Tensor | None = No
 
 
 def check_pairs(hypotheses: Sequence[object], references: Sequence[object]) -> None:
-    for name, given in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(given, str):
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str):
             raise UserError(f"{name} is one string; give a list of them")
     if len(hypotheses) != len(references):
-        raise UserError(f"hypotheses ({len(hypotheses)}) must be as many as references ({len(references)})")
+        raise UserError(f"there must be as many hypotheses ({len(hypotheses)}) as references ({len(references)})")

@@ -1,12 +1,12 @@
-"""How well translations agree with references: BLEU (Papineni et al. 2002), chrF (Popovic 2015) and TER (Snover et al. 2006), as sacrebleu
-computes them.
+"""Translation metrics: BLEU (Papineni et al. 2002), chrF (Popovic 2015) and TER (Snover et al. 2006), as computed by sacrebleu.
 
-    BLEU = 100 * brevity penalty * (p1 p2 p3 p4)^(1/4)      p_n: the share of n-grams of words that are in a reference
-    chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of n-grams of characters, n = 1 .. 6, averaged
+
+    BLEU = 100 * brevity penalty * (p1 p2 p3 p4)^(1/4)      p_n: the share of word n-grams that are in a reference
+    chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of character n-grams, n = 1 .. 6, averaged
     TER  = 100 * edits / reference words                    edits: words inserted, deleted and substituted, and phrases shifted
 
-None is a mean over sentences. What is kept are the counts that it is computed from, so that parts of a corpus add. A score without
-its signature, which says what was done to case and words before, compares with nothing.
+None of them is a mean over sentences, so the counts are kept, and those of parts of a corpus add. A score is comparable only with its
+signature, which says how case and words were treated.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from sacrebleu.metrics.ter import TER
 from clew.core.errors import UserError, unknown
 
 TOKENIZERS = ("13a", "char", "none")
-"""How BLEU parts words: as the WMT campaigns do, every character by itself, or at spaces, for text that is in words already."""
+"""How BLEU splits words: as in the WMT campaigns, into characters, or at spaces for text that is already tokenized."""
 
 References = Sequence[str | Sequence[str]]
-"""One reference a hypothesis, or several."""
+"""One reference per hypothesis, or several."""
 
 VARIED = -1
 
@@ -37,22 +37,22 @@ class CorpusScore:
 
     counts: tuple[float, ...] = ()
     num_sentences: int = 0
-    num_references: int = 0  # a sentence; VARIED where they have different numbers
+    num_references: int = 0  # per sentence; VARIED if sentences differ
     lowercase: bool = False
 
     def __add__(self: Score, other: Score) -> Score:
         if not self.num_sentences or not other.num_sentences:
             return other if other.num_sentences else self
         same = self.num_references == other.num_references
-        mine, theirs = (replace(part, num_references=self.num_references if same else VARIED) for part in (self, other))
-        if mine.signature != theirs.signature:
-            raise UserError(f"scores of different kinds cannot be added: {mine.signature} and {theirs.signature}")
+        first, second = (replace(part, num_references=self.num_references if same else VARIED) for part in (self, other))
+        if first.signature != second.signature:
+            raise UserError(f"scores of different kinds cannot be added: {first.signature} and {second.signature}")
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        return replace(mine, counts=counts, num_sentences=self.num_sentences + other.num_sentences)
+        return replace(first, counts=counts, num_sentences=self.num_sentences + other.num_sentences)
 
     @property
     def score(self) -> float:
-        """Between 0 and 100; TER may be above."""
+        """Between 0 and 100, except for TER, which may be higher."""
         if not self.num_sentences:
             raise UserError("no sentence was scored, so there is no score; give at least one hypothesis and its reference")
         return self.metric()._compute_score_from_stats(list(self.counts)).score
@@ -74,7 +74,7 @@ class CorpusScore:
         raise NotImplementedError
 
     def counted(self: Score, hypotheses: Sequence[str], references: References) -> Score:
-        """What these sentences add to nothing."""
+        """A copy with the counts of these sentences."""
         sentences, num_references = self.extracted(hypotheses, references)
         if not sentences:
             return self
@@ -86,17 +86,17 @@ class CorpusScore:
         return self.extracted(hypotheses, references)[0]
 
     def extracted(self, hypotheses: Sequence[str], references: References) -> tuple[list[list[float]], int]:
-        each = checked(hypotheses, references)
-        if not each:
+        reference_lists = checked(hypotheses, references)
+        if not reference_lists:
             return [], 0
         metric = self.metric()
-        streams = list(zip_longest(*each))  # (references, sentences), None where a sentence has fewer
+        streams = list(zip_longest(*reference_lists))  # (references, sentences), None where a sentence has fewer references
         return metric._extract_corpus_statistics(list(hypotheses), streams), metric.num_refs
 
 
 @dataclass(frozen=True)
 class Bleu(CorpusScore):
-    """The counts are two lengths, of the hypotheses and of the references nearest to them, then n-grams matched, then n-grams in all."""
+    """Counts: the length of the hypotheses, the length of the closest references, then matched n-grams, then all n-grams."""
 
     tokenizer: str = "13a"
 
@@ -109,13 +109,13 @@ class Bleu(CorpusScore):
 
     @property
     def length_ratio(self) -> float:
-        """How long hypotheses are beside their references: below 1 there is a penalty."""
+        """Hypothesis length divided by reference length; below 1 there is a brevity penalty."""
         return self.counts[0] / self.counts[1] if self.counts and self.counts[1] else 0.0
 
 
 @dataclass(frozen=True)
 class Chrf(CorpusScore):
-    """The counts are, for each order, the hypotheses' n-grams, the references' and those in both. With `word_order` 2 it is chrF++."""
+    """Counts: for each order, the n-grams of hypotheses, of references and of both. `word_order` 2 is chrF++."""
 
     word_order: int = 0
 
@@ -129,11 +129,11 @@ class Chrf(CorpusScore):
 
 @dataclass(frozen=True)
 class Ter(CorpusScore):
-    """The counts are edits, and the words of the references, their mean where a sentence has several.
+    """Counts: the edits, and the words of the references, averaged if a sentence has several.
 
-    A shift moves a phrase of the hypothesis to where the reference has it, and costs 1 whatever its length. Shifts are found greedily, each
-    the one that saves most, as tercom does. `normalized` parts punctuation from words, `punctuation` False leaves it out, and `asian`
-    treats CJK characters as words, with either of these.
+    A shift moves a phrase of the hypothesis to its place in the reference, and costs 1 whatever its length. Shifts are found greedily, the
+    one that saves most first, as in tercom. `normalized` splits punctuation from words, `punctuation` False drops it, and `asian`, with
+    either of these, treats CJK characters as words.
     """
 
     normalized: bool = False
@@ -149,21 +149,21 @@ class Ter(CorpusScore):
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = "13a", lowercase: bool = False) -> Bleu:
-    """BLEU of a corpus; `references[i]` is what `hypotheses[i]` is held against."""
+    """BLEU of a corpus; `references[i]` is the reference of `hypotheses[i]`, or several."""
     check_tokenizer(tokenizer)
     return Bleu(lowercase=lowercase, tokenizer=tokenizer).counted(hypotheses, references)
 
 
 def sentence_bleu(hypothesis: str, references: str | Sequence[str], *, tokenizer: str = "13a", lowercase: bool = False) -> float:
-    """BLEU of one sentence: orders longer than it are left out, and an order without a match counts as half of one, then a quarter, ..."""
+    """BLEU of one sentence: orders longer than it are left out; orders without a match count as 1/2 match, then 1/4, ..."""
     check_tokenizer(tokenizer)
-    (several,) = checked([hypothesis], [references])
+    (sentence_references,) = checked([hypothesis], [references])
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer, effective_order=True)
-    return metric.sentence_score(hypothesis, several).score
+    return metric.sentence_score(hypothesis, sentence_references).score
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, lowercase: bool = False, word_order: int = 0) -> Chrf:
-    """chrF of a corpus; `references[i]` is what `hypotheses[i]` is held against, the best of several."""
+    """chrF of a corpus; `references[i]` is the reference of `hypotheses[i]`, or several, of which the best counts."""
     check_word_order(word_order)
     return Chrf(lowercase=lowercase, word_order=word_order).counted(hypotheses, references)
 
@@ -181,7 +181,7 @@ def ter(
     punctuation: bool = True,
     asian: bool = False,
 ) -> Ter:
-    """TER of a corpus, lower being better; `references[i]` is what `hypotheses[i]` is held against, the nearest of several."""
+    """TER of a corpus, lower being better; `references[i]` is the reference of `hypotheses[i]`, or several, of which the closest counts."""
     if asian and punctuation and not normalized:
         raise UserError("asian=True changes nothing by itself; set normalized=True or punctuation=False with it")
     return Ter(lowercase=lowercase, normalized=normalized, punctuation=punctuation, asian=asian).counted(hypotheses, references)
@@ -192,16 +192,18 @@ def sentence_ter(hypothesis: str, references: str | Sequence[str], *, lowercase:
 
 
 def checked(hypotheses: Sequence[str], references: References) -> list[list[str]]:
-    """Each hypothesis's references."""
-    for name, given in (("hypotheses", hypotheses), ("references", references)):
-        if isinstance(given, str):
+    """The list of references of each hypothesis."""
+    for name, texts in (("hypotheses", hypotheses), ("references", references)):
+        if isinstance(texts, str):
             raise UserError(f"{name} is one string; give a list of sentences")
     if len(hypotheses) != len(references):
-        raise UserError(f"hypotheses ({len(hypotheses)}) must be as many as references ({len(references)})")
-    each = [[several] if isinstance(several, str) else list(several) for several in references]
-    if not all(each):
-        raise UserError(f"sentence {each.index([])} has no reference; every hypothesis needs at least one")
-    return each
+        raise UserError(f"there must be as many hypotheses ({len(hypotheses)}) as references ({len(references)})")
+    reference_lists = [
+        [sentence_references] if isinstance(sentence_references, str) else list(sentence_references) for sentence_references in references
+    ]
+    if not all(reference_lists):
+        raise UserError(f"sentence {reference_lists.index([])} has no reference; every hypothesis needs at least one")
+    return reference_lists
 
 
 def check_tokenizer(tokenizer: str) -> None:

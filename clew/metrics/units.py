@@ -1,11 +1,11 @@
-"""The units of what runs measure and log, by the last part of a measure's name."""
+"""The units of logged and evaluated measures, by the last part of a measure's name."""
 
 from collections.abc import Iterable
 
 SHARES = ("accuracy", "precision", "recall", "f1", "exact_match", "complete_match", "error_rate", "calibration_error")
-"""How the names of measures end that are written between 0 and 100."""
+"""Name endings of measures between 0 and 100."""
 SQUARED = "error"
-"""A run that measures the root of a squared error learns by one, and its loss is no number of nats."""
+"""A run with this measure, a root mean squared error, minimises a squared error, so its loss is not in nats."""
 UNITS = {
     "loss": "nats",
     "bits_per_character": "bits",
@@ -17,7 +17,7 @@ UNITS = {
 
 
 def unit_of(measure: str, beside: Iterable[str] = ()) -> str:
-    """`valid.loss` -> nats. `beside` are the other measures of the same run; nothing where a measure has no unit, as perplexity."""
+    """`valid.loss` -> nats. `beside` are the run's other measures. Empty for a measure without a unit, such as perplexity."""
     name = measure.rpartition(".")[2]
     if name in UNITS:
         is_squared = name == "loss" and any(other.rpartition(".")[2] == SQUARED for other in beside)

@@ -1,4 +1,4 @@
-"""Welch's t-test: whether two samples with spreads of their own have one mean (Welch 1947)."""
+"""Welch's t-test: whether two samples with different variances have the same mean (Welch 1947)."""
 
 import math
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ class Welch(NamedTuple):
 
 
 def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
-    """Two-sided.
+    """Welch's t-test, two-sided.
 
-        t       = (mean1 - mean2) / sqrt(v1 + v2),              v = variance / n, the sample's, over n - 1
+        t       = (mean1 - mean2) / sqrt(v1 + v2),              v = variance / n, with the sample variance, over n - 1
         freedom = (v1 + v2)^2 / (v1^2 / (n1 - 1) + v2^2 / (n2 - 1))
         p       = P(|T| >= |t|),                                T of Student's t distribution
 
-    Samples without any spread have p = 1 where they are equal, and 0 where they are not.
+    Samples without variance have p = 1 if they are equal, and 0 if not.
     """
     if len(first) < 2 or len(second) < 2:
         raise UserError(f"Welch's test needs at least 2 values on either side, not {len(first)} and {len(second)}; run more seeds")
@@ -30,7 +30,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
     if v1 + v2 == 0:
         return Welch(math.copysign(math.inf, difference) if difference else 0.0, math.inf, 0.0 if difference else 1.0)
     t = difference / math.sqrt(v1 + v2)
-    # The same with both parts divided by their sum, since squares of small variances are 0.
+    # Divided by v1 + v2, since the squares of very small variances underflow to 0.
     share = v1 / (v1 + v2)
     freedom = 1 / (share**2 / (len(first) - 1) + (1 - share) ** 2 / (len(second) - 1))
     return Welch(t, freedom, student_tails(t, freedom))

@@ -1,4 +1,4 @@
-"""Bodies, one family a file: a small frozen config and a build function."""
+"""Bodies, one family per file: a small frozen config and a build function."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,8 +22,9 @@ from clew.models.window import WindowConfig, build_window
 
 
 class Family(NamedTuple):
-    """`build(config, source)` composes layers over whatever the source gives; one that `encodes` is `build(config, target, source)`, the
-    target being what it writes. `reads`: a "sequence", or one of SHAPES: "trees" (`TreeInputs`), a "grid", a "graph" (`GraphInputs`)."""
+    """A family of bodies. `build(config, source)` composes layers above any source; a family that `encodes` has `build(config, target,
+    source)`, where the target is what it writes. `reads` is "sequence" or one of SHAPES: "trees" (`TreeInputs`), "grid", "graph"
+    (`GraphInputs`)."""
 
     config: type[ModelSection]
     build: Callable[..., Any]
@@ -36,7 +37,7 @@ class Family(NamedTuple):
 
 
 SHAPES = {"trees": "trees", "grid": "a grid", "graph": "a graph"}
-"""What a family may read in the place of a sequence, in words."""
+"""The inputs of a family other than sequences, as phrases."""
 
 MODELS: dict[str, Family] = {
     "recurrent": Family(RecurrentConfig, build_recurrent),

@@ -1,5 +1,5 @@
-"""Words without their order: an embedding and nothing above it. Averaged, under a feed-forward network, it is the deep averaging network
-of Iyyer et al. (2015)."""
+"""A bag of words: an embedding with no layers above it. Averaged, with a feed-forward network above, it is the deep averaging network of
+Iyyer et al. (2015)."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ class BagConfig(ModelSection):
     family: Literal["bag"] = "bag"
     dim: int = Field(100, ge=1, description="width of the embedding")
     dropout: float = Field(0.0, ge=0, lt=1)
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the embedding table")
 
 
 def build_bag(config: BagConfig, source: Source) -> Body:

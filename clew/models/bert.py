@@ -1,5 +1,5 @@
-"""BERT (Devlin et al. 2019): a Transformer's encoder over tokens, learnt positions and segments. RoBERTa and XLM-R have no second segment,
-DistilBERT none at all."""
+"""BERT (Devlin et al. 2019): a Transformer encoder over tokens, learnt positions and segments. RoBERTa and XLM-R have no second segment,
+DistilBERT has none."""
 
 from typing import Annotated, Literal
 
@@ -19,22 +19,24 @@ from clew.models.gpt import build_positions
 
 
 class BERTConfig(ModelSection):
-    """Blocks of self-attention over the whole text and a GELU network, the norm behind each. These defaults are small; base has dim 768,
-    num_layers 12, num_heads 12 and max_length 512, large 1024, 24 and 16."""
+    """Blocks of self-attention over the whole text and a GELU network, each followed by a norm.
+
+    The defaults are small; base has dim 768, num_layers 12, num_heads 12 and max_length 512, large has 1024, 24, 16 and 512.
+    """
 
     family: Literal["bert"] = "bert"
     dim: int = Field(256, ge=1)
     num_layers: int = Field(4, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(4, ge=1)
     heads: Heads = None
-    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; 4 dim where not given")
-    activation: str = Field("gelu", description="relu, gelu, gelu_tanh, tanh, swiglu")
+    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; default: 4 dim")
+    activation: str = Field("gelu", description="relu, gelu, gelu_tanh, silu, tanh, swiglu")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
-    max_length: int = Field(512, ge=1, description="positions the model can tell apart, where they are learnt")
-    num_segments: int = Field(2, ge=0, description="texts that are read together, each with a vector of its own added to its tokens")
+    max_length: int = Field(512, ge=1, description="number of positions, if they are learnt")
+    num_segments: int = Field(2, ge=0, description="number of segments; each adds a vector of its own to its tokens")
     norm_eps: float = Field(1e-12, gt=0)
-    dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings and of what every layer adds")
-    attention_dropout: float = Field(0.1, ge=0, lt=1, description="of attention's weights")
+    dropout: float = Field(0.1, ge=0, lt=1, description="after the embedding and on every layer's output")
+    attention_dropout: float = Field(0.1, ge=0, lt=1, description="on attention weights")
 
 
 def build_bert(config: BERTConfig, source: Source) -> Body:

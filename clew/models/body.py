@@ -1,4 +1,4 @@
-"""A body: an embedding, a stack of sequence layers and a last norm. It knows no task; what comes out is one vector a position."""
+"""A body: an embedding, a stack of sequence layers and a final norm. It knows no task; its output is one vector per position."""
 
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from clew.layers.recurrent import Bidirectional
 from clew.layers.sequence import Stack
 
 MOST_LAYERS = 1000
-"""More take minutes to build, however small they are."""
+"""More layers take minutes to build, however small they are."""
 
 
 class BodyState(NamedTuple):
@@ -23,11 +23,11 @@ class BodyState(NamedTuple):
 class Body(nn.Module):
     """hidden = norm(layers(embedding(inputs))).
 
-    `forward` takes a chunk of any length and the state of the chunk before; `levels` gives every layer's output, the embedding first.
+    `forward` takes a chunk of any length and the state of the previous chunk; `levels` returns the embedding and every layer's output.
     """
 
     halves = False
-    """Whether one half of each vector has read to the left of its position and the other to the right."""
+    """Whether one half of each vector depends only on positions up to its own, the other only on positions from its own."""
 
     def __init__(self, embedding: Embedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
         super().__init__()
@@ -40,12 +40,12 @@ class Body(nn.Module):
 
     @property
     def whole(self) -> bool:
-        """Whether a position sees what comes after it too."""
+        """Whether each position also sees later positions."""
         return not self.causal
 
     @property
     def max_length(self) -> int | None:
-        """The number of positions it can tell apart, where that is bounded."""
+        """The number of learnt positions; None if positions are unbounded."""
         return self.embedding.position.max_length if self.embedding.position is not None else None
 
     def initial_state(
@@ -72,12 +72,12 @@ class Body(nn.Module):
 
 
 def uniform_table(embedding: Embedding, scale: float) -> None:
-    """A table of tokens from U(-scale, scale), where there is one."""
+    """Draws the token table, if there is one, from U(-scale, scale)."""
     embedding.draw(lambda table: nn.init.uniform_(table, -scale, scale))
 
 
 def normal_init(module: nn.Module, std: float) -> None:
-    """Every matrix from N(0, std), every bias 0; norms and position tables keep their own start."""
+    """Draws every matrix from N(0, std^2) and sets biases to 0; norms and position tables keep their own initialisation."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, std=std)
@@ -86,7 +86,7 @@ def normal_init(module: nn.Module, std: float) -> None:
 
 
 def uniform_init_all(module: nn.Module, scale: float) -> None:
-    """Every parameter from U(-scale, scale), biases too (Zaremba et al. 2014)."""
+    """Draws every parameter, biases included, from U(-scale, scale) (Zaremba et al. 2014)."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.uniform_(-scale, scale)

@@ -1,4 +1,4 @@
-"""What a recurrent decoder starts from: where a recurrent encoder ended, or the mean of what was read. Knows no family."""
+"""Bridges: the initial state of a recurrent decoder, from the encoder's last states or the mean of its outputs. Knows no family."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from clew.layers.recurrent import RecurrentState
 
 
 class Bridge(nn.Module):
-    """Starts the decoder's layers from where the encoder's ended, its top from their top.
+    """Starts the decoder's layers from the encoder's last states, aligned at the top layers.
 
         s = tanh(W [forward; backward] + b), for each part of a cell's state    (the form of Bahdanau et al. 2015)
 
-    They take the backward reader's state alone. `state` is one of the cell's, which tells how wide its parts are. `in_one` is for cells
-    stacked into one layer.
+    The paper uses the backward reader's state alone. `state` is an example of the cell's state, whose parts give the widths. `in_one` is
+    for decoder cells stacked into one layer.
     """
 
     def __init__(self, state: State, *, readers: int, encoder_layers: int, decoder_layers: int, in_one: bool = False):
@@ -33,13 +33,13 @@ class Bridge(nn.Module):
 
 
 def mapped(maps: Iterable[nn.Module], readers: Sequence[State]) -> State:
-    """A state of the readers' form, each part made of theirs."""
-    each = iter(maps)
-    return map_tree(lambda *parts: torch.tanh(next(each)(torch.cat(parts, -1))), *readers)
+    """The initial state of one decoder layer: next_map part is mapped from the same part of the readers' states."""
+    next_map = iter(maps)
+    return map_tree(lambda *parts: torch.tanh(next(next_map)(torch.cat(parts, -1))), *readers)
 
 
 class Copy(nn.Module):
-    """Starts every layer of a decoder where the encoder's layer beside it ended (Sutskever et al. 2014)."""
+    """Starts every decoder layer from the last state of the encoder layer at the same height (Sutskever et al. 2014)."""
 
     def __init__(self, *, in_one: bool = False):
         super().__init__()
@@ -51,16 +51,16 @@ class Copy(nn.Module):
 
 
 def reader_states(state: State) -> list[State]:
-    """The cell states in which the one or two readers of an encoder layer ended."""
+    """The last cell states of the one or two readers of an encoder layer."""
     return [state.cell] if isinstance(state, RecurrentState) else [part.cell for part in state]
 
 
 class MeanBridge(nn.Module):
-    """Starts every layer of a decoder from the mean of the annotation vectors (Xu et al. 2015, section 3.1.2):
+    """Starts every decoder layer from the mean of the annotation vectors (Xu et al. 2015, section 3.1.2):
 
         s = tanh(W mean(a) + b), for each part of a cell's state
 
-    `state` is one of the cell's, whose form the layers start in; `dim` is the width of a vector.
+    `state` is an example of the cell's state, for its form and widths; `dim` is the width of an annotation vector.
     """
 
     def __init__(self, state: State, dim: int, *, decoder_layers: int, in_one: bool = False):
@@ -76,5 +76,5 @@ class MeanBridge(nn.Module):
         return (finals,) if self.in_one else finals
 
     def started(self, maps: Iterable[nn.Module], mean: torch.Tensor) -> State:
-        each = iter(maps)
-        return map_tree(lambda _: torch.tanh(next(each)(mean)), self.form)
+        next_map = iter(maps)
+        return map_tree(lambda _: torch.tanh(next(next_map)(mean)), self.form)

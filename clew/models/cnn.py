@@ -1,4 +1,4 @@
-"""The convolutional classifier's body (Kim 2014): windows of several widths over word vectors; pooling by the maximum is the task's."""
+"""The body of the convolutional classifier (Kim 2014): windows of several widths over word vectors. Max-pooling belongs to the task."""
 
 from typing import Annotated, Literal
 
@@ -15,13 +15,13 @@ Width = Annotated[int, Field(ge=1)]
 
 
 class CNNConfig(ModelSection):
-    """One layer of windows under an embedding."""
+    """One layer of convolutions above an embedding."""
 
     family: Literal["cnn"] = "cnn"
     embedding_dim: int = Field(100, ge=1)
-    widths: list[Width] = Field([3, 4, 5], min_length=1, description="how many words each kind of window holds")
-    dim: int = Field(300, ge=1, description="features of all kinds together, which share them")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of the embedding")
+    widths: list[Width] = Field([3, 4, 5], min_length=1, description="window widths, in words")
+    dim: int = Field(300, ge=1, description="number of features, shared by the widths")
+    dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding")
 
 
 def build_cnn(config: CNNConfig, source: Source) -> Body:

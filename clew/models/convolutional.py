@@ -1,4 +1,4 @@
-"""The convolutional encoder-decoder (Gehring et al. 2017): gated windows instead of recurrence, attention in every layer of the decoder."""
+"""The convolutional encoder-decoder (Gehring et al. 2017): gated convolutions in place of recurrence, attention in every decoder layer."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -23,23 +23,23 @@ from clew.models.gpt import build_positions
 
 
 class ConvolutionalConfig(ModelSection):
-    """Gated convolutions that read, gated convolutions with attention that write."""
+    """An encoder of gated convolutions, and a decoder of gated convolutions with attention."""
 
     family: Literal["convolutional"] = "convolutional"
     dim: int = Field(256, ge=1, description="width of the convolutions")
-    embedding_dim: int = Field(256, ge=1, description="width of the embeddings, and of what the output layer reads")
-    num_layers: int = Field(4, ge=1, le=MOST_LAYERS, description="of either half unless told")
+    embedding_dim: int = Field(256, ge=1, description="width of the embeddings and of the decoder's output")
+    num_layers: int = Field(4, ge=1, le=MOST_LAYERS, description="layers of the encoder, and by default of the decoder")
     decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
-    width: int = Field(3, ge=1, description="positions that a window holds; odd, since the encoder's is centred")
+    width: int = Field(3, ge=1, description="window width in positions; odd, since the encoder's windows are centred")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
-    max_length: int = Field(1024, ge=1, description="positions of source and target, where they are learnt")
+    max_length: int = Field(1024, ge=1, description="number of source and target positions, if they are learnt")
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
-    dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings, of what every window reads, and of the decoder's output")
+    dropout: float = Field(0.1, ge=0, lt=1, description="after embeddings, on the input of every convolution, and on the decoder's output")
 
 
 class ConvolutionalEncoder(Body):
-    """memory = [z; sqrt(1/2) (z + e)]: keys that know their context, values that know their word too. e is the embedding, z the layers'
-    output, whose gradient is divided by `attentions`, the number of layers that look at it."""
+    """memory = [z; sqrt(1/2) (z + e)]: keys with context only, values that also have the word. e is the embedding, z the output of the
+    layers. The gradient of z is divided by `attentions`, the number of layers that attend to it."""
 
     def __init__(self, embedding: Embedding, layers: Stack, attentions: int):
         super().__init__(embedding, layers)
@@ -61,14 +61,12 @@ class ConvolutionalEncoder(Body):
 
 
 def build_convolutional(config: ConvolutionalConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
-    """`source` is what is written too, where not given. Without the paper's weight normalisation."""
+    """The default of `source` is `target`. Omits the paper's weight normalisation."""
     dim, embedding_dim, dropout = config.dim, config.embedding_dim, config.dropout
     positions = [build_positions(config.position, embedding_dim, 1, embedding_dim, config.max_length)[0] for _ in range(2)]
     if None in positions:
         name = part_name(config.position)
-        raise UserError(
-            f"{name} positions act inside self-attention, which a convolutional model has not; take learned, sinusoidal or none"
-        )
+        raise UserError(f"{name} positions act inside self-attention, and a convolutional model has none; take learned, sinusoidal or none")
     reads, writes = embeddings(
         target,
         source,
@@ -91,7 +89,7 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
 
 
 def init_by_fan_in(body: nn.Module, dropout: float) -> None:
-    """Section 3.5: what is read is scaled by 1 / (1 - p) in training, and a gate halves a standard deviation.
+    """Initialises as in section 3.5, which corrects for dropout, scaling inputs by 1 / (1 - p), and for gates, halving standard deviations.
 
     N(0, (1 - p) / n) for maps of n inputs, N(0, 4 (1 - p) / n) before a gate, N(0, 0.01) for embeddings and positions, biases 0.
     """

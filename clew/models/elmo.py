@@ -1,4 +1,4 @@
-"""ELMo's body: an embedding under two stacks of recurrences that read in opposite directions and never meet (Peters et al. 2018)."""
+"""ELMo's body: an embedding below two stacks of recurrent layers, which read in opposite directions and never meet (Peters et al. 2018)."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,35 +17,35 @@ from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 
 
 class ELMoConfig(ModelSection):
-    """An embedding and two stacks of recurrences of one cell, a stack a direction."""
+    """An embedding and two stacks of recurrent layers with the same cell, one for each direction."""
 
     family: Literal["elmo"] = "elmo"
     cell: Annotated[Part, one_of("cell", CELLS)] = "projected_lstm"
-    dim: int = Field(512, ge=1, description="width of the embedding and of each direction; what comes out is twice as wide")
-    num_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="of each stack; all but the first add what goes in (residual)")
+    dim: int = Field(512, ge=1, description="width of the embedding and of each direction; the output is twice as wide")
+    num_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="layers of each stack; all but the first are residual")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
-    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layers, where it differs; 0 leaves it to the task")
-    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
-    init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each cell's own start where not given")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
+    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layers; default: dropout; 0 leaves it to the task")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the embedding table")
+    init_scale: float | None = Field(None, gt=0, description="draws every parameter from U(-s, s); default: each cell's own initialisation")
 
 
 class ELMo(Body):
     """hidden = [forward stack(x); backward stack(x)],  x = embedding(tokens).
 
-    `levels` gives [x; x], then each pair of layers side by side, so that all are of one width. `directions` says that the halves of every
-    vector are two readers: the first knows nothing of what comes after it, the second nothing of what came before.
+    `levels` are [x; x] and then the outputs of each pair of layers, concatenated, so that all have the same width. `directions` says that
+    the halves of every vector are two readers: the first has not seen what follows a position, the second not what precedes it.
     """
 
     directions = True
     halves = True
 
     def carried_levels(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """`levels` of a batch whose readers go on from where they ended with the batch before, row by row, as AllenNLP runs ELMo; and the
-        state for the next batch.
+        """`levels` of a batch, with readers that continue from their last states in the previous batch, row by row, as AllenNLP runs ELMo.
+        Also returns the state for the next batch.
 
-        A row that no batch had before begins with zeros; a row that this batch has not keeps its state.
+        New rows start from zeros. Rows of the state beyond this batch are kept.
         """
         x, _ = self.embed(inputs, mask, None)
         layers: Any = self.layers
@@ -54,12 +54,12 @@ class ELMo(Body):
 
 
 def with_rows(state: State, rows: int) -> State:
-    """The first rows of a state, and zeros for those that it has not."""
+    """The first `rows` rows of a state, padded with zeros."""
     return map_state(lambda leaf: torch.cat([leaf[:rows], leaf.new_zeros(max(rows - len(leaf), 0), *leaf.shape[1:])]), state)
 
 
 def behind(new: Tensor, old: Tensor) -> Tensor:
-    """The new rows, and behind them the old ones that have no new."""
+    """The new rows, followed by the old rows beyond them."""
     return torch.cat([new, old[len(new) :]])
 
 
@@ -75,7 +75,7 @@ def build_elmo(config: ELMoConfig, source: Source) -> ELMo:
 
 
 def build_stack(config: ELMoConfig) -> Stack:
-    """One direction's reader: the first layer as it is, every other around what it reads."""
+    """One direction's stack: a plain first layer, then residual layers."""
     dropouts = [config.dropout] * (config.num_layers - 1) + [config.dropout if config.last_dropout is None else config.last_dropout]
     layers = []
     for number, dropout in enumerate(dropouts):

@@ -1,6 +1,6 @@
-"""An encoder-decoder: one body reads a source whole, another writes the target word by word and looks at what was read.
+"""An encoder-decoder: one body encodes the whole source, another writes the target word by word and attends to it.
 
-It knows no family and no task. What a task sees besides `encode` is a body: a language model that starts from a memory.
+It knows no family and no task. Apart from `encode`, a task sees an ordinary body: a language model that starts from a memory.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ from clew.models.body import Body
 
 
 class EncoderDecoder(nn.Module):
-    """p(target | source) = product over t of p(y_t | y_<t, source).
+    """`p(target | source) = product over t of p(y_t | y_<t, source)`.
 
-        memory = encode(source)                      values (batch, length, dim), mask, and what starts a recurrent decoder
+        memory = encode(source)                      values (batch, length, dim), mask, and a recurrent decoder's initial state
         state  = initial_state(batch_size, memory)
         hidden = decoder(tokens, state)
 
-    `bridge` makes of the encoder's last states those that the decoder's first layers start from. `reinforce` is there where attention
-    is hard; `hard_terms` is then what a task adds to its loss.
+    `bridge` maps the encoder's last states to the initial states of the decoder's first layers. `reinforce` is given if attention is hard;
+    a task then adds `hard_terms` to its loss.
     """
 
     causal = True
@@ -45,7 +45,7 @@ class EncoderDecoder(nn.Module):
 
     @property
     def embedding(self) -> Embedding:
-        """The target's; where embeddings are shared it is the source's too, and an output layer tied to it makes the three one."""
+        """The target's embedding. Shared embeddings have one table with the source; a tied output layer uses it too."""
         return self.decoder.embedding
 
     @property
@@ -58,7 +58,7 @@ class EncoderDecoder(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """The number of target positions it can tell apart, where that is bounded."""
+        """The number of learnt target positions; None if unbounded."""
         return self.decoder.max_length
 
     @property
@@ -67,11 +67,11 @@ class EncoderDecoder(nn.Module):
 
     @property
     def is_hard(self) -> bool:
-        """Whether places are drawn, so that training needs `hard_terms`."""
+        """Whether attention is hard, so that training needs `hard_terms`."""
         return self.reinforce is not None
 
     def encode(self, inputs: Any, mask: Tensor | None = None) -> Memory:
-        """The source as the decoder reads it. A row without a real position is read as its padding is."""
+        """The memory of a source. A row without real positions is encoded from its padding."""
         refuse_documents(mask)
         values, state = self.encoder(inputs, mask)
         return Memory(values, self.encoder.layers.out_mask(mask), None if self.bridge is None else self.bridge(state.layers))
@@ -79,7 +79,7 @@ class EncoderDecoder(nn.Module):
     def initial_state(
         self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
     ) -> State:
-        """Before the first word. `batch_size` may be a multiple of the memory's rows: each is then shared by so many hypotheses."""
+        """The state before the first word. `batch_size` may be a multiple of the memory's rows: hypotheses then share these."""
         if memory is None:
             raise UserError("an encoder-decoder writes from a source; give initial_state a memory: body.encode(inputs, mask)")
         sentences = memory.values.shape[0]
@@ -91,36 +91,37 @@ class EncoderDecoder(nn.Module):
         return self.decoder.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        """The decoder over a chunk of target tokens."""
+        """Runs the decoder over a chunk of target tokens."""
         if state is None:
             raise UserError(
-                "an encoder-decoder writes from a source; give it the state of initial_state(batch_size, memory), "
-                "the memory being what encode(inputs, mask) gives"
+                "an encoder-decoder writes from a source; give it a state of initial_state(batch_size, memory), "
+                "where memory is encode(inputs, mask)"
             )
         refuse_documents(mask)
-        found: tuple[Tensor, State] = self.decoder(inputs, mask, state)
-        return found
+        output: tuple[Tensor, State] = self.decoder(inputs, mask, state)
+        return output
 
     def levels(self, inputs: Any, mask: Tensor | None = None, memory: Memory | None = None) -> list[Tensor]:
-        """Every decoder layer's output over a target, the embedding first."""
+        """The target embedding and every decoder layer's output."""
         refuse_documents(mask)
         tokens = inputs if isinstance(inputs, Tensor) else inputs.tokens
         return self.decoder.levels(inputs, mask, self.initial_state(tokens.shape[0], memory))
 
     def source_levels(self, inputs: Any, mask: Tensor | None = None) -> list[Tensor]:
-        """Every encoder layer's output, the embedding first."""
+        """The source embedding and every encoder layer's output."""
         return self.encoder.levels(inputs, mask)
 
     def hard_terms(self, state: State, log_probs: Tensor, mask: Tensor | None = None) -> dict[str, Term]:
-        """What hard attention adds to a loss: terms by name, from the state that a training chunk left and log p (batch, length) of its
-        targets, without gradient. Nothing where attention is soft or the body evaluates."""
+        """The loss terms of hard attention by name, from the state after a training chunk and log p (batch, length) of its targets,
+        detached. Empty if attention is soft or in evaluation."""
         draws = None if self.reinforce is None else find_draws(state)
         return {} if draws is None or self.reinforce is None else self.reinforce(draws, log_probs, mask)
 
 
 def refuse_documents(mask: Tensor | None) -> None:
+    # Each document in a row would need a memory of its own.
     if has_documents(mask):
-        raise UserError("an encoder-decoder has one source and one target a row; give it a boolean mask, not document numbers")
+        raise UserError("an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers")
 
 
 def embeddings(
@@ -134,8 +135,8 @@ def embeddings(
     word_dropout: float = 0.0,
     **around: Any,
 ) -> tuple[Embedding, Embedding]:
-    """The source's and the target's; with `shared` both read one table (Press and Wolf 2017), which the target's holds. What is read is
-    what is written, where not given."""
+    """The embeddings of source and target. With `shared` both use one table (Press and Wolf 2017), owned by the target's embedding. The
+    default of `source` is `target`."""
     source = target if source is None else source
     if shared and source.width != target.width:
         raise UserError(

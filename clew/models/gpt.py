@@ -21,24 +21,24 @@ from clew.models.body import MOST_LAYERS, Body, normal_init
 
 
 class GPTConfig(ModelSection):
-    """Blocks of causal self-attention and a GELU network on learnt positions."""
+    """Blocks of causal self-attention and a GELU network, with learnt positions."""
 
     family: Literal["gpt"] = "gpt"
     dim: int = Field(384, ge=1)
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
     heads: Heads = None
-    max_length: int = Field(256, ge=1, description="positions the model can tell apart, where they are learnt")
+    max_length: int = Field(256, ge=1, description="number of positions, if they are learnt")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
     score: Annotated[Part, one_of("score", SCORES)] = "scaled"
-    window: int | None = Field(None, ge=0, description="how many positions back attention reaches; all where not given")
-    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; 4 dim where not given")
+    window: int | None = Field(None, ge=0, description="how many positions back attention reaches; default: all")
+    hidden_dim: int | None = Field(None, ge=1, description="width inside the networks; default: 4 dim")
     activation: str = Field("gelu_tanh", description="relu, gelu, gelu_tanh, silu, tanh, swiglu")
     norm_eps: float = Field(1e-5, gt=0)
     bias: bool = True
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what every layer adds, and of the two below where they are not given")
+    dropout: float = Field(0.0, ge=0, lt=1, description="on every layer's output, and the default of the two below")
     embedding_dropout: float | None = Field(None, ge=0, lt=1)
-    attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
+    attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights")
 
 
 def build_gpt(config: GPTConfig, source: Source) -> Body:
@@ -68,7 +68,7 @@ def given(dropout: float | None, otherwise: float) -> float:
 def build_positions(
     part: Part, dim: int, num_heads: int, head_dim: int, max_length: int
 ) -> tuple[Position | None, Callable[[], Position | None]]:
-    """The encoding for the embedding, and a function that gives every attention layer its own; one of the two is always None."""
+    """The position encoding of the embedding, and a function that builds one for each attention layer. One of the two is always None."""
     if part_name(part) == "learned":
         part = {"name": "learned", "max_length": max_length, **part_options(part)}
 
@@ -76,12 +76,13 @@ def build_positions(
         position: Position = build_part("position", part, POSITIONS, dim, num_heads, head_dim)
         return position
 
-    first = build()
-    return (None, build) if first.in_layers else (first, lambda: None)
+    encoding = build()
+    return (None, build) if encoding.in_layers else (encoding, lambda: None)
 
 
 def init_transformer(body: nn.Module, num_layers: int) -> None:
-    """N(0, 0.02); what is added to the residual stream by 1 / sqrt(2 num_layers) less, so that its variance does not grow with depth."""
+    """Draws matrices with standard deviation 0.02, those that write to the residual stream with 0.02 / sqrt(2 num_layers)."""
+    # The variance of the residual stream then does not grow with depth.
     normal_init(body, 0.02)
     for part in body.modules():
         if isinstance(part, SelfAttention):

@@ -1,4 +1,4 @@
-"""Graph LSTMs (Liang et al. 2016; Peng et al. 2017): an embedding of the words at the nodes under layers that read graphs."""
+"""Graph LSTMs (Liang et al. 2016; Peng et al. 2017): an embedding of the words at the nodes, below layers that read graphs."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,20 +21,20 @@ class GraphLSTMConfig(ModelSection):
     family: Literal["graph_lstm"] = "graph_lstm"
     layer: Annotated[Part, one_of("graph layer", GRAPH_LAYERS)] = Field(
         "graph_lstm",
-        description="order: given (along the edges, each node once) or rounds (all nodes together, num_rounds times); both_ways: against "
-        "the edges too, half of the width each; type_dim: an embedding of each type of edges, so wide, in the place of a bias",
+        description="order: given (along the edges, each node once) or rounds (all nodes together, num_rounds times); both_ways: half of "
+        "the width reads against the edges; type_dim: width of an embedding of edge types, which replaces their bias",
     )
     dim: int = Field(150, ge=1, description="width of the hidden state")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS)
-    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; default: dim")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
 
 
 class GraphBody(nn.Module):
-    """hidden = dropout(layer(embedding(words), graphs)), layer after layer: a vector a node (batch, nodes, dim).
+    """hidden = dropout(layer(embedding(words), graphs)), layer after layer: one vector per node (batch, nodes, dim).
 
-    What comes out is masked by `inputs.graphs.mask`. It has no state: a graph is read as a whole.
+    The mask of the output is `inputs.graphs.mask`. There is no state: a graph is read as a whole.
     """
 
     causal = False
@@ -54,7 +54,7 @@ class GraphBody(nn.Module):
 
     @property
     def reach(self) -> int | None:
-        """From how many edges away a node sees; None: from everywhere that leads to it."""
+        """How many edges away a node sees; None: every node from which a path leads to it."""
         reach: int | None = self.layers[0].reach  # type: ignore[assignment]
         return None if reach is None else reach * len(self.layers)
 
@@ -65,7 +65,7 @@ class GraphBody(nn.Module):
 
     def forward(self, inputs: GraphInputs, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is not None:
-            raise UserError("a graph is read as a whole, and this body takes no state")
+            raise UserError("a graph is read as a whole, so this body takes no state; call it without one")
         return self.levels(inputs)[-1], None
 
     def levels(self, inputs: GraphInputs, mask: Tensor | None = None, state: State = None) -> list[Tensor]:
@@ -73,20 +73,20 @@ class GraphBody(nn.Module):
         return self.read(self.embedding(inputs.words, places), inputs.graphs)
 
     def read(self, x: Tensor, graphs: GraphBatch) -> list[Tensor]:
-        """Vectors of the nodes, and what each layer makes of them."""
-        found = [x]
+        """The nodes' vectors, and each layer's output for them."""
+        levels = [x]
         for layer in self.layers:
-            found.append(self.dropout(layer(found[-1], graphs).hidden))
-        return found
+            levels.append(self.dropout(layer(levels[-1], graphs).hidden))
+        return levels
 
 
 def build_graph_lstm(config: GraphLSTMConfig, source: Source) -> GraphBody:
-    """A source that knows how many types of edges there are says so in `num_types`."""
+    """Uses the source's `num_types`, the number of edge types, if it has one."""
     dim = config.embedding_dim or config.dim
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
     embedding = source.embedding(dim, dropout=input_dropout)
     uniform_table(embedding, 0.1)
-    given = {"num_types": getattr(source, "num_types", 1)}
+    options = {"num_types": getattr(source, "num_types", 1)}
     widths = [dim, *[config.dim] * (config.num_layers - 1)]
-    layers = [build_part("graph layer", config.layer, GRAPH_LAYERS, width, config.dim, **given) for width in widths]
+    layers = [build_part("graph layer", config.layer, GRAPH_LAYERS, width, config.dim, **options) for width in widths]
     return GraphBody(embedding, layers, dropout=config.dropout)

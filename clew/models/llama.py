@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023): a causal Transformer with RMSNorm, rotary positions, SwiGLU, grouped heads and no biases."""
+"""Llama (Touvron et al. 2023): a causal Transformer with RMSNorm, rotary positions, SwiGLU, grouped-query attention and no biases."""
 
 from typing import Annotated, Literal
 
@@ -19,26 +19,26 @@ from clew.models.gpt import given, init_transformer
 
 
 class LlamaConfig(ModelSection):
-    """Blocks of causal self-attention and a gated network on rotary positions."""
+    """Blocks of causal self-attention with rotary positions and a gated network."""
 
     family: Literal["llama"] = "llama"
     dim: int = Field(384, ge=1)
     num_layers: int = Field(6, ge=1, le=MOST_LAYERS)
     num_heads: int = Field(6, ge=1)
     heads: Heads = None
-    num_kv_heads: int | None = Field(None, ge=1, description="key and value heads, each shared by a group of query heads")
-    head_dim: int | None = Field(None, ge=1, description="width of a head; dim / num_heads where not given")
-    hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; 8/3 of dim where not given")
+    num_kv_heads: int | None = Field(None, ge=1, description="number of key and value heads, each shared by a group of query heads")
+    head_dim: int | None = Field(None, ge=1, description="width of a head; default: dim / num_heads")
+    hidden_dim: int | None = Field(None, ge=1, description="width of the gated network; default: 8/3 of dim")
     rotary_base: float = Field(10000.0, gt=0)
     rotary_scaling: Annotated[Part, one_of("rotary scaling", SCALINGS)] = Field(
-        "none", description="for texts longer than those first trained on: linear, dynamic, llama3, yarn, with options such as factor"
+        "none", description="for texts longer than those of the first training: linear, dynamic, llama3, yarn, with options such as factor"
     )
-    max_length: int | None = Field(None, ge=1, description="the longest text it is made for; nothing is refused past it")
+    max_length: int | None = Field(None, ge=1, description="the longest text the model is made for; longer ones are not refused")
     norm_eps: float = Field(1e-5, gt=0)
     attention_bias: bool = False
     network_bias: bool = False
-    dropout: float = Field(0.0, ge=0, lt=1, description="of the embeddings, of what every layer adds, and of attention where not given")
-    attention_dropout: float | None = Field(None, ge=0, lt=1, description="of attention's weights")
+    dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding, on every layer's output, and by default on attention weights")
+    attention_dropout: float | None = Field(None, ge=0, lt=1, description="on attention weights")
 
 
 def build_llama(config: LlamaConfig, source: Source) -> Body:

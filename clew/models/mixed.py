@@ -1,4 +1,4 @@
-"""A mixed stack: any mixer in any layer, so that recurrence, attention and convolution can be compared and combined in one model."""
+"""A mixed stack: any mixer in any layer, so that one model can combine and compare recurrence, attention and convolution."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -76,9 +76,9 @@ class MixedConfig(ModelSection):
     dim: int = Field(256, ge=1)
     heads: Heads = None
     position: Annotated[Part, one_of("position", POSITIONS)] = Field(
-        "none", description="what the embedding adds; attention layers have their own"
+        "none", description="position encoding of the embedding; attention layers have their own"
     )
-    max_length: int = Field(1024, ge=1, description="positions, where they are learnt")
+    max_length: int = Field(1024, ge=1, description="number of positions, if they are learnt")
     wiring: Annotated[Part, one_of("wiring", WIRINGS)] = "pre_norm"
     norm: Annotated[Part, one_of("norm", NORMS)] = "layer"
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -105,8 +105,8 @@ def build_mixed(config: MixedConfig, source: Source) -> Body:
 
 
 def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> SequenceLayer:
-    """A cell over time, or a mixer, as wide as what goes in. `given` are options that a mixer takes where it has them and the part does not
-    say. Where the whole sequence is seen, a cell is two of half the width that read in opposite directions."""
+    """A cell over time, or a mixer, of width `dim`. `given` are defaults for the options that a mixer has and `part` does not set. Without
+    `causal`, a cell becomes two of half the width that read in opposite directions."""
     if part_name(part) not in CELLS:
         options = options_of(MIXERS[part_name(part)])
         given = {name: value for name, value in {**given, "causal": causal}.items() if name in options}
@@ -115,5 +115,5 @@ def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> S
     if causal:
         return Recurrent(build_part("layer", part, CELLS, dim, dim))
     if dim % 2:
-        raise UserError(f"a {part_name(part)} layer that reads both ways gives half of its width to each, so dim ({dim}) must be even")
+        raise UserError(f"a {part_name(part)} layer of an encoder gives half of its width to each direction, so dim ({dim}) must be even")
     return Bidirectional(*(Recurrent(build_part("layer", part, CELLS, dim, dim // 2)) for _ in range(2)))

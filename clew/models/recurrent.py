@@ -1,4 +1,4 @@
-"""Recurrent bodies: an embedding under a stack of recurrences (Mikolov et al. 2010; Zaremba et al. 2014; Merity et al. 2018)."""
+"""Recurrent bodies: an embedding below a stack of recurrent layers (Mikolov et al. 2010; Zaremba et al. 2014; Merity et al. 2018)."""
 
 from typing import Annotated, Literal
 
@@ -15,22 +15,22 @@ from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 
 
 class RecurrentConfig(ModelSection):
-    """An embedding and `num_layers` recurrences of one cell."""
+    """An embedding and `num_layers` recurrent layers with the same cell."""
 
     family: Literal["recurrent"] = "recurrent"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
     dim: int = Field(512, ge=1, description="width of the hidden state")
-    bidirectional: bool = Field(False, description="every layer reads both ways, half of its width each; not for writing")
+    bidirectional: bool = Field(False, description="every layer reads in both directions, each with half of its width; not for generation")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS)
-    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
-    last_dim: int | None = Field(None, ge=1, description="width of the last layer; the hidden width where not given")
-    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is joined to the one below")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; default: dim")
+    last_dim: int | None = Field(None, ge=1, description="width of the last layer; default: dim")
+    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("plain", description="how a layer is connected to the one below")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
-    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layer, where it differs; 0 leaves it to the task")
-    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the embedding table")
-    init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each cell's own start where not given")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
+    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layer; default: dropout; 0 leaves it to the task")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the embedding table")
+    init_scale: float | None = Field(None, gt=0, description="draws every parameter from U(-s, s); default: each cell's own initialisation")
 
 
 def build_recurrent(config: RecurrentConfig, source: Source) -> Body:
@@ -55,9 +55,9 @@ def build_recurrent(config: RecurrentConfig, source: Source) -> Body:
 
 
 def build_reader(config: RecurrentConfig, input_dim: int, dim: int) -> SequenceLayer:
-    """One recurrence, or two of half the width that read in opposite directions."""
+    """One recurrent layer, or two of half the width that read in opposite directions."""
     if not config.bidirectional:
         return Recurrent(build_part("cell", config.cell, CELLS, input_dim, dim))
     if dim % 2:
-        raise UserError(f"a layer that reads both ways gives half of its width to each, so {dim} must be even")
+        raise UserError(f"a bidirectional layer gives half of its width to each direction, so dim ({dim}) must be even")
     return Bidirectional(*(Recurrent(build_part("cell", config.cell, CELLS, input_dim, dim // 2)) for _ in range(2)))

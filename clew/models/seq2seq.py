@@ -1,6 +1,6 @@
-"""Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014), attention before the decoder's cell (Bahdanau et al. 2015) and
-after it (Luong et al. 2015), soft or hard (Xu et al. 2015), their layers joined by residual connections or not (Wu et al. 2016), the
-encoder's a pyramid or not (Chan et al. 2016)."""
+"""Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014); attention before the decoder's cell (Bahdanau et al. 2015) or
+after it (Luong et al. 2015), soft or hard (Xu et al. 2015); optionally with residual connections (Wu et al. 2016) and a pyramid encoder
+(Chan et al. 2016)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +16,10 @@ from clew.core.types import Source, State
 from clew.layers.annotations import Annotations
 from clew.layers.attention import Attention
 from clew.layers.attentive import Attend, AttentiveCell, Drawing, FeedingCell, Looking
-from clew.layers.cells import CELLS, Cell, DroppedCell, StackedCell
+from clew.layers.cells import CELLS, Cell
 from clew.layers.feedforward import Readout
 from clew.layers.hard_attention import HardAttention, Reinforce
+from clew.layers.nested_cells import DroppedCell, StackedCell
 from clew.layers.pyramid import Halved
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.residual_cell import ResidualCell
@@ -31,53 +32,51 @@ from clew.models.encoder_decoder import EncoderDecoder, embeddings
 
 
 class Seq2SeqConfig(ModelSection):
-    """Recurrences that read a source, and recurrences that write from what was read."""
+    """A recurrent encoder and a recurrent decoder."""
 
     family: Literal["seq2seq"] = "seq2seq"
     cell: Annotated[Part, one_of("cell", CELLS)] = "lstm"
-    dim: int = Field(512, ge=1, description="width of each recurrence, and of what the output layer reads")
-    num_layers: int = Field(1, ge=1, le=MOST_LAYERS, description="of the decoder, and of the encoder unless told")
+    dim: int = Field(512, ge=1, description="width of each recurrent layer, and of the decoder's output")
+    num_layers: int = Field(1, ge=1, le=MOST_LAYERS, description="layers of the decoder, and by default of the encoder")
     encoder: Literal["recurrent", "bare"] = Field(
-        "recurrent", description="bare: the decoder looks at the vectors that were read themselves, and starts from their mean"
+        "recurrent", description="bare: no layers; the decoder attends to the embedded source, and starts from its mean"
     )
     encoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
-    embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; dim where not given")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; default: dim")
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
     direction: Literal["forward", "backward", "both"] = Field(
-        "both", description="how the encoder reads; both ways makes its vectors twice dim"
+        "both", description="reading direction of the encoder; both makes its vectors twice as wide as dim"
     )
-    pyramid: int = Field(
-        0, ge=0, le=10, description="so many of the encoder's top layers read pairs of places joined, which halves a long input each time"
-    )
+    pyramid: int = Field(0, ge=0, le=10, description="number of top encoder layers that read pairs of positions; each halves the length")
     bridge: Literal["copy", "dense", "zero"] = Field(
-        "dense", description="the decoder starts from the encoder's last states: as they are, through tanh(W s + b), or not at all"
+        "dense", description="the decoder's initial state: the encoder's last states, copied or mapped by tanh(W s + b), or zero"
     )
     attention: Literal["none", "before", "after"] = Field(
-        "before", description="where the decoder looks at the source: never, before its cell, after it"
+        "before", description="where the decoder attends to the source: nowhere, before its cell, after its cell"
     )
     score: Annotated[Part, one_of("score", SCORES)] = "additive"
-    hard: bool = Field(False, description="look at one drawn place instead of the mean of all")
+    hard: bool = Field(False, description="attend to one drawn place, not to the mean of all")
     expectation: float = Field(
-        0.0, ge=0, le=1, description="hard attention: the share of training rows that take the mean of all places (Xu et al. 2015: 0.5)"
+        0.0, ge=0, le=1, description="hard attention: the share of training rows that use the mean of all places (Xu et al. 2015: 0.5)"
     )
-    policy_weight: float = Field(1.0, ge=0, description="hard attention: how much its draws learn from what came of them")
-    entropy_weight: float = Field(0.01, ge=0, description="hard attention: how much its draws are held open")
-    feeding: bool = Field(True, description="attention after the cell: what it gave is fed to the next step")
+    policy_weight: float = Field(1.0, ge=0, description="hard attention: weight of the policy gradient of the draws")
+    entropy_weight: float = Field(0.01, ge=0, description="hard attention: weight of the draws' entropy, which keeps them varied")
+    feeding: bool = Field(True, description="attention after the cell: its output is fed to the next step")
     join: Literal["tanh", "none"] = Field(
-        "tanh", description="attention after the cell: the output layer reads tanh(W [context; s]), or [s; context] as they are"
+        "tanh", description="attention after the cell: the decoder's output is tanh(W [context; s]), or with none [s; context]"
     )
     readout: Literal["none", "tanh", "maxout"] = Field(
         "maxout", description="attention before the cell: how state, context and word are joined"
     )
-    residual: bool = Field(False, description="from the second layer on, what goes into a layer is added to what it gives, in both halves")
-    word_dropout: float = Field(0.0, ge=0, lt=1, description="whole words of the target's embedding table")
+    residual: bool = Field(False, description="adds each layer's input to its output, from the second layer on, in encoder and decoder")
+    word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the target's embedding table")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embeddings and after every layer")
-    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
-    init_scale: float | None = Field(None, gt=0, description="every parameter from U(-s, s); each part's own start where not given")
+    dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
+    init_scale: float | None = Field(None, gt=0, description="draws every parameter from U(-s, s); default: each part's own initialisation")
 
 
 def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
-    """`source` is what is written too, where not given."""
+    """The default of `source` is `target`."""
     check_choices(config)
     embedding_dim = config.embedding_dim or config.dim
     dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
@@ -97,7 +96,7 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
 
 def check_choices(config: Seq2SeqConfig) -> None:
     if config.attention == "none" and config.hard:
-        raise UserError("model.hard=true draws where attention looks, but model.attention=none does not look; take before or after")
+        raise UserError("model.hard=true draws where to attend, but model.attention=none does not attend; take before or after")
     if config.attention == "none" and config.bridge == "zero":
         raise UserError("with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy or dense")
     if config.expectation and not config.hard:
@@ -106,19 +105,19 @@ def check_choices(config: Seq2SeqConfig) -> None:
             "set model.hard=true, or leave it out"
         )
     if config.join == "none" and config.attention != "after":
-        raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; model.readout=none is what before has")
+        raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; with before, set model.readout=none")
     if config.encoder == "bare":
         check_bare(config)
     encoder_layers = config.encoder_layers or config.num_layers
     if config.pyramid > encoder_layers:
-        raise UserError(f"model.pyramid ({config.pyramid}) is of the encoder's layers, and there are {encoder_layers}; lower it")
+        raise UserError(f"model.pyramid ({config.pyramid}) must be at most the number of the encoder's layers, {encoder_layers}")
     if config.pyramid and config.residual:
-        raise UserError("model.pyramid joins pairs of places, so that nothing of their width can be added; set model.residual=false")
+        raise UserError("model.pyramid joins pairs of positions, so a layer's input is twice too wide to add; set model.residual=false")
     if config.residual and max(encoder_layers, config.num_layers) == 1:
-        raise UserError("model.residual=true joins layers from the second on, and both halves have one; raise model.num_layers")
+        raise UserError("model.residual=true is for layers from the second on, and encoder and decoder have one; raise model.num_layers")
     if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
         raise UserError(
-            f"model.bridge=copy needs one reader and as many layers in both halves, not direction {config.direction} and "
+            f"model.bridge=copy needs one reader and as many encoder as decoder layers, not direction {config.direction} and "
             f"{encoder_layers} layers under {config.num_layers}; take dense, or model.direction=backward"
         )
 
@@ -129,7 +128,7 @@ def check_bare(config: Seq2SeqConfig) -> None:
     if config.pyramid:
         raise UserError(f"model.encoder=bare has no layers, but model.pyramid is {config.pyramid}; leave it out")
     if config.bridge == "copy":
-        raise UserError("model.bridge=copy starts a decoder where a recurrent encoder ended, and model.encoder=bare is none; take dense")
+        raise UserError("model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none; take dense")
 
 
 def recurrent_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
@@ -150,14 +149,14 @@ def recurrent_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
 
 
 def bottleneck_layers(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
-    """Nothing of the source but the state they start from."""
+    """Layers that see nothing of the source but their initial state."""
     first = dropped(config, dim, Recurrent(build_cell(config, dim)))
     return [first, *(above(config, config.dim, Recurrent(build_cell(config, config.dim))) for _ in range(config.num_layers - 1))]
 
 
 def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
-    """The first layer looks, as Bahdanau's only one does; those above it read its state and context (Wu et al. 2016), so that they run
-    over all steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015, appendix A.2.2)."""
+    """The first layer attends, as in Bahdanau et al. Upper layers read its state and context (Wu et al. 2016), so that they run over all
+    steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015, appendix A.2.2)."""
     word_dim = 0 if config.readout == "none" else dim
     first = AttentiveCell(dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config))
     layers: list[SequenceLayer] = [beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]  # [s; context; word]
@@ -171,7 +170,7 @@ def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> l
 
 
 def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
-    """The top layer's state looks (Luong et al. 2015). Fed back, the stack is one cell; else its layers run over all steps at once."""
+    """The top layer's state attends (Luong et al. 2015). With feeding, the stack is one cell; otherwise each layer runs over all steps."""
     score, joined = build_score(config, memory_dim), config.join == "tanh"
     out_dim = config.dim if joined else config.dim + memory_dim
     if not config.feeding:
@@ -188,7 +187,7 @@ def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> li
 
 
 def build_bridge(config: Seq2SeqConfig, read_dim: int) -> nn.Module | None:
-    """`read_dim` is the width of what the encoder reads."""
+    """`read_dim` is the width of the encoder's inputs."""
     in_one = config.attention == "after" and config.feeding
     if config.bridge == "zero":
         return None
@@ -230,7 +229,7 @@ def looking_layer(config: Seq2SeqConfig, cell: Cell) -> SequenceLayer:
 
 
 def above(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLayer:
-    """A layer that stands on another."""
+    """Connects a layer to the one below."""
     wiring = Residual if config.residual else Plain
     return wiring(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
 
@@ -245,7 +244,7 @@ def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int,
 
 
 class Encoder(NamedTuple):
-    """`layers(config, dim)` read vectors of width `dim`; `bridge(config, dim, state, in_one)` starts a decoder from where they ended."""
+    """`layers(config, dim)` read vectors of width `dim`; `bridge(config, dim, state, in_one)` makes the decoder's initial state."""
 
     layers: Callable[[Seq2SeqConfig, int], list[SequenceLayer]]
     bridge: Callable[[Seq2SeqConfig, int, State, bool], nn.Module]

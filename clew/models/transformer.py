@@ -1,7 +1,6 @@
-"""The Transformer (Vaswani et al. 2017): an encoder and a decoder of self-attention, the decoder with attention over the encoder's output.
+"""The Transformer (Vaswani et al. 2017): an encoder and a decoder of self-attention; the decoder also attends to the encoder's output.
 
-Either half may be a list of other layers, so that a recurrent encoder stands under an attentive decoder, or the other way round
-(Chen et al. 2018)."""
+Either half may be a list of other layers, such as a recurrent encoder for an attentive decoder, or the reverse (Chen et al. 2018)."""
 
 from functools import partial
 from itertools import chain
@@ -13,8 +12,9 @@ from torch import nn
 from clew.core.config import ModelSection, Part, build_part, check_part, one_of, part_name
 from clew.core.errors import UserError, shown
 from clew.core.types import Source
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
@@ -39,7 +39,7 @@ CROSS = {"cross_attention": cross_attention_mixer}
 
 
 def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
-    """A number of the usual layers, or a list of cells and mixers by name; `also` are those that only this half has."""
+    """Validates a number of the usual layers, or a list of cells and mixers by name; `also` are the mixers that only this half has."""
 
     def check(layers: Any) -> Any:
         if layers is None or (isinstance(layers, int) and not isinstance(layers, bool) and 1 <= layers <= MOST_LAYERS):
@@ -55,41 +55,43 @@ def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
 
 
 class TransformerConfig(ModelSection):
-    """Self-attention that reads, self- and cross-attention that writes. These defaults are the base model; big has dim 1024, num_heads 16
-    and dropout 0.3."""
+    """An encoder of self-attention, and a decoder of self- and cross-attention.
+
+    The defaults are the base model; big has dim 1024, num_heads 16 and dropout 0.3.
+    """
 
     family: Literal["transformer"] = "transformer"
     dim: int = Field(512, ge=1)
     num_heads: int = Field(8, ge=1)
     heads: Heads = None
-    num_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="of either half unless told")
+    num_layers: int = Field(6, ge=1, le=MOST_LAYERS, description="layers of the encoder and of the decoder, by default")
     encoder_layers: Annotated[int | list[Part] | None, layers_of("encoder", {})] = Field(
-        None, description="how many, or a list of layers: cells and mixers by name, each one joined as wiring says"
+        None, description="a number, or a list of layers: cells and mixers by name, each with the wiring below"
     )
     decoder_layers: Annotated[int | list[Part] | None, layers_of("decoder", CROSS)] = Field(
-        None, description="how many, or a list of layers, cross_attention among them"
+        None, description="a number, or a list of layers that includes cross_attention"
     )
-    hidden_dim: int | None = Field(None, ge=1, description="width inside the position-wise networks; 4 dim where not given")
+    hidden_dim: int | None = Field(None, ge=1, description="width inside the position-wise networks; default: 4 dim")
     activation: str = Field("relu", description="relu, gelu, gelu_tanh, silu, tanh, swiglu")
     position: Annotated[Part, one_of("position", POSITIONS)] = Field(
         "sinusoidal", description="added to the embeddings, or inside every self-attention"
     )
-    max_length: int = Field(1024, ge=1, description="positions of source and target, where they are learnt")
+    max_length: int = Field(1024, ge=1, description="number of source and target positions, if they are learnt")
     score: Annotated[Part, one_of("score", SCORES)] = "scaled"
     wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("post_norm", description="post_norm as published, or pre_norm")
     norm: Annotated[Part, one_of("norm", NORMS)] = "layer"
-    bias: bool = Field(True, description="of attention's maps and of the networks")
+    bias: bool = Field(True, description="biases in attention and in the networks")
     shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too, as published")
-    scaled_embeddings: bool = Field(True, description="embeddings are multiplied by sqrt(dim)")
-    dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings and of what every layer adds")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="of attention's weights")
+    scaled_embeddings: bool = Field(True, description="multiplies embeddings by sqrt(dim)")
+    dropout: float = Field(0.1, ge=0, lt=1, description="after embeddings and on every layer's output")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
     network_dropout: float = Field(0.0, ge=0, lt=1, description="inside the position-wise networks")
 
 
 def build_transformer(
     config: TransformerConfig, target: Source, source: Source | None = None, encoder: Body | None = None
 ) -> EncoderDecoder:
-    """`source` is what is written too, where not given. An `encoder` that is given takes the place of the one that would be built."""
+    """The default of `source` is `target`. A given `encoder` replaces the one that would be built."""
     dim = config.dim
     positions = [
         build_positions(config.position, dim, config.num_heads, max(dim // config.num_heads, 1), config.max_length)[0] for _ in "12"
@@ -107,7 +109,7 @@ def build_transformer(
     reading = listed(config.encoder_layers, config.num_layers, ["attention", "feedforward"])
     writing = listed(config.decoder_layers, config.num_layers, ["attention", "cross_attention", "feedforward"])
     if not any(part_name(part) == "cross_attention" for part in writing):
-        raise UserError("model.decoder_layers has no cross_attention, so that nothing of the source would reach the decoder; add one")
+        raise UserError("model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder; add one")
     reader = build_half(config, reading, reads, memory_dim=None) if encoder is None else encoder
     decoder = build_half(config, writing, writes, memory_dim=reader.dim)
     init_xavier(*([reader] if encoder is None else []), decoder)
@@ -121,7 +123,7 @@ def listed(layers: int | list[Part] | None, num_layers: int, block: list[Part]) 
 
 
 def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, memory_dim: int | None) -> Body:
-    """An encoder, or with a memory to look at a decoder."""
+    """An encoder, or, with a `memory_dim` to attend to, a decoder."""
     in_layers = embedding.position is None
     shared = {"num_heads": config.num_heads, "score": config.score, "bias": config.bias}
     of_attention = {**shared, "dropout": config.attention_dropout, "position": config.position if in_layers else "none"}
@@ -141,8 +143,8 @@ def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, mem
 
 
 def init_xavier(*halves: Body) -> None:
-    """Matrices of attention and networks from Glorot and Bengio's (2010) uniform, biases 0; embeddings from N(0, 1 / dim), so that times
-    sqrt(dim) they are of size 1. Cells, norms and positions keep their own start."""
+    """Draws the matrices of attention and networks by Glorot and Bengio (2010), uniform, with biases 0; embeddings from N(0, 1 / dim),
+    which times sqrt(dim) have variance 1. Cells, norms and positions keep their own initialisation."""
     for part in chain.from_iterable(half.modules() for half in halves):
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):
             for linear in part.children():

@@ -1,4 +1,4 @@
-"""Tree-LSTMs (Tai et al. 2015): an embedding of the words under a layer that reads trees from the leaves up."""
+"""Tree-LSTMs (Tai et al. 2015): an embedding of the words below a layer that reads trees from the leaves up."""
 
 from typing import Annotated, Literal
 
@@ -21,18 +21,18 @@ class TreeLSTMConfig(ModelSection):
 
     family: Literal["tree_lstm"] = "tree_lstm"
     layer: Annotated[Part, one_of("tree layer", TREE_LAYERS)] = Field(
-        "child_sum_lstm", description="child_sum_lstm: any number of children, in any order; n_ary_lstm: at most num_children, each its own"
+        "child_sum_lstm", description="child_sum_lstm: any number of children, in any order; n_ary_lstm: num_children with own weights each"
     )
     dim: int = Field(150, ge=1, description="width of the hidden state")
-    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; the hidden width where not given")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; default: dim")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after the layer")
-    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding, where it differs")
+    input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
 
 
 class TreeBody(nn.Module):
-    """hidden = dropout(layer([embedding(words); 0], trees)): a vector a node (batch, nodes, dim). Nodes without a word read zeros.
+    """hidden = dropout(layer([embedding(words); 0], trees)): one vector per node (batch, nodes, dim). Nodes without a word read zeros.
 
-    What comes out is masked by `inputs.trees.mask`. It has no state: a tree is read as a whole.
+    The mask of the output is `inputs.trees.mask`. There is no state: a tree is read as a whole.
     """
 
     causal = False
@@ -49,7 +49,7 @@ class TreeBody(nn.Module):
 
     @property
     def max_children(self) -> int | None:
-        """How many children of a node it can read, where that is bounded."""
+        """The largest number of children of a node; None if unbounded."""
         return getattr(self.layer, "num_children", None)
 
     def initial_state(
@@ -59,7 +59,7 @@ class TreeBody(nn.Module):
 
     def forward(self, inputs: TreeInputs, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is not None:
-            raise UserError("a tree is read as a whole, and this body takes no state")
+            raise UserError("a tree is read as a whole, so this body takes no state; call it without one")
         return self.read(self.embed(inputs), inputs.trees), None
 
     def levels(self, inputs: TreeInputs, mask: Tensor | None = None, state: State = None) -> list[Tensor]:
@@ -67,7 +67,7 @@ class TreeBody(nn.Module):
         return [x, self.read(x, inputs.trees)]
 
     def embed(self, inputs: TreeInputs) -> Tensor:
-        """A vector a node: its word's, or zeros."""
+        """One vector per node: its word's, or zeros."""
         places, _ = advance(None, inputs.mask, tokens_of(inputs.words))
         x = self.embedding(inputs.words, places)
         if inputs.mask is not None:

@@ -1,4 +1,4 @@
-"""The fixed-window neural language model (Bengio et al. 2003): the rung between n-grams and recurrence."""
+"""The fixed-window neural language model (Bengio et al. 2003): the step between n-grams and recurrence."""
 
 from typing import Literal
 
@@ -15,10 +15,10 @@ from clew.models.body import Body
 
 
 class WindowConfig(ModelSection):
-    """The last `width` words, their vectors side by side under one tanh layer."""
+    """The vectors of the last `width` words, concatenated, under one tanh layer."""
 
     family: Literal["window"] = "window"
-    width: int = Field(4, ge=1, description="how many words are seen")
+    width: int = Field(4, ge=1, description="number of words it sees")
     embedding_dim: int = Field(64, ge=1)
     dim: int = Field(256, ge=1, description="width of the hidden layer")
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -33,7 +33,7 @@ class TanhWindow(Convolution):
 
 
 def build_window(config: WindowConfig, source: Source) -> Body:
-    """Without the optional direct connections from words to outputs."""
+    """Omits the paper's optional direct connections from words to outputs."""
     embedding = source.embedding(config.embedding_dim, dropout=config.dropout)
     window = TanhWindow(config.embedding_dim, config.dim, width=config.width)
     return Body(embedding, Stack([Plain(config.embedding_dim, window, dropout=config.dropout)]))

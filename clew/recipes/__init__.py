@@ -1,4 +1,4 @@
-"""Named runs. A recipe is a config and the published result it reproduces."""
+"""Named runs. A recipe is a config with the published result that it reproduces."""
 
 from clew.recipes import (
     bert,

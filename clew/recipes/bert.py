@@ -1,4 +1,4 @@
-"""Masked language models to start other runs from (BERT, Devlin et al. 2019): `transfer.from=RUN` goes on with one under any task."""
+"""Masked language models for fine-tuning (BERT, Devlin et al. 2019): `transfer.from=RUN` fine-tunes one on any task."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def bert(
     published: str = "",
     takes: str = "",
 ) -> Recipe:
-    """These authors' rule: Adam with a decay of 0.01, the rate rising and then falling in straight lines."""
+    """The authors' training: Adam with weight decay 0.01, and a learning rate that rises and then falls linearly."""
     return Recipe(
         about,
         {
@@ -54,7 +54,7 @@ SHAKESPEARE = bert(
     takes="6 minutes on two cores",
 )
 OWN = bert(
-    "A BERT on documents of your own: data.train=FILE, blank lines between them, or JSON lines.",
+    "A BERT on your own documents: data.train=FILE, separated by blank lines, or JSON lines.",
     {},
     {"dim": 256, "num_layers": 4, "num_heads": 4, "max_length": 512},
     {
@@ -68,7 +68,7 @@ OWN = bert(
     size=8192,
 )
 SMALL = bert(
-    "8 layers of 384 on a folder of text of your own: data.train=FOLDER. For a GPU.",
+    "A BERT of 8 layers of 384 on your own folder of text: data.train=FOLDER. For a GPU.",
     {},
     {"dim": 384, "num_layers": 8, "num_heads": 6, "max_length": 512},
     {
@@ -85,7 +85,7 @@ SMALL = bert(
 )
 PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(0.01), "evaluate_every": 10_000, **GPU}
 BASE = bert(
-    "BERT base as published, on documents of your own: data.train=FOLDER. For several GPUs.",
+    "BERT base as published, on your own documents: data.train=FOLDER. For several GPUs.",
     {},
     {"dim": 768, "num_layers": 12, "num_heads": 12, "max_length": 512},
     {**PUBLISHED, "learning_rate": 1e-4},
@@ -94,7 +94,7 @@ BASE = bert(
     published="GLUE 79.6 fine-tuned, 110 million parameters (Devlin et al. 2019)",
 )
 LARGE = bert(
-    "BERT large as published, on documents of your own: data.train=FOLDER. For several GPUs.",
+    "BERT large as published, on your own documents: data.train=FOLDER. For several GPUs.",
     {},
     {"dim": 1024, "num_layers": 24, "num_heads": 16, "max_length": 512},
     {**PUBLISHED, "learning_rate": 1e-4},

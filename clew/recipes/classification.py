@@ -1,5 +1,5 @@
-"""Classification: sentiment on the embedded sample for two CPU cores, one recipe a body; the Stanford Sentiment Treebank as sentences; and
-labelled texts of one's own."""
+"""Classification: sentiment on the embedded sample for two CPU cores, one recipe per body; the Stanford Sentiment Treebank as sentences;
+and the user's labelled texts."""
 
 from typing import Any
 
@@ -53,28 +53,28 @@ def classifier(
 
 SENTIMENT = {"corpus": "sentiment-sample"}
 SENTIMENT_BAG = classifier(
-    "Averaged word vectors under a feed-forward network, on sentences for and against films.",
+    "A feed-forward network on averaged word vectors, on the sentiment of sentences about films.",
     SENTIMENT,
     {"family": "bag", "dim": 100, "dropout": 0.3},
     training(1000, warmup=0.05),
     task={"pooling": "mean", "num_hidden": 1},
 )
 SENTIMENT_CNN = classifier(
-    "Windows of 3, 4 and 5 words, pooled by their maximum (Kim 2014), on the same sentences.",
+    "Convolutions over 3, 4 and 5 words with max pooling (Kim 2014), on the same sentences.",
     SENTIMENT,
     {"family": "cnn", "embedding_dim": 64, "dim": 300, "dropout": 0.3},
     training(800, warmup=0.0625),
     task={"pooling": "max"},
 )
 SENTIMENT_LSTM = classifier(
-    "A bidirectional LSTM, pooled by its maximum, on the same sentences.",
+    "A bidirectional LSTM with max pooling, on the same sentences.",
     SENTIMENT,
     BIDIRECTIONAL,
     training(800, warmup=0.0625),
     task={"pooling": "max"},
 )
 SENTIMENT_ATTENTION = classifier(
-    "A layer of self-attention, averaged, on the same sentences.",
+    "A layer of self-attention with mean pooling, on the same sentences.",
     SENTIMENT,
     SELF_ATTENTION,
     training(800, warmup=0.0625, optimiser={"name": "adamw", "weight_decay": 0.1}),
@@ -90,7 +90,7 @@ SST = classifier(
     published="accuracy 49.1 for a bidirectional LSTM with GloVe of 300 dimensions (Tai et al. 2015)",
 )
 OWN = classifier(
-    "A BiLSTM on labelled texts of your own: data.train=FILE data.text=COLUMN data.label=COLUMN.",
+    "A BiLSTM on your own labelled texts: data.train=FILE data.text=COLUMN data.label=COLUMN.",
     {},
     BIDIRECTIONAL,
     training(1500, warmup=0.0334),

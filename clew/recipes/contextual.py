@@ -1,4 +1,5 @@
-"""Bidirectional language models to take words' vectors from (ELMo, Peters et al. 2018): `embedding.from=RUN` reads them in another run."""
+"""Bidirectional language models that give contextual word vectors (ELMo, Peters et al. 2018): `embedding.from=RUN` uses them in another
+run."""
 
 from typing import Any
 
@@ -18,7 +19,7 @@ def elmo(
     dropout: float = 0.1,
     takes: str = "",
 ) -> Recipe:
-    """Words from their letters alone, as these authors have them: filters of widths 1, 2, 3, .. under highway layers. All are read, the
+    """Words from their letters only, as in the paper: filters of widths 1, 2, 3, ... under highway layers. All words are read, and
     frequent ones are predicted."""
     reader = {"name": "cnn", "letter_dim": 16, "widths": [*range(1, len(filters) + 1)], "filters": filters, "highways": highways}
     return Recipe(
@@ -40,7 +41,7 @@ def elmo(
 
 
 EWT = elmo(
-    "A bidirectional language model of words from letters (ELMo) on the text of EWT's sample.",
+    "A bidirectional language model with words from letters (ELMo) on the text of EWT's sample.",
     {"corpus": "ewt-sample"},
     128,
     [16, 32, 48, 64, 96],
@@ -51,7 +52,7 @@ EWT = elmo(
     takes="10 minutes on two cores",
 )
 EWT_FULL = elmo(
-    "The same on all text of UD English EWT, wider. For a GPU.",
+    "The same, wider, on the full text of UD English EWT. For a GPU.",
     {"corpus": "ewt"},
     384,
     [32, 32, 64, 128, 256, 512],
@@ -69,7 +70,7 @@ EWT_FULL = elmo(
     dropout=0.5,
 )
 OWN = elmo(
-    "A bidirectional language model (ELMo) of a text of your own: data.train=FILE, a sentence a line.",
+    "A bidirectional language model (ELMo) on your own text: data.train=FILE, one sentence per line.",
     {},
     256,
     [32, 32, 64, 128, 256],

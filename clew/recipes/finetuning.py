@@ -1,5 +1,5 @@
-"""Fine-tuning: what a pre-trained run or an imported checkpoint becomes, on data of one's own and on the tasks of GLUE (Devlin et al. 2019,
-section 4.1 and appendix A.3). Body, tokenizer and weights are those of `transfer.from`."""
+"""Fine-tuning of a pre-trained run or an imported checkpoint, on the user's data and on the tasks of GLUE (Devlin et al. 2019, section 4.1
+and appendix A.3). Body, tokenizer and weights come from `transfer.from`."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ENCODED = {"name": "classification", "pooling": "mean", "dropout": 0.1, "truncat
 
 
 def training(steps: int, **changes: Any) -> dict[str, Any]:
-    """Small steps, a tenth of them on the way up: large ones would undo what was learnt."""
+    """Small learning rates with a warm-up of a tenth of the steps; larger ones would destroy what was pre-trained."""
     return {
         "steps": steps,
         "batch_size": 32,
@@ -29,20 +29,20 @@ def finetuning(about: str, task: dict[str, Any], training: dict[str, Any], publi
     return Recipe(about, {"task": task, "training": training, **sections}, published=published, needs=STANDS_ON)
 
 
-CLASSIFY = finetuning("A pre-trained run on labelled texts of your own: transfer.from=RUN data.train=FILE.", ENCODED, training(600))
+CLASSIFY = finetuning("A pre-trained run on your own labelled texts: transfer.from=RUN data.train=FILE.", ENCODED, training(600))
 TAG = finetuning(
-    "A pre-trained run on tagged words of your own: transfer.from=RUN data.train=FILE.",
+    "A pre-trained run on your own tagged words: transfer.from=RUN data.train=FILE.",
     {"name": "tagging", "output": "softmax", "pieces": "first", "dropout": 0.1},
     training(600, learning_rate=5e-5),
 )
 TEXT = finetuning(
-    "A pre-trained language model, trained on your own text: transfer.from=RUN data.train=FILE.",
+    "A pre-trained language model on your own text: transfer.from=RUN data.train=FILE.",
     {"name": "language_model"},
     training(600, batch_size=8, length=128, learning_rate=5e-5),
     decoding={"temperature": 0.8, "top_p": 0.95},
 )
 TRANSLATE = finetuning(
-    "A new decoder on a pre-trained encoder, for pairs of your own: transfer.from=RUN data.train=FILE.",
+    "A new decoder on a pre-trained encoder, on your own pairs: transfer.from=RUN data.train=FILE.",
     {"name": "translation", "label_smoothing": 0.1},
     training(5000, batch_tokens=4096, learning_rate=5e-5, evaluate_every=250),
     transfer={"head_rate": 20.0},  # the decoder has everything to learn
@@ -53,17 +53,17 @@ TRANSLATE = finetuning(
 
 
 def glue(name: str, about: str, *, examples: int, published: str, rate: float = 2e-5, epochs: int = 3, **options: Any) -> Recipe:
-    """So many epochs of nine tenths of the training part."""
+    """A recipe for a task of GLUE, trained for some epochs of nine tenths of the training part."""
     data = {"corpus": f"glue-{name}", **options.pop("data", {})}
     steps = epochs * -(-int(0.9 * examples) // 32)
     figure = f"{published} on GLUE's own test part for BERT base (Devlin et al. 2019)"
     return finetuning(about, {**ENCODED, "longest": 256, **options}, training(steps, learning_rate=rate), figure, data=data)
 
 
-SST2 = glue("sst2", "A pre-trained run on GLUE's SST-2: for or against a film.", examples=67_349, published="accuracy 93.5")
+SST2 = glue("sst2", "A pre-trained run on GLUE's SST-2: the sentiment of film reviews.", examples=67_349, published="accuracy 93.5")
 COLA = glue(
     "cola",
-    "A pre-trained run on GLUE's CoLA: whether a sentence is one.",
+    "A pre-trained run on GLUE's CoLA: whether a sentence is grammatical.",
     examples=8_551,
     published="Matthews 52.1",
     rate=3e-5,
@@ -71,7 +71,7 @@ COLA = glue(
 )
 MRPC = glue(
     "mrpc",
-    "A pre-trained run on GLUE's MRPC: whether two sentences say the same.",
+    "A pre-trained run on GLUE's MRPC: whether two sentences are paraphrases.",
     examples=3_668,
     published="F1 88.9",
     rate=3e-5,
@@ -89,20 +89,20 @@ RTE = glue(
 )
 STSB = glue(
     "stsb",
-    "A pre-trained run on GLUE's STS-B: how alike two sentences are, 0 to 5.",
+    "A pre-trained run on GLUE's STS-B: how similar two sentences are, from 0 to 5.",
     examples=5_749,
     published="Spearman 85.8",
     rate=3e-5,
     labels="number",
 )
-MNLI = glue("mnli", "A pre-trained run on GLUE's MNLI: follows, contradicts or neither.", examples=392_702, published="accuracy 84.6")
+MNLI = glue("mnli", "A pre-trained run on GLUE's MNLI: entailment, contradiction or neither.", examples=392_702, published="accuracy 84.6")
 QQP = glue(
     "qqp",
-    "A pre-trained run on GLUE's QQP: whether two questions are the same.",
+    "A pre-trained run on GLUE's QQP: whether two questions mean the same.",
     examples=363_846,
     published="F1 71.2",
     data={"faults": "skip"},
     positive="1",
     best="f1",
 )
-QNLI = glue("qnli", "A pre-trained run on GLUE's QNLI: whether a sentence has the answer.", examples=104_743, published="accuracy 90.5")
+QNLI = glue("qnli", "A pre-trained run on GLUE's QNLI: whether a sentence answers a question.", examples=104_743, published="accuracy 90.5")

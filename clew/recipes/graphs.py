@@ -1,7 +1,7 @@
-"""Graph LSTMs (Peng et al. 2017) that label words by their dependencies: 3,000 sentences of EWT for two CPU cores, and CoNLL-U of one's
-own; and graphs that are no sentences: regions of drawn scenes, and JSON lines of one's own.
+"""Graph LSTMs (Peng et al. 2017) that label words by their dependencies: 3,000 sentences of EWT for two CPU cores, and the user's CoNLL-U;
+and graphs other than sentences: regions of synthetic scenes, and the user's JSON lines.
 
-The embedded sample of EWT has no heads, so `ewt-graph` reads EWT itself, below CLEW_DATA.
+The embedded sample of EWT has no dependency heads, so `ewt-graph` reads the full EWT below CLEW_DATA.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from clew.recipes.tagging import CNN, training
 
 
 def labeller(about: str, data: dict[str, Any], training: dict[str, Any]) -> Recipe:
-    """Words as taggers read them, and dependencies as edges along the sentence and against it. With model.family=recurrent and
-    model.bidirectional=true it is a BiLSTM that reads the words alone."""
+    """Words as in taggers, and dependencies as edges forwards and backwards along the sentence. With model.family=recurrent and
+    model.bidirectional=true it becomes a BiLSTM that reads only the words."""
     return Recipe(
         about,
         {
@@ -33,19 +33,19 @@ def labeller(about: str, data: dict[str, Any], training: dict[str, Any]) -> Reci
 
 
 EWT = labeller(
-    "A graph LSTM tells words' relations from words and unlabelled heads, 3,000 sentences of EWT.",
+    "A graph LSTM that labels dependencies from words and heads, on 3,000 sentences of EWT.",
     {"corpus": "ewt", "limit": 3000, "label": "deprel"},
     training(600, warmup=0.1, learning_rate=4e-3),
 )
 OWN = labeller(
-    "A graph LSTM that labels words by their dependencies, on CoNLL-U of your own: data.train=FILE.",
+    "A graph LSTM that labels words by their dependencies, on your own CoNLL-U: data.train=FILE.",
     {},
     training(600, warmup=0.1, learning_rate=4e-3),
 )
 
 
 def of_graphs(about: str, task: dict[str, Any], data: dict[str, Any], steps: int) -> Recipe:
-    """Nodes with edges of their own, which may make cycles: all are read together, in rounds."""
+    """Graphs with any edges, cycles included: all nodes are updated together, in rounds."""
     return Recipe(
         about,
         {
@@ -64,19 +64,19 @@ def of_graphs(about: str, task: dict[str, Any], data: dict[str, Any], steps: int
 
 
 REGIONS = of_graphs(
-    "A graph LSTM that tells parts of figures from their neighbours in drawn scenes.",
+    "A graph LSTM that labels regions of synthetic scenes as parts of figures.",
     {"name": "node_labelling"},
     {"corpus": "scene-regions", "test_fraction": 0.1},
     300,
 )
 FIGURES = of_graphs(
-    "A graph LSTM that counts the figures of drawn scenes.",
+    "A graph LSTM that counts the figures in synthetic scenes.",
     {"name": "graph_classification", "pooling": "max"},
     {"corpus": "scene-regions", "test_fraction": 0.1},
     300,
 )
 OWN_GRAPHS = of_graphs(
-    "A graph LSTM that classifies graphs of your own, JSON lines: data.train=FILE.",
+    "A graph LSTM that classifies your own graphs, as JSON lines: data.train=FILE.",
     {"name": "graph_classification", "pooling": "max"},
     {},
     600,

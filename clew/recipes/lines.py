@@ -1,4 +1,4 @@
-"""Lines of writing read column by column: drawn ones for two CPU cores, and pictures of one's own."""
+"""Recognition of lines of text, read column by column: synthetic ones for two CPU cores, and the user's pictures."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from clew.recipes.recipe import Recipe
 
 
 def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
-    """A BiLSTM over three columns at a time, trained by CTC on characters (Graves et al. 2009)."""
+    """A BiLSTM over groups of three columns, trained with CTC on characters (Graves et al. 2009)."""
     return Recipe(
         about,
         {
@@ -28,6 +28,6 @@ def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
 
 
 DRAWN = reader_of_lines(
-    "A BiLSTM with CTC that reads drawn lines of writing.", {"corpus": "lines", "strings": 1500, "longest": 2}, steps=1200
+    "A BiLSTM with CTC that reads synthetic pictures of text lines.", {"corpus": "lines", "strings": 1500, "longest": 2}, steps=1200
 )
-OWN = reader_of_lines("Lines of writing of your own: a table with columns for the picture and for its text.", {}, steps=3000)
+OWN = reader_of_lines("Your own pictures of text lines: a table with columns for the picture and for its text.", {}, steps=3000)

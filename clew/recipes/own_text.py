@@ -1,9 +1,9 @@
-"""A text of one's own: `data.train=FILE`."""
+"""Language models on the user's text: `data.train=FILE`."""
 
 from clew.recipes.recipe import Recipe
 
 LSTM = Recipe(
-    "An LSTM on the characters of a text of your own: data.train=FILE.",
+    "An LSTM on the characters of your own text: data.train=FILE.",
     {
         "model": {"family": "recurrent", "cell": "lstm", "dim": 512, "embedding_dim": 128, "dropout": 0.1},
         "training": {
@@ -19,7 +19,7 @@ LSTM = Recipe(
     },
 )
 GPT = Recipe(
-    "A GPT on the subwords (byte-level BPE) of a text of your own: data.train=FILE.",
+    "A GPT on the subwords (byte-level BPE) of your own text: data.train=FILE.",
     {
         "text": {"tokenizer": "bpe", "size": 2048},
         "model": {"family": "gpt", "dim": 192, "num_layers": 4, "num_heads": 6, "max_length": 128, "dropout": 0.1},
@@ -35,7 +35,7 @@ GPT = Recipe(
     },
 )
 LLAMA = Recipe(
-    "A Llama on the subwords of a text of your own, its documents apart: data.train=FILE.",
+    "A Llama on the subwords of your own text, with separate documents: data.train=FILE.",
     {
         "text": {"tokenizer": "bpe", "size": 2048},
         "model": {"family": "llama", "dim": 192, "num_layers": 4, "num_heads": 6, "num_kv_heads": 2, "dropout": 0.1},

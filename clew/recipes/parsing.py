@@ -1,5 +1,5 @@
-"""Constituency parsing as translation (Vinyals et al. 2015): CRAFT's embedded sample for two CPU cores, whole treebanks for a GPU, and a
-treebank of one's own."""
+"""Constituency parsing as translation (Vinyals et al. 2015): CRAFT's embedded sample for two CPU cores, whole treebanks for a GPU, and the
+user's treebank."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ BEAM = {"method": "beam", "beams": 10, "length_penalty": 0.0}
 
 
 def attentive(**changes: Any) -> dict[str, Any]:
-    """Attention before the cell: the decoder that finds out soonest which word comes next."""
+    """A decoder with attention before the cell, which learns soonest to find the next word."""
     return {"family": "seq2seq", "cell": "lstm", "dim": 128, "attention": "before", "score": "general", "dropout": 0.3} | changes
 
 
@@ -49,13 +49,13 @@ def parser(
 
 
 CRAFT = parser(
-    "An LSTM with attention that writes the trees of sentences, on the embedded sample of CRAFT.",
+    "An LSTM with attention that parses sentences into trees, on the embedded sample of CRAFT.",
     {"corpus": "craft-sample"},
     attentive(),
     training(3000, warmup=0.0334),
 )
 CRAFT_FULL = parser(
-    "Two layers with attention above them on all of CRAFT, biomedical articles. For a GPU.",
+    "Two layers with attention above them, on all of CRAFT (biomedical articles). For a GPU.",
     {"corpus": "craft"},
     attentive(dim=512, num_layers=2, attention="after", feeding=False, dropout=0.4),
     training(1800, warmup=0.056, batch_tokens=16_000, precision="tf32", evaluate_every=900),
@@ -63,7 +63,7 @@ CRAFT_FULL = parser(
     decoding={"method": "greedy"},
 )
 WSJ = parser(
-    "Two layers with attention that is fed back, on a sample of the Penn Treebank's WSJ. For a GPU.",
+    "Two layers with input feeding of attention, on a sample of the Penn Treebank's WSJ. For a GPU.",
     {"corpus": "wsj-sample"},
     attentive(dim=256, num_layers=2, attention="after", dropout=0.5),
     training(
@@ -80,7 +80,7 @@ WSJ = parser(
     published="F1 88.3 on section 23, trained on the whole treebank, more than ten times the sample (Vinyals et al. 2015)",
 )
 OWN = parser(
-    "The parser of craft-parser on a treebank of your own: data.train=FILE.",
+    "The parser of craft-parser on your own treebank: data.train=FILE.",
     {},
     attentive(),
     training(3000, warmup=0.0334),

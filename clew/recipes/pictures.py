@@ -1,4 +1,4 @@
-"""Pictures: drawn scenes for two CPU cores, whole corpora for a GPU, and pictures of one's own."""
+"""Pictures: synthetic scenes for two CPU cores, whole corpora for a GPU, and the user's pictures."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def captioner(
     published: str = "",
     **model: Any,
 ) -> Recipe:
-    """A residual network, whose grid an LSTM attends to while it writes (Xu et al. 2015)."""
+    """A residual network, with an LSTM that attends to its grid while it writes (Xu et al. 2015)."""
     return Recipe(
         about,
         {
@@ -43,14 +43,14 @@ def captioner(
 
 
 def scenes(about: str, training: dict[str, Any], *, size: int, first_dim: int) -> Recipe:
-    """Shapes of a few pixels are told apart by a network that reads every pixel (`stem_stride` 1)."""
+    """Captions of synthetic scenes. The stem has stride 1, since shapes of a few pixels need every pixel."""
     data = {"corpus": "scenes", "size": size, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02}
     reader = {"first_dim": first_dim, "stem_stride": 1, "positions": "learned", "norm": "place"}
     return captioner(about, data, training, side=48, reader=reader, encoder="bare", readout="none")
 
 
 SCENES = scenes(
-    "An LSTM that attends to the grid of a residual network and captions drawn scenes.",
+    "An LSTM that attends to the grid of a residual network, on captions of synthetic scenes.",
     training(1200, learning_rate=3e-3, evaluate_every=400),
     size=20_000,
     first_dim=16,
@@ -69,7 +69,7 @@ COCO = captioner(
 )
 PHOTOGRAPHS = {"first_dim": 48, "blocks": 2, "shift": 8, "flip": True, "positions": "learned"}
 FLICKR = captioner(
-    "An LSTM that attends to the grid of a residual network, on the part of Flickr8k at hand, for a GPU.",
+    "An LSTM that attends to the grid of a residual network, on a part of Flickr8k, for a GPU.",
     {"corpus": "flickr8k"},
     training(6000, batch_size=64, learning_rate=1e-3, optimiser={"name": "adamw", "weight_decay": 0.1}),
     side=128,
@@ -81,14 +81,16 @@ FLICKR = captioner(
     published="BLEU-4 19.5 (soft) and 21.3 (hard) on all of Flickr8k with features of VGG (Xu et al. 2015)",
 )
 FLICKR_TRANSFORMER = Recipe(
-    "A Transformer in its place, on the same photographs.",
+    "The same with a Transformer instead of the LSTM, on the same photographs.",
     {
         **FLICKR.settings,
         "model": {"family": "transformer", "dim": 256, "num_layers": 3, "num_heads": 8, "wiring": "pre_norm", "dropout": 0.3},
     },
     published=FLICKR.published,
 )
-OWN = captioner("Pictures of your own with captions: JSON lines, CSV, COCO's or Flickr8k's.", {}, training(3000), side=96, dropout=0.2)
+OWN = captioner(
+    "Your own pictures with captions: JSON lines, CSV, or the formats of COCO and Flickr8k.", {}, training(3000), side=96, dropout=0.2
+)
 
 
 def classifier(
@@ -127,7 +129,7 @@ FASHION_GRID = fashion(
     {"family": "grid_lstm", "dim": 192, "num_layers": 2, "block": 2, "directions": 4, "dropout": 0.1},
 )
 FASHION_ROWS = fashion(
-    "A two-way LSTM that reads Fashion-MNIST row by row.",
+    "A bidirectional LSTM that reads Fashion-MNIST row by row.",
     {"name": "rows"},
     {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 384, "num_layers": 2, "embedding_dim": 128, "dropout": 0.1},
 )
@@ -145,7 +147,7 @@ FASHION_RESNET = fashion(
     optimiser={"name": "adamw", "weight_decay": 0.05},
 )
 CLASSIFY = classifier(
-    "Pictures of your own: a folder with one for each class, or a table.",
+    "Your own pictures: a folder with one subfolder per class, or a table.",
     {},
     training(2000),
     {"name": "convolved", "side": 96, "shift": 4, "flip": True, "blocks": 2},
@@ -154,7 +156,7 @@ CLASSIFY = classifier(
 
 
 def labeller(about: str, data: dict[str, Any], training: dict[str, Any], size: int) -> Recipe:
-    """A 2-D LSTM over squares of pixels, which labels each of them."""
+    """A 2-D LSTM over squares of pixels that labels each square."""
     return Recipe(
         about,
         {
@@ -167,14 +169,14 @@ def labeller(about: str, data: dict[str, Any], training: dict[str, Any], size: i
 
 
 SCENE_CELLS = labeller(
-    "A 2-D LSTM that tells of every square of drawn scenes which shape it is of.",
+    "A 2-D LSTM that labels every square of synthetic scenes with its shape.",
     {"corpus": "scenes", "size": 1600, "side": 48, "smallest": 40},
     training(500, batch_size=16, learning_rate=4e-3),
     3,
 )
-LABEL_CELLS = labeller("Every square of pictures of your own labelled, from a folder of label pictures.", {}, training(2000), 4)
+LABEL_CELLS = labeller("A 2-D LSTM that labels every square of your own pictures, from a folder of label pictures.", {}, training(2000), 4)
 PARAGRAPHS = Recipe(
-    "A paragraph on drawn scenes, a sentence at a time, from the regions of their things.",
+    "Paragraphs that describe synthetic scenes, sentence by sentence, from the regions of their objects.",
     {
         "data": {"corpus": "scenes", "size": 10000, "side": 48, "order": "across"},
         "text": {"tokenizer": "word", "lowercase": True},

@@ -1,15 +1,15 @@
-"""Pre-training on a folder of text of one's own, `data.train=FOLDER`: GPT-2's and Llama's settings, for GPUs."""
+"""Pre-training on the user's folder of text, `data.train=FOLDER`, with the settings of GPT-2 and Llama, for GPUs."""
 
 from typing import Any
 
 from clew.recipes.recipe import Recipe
 
 LEARN_FROM = 10**9
-"""Characters that a vocabulary is learnt from: more take hours and change little."""
+"""The number of characters for training the vocabulary; more take hours and change little."""
 
 
 def gpt2(about: str, dim: int, num_layers: int, num_heads: int, learning_rate: float) -> Recipe:
-    """Radford et al. (2019) for the model; they do not tell how it was trained, so that the rest is as in Brown et al. (2020)."""
+    """The model of Radford et al. (2019). They do not describe the training, so the rest follows Brown et al. (2020)."""
     return Recipe(
         about,
         {
@@ -24,7 +24,7 @@ def gpt2(about: str, dim: int, num_layers: int, num_heads: int, learning_rate: f
 
 
 def large_batches(length: int, learning_rate: float) -> dict[str, Any]:
-    """Half a million tokens a step, and with 600,000 steps 300 billion."""
+    """Half a million tokens per step, which makes 300 billion in 600,000 steps."""
     return {
         "steps": 600_000,
         "batch_size": 2**19 // length,
@@ -41,10 +41,10 @@ def large_batches(length: int, learning_rate: float) -> dict[str, Any]:
     }
 
 
-GPT2 = gpt2("GPT-2 (124 million parameters) on a folder of text of your own: data.train=FOLDER.", 768, 12, 12, 6e-4)
+GPT2 = gpt2("GPT-2 (124 million parameters) on your own folder of text: data.train=FOLDER.", 768, 12, 12, 6e-4)
 GPT2_MEDIUM = gpt2("GPT-2 medium (355 million parameters): data.train=FOLDER.", 1024, 24, 16, 3e-4)
 LLAMA_1B = Recipe(
-    "Llama 3.2's 1B architecture on a folder of text of your own: data.train=FOLDER.",
+    "Llama 3.2's 1B architecture on your own folder of text: data.train=FOLDER.",
     {
         "data": {"valid_fraction": 0.005},
         "text": {"tokenizer": "bpe", "size": 128_256, "learn_from": LEARN_FROM},

@@ -1,7 +1,7 @@
 """Words of the Penn Treebank: the three settings of Zaremba, Sutskever and Vinyals 2014, and AWD-LSTM (Merity, Keskar and Socher 2018).
 
-Zaremba's loss is summed over the steps of a chunk and ours is the mean, so that learning rates here are theirs times the chunk's length,
-and clipping norms theirs divided by it.
+Zaremba's loss is the sum over the steps of a chunk, and ours is the mean. So learning rates here are theirs times the chunk's length, and
+clipping norms are theirs divided by it.
 """
 
 from clew.recipes.recipe import Recipe
@@ -80,7 +80,7 @@ LARGE = zaremba(
 # epochs; training.steps can be lowered.
 AWD_EPOCH = 686
 AWD = Recipe(
-    "AWD-LSTM on the Penn Treebank: 3 layers of 1150, regularised in every way. For a GPU, and patience.",
+    "AWD-LSTM on the Penn Treebank: 3 layers of 1150, with all its regularisers. For a GPU; slow.",
     {
         "data": {"corpus": "ptb"},
         "text": {"tokenizer": "word"},
@@ -120,5 +120,5 @@ AWD = Recipe(
         },
         "decoding": {"max_new": 100},
     },
-    published="perplexity 61.2 in validation and 58.8 in test, not finetuned (awd-lstm-lm's README)",
+    published="perplexity 61.2 in validation and 58.8 in test, not fine-tuned (awd-lstm-lm's README)",
 )

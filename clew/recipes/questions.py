@@ -1,16 +1,16 @@
-"""Reading comprehension: questions of one's own on a pre-trained encoder, and drawn ones whose right answer is known."""
+"""Reading comprehension: the user's questions with a pre-trained encoder, and synthetic ones with known answers."""
 
 from clew.recipes.finetuning import finetuning, training
 from clew.recipes.recipe import Recipe
 
 OWN = finetuning(
-    "The place of answers in passages of your own: transfer.from=RUN data.train=train-v1.1.json.",
+    "Answers as spans of your own passages: transfer.from=RUN data.train=train-v1.1.json.",
     {"name": "question_answering"},
     training(8200, learning_rate=5e-5),
     "exact match 80.8 and F1 88.5 on SQuAD 1.1's development part, by BERT base in three epochs (Devlin et al. 2019)",
 )
 FACTS = Recipe(
-    "Who lives where: drawn facts, a fifth of the questions without an answer, by self-attention.",
+    "Self-attention that answers questions on synthetic facts, a fifth of them without an answer.",
     {
         "data": {"corpus": "facts", "size": 10_000, "shortest": 2, "longest": 6},
         "text": {"tokenizer": "word", "lowercase": True},

@@ -1,4 +1,4 @@
-"""A recipe: a named run, and the published result it is held against."""
+"""A recipe: a named run, and the published result it is compared with."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recipe:
-    """`settings` are nested, as a config has them. `published` says the result, where it comes from and what it is measured on. `needs`
-    is a setting that has to be given, and what it is."""
+    """A named config. `settings` are nested like a config. `published` has the published result, its source and the test data. `needs` is a
+    setting that the user has to give, with an explanation."""
 
     about: str
     settings: dict[str, Any] = field(default_factory=dict)
@@ -17,5 +17,5 @@ class Recipe:
 
     @property
     def task(self) -> str:
-        """The name of what is learnt; no name in the settings is the first of all tasks."""
+        """The name of the task; without one in the settings, the default task."""
         return str(self.settings.get("task", {}).get("name", "language_model"))

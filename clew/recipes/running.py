@@ -24,11 +24,13 @@ from clew.runs.directory import (
 from clew.runs.embedding import filled
 from clew.runs.fields import changed_fields, differences, fields_of
 from clew.runs.overriding import overlay, override
+from clew.runs.replacing import check_replaceable
 from clew.runs.summary import summarise
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
 from clew.runs.trust import check_path
 from clew.runs.upgrading import as_before, from_format_2
 from clew.runs.values import read_yaml
+from clew.training.callbacks import Callback
 from clew.training.report import Report, Silence
 from clew.training.run import Result, check_training, train_run
 
@@ -113,12 +115,23 @@ def run_recipe(
     *,
     out: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    again: bool = False,
     code: Path | None = None,
     report: Report | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Trains a recipe in a new folder, or goes on with a run."""
+    """Trains a recipe in a new folder, or goes on with a run, or replaces the run at `out` where it is to be overwritten.
+
+    Without `out`, settings that a run has already are trained `again` in a new folder, or else refused.
+    """
     report = report if report is not None and is_first() else Silence()
+    report.stage("reading the settings")
     config = config_of(recipe, assignments)
+    if overwrite and resume:
+        raise UserError("--resume goes on with a run and --overwrite replaces it; leave one of them out")
+    if overwrite and out is None:
+        raise UserError("--overwrite replaces the run in a folder; name the folder with --out DIR")
     if not resume:
         check_needs(config)
     with process_group(config.device):
@@ -131,9 +144,9 @@ def run_recipe(
         else:
             check_training(config.training)
             notes: list[str] = []
-            folder = Path(from_first(lambda: str(new_folder(config, out, notes))))
+            folder = Path(from_first(lambda: str(new_folder(config, out, notes, overwrite, again))))
             report = Announcing(report, notes)
-        return train_run(config, folder, resume=resume, code=code, report=report)
+        return train_run(config, folder, resume=resume, overwrite=overwrite, code=code, report=report, callbacks=callbacks)
 
 
 def is_started(config: Config, out: Path | None) -> bool:
@@ -150,8 +163,10 @@ class Announcing:
     def __init__(self, report: Report, notes: list[str]):
         self.notes = notes
         self.report = report
+        self.stage = report.stage
         self.encoding = report.encoding
         self.step = report.step
+        self.evaluating = report.evaluating
         self.evaluated = report.evaluated
 
     def say(self, text: str) -> None:
@@ -160,15 +175,18 @@ class Announcing:
         self.notes = []
 
 
-def new_folder(config: Config, out: Path | None, notes: list[str]) -> Path:
+def new_folder(config: Config, out: Path | None, notes: list[str], overwrite: bool = False, again: bool = False) -> Path:
     """Where a new run goes. What differs from another of the same recipe is noted."""
     if out is None:
-        folder, changed = default_folder(config)
+        folder, changed = default_folder(config, again=again)
         if changed:
             notes.append(f"another run of {config.recipe} is there; this one differs in {'; '.join(changed)}")
         return folder
+    if overwrite:
+        check_replaceable(out, (config.transfer.source, config.embedding.source))
+        return out
     if is_run(out):
-        raise UserError(f"{out} is a run already; go on with it by `--resume`, or choose another folder")
+        raise UserError(f"{out} is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder")
     if out.exists() and not is_abandoned(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there and not an empty folder; choose another with --out")
     return out

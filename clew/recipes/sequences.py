@@ -1,4 +1,4 @@
-"""One sequence into another: pairs of one's own, and drawn tasks whose right answer is known."""
+"""Sequence to sequence: the user's pairs, and synthetic tasks with known answers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ BAHDANAU: dict[str, Any] = {"family": "seq2seq", "cell": "gru", "dim": 128, "att
 
 
 def drawn(about: str, corpus: str, *, steps: int, warmup: float, takes: str, model: dict[str, Any] = LUONG, **data: Any) -> Recipe:
-    """Attention on a task whose examples are drawn."""
+    """An LSTM or GRU with attention on a synthetic task."""
     return Recipe(
         about,
         {
@@ -32,15 +32,13 @@ def drawn(about: str, corpus: str, *, steps: int, warmup: float, takes: str, mod
     )
 
 
-COPY = drawn(
-    "The same letters again, by an LSTM with attention.", "copy", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
-)
+COPY = drawn("Copying letters, by an LSTM with attention.", "copy", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores")
 REVERSE = drawn(
-    "Letters backwards, by an LSTM with attention.", "reverse", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
+    "Reversing letters, by an LSTM with attention.", "reverse", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
 )
-SORT = drawn("Letters in order, by an LSTM with attention.", "sort", longest=10, steps=500, warmup=0.1, takes="1 minute on two cores")
+SORT = drawn("Sorting letters, by an LSTM with attention.", "sort", longest=10, steps=500, warmup=0.1, takes="1 minute on two cores")
 ADDITION = drawn(
-    "The sum of two numbers of up to four digits, by an LSTM with attention.",
+    "Adding two numbers of up to four digits, by an LSTM with attention.",
     "addition",
     longest=4,
     size=50_000,
@@ -49,7 +47,7 @@ ADDITION = drawn(
     takes="5 minutes on two cores",
 )
 RECALL = drawn(
-    "The digit that was told with a letter, after a gap, by a GRU with attention.",
+    "Recalling the digit paired with a letter, after a gap, by a GRU with attention.",
     "recall",
     model=BAHDANAU,
     size=20_000,
@@ -60,7 +58,7 @@ RECALL = drawn(
 
 
 def own(about: str, task: dict[str, Any], decoding: dict[str, Any], **data: Any) -> Recipe:
-    """A small Transformer on pairs of one's own."""
+    """A small Transformer on the user's pairs."""
     return Recipe(
         about,
         {
@@ -81,20 +79,20 @@ def own(about: str, task: dict[str, Any], decoding: dict[str, Any], **data: Any)
     )
 
 
-TRANSLATE = own("A small Transformer on sentence pairs of your own: data.train=FILE or [FILE,FILE].", {"name": "translation"}, {})
+TRANSLATE = own("A small Transformer on your own sentence pairs: data.train=FILE or [FILE,FILE].", {"name": "translation"}, {})
 SUMMARISE = own(
-    "A small Transformer from texts to summaries of your own: data.train=FILE.",
+    "A small Transformer that summarises, on your own texts and summaries: data.train=FILE.",
     {"name": "sequence", "measures": ["rouge"], "best": "rouge_l", "exact_space": True, "longest": 1024},
     {"max_new": 200, "no_repeat_ngram": 3},
 )
 DIALOGUE = own(
-    "A small Transformer that replies, on dialogues of your own, a turn a line: data.train=FILE.",
+    "A small Transformer that replies, on your own dialogues, one turn per line: data.train=FILE.",
     {"name": "sequence", "measures": ["chrf"]},
     {"no_repeat_ngram": 3},
     turns=3,
 )
 TEXT_TO_CODE = own(
-    "A small Transformer from texts to code of your own, white space kept: data.train=FILE.",
+    "A small Transformer from texts to code, on your own pairs, with white space kept: data.train=FILE.",
     {"name": "sequence", "measures": ["exact_match", "edit_distance"], "exact_space": True, "longest": 512},
     {"max_new": 400},
 )

@@ -78,6 +78,6 @@ GPT_FULL = Recipe(
         },
         "decoding": SAMPLE,
     },
-    published="validation loss 1.4697 nats a character (nanoGPT's README)",
+    published="validation loss 1.4697 nats per character (nanoGPT's README)",
     takes="2 minutes on an H200",
 )

@@ -1,4 +1,4 @@
-"""Sounds: which digit is spoken, strings of digits written by attention, for two CPU cores, and sounds of one's own."""
+"""Sounds: classification of spoken digits and transcription of digit strings with attention, for two CPU cores; and the user's sounds."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from clew.recipes.speech import training
 
 
 def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
-    """A BiLSTM over log-mel frames, three to a place, the maximum of whose vectors is classified."""
+    """A BiLSTM over groups of three log-mel frames, with max pooling."""
     return Recipe(
         about,
         {
@@ -33,16 +33,16 @@ def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
 
 
 DIGITS = classifier(
-    "A BiLSTM that tells which digit is spoken, on the embedded recordings; the test speaker is new.",
+    "A BiLSTM that classifies spoken digits, on the embedded recordings; the test speaker is new.",
     {"corpus": "digits-sample"},
     steps=600,
 )
-CLASSIFY = classifier("Sounds of your own: a folder with one for each class, or a table.", {}, steps=2000)
+CLASSIFY = classifier("Your own sounds: a folder with one subfolder per class, or a table.", {}, steps=2000)
 
 
 def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
-    """Listen, attend and spell (Chan et al. 2016), small: four log-mel frames to a place, two BiLSTMs, of which the upper one halves the
-    places, and an LSTM that attends to what is left and writes letters."""
+    """A small Listen, attend and spell (Chan et al. 2016): groups of four log-mel frames, two BiLSTMs of which the upper one halves the
+    length, and an LSTM with attention that writes letters."""
     return Recipe(
         about,
         {
@@ -71,8 +71,8 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
 
 
 DIGITS_LAS = listener(
-    "Listen, attend and spell: strings of spoken digits, on the embedded recordings.",
+    "Listen, attend and spell on strings of spoken digits, from the embedded recordings.",
     {"corpus": "digits-sample", "strings": 2000, "longest": 3},
     steps=800,
 )
-LISTEN = listener("Recordings of your own, written down by attention: a table of sound files and texts.", {}, steps=4000)
+LISTEN = listener("Your own recordings, transcribed with attention: a table of sound files and texts.", {}, steps=4000)

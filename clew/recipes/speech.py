@@ -1,4 +1,4 @@
-"""Speech: spoken digits of the embedded sample for two CPU cores, whole corpora for a GPU, and recordings of one's own."""
+"""Speech: spoken digits of the embedded sample for two CPU cores, whole corpora for a GPU, and the user's recordings."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def training(steps: int) -> dict[str, Any]:
 
 
 def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str = "character", published: str = "") -> Recipe:
-    """A BiLSTM over log-mel frames, three to a place, trained by CTC; what lies 40 dB below the loudest is silence."""
+    """A BiLSTM over groups of three log-mel frames, trained with CTC; levels 40 dB below the maximum count as silence."""
     return Recipe(
         about,
         {
@@ -51,15 +51,15 @@ def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str 
 
 
 DIGITS = transcriber(
-    "A BiLSTM with CTC that writes down strings of spoken digits, on the embedded recordings.",
+    "A BiLSTM with CTC that transcribes strings of spoken digits, on the embedded recordings.",
     {"corpus": "digits-sample", "strings": 2000, "longest": 5},
     steps=600,
     tokenizer="word",
 )
 FSDD = transcriber(
-    "The same on four speakers of the Free Spoken Digit Dataset; the test part is strings of the fifth.",
+    "The same on four speakers of the Free Spoken Digit Dataset; the fifth is the test part.",
     {"corpus": "fsdd", "strings": 20000, "shortest": 3, "longest": 7, "unseen": False, "test_speaker": "yweweler"},
     steps=3000,
     tokenizer="word",
 )
-OWN = transcriber("Recordings of your own: a table with columns for the sound file and for what is said.", {}, steps=2000)
+OWN = transcriber("Your own recordings: a table with columns for the sound file and for its text.", {}, steps=2000)

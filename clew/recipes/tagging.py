@@ -1,4 +1,4 @@
-"""Tagging: EWT's embedded sample for two CPU cores, whole corpora for a GPU, and words of one's own (Lample et al. 2016)."""
+"""Tagging: EWT's embedded sample for two CPU cores, whole corpora for a GPU, and the user's words (Lample et al. 2016)."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def tagger(
     text: dict[str, Any] | None = None,
     published: str = "",
 ) -> Recipe:
-    """A BiLSTM-CRF on words, in lower case, and their letters, as they stand."""
+    """A BiLSTM-CRF on lower-cased words and their original letters."""
     return Recipe(
         about,
         {
@@ -54,7 +54,7 @@ def tagger(
 
 
 EWT = tagger(
-    "A BiLSTM with a character CNN that gives words their parts of speech, on EWT's embedded sample.",
+    "A BiLSTM with a character CNN that tags parts of speech, on EWT's embedded sample.",
     {"corpus": "ewt-sample"},
     training(1000, warmup=0.1, learning_rate=4e-3),
     model={"dropout": 0.4},
@@ -62,7 +62,7 @@ EWT = tagger(
     task={"output": "softmax"},
 )
 EWT_FULL = tagger(
-    "The tagger of parts of speech on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
+    "The same part-of-speech tagger on all of UD English EWT. For a GPU; add embedding.vectors=GLOVE.",
     {"corpus": "ewt"},
     training(6000, warmup=0.0167, evaluate_every=600, learning_rate=3e-3),
     model={"dim": 400, "num_layers": 2, "dropout": 0.35},
@@ -78,7 +78,7 @@ CONLL = tagger(
     published="F1 90.94 on testb (Lample et al. 2016), 91.21 (Ma and Hovy 2016)",
 )
 OWN = tagger(
-    "A BiLSTM-CRF with characters on tagged words of your own: data.train=FILE, such as CoNLL columns.",
+    "A BiLSTM-CRF with characters on your own tagged words: data.train=FILE, such as CoNLL columns.",
     {},
     training(1500, warmup=0.067),
 )

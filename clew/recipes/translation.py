@@ -26,7 +26,7 @@ def transformer(**changes: Any) -> dict[str, Any]:
 
 
 def luong(**changes: Any) -> dict[str, Any]:
-    """Attention after the cell, fed to the next step."""
+    """A model with attention after the cell, fed to the next step (input feeding)."""
     return {"family": "seq2seq", "cell": "lstm", "dim": 512, "attention": "after", "score": "general", "dropout": 0.5} | changes
 
 
@@ -73,7 +73,7 @@ MULTI30K_LSTM = multi30k(
     published="BLEU 28.1 by a GRU with attention, greedy, by torchtext's BLEU on its own words (bentrevett's notebooks)",
 )
 MULTI30K_PLAIN = multi30k(
-    "Two LSTMs with nothing but a state between them, German to English, on Multi30k. For a GPU.",
+    "Two LSTMs joined only by a state, from German to English, on Multi30k. For a GPU.",
     luong(attention="none", num_layers=2),
     training(5000, average={"name": "ema", "decay": 0.999}),
 )
@@ -108,10 +108,10 @@ TATOEBA_LSTM = Recipe(
 
 
 def vaswani(name: str, *, steps: int, warmup: float, **model: Any) -> Recipe:
-    """Vaswani et al. 2017, sections 5 and 6.1. Their rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens a side are 50,000 here.
-    Their beam of 4 divides by GNMT's length with alpha 0.6."""
+    """The Transformer of Vaswani et al. 2017, sections 5 and 6.1. The learning rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens
+    per side are 50,000 here. Their beam of 4 divides by GNMT's length penalty with alpha 0.6."""
     return Recipe(
-        f"The Transformer as published, {name}, on pairs of your own: data.train=FILE. For GPUs.",
+        f"The Transformer as published, {name}, on your own pairs: data.train=FILE. For GPUs.",
         {
             "text": {"tokenizer": "bpe", "size": 37_000, "joint": True},
             "model": {"family": "transformer", "shared_embeddings": True, **model},

@@ -1,5 +1,5 @@
 """Tree-LSTMs (Tai et al. 2015) that classify sentences by their trees: the embedded sample of GUM for two CPU cores, the Stanford
-Sentiment Treebank for a GPU, and trees of one's own."""
+Sentiment Treebank for a GPU, and the user's trees."""
 
 from typing import Any
 
@@ -46,8 +46,8 @@ def classifier(
 
 
 def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> Recipe:
-    """Twelve epochs: one of 8,544 sentences is 342 steps, of the 6,920 that are not neutral 277. Adam's rate and the average were chosen on
-    the validation part; the paper has Adagrad."""
+    """Twelve epochs: an epoch of 8,544 sentences is 342 steps, one of the 6,920 non-neutral sentences is 277. Adam's learning rate and the
+    weight average were chosen on the validation part; the paper uses Adagrad."""
     return classifier(
         about,
         {"corpus": "sst", **data},
@@ -59,14 +59,14 @@ def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> R
 
 
 GUM = classifier(
-    "A binary Tree-LSTM tells the type of a sentence from its tree, on the embedded sample of GUM.",
+    "A binary Tree-LSTM that classifies sentence types from trees, on the embedded sample of GUM.",
     {"corpus": "gum-trees-sample"},
     tree_lstm("n_ary_lstm"),
     training(600),
     task={"phrases": True},
 )
 GUM_CHILD_SUM = classifier(
-    "A child-sum Tree-LSTM tells the type of a sentence from its tree, on the embedded sample of GUM.",
+    "A child-sum Tree-LSTM that classifies sentence types from trees, on the embedded sample of GUM.",
     {"corpus": "gum-trees-sample"},
     tree_lstm("child_sum_lstm"),
     training(600),
@@ -85,7 +85,7 @@ SST_BINARY = sentiment(
     3324,
 )
 OWN = classifier(
-    "A child-sum Tree-LSTM on labelled trees of your own: data.train=FILE.",
+    "A child-sum Tree-LSTM on your own labelled trees: data.train=FILE.",
     {},
     tree_lstm("child_sum_lstm"),
     training(600),

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from clew.core.errors import UserError, unknown
+from clew.core.devices import choose_device
+from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.core.types import Body, Source
 from clew.data.measures import measured
@@ -31,7 +32,7 @@ def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[
     return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
 
 
-def train_side(text: TextConfig, texts: Sequence[str], specials: Sequence[str]) -> Tokenizer:
+def train_side(text: TextConfig, texts: Iterable[str], specials: Sequence[str]) -> Tokenizer:
     """A tokenizer of sequences that end: characters have no token of their own for that."""
     return train_tokenizer(text, texts, [END, *specials] if text.tokenizer == "character" else specials)
 
@@ -111,19 +112,3 @@ NEEDS = {
     "directions": "reads in two directions that never meet",
 }
 """What a body does that offers it, where it is no adjective."""
-
-
-def choose_device(name: str) -> tuple[torch.device, str]:
-    """The device and the reason for it. `auto` takes a GPU where there is one."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda"), f"cuda ({torch.cuda.get_device_name()}): a GPU is there"
-        if torch.backends.mps.is_available():
-            return torch.device("mps"), "mps: this Mac has a GPU"
-        return torch.device("cpu"), f"cpu ({torch.get_num_threads()} threads): no GPU was found"
-    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if name not in available:
-        raise unknown("device", name, ["auto", *available])
-    if not available[name]:
-        raise UserError(f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu")
-    return torch.device(name), f"{name}: as asked"

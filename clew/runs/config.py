@@ -44,9 +44,17 @@ class TextConfig(Section):
     lowercase: bool = False
     joint: bool = Field(False, description="one vocabulary for source and target")
     learn_from: int | None = Field(
-        None, ge=1, description="characters that the vocabulary is learnt from, spread evenly over the training text; all where not given"
+        None,
+        ge=1,
+        description="characters that the vocabulary is learnt from, spread evenly over the training text; all where not given, and of a "
+        "stream its first, 10 million where not given",
     )
-    workers: int = Field(1, ge=1, le=64, description="processes that encode a language model's text; the ids are the same for any number")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="processes that encode a language model's text, a stream's while it trains; the ids are the same for any number",
+    )
 
 
 class EmbeddingConfig(Section):
@@ -108,6 +116,11 @@ class TransferConfig(Section):
     )
 
 
+def _listed(value: Any) -> Any:
+    """A name alone as a list of it."""
+    return [value] if isinstance(value, str) else value
+
+
 class TrainingConfig(Section):
     """How the model is trained."""
 
@@ -167,7 +180,7 @@ class TrainingConfig(Section):
     save_every: int | None = Field(None, ge=1, description="steps between checkpoints; at every evaluation where not given")
     keep: int = Field(2, ge=1, description="checkpoints kept, the newest; the best weights are kept beside them")
     log_every: int = Field(10, ge=1)
-    log: list[Literal["tensorboard", "wandb", "mlflow"]] | None = Field(
+    log: Annotated[list[Literal["tensorboard", "wandb", "mlflow"]] | None, BeforeValidator(_listed)] = Field(
         None,
         description="programs that records are written for too, such as [tensorboard, wandb]; TensorBoard where not given, if installed",
     )

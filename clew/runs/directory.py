@@ -15,12 +15,10 @@ checkpoints/          what is needed to go on (clew.training.checkpoints)
 import hashlib
 import json
 import math
-import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +27,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from clew.core.errors import UserError, command, shortened, shown
+from clew.core.errors import UserError, command, shortened
 from clew.core.files import (
-    LARGEST_JSON,
     LARGEST_WHOLE,
     PARTIAL,
     check_regular,
     file_hash,
-    open_file,
-    read_json,
     write_json,
     write_text,
     written_aside,
@@ -46,31 +41,72 @@ from clew.kernels.quantised_weight import QuantisedWeight
 from clew.runs.config import Config, resolve
 from clew.runs.fields import differences
 from clew.runs.lock import LOCK
-from clew.runs.trust import check_links, is_trusted
-from clew.runs.upgrading import FORMAT, upgraded
+from clew.runs.run_files import (
+    CODE as CODE,
+)
+from clew.runs.run_files import (
+    CONFIG as CONFIG,
+)
+from clew.runs.run_files import (
+    ENVIRONMENT as ENVIRONMENT,
+)
+from clew.runs.run_files import (
+    FORMAT as FORMAT,
+)
+from clew.runs.run_files import (
+    IMPORTED as IMPORTED,
+)
+from clew.runs.run_files import (
+    METRICS as METRICS,
+)
+from clew.runs.run_files import (
+    ORIGIN as ORIGIN,
+)
+from clew.runs.run_files import (
+    VOCABULARY as VOCABULARY,
+)
+from clew.runs.run_files import (
+    WEIGHTS as WEIGHTS,
+)
+from clew.runs.run_files import (
+    check_format as check_format,
+)
+from clew.runs.run_files import (
+    check_run as check_run,
+)
+from clew.runs.run_files import (
+    is_foreign as is_foreign,
+)
+from clew.runs.run_files import (
+    is_own as is_own,
+)
+from clew.runs.run_files import (
+    is_run as is_run,
+)
+from clew.runs.run_files import (
+    json_hash as json_hash,
+)
+from clew.runs.run_files import (
+    read_metrics as read_metrics,
+)
+from clew.runs.run_files import (
+    read_raw_settings as read_raw_settings,
+)
+from clew.runs.upgrading import upgraded
 
-CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
-VOCABULARY = "vocabulary"
-IMPORTED = "imported"
-"""The recipe of a run that was no run of clew's at first: a published checkpoint."""
-ORIGIN = "origin.json"
 UNREADABLE = (SafetensorError, OSError, UnicodeDecodeError, RuntimeError, MemoryError)
 """What safetensors raises of a file that it cannot read, or cannot map into memory."""
-LONGEST_RECORD = 2**20
-"""Bytes of a record in metrics.jsonl; a longer line is none of ours."""
-MOST_NAMED = 10
-"""Runs that a sentence names."""
 
 
-def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, list[str]]:
+def default_folder(config: Config, runs: Path = Path("runs"), *, again: bool = False) -> tuple[Path, list[str]]:
     """Where a new run of this config goes, and how it differs from the newest run of the same recipe: runs/RECIPE, then
-    runs/RECIPE-2, ..."""
+    runs/RECIPE-2, ... A config that a run has already is refused, unless it is to be trained `again`."""
     folder, number, newest = runs / config.recipe, 1, None
     while folder.exists() and not is_abandoned(folder):
         there = config_there(folder)
         if there is not None:
             newest = there
-            if not differences(there, config):
+            if not again and not differences(there, config):
                 raise UserError(
                     f"{folder} is a run of exactly these settings; go on with it by `--resume`, "
                     "or start another with `--out DIR` or another seed"
@@ -78,26 +114,6 @@ def default_folder(config: Config, runs: Path = Path("runs")) -> tuple[Path, lis
         number += 1
         folder = runs / f"{config.recipe}-{number}"
     return folder, differences(newest, config) if newest is not None else []
-
-
-def is_run(folder: Path) -> bool:
-    return os.path.isfile(folder / CONFIG)
-
-
-def is_own(folder: Path) -> bool:
-    """Whether a folder is a run, or was one before it was damaged; and not another program's, whose config has the same name."""
-    if not is_run(folder):
-        return False
-    try:
-        check_links(folder)
-        settings = read_json(folder / CONFIG)
-    except UserError:
-        return True
-    return not isinstance(settings, dict) or not {"format", "recipe"}.isdisjoint(settings)
-
-
-def is_foreign(settings: Any) -> bool:
-    return "format" not in settings and "model_type" in settings
 
 
 def is_abandoned(folder: Path) -> bool:
@@ -115,23 +131,6 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-
-
-def check_run(folder: Path) -> None:
-    """Refuses what is no run directory, naming the runs near it, those of the likest names first."""
-    if is_run(folder):
-        return
-    try:
-        where = folder.parent if folder.parent.is_dir() else Path(".")
-    except (OSError, ValueError):
-        where = Path(".")
-    near = [str(path) for path in where.iterdir() if is_own(path)] if where.is_dir() else []
-    if not near and Path("runs").is_dir():
-        near = [str(path) for path in Path("runs").iterdir() if is_own(path)]
-    near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
-    more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
-    known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
-    raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
 
 
 def check_empty(out: Path) -> None:
@@ -159,22 +158,8 @@ def read_config(folder: Path) -> Config:
 def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of before they were
     kept."""
-    path = folder / CONFIG
-    check_links(folder)
-    settings = read_json(path)
-    if not isinstance(settings, dict):
-        raise UserError(f"{path} is not a run's config: it holds no fields")
-    expected = settings.pop("sha256", None)
-    if expected is not None and json_hash(settings) != expected:
-        raise UserError(
-            f"{path} is not what was written; bring it back, or, where it was changed on purpose, "
-            "remove its field sha256 to have it taken as it is"
-        )
-    if is_foreign(settings):
-        raise UserError(f"{folder} is a checkpoint of Hugging Face's; `{command('clew', 'import', folder)}` makes a run of it")
-    found = check_format(settings.pop("format", None), path)
-    files = settings.pop("files", {})
-    return upgraded(settings, found), files if isinstance(files, dict) else {}
+    settings, format, files = read_raw_settings(folder)
+    return upgraded(settings, format), files
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -204,16 +189,6 @@ def config_there(folder: Path) -> Config | None:
         return None
 
 
-def check_format(found: Any, path: Path) -> int:
-    """The format, where it can be read."""
-    if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= FORMAT:
-        raise UserError(
-            f"{path} is of format {shown(found)}, but this clew reads formats 1 to {FORMAT}; "
-            "use the version of clew that wrote it, or train again"
-        )
-    return found
-
-
 def write_environment(folder: Path, device: torch.device) -> None:
     """What the run ran on, so that a result can be read in its light."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
@@ -224,28 +199,6 @@ def write_environment(folder: Path, device: torch.device) -> None:
 def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
     with (folder / METRICS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(record) + "\n")
-
-
-def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """Every record that is whole; a line that was cut short by a crash, damaged, or none of ours, is passed over."""
-    path = folder / METRICS
-    check_links(folder)
-    if not path.is_file():
-        return
-    with open_file(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > LARGEST_JSON and not is_trusted(folder):  # a long training of one's own may log more
-            raise UserError(
-                f"{path} has {size:,} bytes, and that of a run that was not trained here has at most {LARGEST_JSON:,}; where you trust the "
-                "run add --trust, or remove the file"
-            )
-        for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
-            try:
-                record = json.loads(line.decode(errors="replace"))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict):
-                yield record
 
 
 def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> None:
@@ -298,11 +251,6 @@ def num_values(path: Path) -> int:
     """All numbers in a weights file, as its head tells."""
     with open_weights(path) as file:
         return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
-
-
-def json_hash(content: Any) -> str:
-    """SHA-256 of what JSON says, however it is laid out."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def tensors_hash(tensors: Mapping[str, Tensor]) -> str:

@@ -19,7 +19,8 @@ from clew.layers.pooling import MIXES
 from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, EmbeddingConfig, resolve
 from clew.runs.directory import WEIGHTS, check_files, check_run, read_config, read_weights
-from clew.runs.upgrading import FORMAT, upgraded
+from clew.runs.run_files import FORMAT
+from clew.runs.upgrading import upgraded
 from clew.sources.tokens import LetteredWords, Tokens
 from clew.sources.words import WordReader
 from clew.tasks import TASKS
@@ -103,7 +104,7 @@ def check_merged(folder: Path, config: Config) -> None:
     if config.transfer.adapter is not None:
         raise UserError(
             f"{folder} is an adapter on {config.transfer.source} and has no whole weights of its own; "
-            f"`{command('clew', 'merge', folder, '--out', 'DIR')}` makes a run of both"
+            f"`{command('clew', 'runs', 'merge', folder, '--out', 'DIR')}` makes a run of both"
         )
 
 

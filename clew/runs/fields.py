@@ -6,7 +6,7 @@ import yaml
 
 from clew.core.config import Section, field_names, warmup_steps
 from clew.runs.config import Config
-from clew.runs.overriding import paths
+from clew.runs.field_paths import paths
 
 SCHEDULE, STEPS = "training.schedule", "training.steps"
 

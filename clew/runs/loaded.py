@@ -1,24 +1,40 @@
 """A trained run, ready to use from Python: what `clew.load` and `clew.train` give back."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 
-from clew.core.errors import UserError, shown
+from clew.core.devices import choose_device
+from clew.core.errors import UserError, shown, unknown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
 from clew.data.trees import format_tree
 from clew.layers.precision import check_precision, quantise
 from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
-from clew.runs.build import build_task, choose_device
+from clew.runs.build import build_task
 from clew.runs.config import Config
 from clew.runs.directory import WEIGHTS, check_code, check_files, check_run, num_values, read_config
+from clew.runs.evaluation import (
+    Evaluation,
+    Evaluations,
+    asked_of,
+    check_chooses,
+    labelled_by_choice,
+    own_baselines,
+    read_parts,
+    score_choices,
+    score_part,
+)
+from clew.runs.in_memory import Rows, is_file_name
+from clew.runs.keywords import settings_of, told_in_python
 from clew.runs.vocabularies import TOKENIZER, load_vocabularies
 from clew.runs.weights import load_weights
+from clew.tasks import TASKS
 from clew.tasks.alignment import Alignment
-from clew.tasks.choices import Choices, Chosen
+from clew.tasks.choices import Choices, Chosen, choices_of
 from clew.tasks.classification import Classified
 from clew.tasks.filling import Filled
 from clew.tasks.generation import Generated
@@ -36,6 +52,8 @@ Words = str | Sequence[str]
 """A text, or a list of its words."""
 Texts = str | tuple[str, str]
 """A text, or two that are read together."""
+Choose = Choices | Sequence[str] | Mapping[str, str]
+"""Words, or words by label."""
 
 
 class Run:
@@ -64,8 +82,9 @@ class Run:
     def ask(self, verb: str, rows: Sequence[Any], *, first: int = 1, **options: Any) -> list[Any]:
         """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its fields; a row that is
         refused is named by its number, that of the first being `first`. `uses` has the types of rows, options and answers."""
-        given, beside = self._beside(verb, options)
-        return ask([self], verb, rows, given, first=first, beside=beside)
+        with told_in_python():
+            given, beside = self._beside(verb, options)
+            return ask([self], verb, rows, given, first=first, beside=beside)
 
     def _beside(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
         """The options with folders in the place of runs and paths, and the runs that help with the answer."""
@@ -195,14 +214,15 @@ class Run:
         return found[0] if isinstance(texts, str) else found
 
     @overload
-    def classify(self, texts: str) -> Classified: ...
+    def classify(self, texts: str | Tree | Sentence) -> Classified: ...
     @overload
     def classify(self, texts: Sequence[Any]) -> list[Classified | None]: ...
-    def classify(self, texts: str | Sequence[Any]) -> Classified | list[Classified | None]:
+    def classify(self, texts: str | Tree | Sentence | Sequence[Any]) -> Classified | list[Classified | None]:
         """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
         tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Where a run reads trees, so does this: `classify_trees`."""
-        found: list[Any] = self.ask("classify", [tree_row(each) for each in listed(texts)])
-        return found[0] if isinstance(texts, str) else found
+        one = isinstance(texts, (str, Tree, Sentence))
+        found: list[Any] = self.ask("classify", [tree_row(each) for each in ([texts] if one else listed(texts))])
+        return found[0] if one else found
 
     @overload
     def classify_trees(self, trees: str | Tree | Sentence) -> ClassifiedTree: ...  # type: ignore[overload-overlap]
@@ -236,6 +256,39 @@ class Run:
         found: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
         return found[0] if isinstance(questions, str) else found
 
+    @overload
+    def embed(  # type: ignore[overload-overlap]  # a text is a sequence of texts too
+        self,
+        texts: str,
+        *,
+        layer: int | str = "last",
+        pooling: str | None = None,
+        normalise: bool | None = None,
+        tokens: bool = False,
+        carry: int | None = None,
+    ) -> np.ndarray: ...
+    @overload
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        layer: int | str = "last",
+        pooling: str | None = None,
+        normalise: bool | None = None,
+        tokens: Literal[False] = False,
+        carry: int | None = None,
+    ) -> np.ndarray: ...
+    @overload
+    def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        layer: int | str = "last",
+        pooling: str | None = None,
+        normalise: bool | None = None,
+        tokens: Literal[True],
+        carry: int | None = None,
+    ) -> list[np.ndarray]: ...
     def embed(
         self,
         texts: str | Sequence[str],
@@ -274,11 +327,75 @@ class Run:
         find_use(self, "translate")
         return align([self.task], [Pair(source, target, into=into)], layer=layer)[0]
 
+    @overload
+    def evaluate(
+        self, data: None = None, *, part: None = None, choices: Choose | None = None, baselines: bool = False, **settings: Any
+    ) -> Evaluations: ...
+    @overload
+    def evaluate(
+        self, data: None = None, *, part: str, choices: Choose | None = None, baselines: bool = False, **settings: Any
+    ) -> Evaluation: ...
+    @overload
+    def evaluate(self, data: Rows | Path, *, choices: Choose | None = None, baselines: bool = False, **settings: Any) -> Evaluation: ...
+    def evaluate(
+        self,
+        data: Rows | Path | None = None,
+        *,
+        part: str | None = None,
+        choices: Choose | None = None,
+        baselines: bool = False,
+        **settings: Any,
+    ) -> Evaluation | Evaluations:
+        """The run's scores, as `clew evaluate` has them: on its own validation and test parts (`Evaluations`), on one `part`, or on `data`.
+
+        `data` are examples as `clew.train` takes them, a file or several (pathlib.Path; of examples a string is a file too), or to a
+        language model a text. Settings of the sections data and decoding are keywords: `data__label="stars"`, `decoding__beams=5`;
+        `into`, `pivot` and `streams` are as on the command line. `baselines` adds what the training data alone reach. With `choices` a
+        language model chooses among labels, as `choose` does.
+        """
+        with told_in_python():
+            more = {name: settings.pop(name, None) for name in ("into", "pivot", "streams")}
+            words = settings_of((), settings, ("data", "part", "choices", "baselines", "into", "pivot", "streams"))
+            if choices is not None:
+                return self._evaluate_choices(data, choices, words)
+            notes: list[str] = []
+            asked = replace(asked_of(TASKS[self.config.task.name].learns, self.config.data, data, words, notes.append), **more)
+            config, parts = read_parts(self, asked, notes.append)
+            if part is not None and part not in parts:
+                raise unknown("part", part, parts)
+            beside = own_baselines(self) if baselines else None
+            scores = {
+                name: score_part(self, config, name, each, pivot=asked.pivot, baselines=beside, say=notes.append)
+                for name, each in parts.items()
+                if part in (None, name)
+            }
+            if data is not None:
+                score, place = next(iter(scores.values())), f"{asked.files[0]}:" if name_of(data) == IN_MEMORY else ""
+                return Evaluation.of(name_of(data), score, notes, place)
+            found = Evaluations({name: Evaluation.of(name, score, notes) for name, score in scores.items()})
+            return found if part is None else found[part]
+
+    def _evaluate_choices(self, data: Any, choices: Choose, settings: Sequence[str]) -> Evaluation:
+        if data is None:
+            raise UserError("choices= needs texts with labels; give them as data=")
+        check_chooses(self)
+        asked_for = choices if isinstance(choices, Choices) else choices_of(choices)
+        examples, notes = labelled_by_choice(self, data, asked_for, settings)
+        return Evaluation.of(name_of(data), score_choices(self, examples, asked_for), notes.report())
+
     def __repr__(self) -> str:
         family = self.config.model.family
         count = sum(p.numel() for p in self.task.parameters())
         sizes = dict.fromkeys(f"{vocabulary.vocabulary} {vocabulary.unit}s" for vocabulary in self.vocabularies.values())
         return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {', '.join(sizes)})"
+
+
+IN_MEMORY = "data"
+
+
+def name_of(data: Any) -> str:
+    """What an evaluation is called: its file, or else `data`."""
+    return str(data) if isinstance(data, Path) or (isinstance(data, str) and is_file_name(data)) else IN_MEMORY
 
 
 def listed(texts: Any) -> Any:

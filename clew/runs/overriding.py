@@ -7,6 +7,7 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.models import MODELS
 from clew.runs.explaining import dotted
+from clew.runs.field_paths import paths
 from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
 
@@ -99,14 +100,3 @@ def _set(settings: dict[str, Any], path: list[str], value: Any) -> None:
         here[name] = inner
         here = inner
     here[path[-1]] = value
-
-
-def paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[list[str], Any]]:
-    """Every field's path and value; a part with its options is one value, a section is not, though one has a field `name`."""
-    found: list[tuple[list[str], Any]] = []
-    for name, value in settings.items():
-        if isinstance(value, dict) and value and (sections or "name" not in value):
-            found += [([*name.split("."), *path], leaf) for path, leaf in paths(value, sections=False)]
-        else:
-            found.append((name.split("."), value))
-    return found

@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from clew.core.errors import UserError, command
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.layers.precision import check_whole
 from clew.runs.directory import CODE, ENVIRONMENT, WEIGHTS, append_metrics, check_empty, write_config, write_weights

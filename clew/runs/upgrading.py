@@ -5,8 +5,6 @@ from typing import Any
 
 from clew.tasks import TASKS
 
-FORMAT = 3
-"""Of what is written: configs and checkpoints."""
 DATA_1 = frozenset(
     (
         *("corpus", "train", "valid", "test", "valid_fraction", "test_fraction", "format", "header", "source", "target", "text", "second"),

@@ -1,1 +1,1 @@
-"""Runs behind a local server: the page that looks inside them, and JSON for programs."""
+"""Local servers for runs: the page that looks inside them, and JSON for programs."""

@@ -1,4 +1,4 @@
-"""How any server of ours speaks: JSON out, JSON in, one sentence for a mistake, and names for runs. Knows no route."""
+"""Requests and answers shared by our servers: JSON in and out, one sentence per error, and names for runs. Knows no route."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from clew.text.tokenizer import Tokenizer
 Value = TypeVar("Value")
 
 ENCODING_SECONDS = 2.0
-"""In which the texts of a row are cut into tokens; an ordinary tokenizer takes milliseconds."""
+"""The time limit for tokenizing the texts of a row; an ordinary tokenizer takes milliseconds."""
 
 
 class JSON(JSONResponse):
-    """In ASCII, so that whatever a text holds can be sent."""
+    """JSON in ASCII, so that any text can be sent, lone surrogates included."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -37,37 +37,37 @@ async def missing(request: Request, error: Exception) -> Response:
 
 
 def refusal(request: Request, status: HTTPStatus, sentence: str) -> JSON:
-    """A mistake, as the clients of the route that was asked read it."""
+    """An error in the form that clients of the requested route expect."""
     return JSON(mistake(request.scope["path"], int(status), sentence), int(status))
 
 
 async def wrong_method(request: Request, error: Exception) -> Response:
     other = "GET" if request.method == "POST" else "POST"
-    return refusal(request, HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not understood here; ask by {other}")
+    return refusal(request, HTTPStatus.METHOD_NOT_ALLOWED, f"{request.method} is not supported here; use {other}")
 
 
 async def body_of(request: Request) -> dict[str, Any]:
     try:
-        found = json.loads(await request.body())
+        fields = json.loads(await request.body())
     except (ValueError, RecursionError) as error:
-        raise UserError(f"what was posted is not JSON: {str(error)[:100]}") from None
-    if not isinstance(found, dict):
-        raise UserError("what is posted is an object with fields")
-    return found
+        raise UserError(f"the request body is not valid JSON ({str(error)[:100]}); send a JSON object") from None
+    if not isinstance(fields, dict):
+        raise UserError("the request body must be a JSON object with fields")
+    return fields
 
 
 class Gone(Exception):
-    """Whoever asked went away."""
+    """The client disconnected."""
 
 
 async def while_connected(request: Request, answer: Awaitable[Value]) -> Value:
-    """What is awaited; where whoever asked goes away it is cancelled, and has given back what it held when this ends."""
+    """Await `answer`, and cancel it if the client disconnects. On return it has released everything it held."""
     job = asyncio.ensure_future(answer)
     gone = asyncio.ensure_future(disconnected(request))
     try:
         await asyncio.wait((job, gone), return_when=asyncio.FIRST_COMPLETED)
         if not job.done():
-            raise Gone("whoever asked has gone")
+            raise Gone("the client disconnected")
         return job.result()
     finally:
         for task in (job, gone):
@@ -81,13 +81,13 @@ async def disconnected(request: Request) -> None:
 
 
 def named_apart(runs: Sequence[Run]) -> dict[str, Run]:
-    """By the names that they have beside each other; one that is given twice is one."""
+    """Map unambiguous names to runs; duplicates are dropped."""
     once = list({run.folder.resolve(): run for run in runs}.values())
     return dict(zip(run_names(once), once, strict=True))
 
 
 def limit_encoding(runs: Iterable[Run]) -> None:
-    """Bound the time of every tokenizer, of the runs and of what they read words with."""
+    """Limit the time of every tokenizer of the runs, context tokenizers included."""
     for vocabulary in (each for run in runs for each in run.vocabularies.values()):
         tokenizer = getattr(vocabulary, "tokenizer", vocabulary)
         if isinstance(tokenizer, Tokenizer):

@@ -1,13 +1,13 @@
-"""Requests that wait together are answered together. Knows no server: calls come in, answers go out.
+"""Batches of waiting requests. Knows no server: calls come in, answers go out.
 
-The first call that waits has others of its key with it, as many rows as a batch holds: those that came while the worker was busy, or
-within a few milliseconds. Rows of one call may be cut over several batches. A call whose asker goes away, or waits too long, leaves the
-queue; a batch is ended where nobody waits for any of it. What goes wrong with a batch is found out call by call, so that no call
-answers for another.
+A batch has the first waiting call and others with the same key, up to a maximum number of rows: calls that arrived while the worker was
+busy, or within a few milliseconds. Its size is bounded by rows, so a large call is split over several batches and goes to the end of the
+queue in between. A call whose client disconnects, or that waits too long, leaves the queue; a batch is cancelled if nobody waits for it.
+If a batch fails, its calls are tried again one by one, so that no call gets the error of another.
 
-One batch is under way at a time, so that those who come meanwhile are batched together; but a call that asks for a fourth of its work, or
-less, is not kept waiting. Its batch is begun beside it, and the worker lets the smaller one overtake between two modules. What a batch
-gives does not hang on when its turns come, since no batch shares a state with another.
+One batch runs at a time, so that calls that arrive meanwhile are batched together. But a call with at most a quarter of the running batch's
+work does not wait: its batch starts at once, and the worker lets the smaller one overtake between two modules. The results do not depend
+on this order, since batches share no state.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from clew.serving.worker import Busy, Ended, Late, Worker, as_exception
 from clew.text.patterns import TokenizerFault
 
 SLICE = 0.05
-"""Seconds for which a text that is sent piece by piece is written before others have their turn."""
+"""Seconds of work on a streamed text before other jobs get their turn."""
 OVERTAKING = 4
-"""A batch overtakes one that is so many times its size."""
+"""A batch overtakes one that is at least this many times its size."""
 MOST_BATCHES = 6
-"""Batches that are under way at most, each a fourth of the one before it."""
+"""The maximum number of running batches, each at most a quarter of the one before it."""
 
 
 class Waiting:
-    """A call, when it came, and what is there of its answers."""
+    """A waiting call: its arrival time, and its answers so far."""
 
     def __init__(self, call: Call):
         self.call = call
@@ -38,14 +38,14 @@ class Waiting:
         self.taken = 0
         self.done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
 
-    def add(self, found: list[Any] | Exception) -> None:
-        """The answers to its next rows, or why it has none."""
+    def add(self, answers: list[Any] | Exception) -> None:
+        """Add the answers to its next rows, or fail with an error."""
         if self.done.done():
             return
-        if isinstance(found, Exception):
-            self.done.set_exception(found)
+        if isinstance(answers, Exception):
+            self.done.set_exception(answers)
             return
-        self.answers += found
+        self.answers += answers
         if len(self.answers) == len(self.call.rows):
             self.done.set_result(self.answers)
 
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 class Batch:
-    """Rows that one call of the model answers, and the job that does it."""
+    """Rows that one call of the model answers, and the job that runs it."""
 
     def __init__(self, parts: list[Part]):
         self.parts = parts
@@ -78,8 +78,8 @@ class Batch:
 
 
 class Batcher:
-    """`answers(call)` is awaited for an answer a row. At most `queue` calls wait, each for at most `seconds`; `saw(call, rows, answers)` is
-    called in the worker's thread with what each batch was asked and gave, the answers being None where there are none."""
+    """Batches calls. `await answers(call)` gives one answer per row. At most `queue` calls wait, each for at most `seconds`.
+    `saw(call, rows, answers)` is called in the worker's thread after each batch; the answers are None if it failed."""
 
     def __init__(
         self,
@@ -101,16 +101,16 @@ class Batcher:
         self.streams = 0
         self.batches: list[Batch] = []
         self.changed = asyncio.Event()
-        """A call came, or a batch is done."""
+        """Set when a call arrives or a batch is done."""
         self.dispatching: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> list[Part]:
-        """The rows that are under way."""
+        """The parts of all running batches."""
         return [part for batch in self.batches for part in batch.parts]
 
     async def answers(self, call: Call) -> list[Any]:
-        self._check_room(len(self.waiting), "requests wait")
+        self._check_room(len(self.waiting), "requests are waiting")
         asked = Waiting(call)
         self.waiting.append(asked)
         if self.dispatching is None or self.dispatching.done():
@@ -121,13 +121,13 @@ class Batcher:
             async with asyncio.timeout(self.seconds):
                 return await asked.done
         except TimeoutError:
-            raise Late(f"there was no answer within {self.seconds:g} seconds; ask for less, or again when less is asked") from None
+            raise Late(f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later") from None
         finally:
             self._leave(asked)
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
-        """The pieces of one continuation, some at a time, so that others have their turn between them."""
-        self._check_room(self.streams, "texts are written piece by piece")
+        """The pieces of one continuation, in slices of the worker's time, so that other jobs get turns. The iterator is the state."""
+        self._check_room(self.streams, "texts are being streamed")
         self.streams += 1
         try:
             pieces: Iterator[str] = await self._soon(lambda: started(call, self.saw))
@@ -142,14 +142,14 @@ class Batcher:
             async with asyncio.timeout(self.seconds):
                 return await self.worker.do(work, seconds=self.seconds)
         except TimeoutError:
-            raise Late(f"nothing was written for {self.seconds:g} seconds; ask again when less is asked") from None
+            raise Late(f"nothing was written for {self.seconds:g} seconds; try again later") from None
 
     def _check_room(self, count: int, what: str) -> None:
         if count >= self.queue:
-            raise Busy(f"{count} {what} already; ask again when some are done")
+            raise Busy(f"{count} {what} already; try again when some are done")
 
     def _leave(self, asked: Waiting) -> None:
-        """Nobody waits for a call any more: it was answered, or its asker is gone."""
+        """Remove a call that was answered or abandoned, and cancel batches that nobody waits for."""
         if asked in self.waiting:
             self.waiting.remove(asked)
         asked.done.cancel()
@@ -177,7 +177,7 @@ class Batcher:
         batch.running.add_done_callback(done)
 
     def _first(self) -> Waiting | None:
-        """The call whose turn it is: the first, or where a batch is under way the first that is small enough to overtake it."""
+        """The next call: the first one, or, while a batch runs, the first that is small enough to overtake it."""
         if not self.batches:
             return self.waiting[0] if self.waiting else None
         if len(self.batches) >= MOST_BATCHES:
@@ -187,24 +187,24 @@ class Batcher:
         return next(small, None)
 
     def _size(self, asked: Waiting) -> float:
-        """Of what a batch would take of a call."""
+        """The size of the rows that the next batch would take of a call."""
         return asked.call.size(asked.call.rows[asked.taken : asked.taken + self.batch])
 
     def _next(self) -> list[Part]:
-        """The rows of the first call whose turn it is, and of others of its key, as many as a batch holds."""
-        found: list[Part] = []
+        """The parts of the next batch: rows of the next call and of others with its key, as many as fit."""
+        parts: list[Part] = []
         first = self._first()
         room, key = self.batch, None if first is None else first.call.key
         for asked in list(self.waiting):
             if room and asked.call.key == key:
                 stop = min(asked.taken + room, len(asked.call.rows))
-                found.append(Part(asked, asked.taken, stop))
+                parts.append(Part(asked, asked.taken, stop))
                 room -= stop - asked.taken
                 asked.taken = stop
                 self.waiting.remove(asked)
                 if stop < len(asked.call.rows):
-                    self.waiting.append(asked)  # others have their turn
-        return found
+                    self.waiting.append(asked)  # behind the others
+        return parts
 
     async def _run(self, batch: Batch) -> None:
         work = self.worker.do(lambda: answered(batch.parts, self.saw), seconds=self.seconds, size=batch.size)
@@ -213,13 +213,13 @@ class Batcher:
         if batch.working.cancelled():
             return
         error = batch.working.exception()
-        found = [error] * len(batch.parts) if error is not None else batch.working.result()
-        for part, answers in zip(batch.parts, found, strict=True):
+        results = [error] * len(batch.parts) if error is not None else batch.working.result()
+        for part, answers in zip(batch.parts, results, strict=True):
             part.of.add(answers)
 
 
 def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Exception]:
-    """What each part gets. Where one call for all goes wrong, each has one of its own."""
+    """The answers of each part, or its error. If the call for all parts fails, each is tried by itself."""
     try:
         return one_call(parts, saw)
     except Ended:
@@ -228,15 +228,15 @@ def answered(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
         failed = as_exception(error)
         if len(parts) == 1:
             return [failed]
-    found: list[list[Any] | Exception] = []
+    results: list[list[Any] | Exception] = []
     for part in parts:
         try:
-            found += one_call([part], saw)
+            results += one_call([part], saw)
         except Ended:
             raise
         except BaseException as error:
-            found.append(as_exception(error))
-    return found
+            results.append(as_exception(error))
+    return results
 
 
 def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Exception]:
@@ -244,15 +244,15 @@ def one_call(parts: list[Part], saw: Callable[..., None]) -> list[list[Any] | Ex
     rows = [row for part in parts for row in part.rows]
     numbers = [number for part in parts for number in part.numbers]
     try:
-        found = call.answered(rows, numbers)
+        answers = call.answered(rows, numbers)
     except Ended:
         raise
     except BaseException as error:
         if len(parts) == 1 and not isinstance(error, TokenizerFault):
             saw(call, rows, None)
         raise
-    saw(call, rows, found)
-    split = iter(found)
+    saw(call, rows, answers)
+    split = iter(answers)
     return [[next(split) for _ in part.rows] for part in parts]
 
 
@@ -268,10 +268,10 @@ def started(call: Call, saw: Callable[..., None]) -> Iterator[str]:
 
 
 def taken(pieces: Iterator[str]) -> str | None:
-    """What is written within a short while; None at the end."""
-    some, until = [], time.monotonic() + SLICE
+    """The text written within SLICE seconds; None at the end."""
+    pieces_so_far, until = [], time.monotonic() + SLICE
     for piece in pieces:
-        some.append(piece)
+        pieces_so_far.append(piece)
         if time.monotonic() >= until:
             break
-    return "".join(some) if some else None
+    return "".join(pieces_so_far) if pieces_so_far else None

@@ -1,10 +1,10 @@
-"""A request as rows and options of one of the run's uses. Knows no server and no task.
+"""Parse a request into rows and options of one of the run's uses. Knows no server and no task.
 
-    {"text": ...}                 one row: its fields, the first of which is always `text` too
-    {"texts": [...]}              several: of each the first field, its fields in a list, or an object; other fields hold for all rows
+    {"text": ...}                 one row by its fields; the first field may always be called `text`
+    {"texts": [...]}              several rows, each its first field, a list of fields, or an object; other fields apply to all rows
 
-and the use's options. Of a use that reads files the first field is one, {"data": BASE64, "name": NAME}, and never a path. Rows of several
-requests with equal options may be answered by one call.
+together with the use's options. If the use reads files, the first field is a file, {"data": BASE64, "name": NAME}, and never a path. Rows
+of several requests with equal options may be answered by one call.
 """
 
 import json
@@ -22,22 +22,23 @@ from clew.text.tokenizer import check_is_text
 
 MOST_TEXTS, MOST_ROWS = 256, 1024
 MOST_FILES = 32
-"""Of a request: each is decoded, however small it is."""
+"""The maximum number of files in a request; each is decoded, however small."""
 LONGEST_TEXT = 10_000
-"""Characters of a text, or places of a file, where nothing else is said."""
+"""The default limit of a text in characters, and of a file in positions."""
 LIMITS = {"max_new": 4096, "beams": 64, "n_best": 64, "samples": 64}
-"""What a request may ask for at most; the run's own settings may be larger."""
+"""The maximum values in a request; the run's own settings may be larger."""
 MOST_WRITTEN = 100_000
-"""Tokens that a request may have written: texts x samples x max_new x beams. For one text the run's own settings may ask for more."""
+"""The maximum number of generated tokens of a request: texts x samples x max_new x beams. For one text the run's own settings may exceed
+it."""
 CHARACTERS = 4
-"""Characters read that are as much work as one token written, roughly."""
+"""The number of characters read that cost about as much as one generated token."""
 BYTES = 256
-"""Bytes of a file that are as much work as one character."""
+"""The number of bytes of a file that cost as much as one character."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A request, read and found right: calls of one `key` may be answered together."""
+    """A valid request. Calls with the same `key` may be answered together."""
 
     run: Run
     verb: str
@@ -50,16 +51,16 @@ class Call:
 
     @property
     def joins(self) -> bool:
-        """Whether its rows may be written in a batch that others join and leave."""
+        """Whether its rows can be generated in a running batch."""
         return self.use.joins is not None and self.use.joins.fits(self.options)
 
     @property
     def samples(self) -> int:
-        """Rows of one text."""
+        """The number of rows per text."""
         return getattr(self.options, "samples", 1)
 
     def size(self, rows: Sequence[Any]) -> float:
-        """How much work some of its rows are at most: tokens written, and what is read in the same measure."""
+        """The maximum work of some of its rows, in generated tokens; characters read are converted."""
         return written_of(self.use, rows, self.options) + characters_of(rows) / CHARACTERS
 
     def answered(self, rows: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
@@ -74,36 +75,36 @@ class Call:
         assert self.use.stream is not None
         pieces = self.use.stream([self.run.task], self.rows[0], self.options, 1)
         if pieces is None:
-            raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
+            raise UserError("stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end")
         return pieces
 
     @property
     def first_text(self) -> str:
-        """What a streamed answer goes on from."""
+        """The prompt of a streamed answer."""
         return str(next(value for _, value in self.rows[0]))
 
 
 def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST_TEXT) -> Call:
-    """What a request asks, or one sentence that says what is wrong with it."""
+    """Parse a request; an invalid one raises a UserError."""
     use = find_use(run, verb)
-    given = dict(body)
-    is_stream = use.stream is not None and given.pop("stream", False)
+    fields_left = dict(body)
+    is_stream = use.stream is not None and fields_left.pop("stream", False)
     if not isinstance(is_stream, bool):
         raise UserError("stream takes true or false")
-    named = {name: given.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in given}
+    named = {name: fields_left.pop(name) for name in (*use.row.model_fields, "text", "texts") if name in fields_left}
     fields = {name: value for name, value in named.items() if value is not None}
     for name in use.local:
-        given.pop(name, None)
-    options = read_options(use, run.config, given)
+        fields_left.pop(name, None)
+    options = read_options(use, run.config, fields_left)
     for name, most in LIMITS.items():
         if name in body and getattr(options, name, 0) > most:
             raise UserError(f"{name} must be at most {most} here, not {getattr(options, name)}")
     rows = rows_of(use.row_type(run.config.data, options), fields, longest, str(run.folder), files=use.names_files)
     samples = getattr(options, "samples", 1)
     if len(rows) * samples > MOST_ROWS:
-        raise UserError(f"{counted(len(rows), 'text')} of {samples} samples each are more than {MOST_ROWS} at once; ask in parts")
+        raise UserError(f"{counted(len(rows), 'text')} with {samples} samples each are more than {MOST_ROWS} rows; send several requests")
     if is_stream and (len(rows) > 1 or samples > 1):
-        raise UserError("stream is for one text, one sample, and method sample or greedy; beam search chooses only at the end")
+        raise UserError("stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end")
     rows = [row for row in rows for _ in range(samples)]
     check_work(use, rows, options, options.model_copy(update=own_values(run.config, use.options)), longest)
     key = (str(run.folder), verb, json.dumps(options.model_dump(mode="json"), sort_keys=True))
@@ -111,12 +112,12 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
 
 
 def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own: Any, longest: int) -> None:
-    """Refuses what would keep the model busy for minutes, whichever of its options says so. `own` are the run's own."""
+    """Refuse a request that would keep the model busy for minutes. `own` are the run's own options."""
     work, most = written_of(use, rows, options), max(MOST_WRITTEN, written_of(use, rows[:1], own))
     if work > most:
         raise UserError(
-            f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} are up to {work:,} tokens to write, and a request has "
-            f"at most {most:,} (texts x samples x max_new x beams); ask for less, or in parts"
+            f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} may generate {work:,} tokens, but a request may "
+            f"generate at most {most:,} (texts x samples x max_new x beams); ask for less, or send several requests"
         )
     given = getattr(options, "choices", None) or ()
     choices = list(given.values()) if isinstance(given, Mapping) else given.split(",") if isinstance(given, str) else given
@@ -124,8 +125,8 @@ def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own: Any, 
     read = characters_of(rows) + len(rows) * (template + sum(template + len(choice) for choice in choices))
     if read > MOST_TEXTS * longest:
         raise UserError(
-            f"{counted(len(rows), 'text')} and {counted(len(choices), 'choice')} for each are {read:,} characters to read, and a request "
-            f"has at most {MOST_TEXTS * longest:,}; ask in parts"
+            f"{counted(len(rows), 'text')} with {counted(len(choices), 'choice')} each are {read:,} characters to read, but a request may "
+            f"have at most {MOST_TEXTS * longest:,}; send several requests"
         )
 
 
@@ -134,7 +135,7 @@ def beams_of(options: Any) -> int:
 
 
 def written_of(use: Use[Any, Any], rows: Sequence[Any], options: Any) -> int:
-    """Tokens that are written for rows at most, every beam counted."""
+    """The maximum number of tokens generated for the rows, over all beams."""
     return beams_of(options) * sum(use.writes(row, options) for row in rows)
 
 
@@ -147,17 +148,17 @@ def weight_of(value: Any) -> int:
 
 
 def check_places(use: Use[Any, Any], task: Any, rows: Sequence[Any], longest: int) -> None:
-    """Refuses a file that would be read as more places than a text may have characters, before it is decoded."""
+    """Refuse a file with more positions than a text may have characters, by its header, before anything is decoded."""
     for row in rows if use.places is not None else ():
         if (count := use.places(task, row)) > longest:  # type: ignore[misc]
             raise UserError(
-                f"{next(value for _, value in row)}: it takes {counted(count, task.reader.unit)}, and at most {longest:,} are read here; "
+                f"{next(value for _, value in row)}: it has {counted(count, task.reader.unit)}, but at most {longest:,} are read here; "
                 "scale it down, or cut it"
             )
 
 
 def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, files: bool = False) -> list[Any]:
-    """What the model is given, one after the other."""
+    """The rows of a request, validated."""
     first = next(iter(kind.model_fields))
     what, most = (first, MOST_FILES) if files else ("text", MOST_TEXTS)
     fields = dict(fields)
@@ -166,37 +167,37 @@ def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, fi
     texts = fields.pop("texts", None)
     if (first in fields) == (texts is not None) and (first in fields or kind.model_fields[first].is_required() or not fields):
         raise UserError(f'give "{what}", or several in "texts"' + ("; not both" if first in fields else ""))
-    given: Sequence[Any] = [fields] if texts is None else texts
-    if not isinstance(given, list):
-        raise UserError(f"texts takes a list, not {shown(given)}")
-    if not 1 <= len(given) <= most:
-        raise UserError(f"texts are 1 to {most} in a request, not {len(given)}")
+    items: Sequence[Any] = [fields] if texts is None else texts
+    if not isinstance(items, list):
+        raise UserError(f"texts takes a list, not {shown(items)}")
+    if not 1 <= len(items) <= most:
+        raise UserError(f"texts takes 1 to {most} items in a request, not {len(items)}")
     if files:
-        given = [with_file(first, each, f"{first} {number}") for number, each in enumerate(given, start=1)]
+        items = [with_file(first, each, f"{first} {number}") for number, each in enumerate(items, start=1)]
     if texts is not None and fields:
-        given = [{**dict(read_partly(kind, each)), **fields} for each in given]
-    rows = [read_row(kind, each, f"{what} {number}", name) for number, each in enumerate(given, start=1)]
-    assert not files or all(isinstance(getattr(row, first), FileBytes) for row in rows)  # no path, whatever a request says
+        items = [{**dict(read_partly(kind, each)), **fields} for each in items]
+    rows = [read_row(kind, each, f"{what} {number}", name) for number, each in enumerate(items, start=1)]
+    assert not files or all(isinstance(getattr(row, first), FileBytes) for row in rows)  # never a path, whatever the request contains
     for number, row in enumerate(rows, start=1):
         for field, value in row:
             check_text(value, f"{what} {number}" if field == first else field, longest)
     return rows
 
 
-def with_file(first: str, given: Any, what: str) -> dict[str, Any]:
-    """A row's fields, of which the first is a file; `given` is the file alone, or an object with the fields."""
-    is_row = isinstance(given, Mapping) and "data" not in given
-    row = dict(given) if is_row else {first: given}
+def with_file(first: str, value: Any, what: str) -> dict[str, Any]:
+    """The fields of a row whose first field is a file; `given` is only the file, or an object with all fields."""
+    is_row = isinstance(value, Mapping) and "data" not in value
+    row = dict(value) if is_row else {first: value}
     return {**row, first: file_of(row.get(first), what)}
 
 
-def read_partly(kind: Any, given: Any) -> Mapping[str, Any]:
-    """A row that has its other fields elsewhere in the request."""
-    return given if isinstance(given, Mapping) else {next(iter(kind.model_fields)): given}
+def read_partly(kind: Any, row: Any) -> Mapping[str, Any]:
+    """A row whose other fields are at the top level of the request."""
+    return row if isinstance(row, Mapping) else {next(iter(kind.model_fields)): row}
 
 
 def check_text(value: Any, what: str, longest: int) -> None:
     whole = value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
     check_is_text(whole, what)
     if len(whole) > longest:
-        raise UserError(f"{what} has {len(whole):,} characters, and at most {longest:,} are taken here; shorten it, or send it in parts")
+        raise UserError(f"{what} has {len(whole):,} characters, but at most {longest:,} are read here; shorten it, or send it in parts")

@@ -1,16 +1,16 @@
-"""Connections and how long each may be held: what comes before a request is there, and so before any rule of the guard. Knows no route.
+"""Limits of connections, which apply before a request has arrived, and so before the rules of the guard. Knows no route.
 
-A connection costs a file descriptor, of which a process has some thousands at most, and whoever holds them all keeps everybody out without
+A connection costs a file descriptor. A process has a few thousand at most, and a client that holds them all locks everybody out without
 having sent one request. So
 
-    a request's head is there within HEAD seconds, however its bytes come; a connection that waits for its next request has IDLE seconds;
-    whoever reads nothing of an answer for STALL seconds is left alone (the guard bounds the time of a body);
-    there are at most so many connections. One more takes the place of another: of the address that holds most of them, that which has
-    waited longest for the head of a request, then one between two requests, then one whose body is coming.
+    the head of a request must arrive within HEAD seconds; an idle connection is closed after IDLE seconds;
+    a connection whose client reads nothing of an answer for STALL seconds is closed (the guard limits the time of a body);
+    the number of connections is limited. A new one replaces another: of the address with the most connections, the one that has waited
+    longest for the head of a request, else one between two requests, else one whose body is arriving.
 
-A request that is being answered is cut only where its address holds more connections than that of the newcomer, who is otherwise told to
-come back. An honest client sends its head at once, and is never the one that has waited longest for it: it gets in beside any
-number of slow ones, even where these come from its own address.
+A request that is being answered is cut only if its address holds more connections than the newcomer's; otherwise the newcomer is told to
+come back later. An honest client sends its head at once, so it is never the one that has waited longest: it gets in beside any number of
+slow ones, even from its own address.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 2048
 HEAD, IDLE, STALL = 10.0, 60.0, 60.0
 RESERVED = 192
-"""File descriptors that are left for all else, and for those who were accepted and not yet counted, or cut and not yet closed."""
+"""File descriptors reserved for other uses, and for connections accepted but not yet counted, or cut but not yet closed."""
 AT_ONCE = 16
-"""Connections that are accepted before those that are there are looked at: some rounds of these have room in RESERVED."""
+"""Connections accepted in one round, before existing ones are served; RESERVED has room for several rounds."""
 LONGEST_BACKLOG = 1024
 
 
 class Doing(IntEnum):
-    """What a connection does; those of the least value are cut first."""
+    """The stage of a connection; lower stages are cut first."""
 
     HEAD = 0
     IDLE = 1
@@ -43,7 +43,7 @@ class Doing(IntEnum):
 
 
 class Connections:
-    """All open connections, by address, the one that has been longest in its stage first. `cut(why)` is called when one is ended."""
+    """All open connections by address, the longest in its stage first. `cut(why)` is called when one is closed."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Connections:
         self.count = 0
 
     def add(self, connection: "Connection") -> "Connection | None":
-        """Who has to go for it, which may be itself; None where there is room."""
+        """Add a connection and return the one to close for it, which may be itself; None if there is room."""
         self.by_address.setdefault(connection.address, {})[connection] = None
         self.count += 1
         return self.superfluous(connection) if self.count > self.most else None
@@ -75,7 +75,7 @@ class Connections:
             self.by_address.pop(connection.address, None)
 
     def moved(self, connection: "Connection") -> None:
-        """It does something else from now on."""
+        """Move a connection to the end of its address's list when its stage changes."""
         own = self.by_address.get(connection.address, {})
         if connection in own:
             del own[connection]
@@ -85,15 +85,15 @@ class Connections:
         largest = max(self.by_address.values(), key=len)
         others = [each for each in largest if each is not newest]
         for doing in (Doing.HEAD, Doing.IDLE, Doing.BODY):
-            found = next((each for each in others if each.doing is doing), None)
-            if found is not None:
-                return found
+            candidate = next((each for each in others if each.doing is doing), None)
+            if candidate is not None:
+                return candidate
         is_fair = len(largest) <= len(self.by_address[newest.address]) + 1
         return newest if is_fair or not others else others[-1]
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with a time for everything."""
+    """uvicorn's connection with time limits."""
 
     def __init__(self, *given: Any, connections: Connections, **options: Any):
         super().__init__(*given, **options)
@@ -109,7 +109,7 @@ class Connection(H11Protocol):
         self._wait(self.all.head, "head")
         superfluous = self.all.add(self)
         if superfluous is self:
-            self._refuse(503, f"there are {self.all.most} connections already; come again when some are closed", "room")
+            self._refuse(503, f"there are {self.all.most} connections already; try again when some are closed", "room")
         elif superfluous is not None:
             superfluous.end("room")
 
@@ -141,13 +141,13 @@ class Connection(H11Protocol):
         self.stalling = None
 
     def end(self, why: str) -> None:
-        """At once, whatever was not sent or read."""
+        """Close at once, with unsent and unread data dropped."""
         self._forget()
         self.all.cut(why)
         self.transport.abort()
 
     def _look(self) -> None:
-        """What it does after something came or went."""
+        """Update the stage after data was received or sent."""
         if self.cycle is None:
             return
         if self.cycle.response_complete:
@@ -169,12 +169,12 @@ class Connection(H11Protocol):
     def _late(self, why: str) -> None:
         has_begun = bool(self.conn.trailing_data[0])
         if why == "head" and has_begun and not self.transport.is_closing():
-            self._refuse(408, f"the head of the request was not there within {self.all.head:g} seconds", why)
+            self._refuse(408, f"the head of the request did not arrive within {self.all.head:g} seconds; send it again", why)
         else:
             self.end(why)
 
     def _refuse(self, status: int, sentence: str, why: str) -> None:
-        """One sentence, which has room in the system's buffer; nobody waits until it is read."""
+        """Send one sentence and close. It fits into the system's buffer, so that nothing waits until it is read."""
         body = json.dumps({"error": sentence})
         head = f"HTTP/1.1 {status} {PHRASES[status]}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nretry-after: 1\r\n"
         self.transport.write(f"{head}connection: close\r\n\r\n{body}".encode("ascii"))
@@ -196,7 +196,7 @@ def stop(timer: asyncio.TimerHandle | None) -> None:
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Whose connection it is: an address, of version 6 the network of a household, which has all of its addresses."""
+    """The owner of a connection: an IPv4 address, or an IPv6 /64 network, all of whose addresses one household has."""
     if client is None:
         return ""
     try:
@@ -209,22 +209,22 @@ def address_of(client: tuple[str, int] | None) -> str:
 
 
 def most_connections() -> int:
-    """As many as a server of one model needs, or the system lets this process have: where it may, the process asks for more files, since a
-    connection that only waits costs next to nothing, and one that takes another's place has to be accepted and closed."""
+    """The connection limit: MOST_CONNECTIONS, or what the system allows. The limit of open files is raised if possible, since an idle
+    connection costs almost nothing, while replacing one costs an accept and a close."""
     if resource is None:
         return MOST_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + RESERVED
     limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < limit:
-        with suppress(ValueError, OSError):  # some systems allow less than they say
+        with suppress(ValueError, OSError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - RESERVED), soft // 4)
 
 
 resource: Any = None
-"""Python's module of this name, where the system has such limits."""
+"""Python's module `resource`, if the system has it."""
 with suppress(ImportError):
     resource = import_module("resource")
 PHRASES = {408: "Request Timeout", 503: "Service Unavailable"}

@@ -1,4 +1,4 @@
-"""Answers that are sent line by line, as they come. Knows no route."""
+"""Answers streamed line by line. Knows no route."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,13 +11,12 @@ from starlette.responses import Response
 from clew.serving.answering import Gone, while_connected
 
 GONE = 499
-"""Whoever asked went away; nobody reads this status but the counts."""
+"""The status of a request whose client disconnected; only metrics read it."""
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 
 
 class Flow(Response):
-    """`lines` as they come, which leave in `status` what is to be counted; `ended` is called with that when all are sent, or nobody reads
-    them any more."""
+    """Streams `lines`, which set `status` for the metrics. `ended(status)` is called when all are sent or the client disconnects."""
 
     def __init__(self, media_type: str, seconds: float):
         super().__init__(media_type=media_type)
@@ -43,10 +42,10 @@ class Flow(Response):
         async with aclosing(self.lines()) as lines:
             async for line in lines:
                 await self.send_one(send, line, more=True)
-                await asyncio.sleep(0)  # that the connection has ended is known only when the loop has had its turn
+                await asyncio.sleep(0)  # a disconnect is noticed only when the event loop runs
         await self.send_one(send, "", more=False)
 
     async def send_one(self, send: Any, line: str, *, more: bool) -> None:
-        """A reader that takes nothing for too long is left alone."""
+        """Send one line; a client that reads nothing for too long times out."""
         async with asyncio.timeout(self.seconds):
             await send({"type": "http.response.body", "body": line.encode("ascii"), "more_body": more})

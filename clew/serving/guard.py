@@ -1,16 +1,15 @@
-"""Who may talk to the server: an ASGI application around another. Knows no run.
+"""Access control: an ASGI application around another. Knows no run.
 
-A page of another site may send requests to this machine in a reader's name, even under a name of its own that leads here (DNS rebinding).
-So a request is answered only where
+A page of another site may send requests to this machine through a user's browser, even under a host name of its own that resolves to this
+machine (DNS rebinding). So a request is answered only if
 
     it comes from this machine,
-    its Host is a name of this machine or one that was allowed,
-    its Origin, where it has one, is that host, or one that was allowed; and no other site's page sent it (Sec-Fetch-Site),
-    it brings the cookie that the token of the printed address was exchanged for, or a program's key, where hosts were allowed,
-    its method is GET, HEAD or POST, what it posts is JSON of at most 1 MB, or as many bytes as a server of files takes, and it comes
-    within seconds.
+    its Host is a name of this machine or an allowed one,
+    its Origin, if present, is that host or an allowed one, and no other site's page sent it (Sec-Fetch-Site),
+    if hosts were allowed, it has the cookie that the token of the printed address was exchanged for, or a program's key,
+    its method is GET, HEAD or POST, and its body is JSON of at most 1 MB (more for a server of files) that arrives within seconds.
 
-Every answer says that nothing but this server's own scripts may run on a page, and who may frame it.
+The headers of every answer allow only this server's own scripts on a page, and say who may frame it.
 """
 
 import asyncio
@@ -27,20 +26,20 @@ from clew.serving.mistakes import mistake
 
 MOST_BYTES = 1_000_000
 MOST_DRAINED = 7 * MOST_BYTES
-"""A body that is too long is read so much further, and dropped, so that whoever sends it gets to read the answer."""
+"""How many bytes of an oversized body are read and dropped, so that its sender reads the answer."""
 PATIENCE = 10.0
-"""Seconds in which a body has to be there, and one more for each further megabyte that it may have."""
+"""Seconds within which a body must arrive, plus one for each additional megabyte allowed."""
 MOST_LARGE = 8
-"""Bodies above MOST_BYTES that are held at once, each as large as it may be."""
+"""The maximum number of bodies above MOST_BYTES held at once, each at its maximum size."""
 METHODS = ("GET", "HEAD", "POST")
 LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 class Guard:
-    """`app` behind the rules above. `hosts` are further names that may stand in Host and Origin; with them `token` is what the first visit
-    has to bring. For programs `key` takes the token's place: each request has it in its header (Authorization: Bearer KEY). `anywhere`
-    lets other machines in. A body has at most `most_bytes`. `refused` is told the status of every request that is turned away."""
+    """`app` behind the rules above. `hosts` are further names allowed in Host and Origin; with them, the first visit must bring `token`.
+    For programs, `key` replaces the token: each request sends it in a header (Authorization: Bearer KEY). `anywhere` lets other machines
+    in. A body has at most `most_bytes`. `refused(status)` is called for every refused request."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Guard:
             if not self.admits(scope):
                 return await answer.say(
                     HTTPStatus.FORBIDDEN,
-                    "open the address that `clew` printed; it is good for one browser, and once: start again for another",
+                    "open the address that `clew` printed; it works once, in one browser: restart clew for another",
                 )
             answer.cookie = self.new_cookie()
         size = self.room_for(fields)
@@ -97,13 +96,13 @@ class Guard:
         await answer.say(status, SENTENCES[status].format(self.most_bytes, patience(self.most_bytes)))
 
     def room_for(self, fields: dict[str, list[str]]) -> int:
-        """Bytes that are set aside for a body: of a large one what it says, or as many as it may have; small ones are not counted."""
+        """The bytes reserved for a large body: its declared size, or the maximum; small bodies are not counted."""
         size = said_size(fields)
         large = self.most_bytes if "transfer-encoding" in fields or size > self.most_bytes else size
         return large if large > MOST_BYTES else 0
 
     async def other(self, scope: Any, receive: Any, send: Any) -> None:
-        """Web sockets are not spoken here."""
+        """Refuse web sockets, which are not supported."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1008})
@@ -111,22 +110,22 @@ class Guard:
     def refusal(self, scope: Any, fields: dict[str, list[str]]) -> tuple[HTTPStatus, str] | None:
         client = scope.get("client")
         if client is not None and client[0] not in LOOPBACK and not self.anywhere:
-            return HTTPStatus.FORBIDDEN, "this server answers its own machine alone"
+            return HTTPStatus.FORBIDDEN, "this server answers requests from its own machine only"
         host = fields.get("host", [])
         if len(host) != 1 or host_name(host[0]) not in (*NAMES, *self.hosts):
-            return HTTPStatus.FORBIDDEN, "this server has another name; `--allow-host NAME` lets it answer to one more"
+            return HTTPStatus.FORBIDDEN, "this server has another name; restart it with `--allow-host NAME` to allow this one"
         if self.key is not None and not any(same(each, f"Bearer {self.key}") for each in fields.get("authorization", [])):
             return HTTPStatus.UNAUTHORIZED, "the key is missing or wrong; send it as Authorization: Bearer KEY"
         if not all(self.is_own(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
-            return HTTPStatus.FORBIDDEN, "a page of another site sent this; only this server's own page is answered"
+            return HTTPStatus.FORBIDDEN, "a page of another site sent this request; open this server's own page"
         if scope["method"] not in METHODS:
             return HTTPStatus.METHOD_NOT_ALLOWED, f"known methods: {', '.join(METHODS)}"
         if scope["method"] == "POST" and fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json":
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "what is posted has to be JSON, and say so (Content-Type: application/json)"
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request body must be JSON, declared with Content-Type: application/json"
         return None
 
     def is_own(self, origin: str, host: str) -> bool:
-        """Whether a page is this server's own: it has its address, or the name of a proxy that was allowed."""
+        """Whether an origin is this server: its own address, or an allowed name of a proxy."""
         try:
             parts = urlsplit(origin)
         except ValueError:
@@ -139,7 +138,11 @@ class Guard:
         return any(same(value, secret) for value in brought for secret in self.secrets)
 
     def admits(self, scope: Any) -> bool:
-        """Whether a visit brings the token, which is then used up."""
+        """Whether a visit brings the token, which is valid once.
+
+        The page itself is then the answer, without a redirect: a browser does not send a `SameSite=Strict` cookie along a redirect that
+        a link on another site started.
+        """
         brought = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         if not self.token or scope["path"] != "/" or scope["method"] != "GET" or not any(same(each, self.token) for each in brought):
             return False
@@ -147,14 +150,14 @@ class Guard:
         return True
 
     def new_cookie(self) -> str:
-        """Without a path, so that a browser keeps it to where it found the page, below whatever a proxy puts in front."""
+        """A cookie without a path, so that a browser limits it to the page's own path, below any prefix that a proxy adds."""
         secret = secrets.token_urlsafe(24)
         self.secrets.add(secret)
         return f"{self.cookie}={secret}; HttpOnly; SameSite=Strict"
 
 
 class Answer:
-    """What an application sends, with the headers that every answer has."""
+    """Sends the application's messages with the headers that every answer has."""
 
     def __init__(self, send: Any, headers: list[tuple[bytes, bytes]], path: str):
         self.send = send
@@ -165,9 +168,9 @@ class Answer:
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            given = [pair for pair in message.get("headers", []) if pair[0].lower() != b"server"]
+            own_headers = [pair for pair in message.get("headers", []) if pair[0].lower() != b"server"]
             cookie = [] if self.cookie is None else [(b"set-cookie", self.cookie.encode())]
-            message = {**message, "headers": [*given, *self.headers, *cookie]}
+            message = {**message, "headers": [*own_headers, *self.headers, *cookie]}
         await self.send(message)
 
     async def say(self, status: HTTPStatus, sentence: str) -> None:
@@ -178,7 +181,7 @@ class Answer:
 
 
 def check_host(name: str) -> None:
-    """A name that may stand in Host: no address of a page, no pattern, no port."""
+    """Refuse a name that cannot be a Host: no URL, no pattern, no port."""
     if (
         not name
         or len(name) > 253
@@ -210,20 +213,20 @@ def page_headers(hosts: Sequence[str]) -> dict[str, str]:
 
 
 def header_fields(scope: Any) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return found
+        fields.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return fields
 
 
 def host_name(host: str) -> str:
-    """The name in `name:port`; an address of version 6 stands in brackets."""
+    """The name in `name:port`; an IPv6 address is in brackets."""
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     return name.lower().removesuffix(".")
 
 
 def is_foreign(fields: dict[str, list[str]]) -> bool:
-    """Whether a browser says that another site's page asks for something; that a link there leads here is no harm."""
+    """Whether a browser says that another site's page sent the request; following a link from there is harmless."""
     return fields.get("sec-fetch-site", ["none"])[0] in ("cross-site", "same-site") and fields.get("sec-fetch-mode") != ["navigate"]
 
 
@@ -232,7 +235,7 @@ def same(brought: str, secret: str) -> bool:
 
 
 def said_size(fields: dict[str, list[str]]) -> int:
-    """Bytes that a body is said to have."""
+    """The declared size of a body in bytes."""
     said = fields.get("content-length", ["0"])[0]
     return int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 2**62
 
@@ -242,7 +245,7 @@ def patience(most_bytes: int) -> float:
 
 
 async def read_body(receive: Any, fields: dict[str, list[str]], most_bytes: int) -> bytes | HTTPStatus:
-    """All of a body, however it is sent, or why it is refused."""
+    """The whole body, chunked or not, or the status that refuses it."""
     if said_size(fields) > most_bytes + MOST_DRAINED:
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     parts, count = [], 0
@@ -264,7 +267,7 @@ async def read_body(receive: Any, fields: dict[str, list[str]], most_bytes: int)
 
 
 def replay(body: bytes, receive: Any) -> Any:
-    """Gives a body that was read once more; after it comes what comes."""
+    """A `receive` that first gives the body that was already read, then what follows."""
     waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Any:
@@ -274,7 +277,7 @@ def replay(body: bytes, receive: Any) -> Any:
 
 
 SENTENCES = {
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "a request has at most {0:,} bytes; send less, or in parts",
-    HTTPStatus.REQUEST_TIMEOUT: "the request was not there within {1:g} seconds",
-    HTTPStatus.SERVICE_UNAVAILABLE: "too many files are being sent at once; ask again in a second",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "a request must have at most {0:,} bytes; send less, or several requests",
+    HTTPStatus.REQUEST_TIMEOUT: "the request did not arrive within {1:g} seconds; send it again",
+    HTTPStatus.SERVICE_UNAVAILABLE: "too many files are being sent at once; try again in a second",
 }

@@ -1,4 +1,8 @@
-"""Files that a page sent, in memory, each by a name that its content gives. Knows no server."""
+"""Uploaded files in memory, each named by a hash of its content. Knows no server.
+
+The page sends a file once. Views, links and history then hold only the short name; a name that was never uploaded is no file, so a request
+can never name a path of this machine.
+"""
 
 import hashlib
 from base64 import b64encode
@@ -15,15 +19,15 @@ from clew.data.sound_files import detect_format
 from clew.drawing.png import png
 
 MOST_HELD = 64_000_000
-"""Bytes that are held together; the file that was asked for longest ago goes first."""
+"""The maximum total size in bytes; the least recently used file is dropped first."""
 THUMB = 160
-"""Pixels of a small picture's longer side."""
+"""The longer side of a thumbnail in pixels."""
 PLAYED = {"WAV": "audio/wav", "FLAC": "audio/flac", "Ogg": "audio/ogg", "MP3": "audio/mpeg"}
-"""Formats of sounds that browsers play."""
+"""Sound formats that browsers play, with their media types."""
 
 
 class HeldFiles:
-    """`samples` stay; what is sent stays as long as there is room."""
+    """Files by id. `samples` are kept; uploads are kept while there is room."""
 
     def __init__(self, samples: Iterable[tuple[FileBytes, str]] = ()):
         self.lock = Lock()
@@ -32,7 +36,7 @@ class HeldFiles:
         self.samples = {id: found for file, media in samples for id, found in [self.entry(file, media)]}
 
     def put(self, file: FileBytes, media: str) -> dict[str, Any]:
-        """What a page is told of a file that it sent, its name among it; one that cannot be read is refused."""
+        """Add a file and describe it for the page, with its id; an unreadable file is refused."""
         id, entry = self.entry(file, media)
         with self.lock:
             if id not in self.samples and id not in self.held:
@@ -56,12 +60,12 @@ class HeldFiles:
 
     def find(self, id: str) -> tuple[FileBytes, dict[str, Any]]:
         if (found := self.get(id)) is None:
-            raise UserError("this file is no longer here; choose it once more")
+            raise UserError("the server no longer has this file; choose it again")
         return found
 
 
 def described_picture(file: FileBytes) -> dict[str, Any]:
-    """How large it is, and a small one of it to show."""
+    """The size of a picture, and a thumbnail."""
     pixels = read_picture(file)
     height, width = pixels.shape[:2]
     scale = min(1.0, THUMB / max(height, width))
@@ -71,10 +75,10 @@ def described_picture(file: FileBytes) -> dict[str, Any]:
 
 
 def described_sound(file: FileBytes) -> dict[str, Any]:
-    """How long it is, and as what a browser plays it."""
+    """The duration of a sound, and its media type if browsers play it."""
     sound = file.sound()
     return {
-        "about": f"{sound.seconds:.2f} seconds, {sound.rate:,} samples a second",
+        "about": f"{sound.seconds:.2f} seconds, {sound.rate:,} samples per second",
         "plays": PLAYED.get(detect_format(file.open(), file.name)),
     }
 

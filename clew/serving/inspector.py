@@ -1,4 +1,4 @@
-"""Runs and instruments as a page asks for them: what there is, and what an instrument sees, as JSON. Knows no server."""
+"""Runs and instruments for the page: a description of both, and the views of instruments, as JSON. Knows no server."""
 
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -40,46 +40,46 @@ MOST_FACTS = 2000
 
 
 class Asked(Section):
-    """What every request says: who asks (a tab of a browser), for which place of its page, and of which runs."""
+    """The fields of every request: the client (a browser tab), the place on its page, and the runs."""
 
     client: str = Field("", max_length=64, description="the tab")
-    place: str = Field("", max_length=64, description="what is shown: a newer request for it takes an older one's place")
-    number: int = Field(0, ge=0, description="of the requests of a tab, counted; they need not come in order")
+    place: str = Field("", max_length=64, description="the place on the page; a newer request for it replaces an older one")
+    number: int = Field(0, ge=0, description="the request's number within the tab; requests may arrive out of order")
     runs: tuple[str, ...] = Field((), max_length=8, description="names of runs")
 
 
 class Column(Section):
-    """A view that stands beside another: of other runs, or with other options."""
+    """A view beside another: of other runs, or with other options."""
 
     runs: list[str] = Field(default_factory=list, max_length=8, description="names of runs")
-    options: dict[str, Any] = Field(default_factory=dict, description="the instrument's own")
+    options: dict[str, Any] = Field(default_factory=dict, description="the instrument's options")
 
 
 class AskedLook(Asked):
-    options: dict[str, Any] = Field(default_factory=dict, description="the instrument's own")
-    beside: tuple[Column, ...] = Field((), max_length=8, description="what stands beside it, drawn on one scale with it")
+    options: dict[str, Any] = Field(default_factory=dict, description="the instrument's options")
+    beside: tuple[Column, ...] = Field((), max_length=8, description="views beside it, drawn on the same scale")
 
 
 class AskedUpload(Asked):
     data: str = Field(description="the bytes of a file, in base64")
-    name: str | None = Field(None, description="what the page calls it")
+    name: str | None = Field(None, description="the file's name on the page")
 
 
 class AskedFile(AskedLook):
-    format: str = Field("html", description="the file's ending")
+    format: str = Field("html", description="the file's suffix")
 
 
 class AskedStep(Asked):
-    text: str = Field("", description="what a language model goes on from, or a translator reads; a file that was sent")
-    chosen: tuple[int, ...] = Field((), max_length=2000, description="the tokens that were chosen so far, by their ids")
+    text: str = Field("", description="a language model's prompt, a translator's source, or the id of an uploaded file")
+    chosen: tuple[int, ...] = Field((), max_length=2000, description="the ids of the tokens chosen so far")
     into: str = ""
     off: tuple[str, ...] = ()
-    top: int = Field(12, ge=1, le=100, description="candidates that are named")
-    seed: int | None = Field(None, ge=0, lt=2**53, description="draws a token from all, not from those that are named alone")
+    top: int = Field(12, ge=1, le=100, description="the number of candidates to list")
+    seed: int | None = Field(None, ge=0, lt=2**53, description="draw a token from all, not only from the listed ones")
 
 
 class Inspector:
-    """Runs by name, and what instruments see in them."""
+    """Runs by name, and the views of instruments on them."""
 
     def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
@@ -89,14 +89,17 @@ class Inspector:
         self.numbers = count(1)
 
     def describe(self) -> dict[str, Any]:
-        """What there is to look at; a run does not change, so that this is found out once."""
+        """The runs and instruments; computed once, since runs do not change.
+
+        The page makes its forms from the options' JSON schema, so a new instrument needs no line of script.
+        """
         if self.described is None:
             runs = [{**described_run(name, run), **self.described_files(run)} for name, run in self.runs.items()]
             self.described = plain({"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]})
         return self.described
 
     def described_files(self, run: Run) -> dict[str, Any]:
-        """What files a run reads, and those to begin with; `sample` is then one of these, in the place of a text."""
+        """The kind of files that a run reads, and samples of them; `sample` is then the id of a file instead of a text."""
         if not (media := media_of(run)):
             return {"media": "", "samples": []}
         samples = [self.files.put(file, media) for file in samples_of(run)]
@@ -104,29 +107,29 @@ class Inspector:
 
     @property
     def most_bytes(self) -> int:
-        """Of a request: more where files are sent."""
+        """The maximum size of a request; larger if a run reads files."""
         return MOST_BODY if any(map(media_of, self.runs.values())) else MOST_BYTES
 
     def upload(self, asked: AskedUpload) -> dict[str, Any]:
-        """A file to look at, which is held in memory and called by what is told of it."""
+        """Hold an uploaded file in memory and describe it, with its id."""
         (run,) = self.chosen(asked.runs[:1])
         if not (media := media_of(run)):
-            raise UserError(f"{run.folder} reads texts and no files; type one")
+            raise UserError(f"{run.folder} reads texts, not files; type a text")
         file = file_of({"data": asked.data, "name": asked.name}, media)
         check_places(run, file, LONGEST_SLOW)
         return dict(self.files.put(file, media))
 
     def with_file(self, name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options whose text is the file that it stands for, where the runs read files. A page names only files that were sent to it:
-        whoever asks must not choose what is read of this machine."""
+        """Options in which the id of a file is replaced by the file, if the runs read files. Only uploaded files have ids: a client must
+        not choose which files of this machine are read."""
         reading = [run for run in runs if reads_files(run.task)]
         if not options.get("text") or not reading:
             return dict(options)
         if other := [run for run in runs if run not in reading]:
-            raise UserError(f"{reading[0].folder} reads files and {other[0].folder} texts; look at each by itself")
+            raise UserError(f"{reading[0].folder} reads files and {other[0].folder} reads texts; look at them separately")
         if (found := self.files.get(options["text"])) is None:
             look = f"use `clew look {name} {reading[0].folder} FILE`"
-            raise UserError(f"{reading[0].folder} reads files, and a page only those that are sent to it; choose one there, or {look}")
+            raise UserError(f"{reading[0].folder} reads files, and the page only uploaded ones; choose one there, or {look}")
         return {**options, "text": found[0]}
 
     def described_instrument(self, name: str) -> dict[str, Any]:
@@ -145,7 +148,7 @@ class Inspector:
         }
 
     def seconds(self, name: str) -> float:
-        """How long an instrument may look."""
+        """The time limit of an instrument."""
         return QUICK_SECONDS if find_instrument(name).quick else SLOW_SECONDS
 
     def chosen(self, names: Sequence[str]) -> list[Run]:
@@ -157,7 +160,7 @@ class Inspector:
         return [self.runs[name] for name in names]
 
     def view(self, name: str, asked: AskedLook) -> View:
-        """What the instrument sees, found only where it is not too much to find and to draw."""
+        """The instrument's view; one that is too large to compute or to draw is refused."""
         if not asked.beside:
             options = self.checked(name, asked.runs, asked.options)
             view = look(self.chosen(asked.runs), name, options)
@@ -169,34 +172,34 @@ class Inspector:
         return first
 
     def views(self, name: str, asked: AskedLook) -> list[View | UserError]:
-        """The view of each column, or the sentence that refuses it: what is too much of one keeps no other from being shown."""
+        """The view of each column, or the error that refuses it: a refused column does not affect the others."""
         columns = [(asked.runs, asked.options), *((column.runs, column.options) for column in asked.beside)]
-        found: dict[int, View | UserError] = {}
+        results: dict[int, View | UserError] = {}
         checked: dict[int, dict[str, Any]] = {}
         for number, (runs, options) in enumerate(columns):
             try:
                 checked[number] = self.checked(name, runs, options)
             except UserError as error:
-                found[number] = error
+                results[number] = error
         fitting = list(checked)
         seen = look_beside([(self.chosen(columns[number][0]), options) for number, options in checked.items()], name)
         for number, view in zip(fitting, seen, strict=True):
             try:
                 check_parts(view.parts if isinstance(view, View) else [])
-                found[number] = view
+                results[number] = view
             except UserError as error:
-                found[number] = error
-        return [found[number] for number in range(len(columns))]
+                results[number] = error
+        return [results[number] for number in range(len(columns))]
 
     def checked(self, name: str, runs: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as an instrument takes them; what is too much for a page is refused."""
+        """The options for an instrument, after checks of the page's limits."""
         check_texts(name, options)
         options = self.with_file(name, self.chosen(runs), options)
         check_memory(name, self.chosen(runs), options)
         return options
 
     def look(self, name: str, asked: AskedLook) -> dict[str, Any]:
-        """What is seen; where something stands beside it, `views` of all, each of which may be the sentence that refuses it."""
+        """The drawn view; with columns beside it, `views` of all, in which a refused one is its error."""
         if not asked.beside:
             return self.drawn(self.view(name, asked))
         return {"views": [self.drawn_or_refused(view) for view in self.views(name, asked)]}
@@ -220,7 +223,7 @@ class Inspector:
         }
 
     def file(self, name: str, asked: AskedFile) -> str:
-        """What the instrument sees, as a file of its own."""
+        """The instrument's view as a file."""
         view = self.view(name, asked)
         return WRITERS[f".{asked.format}"](view)
 
@@ -229,23 +232,23 @@ class Inspector:
         (run,) = self.chosen(asked.runs[:1])
         text = self.with_file("next", [run], {"text": asked.text})["text"]
         check_memory("next", [run], {"text": text})
-        found = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
-        drawn = None if found.drawn is None else found.drawn._asdict()
-        return plain({**found._asdict(), "next": found.next._asdict(), "drawn": drawn})
+        step = next_step(run, text, asked.chosen, into=asked.into, off=asked.off, top=asked.top, seed=asked.seed)
+        drawn = None if step.drawn is None else step.drawn._asdict()
+        return plain({**step._asdict(), "next": step.next._asdict(), "drawn": drawn})
 
 
 def media_of(run: Run) -> str:
-    """What the files are that a run reads: pictures, sounds; nothing where it reads texts."""
+    """The kind of files that a run reads, such as picture or sound; empty if it reads texts."""
     return run.task.reader.media if reads_files(run.task) else ""
 
 
 def samples_of(run: Run) -> Sequence[FileBytes]:
-    found: Sequence[FileBytes] = run.task.reader.samples()
-    return found
+    samples: Sequence[FileBytes] = run.task.reader.samples()
+    return samples
 
 
 def small(facts: dict[str, Any]) -> dict[str, Any]:
-    """What the page's scripts may ask; the numbers of a picture are in the picture."""
+    """The facts that are small enough for the page's scripts; the numbers of a picture are in the picture."""
     return {name: value for name, value in facts.items() if size(value) <= MOST_FACTS}
 
 
@@ -255,7 +258,7 @@ def size(value: Any) -> int:
 
 
 def described_run(name: str, run: Run) -> dict[str, Any]:
-    """A run and what it offers; scripts ask for that, and for nothing by the name of a task."""
+    """A run and its capabilities. Scripts ask for capabilities, never for the name of a task."""
     config, subject = run.config, subject_of(run)
     model = config.model.model_dump(mode="json")
     summary = summarise(run.folder)
@@ -286,7 +289,7 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
 
 
 def sample_text(subject: Subject, language: str) -> str:
-    """Something to begin with: the model's own, or in the language that it reads."""
+    """A text to start with: the model's own sample, or one in the language that it reads."""
     return getattr(subject.offers, "sample", None) or SAMPLES.get(language, ENGLISH)
 
 
@@ -298,4 +301,4 @@ SAMPLES = {
     "ru": "Маленький мальчик играет с красным мячом в парке.",
     "es": "Un niño pequeño juega con una pelota roja en el parque.",
 }
-"""By the name of a language."""
+"""Sample texts by language code."""

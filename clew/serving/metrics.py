@@ -1,6 +1,6 @@
-"""What a server counts, in the text format that Prometheus reads. Knows no run and no request.
+"""The metrics of a server, in the text format of Prometheus. Knows no run and no request.
 
-A counter only grows; a histogram counts values up to each bound; a gauge is asked for when it is read. Texts are never kept.
+A counter only grows; a histogram counts values up to each bound; a gauge is measured when it is read. Texts are never stored.
 """
 
 import threading
@@ -40,7 +40,7 @@ class Histogram:
 
 
 class Metrics:
-    """Values by family and labels; any thread may add."""
+    """Values by family and labels; thread-safe."""
 
     def __init__(self, families: Mapping[str, Family]):
         self.families = families
@@ -82,26 +82,26 @@ def written(labels: Labels) -> str:
 
 
 def escaped(value: str) -> str:
-    """As the format has it, and what is half a character as its escape."""
+    """A label's value, escaped as the format requires; lone surrogates become escape sequences."""
     whole = value.encode("utf-8", "backslashreplace").decode()
     return whole.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 FAMILIES = {
-    "clew_requests_total": Family("counter", "requests answered, by the status of the answer"),
-    "clew_errors_total": Family("counter", "requests that were refused or failed, by status; 499 is an asker that went away"),
-    "clew_refused_total": Family("counter", "requests that were turned away at the door, by status: too long, from elsewhere, no JSON"),
-    "clew_cut_total": Family("counter", "connections that were ended: no head or no next request in time, an unread answer, too many"),
-    "clew_request_seconds": Family("histogram", "from a request to its answer", SECONDS),
-    "clew_queue_length": Family("gauge", "requests that wait"),
-    "clew_streams": Family("gauge", "texts that are being sent piece by piece"),
-    "clew_batch_texts": Family("histogram", "texts that are answered together: by one call of the model, or in a running batch", SIZES),
+    "clew_requests_total": Family("counter", "requests answered, by status"),
+    "clew_errors_total": Family("counter", "requests refused or failed, by status; 499: the client disconnected"),
+    "clew_refused_total": Family("counter", "requests refused by the guard, by status: too long, from another host, not JSON"),
+    "clew_cut_total": Family("counter", "connections closed: no head or next request in time, an unread answer, too many connections"),
+    "clew_request_seconds": Family("histogram", "seconds from a request to its answer", SECONDS),
+    "clew_queue_length": Family("gauge", "requests waiting"),
+    "clew_streams": Family("gauge", "texts being streamed"),
+    "clew_batch_texts": Family("histogram", "texts answered together: by one call of the model, or in a running batch", SIZES),
     "clew_texts_total": Family("counter", "texts read"),
     "clew_tokens_total": Family("counter", "tokens of the texts read"),
-    "clew_unknown_tokens_total": Family("counter", "tokens of the texts read that the model does not know"),
-    "clew_labels_total": Family("counter", "labels told"),
-    "clew_unknown_share": Family("gauge", "share of unknown tokens, of requests and of the training data"),
-    "clew_text_tokens_mean": Family("gauge", "mean length of a text in tokens, of requests and of the training data"),
-    "clew_label_share": Family("gauge", "share of a label, of what was told and of the training data"),
-    "clew_confidence_mean": Family("gauge", "mean probability of what was told, of requests and of training texts"),
+    "clew_unknown_tokens_total": Family("counter", "unknown tokens of the texts read"),
+    "clew_labels_total": Family("counter", "labels predicted"),
+    "clew_unknown_share": Family("gauge", "share of unknown tokens, in requests and in the training data"),
+    "clew_text_tokens_mean": Family("gauge", "mean length of a text in tokens, in requests and in the training data"),
+    "clew_label_share": Family("gauge", "share of a label, in predictions and in the training data"),
+    "clew_confidence_mean": Family("gauge", "mean probability of predictions, on requests and on training texts"),
 }

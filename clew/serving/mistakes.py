@@ -1,10 +1,10 @@
-"""A mistake as JSON: one sentence, or on the routes of OpenAI's API the object that its clients read. Knows no route but these."""
+"""An error as JSON: one sentence, or, on the routes of OpenAI's API, the object that its clients expect. Knows no other route."""
 
 from http import HTTPStatus
 from typing import Any
 
 OPENAI = "/v1/"
-"""What those routes begin with."""
+"""The prefix of those routes."""
 
 
 def mistake(path: str, status: int, sentence: str, code: str | None = None) -> dict[str, Any]:

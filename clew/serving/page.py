@@ -1,13 +1,13 @@
-"""The page that looks inside runs: its files, and the JSON that its scripts ask for. Every mistake is one sentence.
+"""The page that looks inside runs: its files, and the JSON for its scripts. Every error is one sentence.
 
 GET  /                    the page
 GET  /static/NAME         its scripts and styles
-GET  /api/runs            what there is to look at
-POST /api/look/NAME       what an instrument sees: title, about, html, facts; of several columns beside each other, `views`
+GET  /api/runs            the runs and instruments
+POST /api/look/NAME       an instrument's view: title, about, html, facts; for several columns, `views`
 POST /api/save/NAME       the same as a file
 POST /api/step            the next token's distribution, after those chosen so far
-POST /api/files           a picture or a sound to look at, in base64; it is held in memory, and other requests call it by its name there
-GET  /api/files/ID        what there is to show of it; /api/files/ID/content its bytes
+POST /api/files           upload a picture or a sound in base64; it is held in memory, and other requests refer to it by its id
+GET  /api/files/ID        its description; /api/files/ID/content its bytes
 """
 
 import logging
@@ -37,7 +37,7 @@ FILES = {"html": "text/html", "svg": "image/svg+xml", "json": "application/json"
 
 
 def page_app(inspector: Inspector, worker: Worker, *, debug: bool = False) -> Starlette:
-    """The page's application, without a guard around it."""
+    """The page's application, without a guard."""
     answers = Answers(inspector, worker, debug)
     routes = [
         Route("/", answers.file),
@@ -54,7 +54,7 @@ def page_app(inspector: Inspector, worker: Worker, *, debug: bool = False) -> St
 
 
 class Answers:
-    """One method a route."""
+    """The endpoints, one method per route."""
 
     def __init__(self, inspector: Inspector, worker: Worker, debug: bool):
         self.inspector = inspector
@@ -87,9 +87,9 @@ class Answers:
             asked = read_section(AskedFile, await body_of(request))
             if asked.format not in FILES:
                 raise unknown("format", asked.format, FILES)
-            found = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
+            content = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
             shown = {"content-disposition": f'attachment; filename="{name}.{asked.format}"'}
-            return Response(found.encode("utf-8", "replace"), media_type=FILES[asked.format], headers=shown)
+            return Response(content.encode("utf-8", "replace"), media_type=FILES[asked.format], headers=shown)
 
         return await self.told(ask)
 
@@ -114,7 +114,7 @@ class Answers:
         return await self.told(ask)
 
     async def content(self, request: Request) -> Response:
-        """Never as anything that a browser would show by itself."""
+        """The bytes of a file, never in a form that a browser would display by itself."""
 
         async def ask() -> Response:
             file, _ = self.inspector.files.find(request.path_params["id"])
@@ -124,16 +124,16 @@ class Answers:
 
     async def answered(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Response:
         began = time.perf_counter()
-        found = await self.done(request, asked, work, seconds)
-        return JSON({**found, "seconds": round(time.perf_counter() - began, 4)})
+        result = await self.done(request, asked, work, seconds)
+        return JSON({**result, "seconds": round(time.perf_counter() - began, 4)})
 
     async def done(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Any:
-        """What the worker makes of it, unless whoever asked goes away."""
+        """The result of `work`, run by the worker; cancelled if the client disconnects."""
         key = (asked.client, asked.place) if asked is not None and asked.client else None
         return await while_connected(request, self.worker.do(work, key, seconds, 0 if asked is None else asked.number))
 
     async def told(self, ask: Callable[[], Any]) -> Response:
-        """An answer, or the sentence that says why there is none."""
+        """The answer, or its error as one sentence."""
         try:
             return await ask()
         except Superseded as error:
@@ -146,13 +146,13 @@ class Answers:
             if self.debug:
                 log.exception("a request failed")
             if isinstance(error, Failed):
-                sentence = f"{error} ended the work on this view, and the page goes on; try another text, or see where with --debug"
+                sentence = f"{error} ended the work on this view; try another text, or restart with --debug to see where"
                 return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
-            return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; --debug shows where")
+            return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; restart with --debug to see where")
 
 
 def static_files() -> Mapping[str, bytes]:
-    """All that the page is made of, by name; nothing else can be asked for."""
-    found = {each.name: each.read_bytes() for each in (files("clew.serving") / "static").iterdir() if each.is_file()}
-    return found | {"view.css": stylesheet().encode(), "view.js": script().encode()}
+    """The page's files by name; no other file can be requested."""
+    contents = {each.name: each.read_bytes() for each in (files("clew.serving") / "static").iterdir() if each.is_file()}
+    return contents | {"view.css": stylesheet().encode(), "view.js": script().encode()}

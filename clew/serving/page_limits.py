@@ -1,9 +1,9 @@
-"""What a view of the page may cost: the length of its texts, the memory to find it, and the size of its picture. Knows no server.
+"""Limits of a view on the page: the length of its texts, the memory to compute it, and the size of its picture. Knows no server.
 
-Memory is estimated before anything is built, from the tokens that a model would read, n of a text and m of its target:
+Memory is estimated before anything is computed, from the number of tokens, n of a text and m of its target:
 
-    weights   4 bytes x n x max(n, m) x heads x COPIES      heads of all layers where they are shown, else of the widest one
-    scores    4 bytes x max(n, m) x vocabulary x 2          the logits, and what is made of them
+    weights   4 bytes x n x max(n, m) x heads x COPIES      heads of all layers if they are shown, else of the widest one
+    scores    4 bytes x max(n, m) x vocabulary x 2          the logits, and their log-probabilities
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,20 @@ from clew.runs.loaded import Run
 from clew.text.tokenizer import Tokenizer
 
 LONGEST_QUICK, LONGEST_SLOW = 20_000, 100_000
-"""Characters of a text, or places of a file, for instruments that look while a text is typed, and for those that fit something on one."""
+"""The maximum length of a text in characters, or of a file in positions, for quick instruments, which run while a text is typed, and for
+slow ones."""
 MOST_MEMORY = 4 * 10**9
 MOST_ANSWER = 32_000_000
-"""Bytes of a picture; one that is larger stops a browser."""
+"""The maximum size of a picture in bytes; a larger one blocks a browser."""
 COPIES = 3
-"""Of the weights of attention that exist at once: as the model has them, as arrays, and as they are drawn."""
+"""The copies of attention weights that exist at once: in the model, as arrays, and as drawn."""
 SHOWING_HEADS = ("attention", "heads", "alignment")
 DRAWN = 25
-"""Bytes of a picture for every value, or four characters, that it shows by itself; what is an array is drawn as one image."""
+"""Bytes of a picture per value, or per four characters, drawn as separate elements; an array is drawn as one image."""
 
 
 def check_texts(name: str, options: Any) -> None:
-    """Refuses a text that is longer than the page reads."""
+    """Refuse a text that is longer than the page's limit."""
     check_length(options, longest_of(name))
 
 
@@ -41,14 +42,14 @@ def longest_of(name: str) -> int:
 
 
 def check_places(run: Run, file: FileBytes, longest: int) -> int:
-    """How many places a file takes, by its header; one that takes more than a text may have characters is refused. Boxes are options, and
-    their text is bounded as texts are."""
+    """The number of positions of a file, from its header; a file with more than a text may have characters is refused. Boxes are options,
+    limited like texts."""
     reader = run.task.reader
     if reader.reads_boxes:
         return 0
     count: int = reader.measured(file).length
     if count > longest:
-        raise UserError(f"{file}: it takes {counted(count, reader.unit)}, and the page reads at most {longest:,}; scale it down, or cut it")
+        raise UserError(f"{file}: it has {counted(count, reader.unit)}, but the page reads at most {longest:,}; scale it down, or cut it")
     return count
 
 
@@ -56,26 +57,26 @@ def check_length(options: Any, longest: int) -> None:
     for text in texts_in(options):
         if len(text) > longest:
             raise UserError(
-                f"the text has {len(text):,} characters, and the page reads at most {longest:,} here; shorten it, or use `clew look` on "
+                f"the text has {len(text):,} characters, but the page reads at most {longest:,} here; shorten it, or use `clew look` on "
                 "the command line"
             )
 
 
 def check_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
-    """Refuses what would take more memory than a page is worth; runs that are shown together are read one after the other."""
+    """Refuse a view that would take too much memory. Runs shown together are read one after the other."""
     given, texts = options.get("text"), [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)]
     for run in runs:
         places = check_places(run, given, longest_of(name)) if isinstance(given, FileBytes) else 0
         need = memory(name, run, texts, places)
         if need > MOST_MEMORY:
             raise UserError(
-                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this {'file' if places else 'text'}, and a view of "
-                f"the page at most {MOST_MEMORY / 1e9:g} GB; {'cut it' if places else 'shorten the text'}"
+                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this {'file' if places else 'text'}, but a view of "
+                f"the page may take at most {MOST_MEMORY / 1e9:g} GB; {'cut it' if places else 'shorten the text'}"
             )
 
 
 def memory(name: str, run: Run, texts: Sequence[str], places: int = 0) -> float:
-    """Bytes that a view of texts takes, roughly, and of a file of so many places."""
+    """The estimated memory in bytes of a view of texts, or of a file with `places` positions."""
     tokenizers = [each for each in run.vocabularies.values() if isinstance(each, Tokenizer)]
     lengths = [max((len(each.encode(text)) for each in tokenizers), default=len(text)) for text in texts if is_text(text)]
     lengths = [places, *lengths] if places else lengths
@@ -87,19 +88,19 @@ def memory(name: str, run: Run, texts: Sequence[str], places: int = 0) -> float:
 
 
 def is_text(text: str) -> bool:
-    """Half a character is refused elsewhere, with a sentence of its own."""
+    """Whether a text has no lone surrogates, which are refused elsewhere."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_parts(parts: Any) -> None:
-    """Refuses a picture before it is drawn, by the values that it shows."""
+    """Refuse a picture before it is drawn, by its number of values."""
     check_answer(DRAWN * values_in(parts))
 
 
 def check_answer(size: float) -> None:
     if size > MOST_ANSWER:
         raise UserError(
-            f"the picture has about {size / 1e6:,.0f} MB, and the page shows at most {MOST_ANSWER / 1e6:g} MB; shorten the text, or ask "
+            f"the picture has about {size / 1e6:,.0f} MB, but the page shows at most {MOST_ANSWER / 1e6:g} MB; shorten the text, or ask "
             "for less of it"
         )
 

@@ -1,7 +1,7 @@
-"""What the texts of requests are like, beside those that a run was trained on: unknown tokens, length, labels, confidence.
+"""Statistics of requests beside those of the training data, to detect drift: unknown tokens, length, labels, confidence.
 
-Sums alone are kept, no text. What a use watches (`Use.watch`) says how a row is read, and which labels and what confidence an answer has.
-The training data has labels of its own; its confidence is what the model says of some of its texts, where that is quick.
+Only sums are stored, never texts. `Use.watch` gives the tokens of a row, and the labels and the confidence of an answer. The training data
+has its own labels; its confidence is measured on some of its texts, if the model is quick.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from clew.tasks import TASKS
 from clew.tasks.use import Use
 
 SOME, FEW = 1000, 100
-"""Texts of the training data that are read, and those of them that the model is asked about."""
+"""The number of training texts that are read, and the number that the model predicts."""
 SOME_CHARACTERS = 200_000
 
 
@@ -41,7 +41,7 @@ class Profile:
             self.unknown += 0 if unknown is None else ids.count(unknown)
 
     def told(self, use: Use[Any, Any], run: Run, answers: Iterable[Any]) -> Counter[str]:
-        """Adds what was told, and gives the labels of it."""
+        """Add answers, and return the counts of their labels."""
         labels: Counter[str] = Counter()
         for answer in answers:
             if answer is None or use.watch is None:
@@ -65,30 +65,30 @@ class Profile:
 
 
 def training_profile(run: Run) -> Profile:
-    """Of the run's training data; a sentence says why where it is not at hand."""
-    config, found = run.config, Profile()
+    """The profile of the run's training data; a UserError if the data is not available."""
+    config, profile = run.config, Profile()
     use, learning = find_use(run, own_verb(config)), TASKS[config.task.name].learns
     check_paths(run.folder, config.data)
     examples = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
     if not learning.has_examples:
-        found.has_lengths = False  # what a request holds is not cut as these are
+        profile.has_lengths = False  # running text has no lengths to compare with those of requests
         text = beginning((f"{line}\n" for line in learning.lines(examples)), SOME_CHARACTERS)
-        found.read(use, run, [use.row(text=text)])
-        return found
+        profile.read(use, run, [use.row(text=text)])
+        return profile
     watch = use.watch
     if watch is None or watch.row_of is None:
-        return found
+        return profile
     for example in examples:
-        found.labels.update(watch.own_labels(run.task, example))
+        profile.labels.update(watch.own_labels(run.task, example))
     rows = [row for example in spread(examples, SOME) if (row := watch.row_of(example)) is not None]
-    found.read(use, run, rows)
+    profile.read(use, run, rows)
     if watch.is_quick:
-        told = Profile()
-        told.told(use, run, answer_rows(use, [run.task], spread(rows, FEW), read_options(use, config, {})))
-        found.confidences, found.confidence = told.confidences, told.confidence
-    return found
+        predictions = Profile()
+        predictions.told(use, run, answer_rows(use, [run.task], spread(rows, FEW), read_options(use, config, {})))
+        profile.confidences, profile.confidence = predictions.confidences, predictions.confidence
+    return profile
 
 
 def spread(examples: Sequence[Any], most: int) -> list[Any]:
-    """At most so many, from the first to the last alike."""
+    """At most `most` examples, evenly spaced."""
     return list(examples)[:: -(-len(examples) // most) or 1]

@@ -1,4 +1,4 @@
-"""The routes of a server as OpenAPI 3.1 describes them, made of what each verb may be asked. Knows no server."""
+"""The OpenAPI 3.1 description of a server's routes, made from the rows and options of each verb. Knows no server."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +9,9 @@ from clew.serving.calls import LIMITS, MOST_FILES, MOST_TEXTS
 from clew.serving.sent_files import SentFile
 
 ERRORS = {
-    "400": "what was asked is not understood; the sentence says what is wrong",
+    "400": "the request is invalid; the sentence says why",
     "413": "more than {:,} bytes",
-    "503": "too many wait; ask again after Retry-After seconds",
+    "503": "too many requests are waiting; try again after Retry-After seconds",
     "504": "no answer in time",
 }
 
@@ -28,15 +28,15 @@ def described(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: i
 
 def told(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
     answers = {"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "object"}}}, "required": ["answers"]}
-    said = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    found = {"200": {"description": f"the objects of `clew {verb} --json`", "content": {"application/json": {"schema": answers}}}}
+    error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+    responses = {"200": {"description": f"the objects of `clew {verb} --json`", "content": {"application/json": {"schema": answers}}}}
     for status, why in ERRORS.items():
-        found[status] = {"description": why.format(most_bytes), "content": {"application/json": {"schema": said}}}
-    return {"summary": about, "responses": found}
+        responses[status] = {"description": why.format(most_bytes), "content": {"application/json": {"schema": error}}}
+    return {"summary": about, "responses": responses}
 
 
 def body_of(run: Run, verb: str) -> dict[str, Any]:
-    """A row's fields, or several rows in `texts`, and options, whose defaults are those of the run."""
+    """The schema of a request: a row's fields, or several rows in `texts`, and options with the run's defaults."""
     use = find_use(run, verb)
     rows, options = use.row.model_json_schema(), use.options.model_json_schema()
     first, *others = rows["properties"]
@@ -45,12 +45,18 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     name, one = (first, file_schema(rows["properties"][first])) if use.names_files else ("text", rows["properties"][first])
     fields: dict[str, Any] = {
         name: one,
-        "texts": {"title": "Texts", "type": "array", "maxItems": most, "items": {}, "description": f"or several, at most {most}: {kinds}"},
+        "texts": {
+            "title": "Texts",
+            "type": "array",
+            "maxItems": most,
+            "items": {},
+            "description": f"several rows, at most {most}: {kinds}",
+        },
     }
     fields |= {name: rows["properties"][name] for name in others}
     fields |= {name: field for name, field in options.get("properties", {}).items() if name not in use.local}
     if use.stream is not None:
-        fields["stream"] = {"title": "Stream", "type": "boolean", "default": False, "description": "send the text piece by piece"}
+        fields["stream"] = {"title": "Stream", "type": "boolean", "default": False, "description": "stream the text in pieces"}
     own = own_values(run.config, use.options)
     for name in fields.keys() & own.keys():
         fields[name] = {**fields[name], "default": own[name]}
@@ -63,7 +69,7 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
 
 
 def file_schema(field: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a field that is a file: the file itself, where the command line has its path."""
+    """The schema of a file field: the file itself, where the command line takes a path."""
     named = {name: field[name] for name in ("title", "description") if name in field}
     return {**SentFile.model_json_schema(), **named}
 
@@ -74,7 +80,7 @@ def definitions(*schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 OTHERS = {
     "/": "these routes",
-    "/v1/models": "the runs by the names that clients of OpenAI's API ask for; /v1/completions and the others are described there",
-    "/health": "whether the server answers, of which runs, and by which version",
-    "/metrics": "counts, for Prometheus",
+    "/v1/models": "the runs for clients of OpenAI's API, which also has /v1/completions and other routes",
+    "/health": "whether the server is ready, its runs, and its version",
+    "/metrics": "metrics for Prometheus",
 }

@@ -1,5 +1,4 @@
-"""A server on this machine's own address: a free port, connections that nobody can hold for ever, and an end that waits for nobody.
-Knows no run."""
+"""A local server: a free port, limits of connections, and a bounded shutdown. Knows no run."""
 
 import asyncio
 import errno
@@ -19,37 +18,39 @@ from clew.serving.connections import AT_ONCE, LONGEST_BACKLOG, Connection, Conne
 HOST = "127.0.0.1"
 FIRST_PORT, PORTS_TRIED = 8765, 40
 LAST_WORDS = 0.5
-"""Seconds in which those who are given up are told so."""
+"""Seconds for sending errors to abandoned requests at shutdown."""
 
 
 def listen(port: int | None = None, host: str = HOST) -> socket.socket:
-    """A socket at a port, or at the first one that is free."""
+    """A listening socket at `port`, or at the first free one."""
     if port is not None and not 0 <= port <= 65535:
-        raise UserError(f"a port is between 0 and 65535, not {port}")
+        raise UserError(f"a port must be between 0 and 65535, not {port}")
     tried = range(FIRST_PORT, FIRST_PORT + PORTS_TRIED) if port is None else [port]
     for each in (*tried, *([0] if port is None else [])):
-        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         try:
             if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
             else:
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((host, each))
-            found.listen(128)
-            return found
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, each))
+            sock.listen(128)
+            return sock
         except OSError as error:
-            found.close()
+            sock.close()
             if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
-                raise UserError(f"{shown(host)} is no address of this machine; 127.0.0.1 is its own, 0.0.0.0 all that it has") from None
+                raise UserError(
+                    f"{shown(host)} is not an address of this machine; use 127.0.0.1 for local access, or 0.0.0.0 for all its addresses"
+                ) from None
             if port is None and error.errno in (errno.EADDRINUSE, errno.EACCES):
                 continue
-            reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
+            reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
             raise UserError(f"port {each} {reason}; choose another with --port, or leave it out") from None
-    raise UserError("there is no free port")
+    raise UserError("there is no free port; close another program, or choose one with --port")
 
 
 class Server(uvicorn.Server):
-    """Leaves signals alone: `serve` has its own way of ending."""
+    """uvicorn's server without its signal handlers; `serve` has its own."""
 
     def capture_signals(self) -> Any:
         return nullcontext()
@@ -64,22 +65,22 @@ def serve(
     give_up: Callable[[], Any] = lambda: None,
     connections: Connections | None = None,
 ) -> int | None:
-    """Answers until Ctrl-C or SIGTERM, whose number is given back. What is under way then has `grace` seconds to end, or until the signal
-    comes again; `give_up` then tells those who still wait, and what is left is dropped. `connections` has their limits."""
+    """Serve until Ctrl-C or SIGTERM, and return the signal's number. Running requests then have `grace` seconds to finish, or until a
+    second signal; `give_up` then sends errors to the rest, and what is left is dropped. `connections` has the limits of connections."""
     connections = connections or Connections(most_connections())
     config = uvicorn.Config(
         app,
         http=partial(Connection, connections=connections),  # type: ignore[arg-type]
-        backlog=AT_ONCE,  # those that wait longer stay with the system, which holds LONGEST_BACKLOG
+        backlog=AT_ONCE,  # the others wait in the system's queue of LONGEST_BACKLOG
         ws="none",
         loop="asyncio",
         lifespan="off",
         log_config=None,
-        log_level=logging.CRITICAL,  # requests that are cut off at the end are no errors
+        log_level=logging.CRITICAL,  # requests cut off at shutdown are not errors
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # who asks is who connects, whatever is said
-        timeout_keep_alive=int(connections.idle) + 1,  # a connection has ended itself before
+        proxy_headers=False,  # the client is the one that connects, whatever headers say
+        timeout_keep_alive=int(connections.idle) + 1,  # our connections close themselves before
     )
     server = Server(config)
 

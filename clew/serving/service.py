@@ -1,13 +1,13 @@
-"""The server of a run's task: JSON in, JSON out. Every mistake is one sentence, and nothing is kept of what was asked.
+"""The server of runs: JSON in, JSON out. Every error is one sentence, and requests are never stored.
 
-GET  /           the routes, as OpenAPI describes them
-GET  /health     whether it answers, of which runs, and by which version
-GET  /metrics    counts, for Prometheus
-POST /VERB       what the run's task does: {"text": ...} or {"texts": [...]}, and options -> {"answers": [...]}
-POST /RUN/VERB   the same, where there are several runs
-/v1/...          what clients of OpenAI's API ask (`openai`)
+GET  /           the routes, as an OpenAPI description
+GET  /health     whether the server is ready, its runs, and its version
+GET  /metrics    metrics for Prometheus
+POST /VERB       a verb of the run's task: {"text": ...} or {"texts": [...]}, and options -> {"answers": [...]}
+POST /RUN/VERB   the same, if there are several runs
+/v1/...          routes for clients of OpenAI's API (`openai`)
 
-Where the run reads pictures or sounds, what is asked about is a file, sent as {"data": BASE64, "name": NAME}.
+If the run reads pictures or sounds, a row has a file in place of the text: {"data": BASE64, "name": NAME}.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ from clew.text.patterns import TokenizerFault
 log = logging.getLogger(__name__)
 
 PREFIXES = 64 * 2**20
-"""Bytes that are held of what prompts have in common, of each run."""
+"""Bytes of each run's cache of common prompt prefixes."""
 
 
 class Service:
-    """Runs by route. `trained` has the profile of each run's training data, by the run's name, where it is at hand."""
+    """Runs by route. `trained` maps names of runs to the profiles of their training data, if available."""
 
     def __init__(
         self,
@@ -86,18 +86,18 @@ class Service:
         self.trained: dict[str, Profile] = {}
         self.routes: dict[str, tuple[Run, str]] = {}
         for name, run in self.runs.items():
-            run.task.eval()  # for good: batches take turns, and none may leave this mode while another needs it
+            run.task.eval()  # permanently: batches interleave, so none may switch the mode
             for verb in run.uses:
                 self.routes[f"/{verb}" if len(self.runs) == 1 else f"/{name.strip('/')}/{verb}"] = (run, verb)
 
     @property
     def most_bytes(self) -> int:
-        """Of a request: more where files are sent."""
+        """The maximum size of a request; larger if a run reads files."""
         return MOST_BODY if any(run.uses[verb].names_files for run, verb in self.routes.values()) else MOST_BYTES
 
     @property
     def num_waiting(self) -> int:
-        """Requests of which nothing is done yet."""
+        """The number of requests that have not started."""
         return len(self.batcher.waiting) + sum(writer.num_waiting for writer in self.writers.values())
 
     def app(self) -> Starlette:
@@ -114,11 +114,11 @@ class Service:
         return JSON(described(self.routes, self.version, self.most_bytes))
 
     def turned_away(self, status: int) -> None:
-        """What the guard around this says of those whom it does not let in."""
+        """Count a request that the guard refused."""
         self.metrics.count("clew_refused_total", {"status": str(status)})
 
     def cut(self, why: str) -> None:
-        """What a server says of connections that it ends."""
+        """Count a connection that the server closed."""
         self.metrics.count("clew_cut_total", {"why": why})
 
     async def health(self, request: Request) -> Response:
@@ -154,7 +154,7 @@ class Service:
         return await self.counted(lambda: self.names[id(run)], verb, self.answered(request, run, verb))
 
     async def counted(self, run: Callable[[], str], verb: str, answer: Awaitable[Response]) -> Response:
-        """The answer, whose status and time are counted under the run's name, which is known when it is there."""
+        """The answer, with its status and time counted under the run's name, which may be known only after the request was parsed."""
         began = time.monotonic()
         response = await answer
         labels = {"run": run(), "verb": verb}
@@ -171,7 +171,7 @@ class Service:
         self.metrics.observe("clew_request_seconds", labels, time.monotonic() - began)
 
     async def answered(self, request: Request, run: Run, verb: str) -> Response:
-        """An answer, or the sentence that says why there is none."""
+        """The answer, or its error as one sentence. The objects are those of `Use.objects`, as `--json` prints them."""
         try:
             call = call_of(run, verb, await body_of(request), self.longest)
             if call.is_stream:
@@ -184,11 +184,11 @@ class Service:
             return self.refused(as_exception(error))
 
     def answerer(self, call: Call) -> Batcher | Writer:
-        """Where its rows are written in a running batch, that; else requests of equal options are answered by one call of the model."""
+        """The running batch if the call's rows can join it; otherwise the batcher, which groups requests with equal options."""
         return self.writers[id(call.run), call.verb] if call.joins else self.batcher
 
     async def streamed(self, request: Request, call: Call) -> "Streamed":
-        """The first piece is waited for, so that what is wrong with a request has its status."""
+        """A streamed answer. The first piece is awaited, so that an invalid request gets its status."""
         pieces = self.answerer(call).stream(call)
         first = await while_connected(request, anext(pieces, None))
         is_events = EVENTS in request.headers.get("accept", "")
@@ -203,13 +203,13 @@ class Service:
                 return response
         if self.debug:
             log.error("a request failed", exc_info=error)
-        sentence = f"this is a fault in clew: {type(error).__name__}; --debug shows where"
+        sentence = f"this is a fault in clew: {type(error).__name__}; restart with --debug to see where"
         if isinstance(error, Failed):
-            sentence = f"{error} ended the work on this request, and the server goes on; ask with another text, or see where with --debug"
+            sentence = f"{error} ended the work on this request; try another text, or restart with --debug to see where"
         return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
 
     def saw(self, call: Call, rows: Sequence[Any], answers: Sequence[Any] | None, together: int = 0) -> None:
-        """In the worker's thread: what was asked and told, and how many texts were written together where that is more than these."""
+        """Count rows and answers; called in the worker's thread. `together` is the size of the running batch."""
         name = self.names[id(call.run)]
         profile = self.profiles[name]
         before = (profile.texts, profile.tokens, profile.unknown)
@@ -224,7 +224,7 @@ class Service:
 
 
 class Streamed(Flow):
-    """Pieces as they come: server-sent events, or a JSON object a line. The last has the whole text, or says what went wrong."""
+    """Pieces of a text as server-sent events, or as one JSON object per line. The last has the whole text or the error."""
 
     def __init__(self, prompt: str, first: str | None, pieces: AsyncIterator[str], is_events: bool, seconds: float, refused: Any):
         super().__init__(EVENTS if is_events else LINES, seconds)
@@ -263,5 +263,5 @@ STATUS: dict[type[Exception], int] = {
     TokenizerFault: HTTPStatus.INTERNAL_SERVER_ERROR,
     UserError: HTTPStatus.BAD_REQUEST,
 }
-"""By the first kind that an error is of."""
+"""The status of an error, by the first type that matches."""
 READ = ("clew_texts_total", "clew_tokens_total", "clew_unknown_tokens_total")

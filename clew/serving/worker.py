@@ -1,17 +1,17 @@
 """A worker that runs models for a server, one job at a time. Knows no model and no request.
 
-A job may have a key: who asked, and for what. A newer job of the same key takes an older one's place: one that waits is dropped, one
-that runs is ended at the next module that it calls, by a hook of torch's, or at its next pause (`core.pauses`), since no thread can be
-stopped from outside. So is one that takes longer than it may, or whose asker has gone. Every job runs in a context of its own, so that what
-one watches no other sees.
+A job may have a key: the client and the place on its page. A newer job with the same key replaces an older one: a waiting job is dropped; a
+running one ends at its next call of a module, through a torch hook, or at its next pause (`core.pauses`). A thread cannot be stopped from
+outside, and an exception at an arbitrary point could leave a hook or a mode behind. A job that calls no module, such as one large matrix
+product, runs to its end, and its result is dropped. Jobs also end this way when they exceed their time or their client disconnects. Every
+job runs in its own context, so that no job sees what another one records.
 
-A job says how large it is. Jobs of one size are done in the order in which they came. A smaller one overtakes: the same hook holds the
-larger job between two modules, hands its turn on, and goes on when the smaller job is done. Each job that has begun therefore has a thread
-of its own (a lane), and only the one whose turn it is runs. Every fourth turn belongs to the larger job that has waited longest for one, so
-that many small jobs slow a large one down and never stop it.
+A job has a size. Jobs of equal size run in order of arrival. A smaller one overtakes: the same hook suspends the larger job between two
+modules until the smaller one is done. So each started job has its own thread (a lane), of which only one runs at a time. Every fourth turn
+belongs to the larger job that has waited longest, so that many small jobs slow a large one down but never starve it.
 
-Nothing that a job raises ends a lane: not SystemExit, and not the panic of a library in Rust, which is no Exception. Lanes that are gone
-all the same are replaced when the next job comes, and `is_ready` says no until then.
+No error of a job ends a lane: not SystemExit, and not the panic of a Rust library, which is not an Exception. Lanes that end nevertheless
+are replaced when the next job arrives; until then `is_ready` is False.
 """
 
 import asyncio
@@ -34,37 +34,37 @@ log = logging.getLogger(__name__)
 
 LONGEST_QUEUE = 64
 LANES = 8
-"""Jobs that have begun at most; what they have computed so far stays in memory while they are overtaken."""
+"""The maximum number of started jobs; their intermediate results stay in memory while they are suspended."""
 TURN = 0.02
-"""Seconds after which a turn is handed on where another job has a right to it."""
+"""Seconds after which a turn passes to another job that is due."""
 LEAST_SHARE = 4
-"""One turn in so many belongs to the job that has waited longest of those that smaller ones overtake."""
+"""One turn in this many belongs to the overtaken job that has waited longest."""
 STUCK = 5.0
-"""Seconds beyond its time after which a job that came to no module counts as stuck."""
+"""Seconds over its limit after which a job counts as stuck."""
 
 
 class Ended(Exception):
-    """Why a job has no result; raised inside it, and to whoever waits for it."""
+    """The reason why a job has no result; raised inside it and to its waiter."""
 
 
 class Superseded(Ended):
-    """A newer job of the same key came."""
+    """A newer job with the same key arrived."""
 
 
 class Busy(UserError):
-    """Nothing more can wait."""
+    """The queue is full."""
 
 
 class Late(UserError):
-    """A job took longer than it may."""
+    """A job exceeded its time limit."""
 
 
 class Failed(Exception):
-    """Stands for what is no Exception, such as SystemExit or the panic of a library in Rust, or for a worker that ended."""
+    """Stands for an error that is not an Exception, such as SystemExit or a panic of a Rust library, or for a dead thread."""
 
 
 def as_exception(error: BaseException) -> Exception:
-    """An error that a server can answer with, whatever was raised."""
+    """Convert anything raised to an Exception that a server can answer with."""
     if isinstance(error, Exception):
         return error
     log.error("the worker met %s, and goes on", type(error).__name__)
@@ -74,7 +74,7 @@ def as_exception(error: BaseException) -> Exception:
 
 
 class Job:
-    """Something to do, for whom, how large it is, and what came of it. `spent` are the seconds of its turns."""
+    """A unit of work with its key, size and result. `spent` is the total time of its turns in seconds."""
 
     def __init__(self, work: Callable[[], Any], key: Hashable, seconds: float, number: int = 0, size: float = 0.0):
         self.work = work
@@ -85,37 +85,37 @@ class Job:
         self.result: Future[Any] = Future()
         self.ending: Exception | None = None
         self.since = time.monotonic()
-        """When it came, or had its last turn."""
+        """The time of its arrival, or of its last turn."""
         self.spent = 0.0
         self.turn_began = 0.0
         self.lane: threading.Thread | None = None
 
     def end(self, reason: Exception) -> None:
-        """Now where it waits, soon where it runs; whoever waits for it is told at once."""
+        """End the job: a waiting one now, a running one at its next check. Its waiter gets the error at once."""
         self.ending = reason
-        with suppress(InvalidStateError):  # it was done, or dropped, before
+        with suppress(InvalidStateError):  # it was already done or dropped
             self.result.set_exception(reason)
 
     def time(self) -> float:
-        """Seconds that it has run, the turn that it has now included."""
+        """Seconds that it has run, including the current turn."""
         return self.spent + time.monotonic() - self.turn_began
 
     def check(self) -> None:
-        """Called between the parts of the work."""
+        """Raise Ended if the job should end; called between parts of the work."""
         if self.ending is None and self.time() > self.seconds:
-            self.end(Late(f"this takes longer than {self.seconds:g} seconds; ask for less of it, or run `clew look` on the command line"))
+            self.end(Late(f"this takes longer than {self.seconds:g} seconds; ask for less, or run `clew look` on the command line"))
         if self.ending is not None:
             raise Ended(str(self.ending))
 
 
 class Worker:
-    """`do(work, key)` is awaited for what `work()` gives. At most `longest_queue` jobs wait."""
+    """Runs jobs: `await do(work, key)` gives the result of `work()`. At most `longest_queue` jobs wait."""
 
     def __init__(self, longest_queue: int = LONGEST_QUEUE):
         self.longest_queue = longest_queue
         self.waiting: deque[Job] = deque()
         self.overtaken: deque[Job] = deque()
-        """Jobs that have begun and have no turn."""
+        """Started jobs that are suspended."""
         self.running: Job | None = None
         self.changed = threading.Condition()
         self.closed = False
@@ -127,14 +127,14 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a lane, and none is held by work that should have ended."""
+        """Whether a lane is alive, and the running job is not stuck."""
         with self.changed:
             running = self.running
             is_stuck = running is not None and running.time() > running.seconds + STUCK
             return not self.closed and not is_stuck and any(lane.is_alive() for lane in self.lanes)
 
     async def do(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0) -> Any:
-        """What the work gives or raises. The work is ended where this is cancelled."""
+        """Run `work`, and return or raise its result. Cancelling this ends the work."""
         job = self.submit(work, key, seconds, number, size)
         try:
             return await asyncio.wrap_future(job.result)
@@ -143,29 +143,29 @@ class Worker:
             raise
 
     def submit(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0) -> Job:
-        """Of one key the newest is that of the highest number, or that which comes last: requests need not come in order."""
+        """Add a job. Of jobs with the same key, the newest has the highest number, or arrived last; requests may arrive out of order."""
         job = Job(work, key, seconds, number, size)
         with self.changed:
             if self.closed:
-                raise Busy("the server is ending")
+                raise Busy("the server is shutting down")
             older = [each for each in (*self.waiting, *self._begun()) if key is not None and each.key == key]
             if any(each.number > number for each in older):
-                raise Superseded("a newer request of this view came before it")
+                raise Superseded("a newer request for this view arrived before it")
             for each in older:
-                self._drop(each, Superseded("a newer request of this view took its place"))
+                self._drop(each, Superseded("a newer request for this view replaced it"))
             if len(self.waiting) >= self.longest_queue:
-                raise Busy(f"{len(self.waiting)} requests wait already; ask again when they are done")
+                raise Busy(f"{len(self.waiting)} requests are waiting already; try again when they are done")
             self.waiting.append(job)
             self._replace_lanes()
             self.changed.notify_all()
         return job
 
     def close(self, seconds: float = 0.2) -> bool:
-        """Ends everything; whether the lanes are done in time, which they are not while one long operation runs."""
+        """End all jobs. Return whether the lanes finished in time, which they do not during one long operation."""
         with self.changed:
             self.closed = True
             for job in (*self.waiting, *self._begun()):
-                job.end(Ended("the server is ending"))
+                job.end(Ended("the server is shutting down"))
             self.waiting.clear()
             self.changed.notify_all()
         until = time.monotonic() + seconds
@@ -192,7 +192,7 @@ class Worker:
         lane.start()
 
     def _replace_lanes(self) -> None:
-        """Opens a lane for each thread that has died. A job that it had begun fails, and whoever waits for it gets the error."""
+        """Replace dead lanes. A job that a dead lane had started fails, and its waiter gets the error."""
         gone = [lane for lane in self.lanes if not lane.is_alive()]
         self.lanes = [lane for lane in self.lanes if lane not in gone]
         for job in self._begun():
@@ -209,12 +209,12 @@ class Worker:
             self.running = None
 
     def _work(self) -> None:
-        """A lane: takes a job that waits whenever it is its turn."""
+        """The loop of a lane: run waiting jobs when it is their turn."""
         while self._has_worked():
             pass
 
     def _has_worked(self) -> bool:
-        """One job, of which nothing is kept here while the lane waits for another; whether there may be more."""
+        """Run one job; return whether there may be more. A method of its own, so that a waiting lane holds no reference to the last job."""
         try:
             if (job := self._next()) is None:
                 return False
@@ -235,8 +235,8 @@ class Worker:
             return None
 
     def _chosen(self) -> Job | None:
-        """Who has the next turn: a job that is to end, so that it makes room; now and then a larger one that smaller ones overtake; else
-        the smallest, of equal ones that which has begun, or came first."""
+        """The job with the next turn: one that should end, to make room; every LEAST_SHARE turns an overtaken larger one; else the
+        smallest, preferring started jobs, then earlier ones."""
         ending = [job for job in self.overtaken if job.ending is not None]
         contenders = ending or [*self.overtaken, *(self.waiting if len(self._begun()) < LANES else ())]
         if not contenders:
@@ -259,19 +259,19 @@ class Worker:
 
     def _run(self, job: Job) -> None:
         try:
-            found = Context().run(job.work)
+            result = Context().run(job.work)
         except BaseException as error:
             job.end(as_exception(error))
         else:
             with suppress(InvalidStateError):
-                job.result.set_result(found)
+                job.result.set_result(result)
         finally:
             with self.changed:
                 self._forget(job)
                 self.changed.notify_all()
 
     def _between(self) -> None:
-        """Modules are called, and steps pause, in every thread; only the job's own is ended, or held."""
+        """The hook, which every thread calls at modules and pauses; it acts only in the running job's own thread."""
         job = self.running
         if job is None or job.lane is not threading.current_thread():
             return
@@ -281,7 +281,7 @@ class Worker:
             job.check()
 
     def _hand_on(self, job: Job) -> None:
-        """Waits until it is this job's turn again, where another has a right to it now."""
+        """Pass the turn to the job that is due, and wait until it is this job's turn again."""
         with self.changed:
             job.spent, job.since = job.time(), time.monotonic()
             self.overtaken.append(job)

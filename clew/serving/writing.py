@@ -1,8 +1,8 @@
-"""Texts that are written together: a request's rows join the running batch of its run, and leave it when they end. Knows no server.
+"""Continuous batching: a request's rows join the running batch of its run, and leave it when they end. Knows no server.
 
-Each run has one batch (`decoding.continuous`), which a job of the worker advances while there are rows. Requests come from the loop of the
-server, and join between two steps; what was written goes back to it. A request of many rows has some of them in the batch at a time, its
-fair share, so that it does not hold up those that come after it.
+Each run has one batch (`decoding.continuous`), which a job of the worker advances while there are rows. Requests come from the server's
+event loop and join between two steps; generated tokens go back to the loop. A request with many rows has only its fair share of them in
+the batch at a time, so that it does not delay later requests.
 """
 
 import asyncio
@@ -24,41 +24,41 @@ from clew.text.patterns import TokenizerFault
 log = logging.getLogger(__name__)
 
 SHARE, LONGEST = 0.25, 5.0
-"""Seconds that one job advances a batch for where others wait, which may overtake it meanwhile, and where none does."""
+"""Seconds for which one job advances a batch: if other jobs wait, which may overtake it meanwhile, and if none does."""
 NEWS_EVERY, MANY = 0.01, 16
-"""Seconds between two times at which the loop is woken, where so many rows are written: each time it takes Python from the worker."""
+"""The minimum seconds between wake-ups of the event loop, from MANY rows on; each wake-up takes the interpreter from the worker."""
 READ_AT_ONCE = 20_000
-"""Characters of prompts that are cut into tokens between two steps."""
+"""Characters of prompts tokenized between two steps."""
 
 Saw = Callable[[Call, Sequence[Any], Sequence[Any] | None, int], None]
 
 
 class Told(NamedTuple):
-    """What was written of one of a request's rows."""
+    """The new output of one of a request's rows."""
 
     place: int
     written: Written
 
 
 class Teller(Protocol):
-    """What a request asks of its `count` rows, and what it is told. All of it runs in the worker's thread, where texts are cut into tokens
-    and put together."""
+    """The inputs of a request's `count` rows, and the receiver of their outputs. All of it runs in the worker's thread, including
+    tokenizing and decoding."""
 
     count: int
 
     def size(self, place: int) -> int:
-        """Characters of a row's prompt, roughly."""
+        """The approximate length of a row's prompt in characters."""
         ...
 
     def wanted(self, place: int) -> Wanted: ...
 
     def hear(self, told: list[Told]) -> tuple[Any, Collection[int]]:
-        """What is passed on of what was written, or None; and the rows that are complete before their own end."""
+        """Take new output. Return what to pass on, or None, and the rows that are complete before their own end."""
         ...
 
 
 class Asked:
-    """A request, its rows, and what is passed on of them."""
+    """A request with its rows and its output queue."""
 
     def __init__(self, call: Call, teller: Teller):
         self.call = call
@@ -66,22 +66,22 @@ class Asked:
         self.loop = asyncio.get_running_loop()
         self.passed: asyncio.Queue[Any] = asyncio.Queue()
         self.came = self.ended = 0
-        """Rows that have joined, and that have ended."""
+        """The numbers of rows that have joined and that have ended."""
         self.rows: dict[Row, int] = {}
-        """Those in the batch, by their place."""
+        """The place in the request of each row in the batch."""
         self.has_begun = self.is_done = False
 
-    def pass_on(self, found: list[Any]) -> None:
-        for each in found:
+    def pass_on(self, items: list[Any]) -> None:
+        for each in items:
             self.passed.put_nowait(each)
 
 
 class Completed:
-    """Comes behind all that is passed on."""
+    """Marks the end of a request's output."""
 
 
 class Writer:
-    """The batch of one run. At most `queue` requests wait to be begun; `seconds` is how long one waits for what comes next."""
+    """The running batch of one run. At most `queue` requests wait to start; each waits at most `seconds` for its next output."""
 
     def __init__(
         self,
@@ -105,17 +105,17 @@ class Writer:
         self.saw = saw
         self.coming: deque[Asked] = deque()
         self.going: deque[Asked] = deque()
-        """From the server's loop to the worker's thread."""
+        """New and abandoned requests, passed from the event loop to the worker's thread."""
         self.open: list[Asked] = []
-        """The loop's: all that somebody waits for."""
+        """All requests with a waiter; used by the event loop only."""
         self.streams = 0
         self.taken: list[Asked] = []
-        """The worker's: those that have rows in the batch, or will have."""
+        """Requests with rows in the batch, now or later; used by the worker only."""
         self.owners: dict[Row, Asked] = {}
         self.driving: asyncio.Task[None] | None = None
         self.is_free = threading.Lock()
         self.news: list[tuple[Asked, list[Any]]] = []
-        """What is to be told."""
+        """Output not yet sent to the event loop."""
         self.sent = 0.0
 
     @property
@@ -123,8 +123,8 @@ class Writer:
         return sum(not asked.has_begun for asked in self.open)
 
     async def answers(self, call: Call) -> list[Any]:
-        """An answer a row."""
-        late = f"there was no answer within {self.seconds:g} seconds; ask for less, or again when less is asked"
+        """One answer per row."""
+        late = f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
         async with aclosing(self.told(call, Answers(self, call), late)) as told:
             answers: list[Any] = await anext(told)
             return answers
@@ -140,7 +140,7 @@ class Writer:
                 self.streams -= 1
 
     async def told(self, call: Call, teller: Teller, late: str | None = None) -> AsyncGenerator[Any, None]:
-        """What a teller passes on, as soon as it is there. The rows leave the batch when nobody goes on to ask."""
+        """Yield what a teller passes on, as soon as it is available. The rows leave the batch when the caller stops iterating."""
         asked = self._join(Asked(call, teller))
         try:
             while True:
@@ -148,7 +148,7 @@ class Writer:
                     async with asyncio.timeout(self.seconds):
                         passed = await asked.passed.get()
                 except TimeoutError:
-                    raise Late(late or f"nothing was written for {self.seconds:g} seconds; ask again when less is asked") from None
+                    raise Late(late or f"nothing was written for {self.seconds:g} seconds; try again later") from None
                 if isinstance(passed, Completed):
                     return
                 if isinstance(passed, Exception):
@@ -161,7 +161,7 @@ class Writer:
 
     def _join(self, asked: Asked) -> Asked:
         if self.num_waiting >= self.queue:
-            raise Busy(f"{self.num_waiting} requests wait already; ask again when some are done")
+            raise Busy(f"{self.num_waiting} requests are waiting already; try again when some are done")
         self.open.append(asked)
         self.coming.append(asked)
         self._drive()
@@ -178,7 +178,7 @@ class Writer:
             self.driving = asyncio.ensure_future(self._driven())
 
     async def _driven(self) -> None:
-        """Has the worker advance the batch as long as there is anything to do."""
+        """Submit jobs that advance the batch while there is anything to do."""
         while self.coming or self.going or self.taken:
             size = min((asked.call.size(asked.call.rows[:1]) for asked in self.open), default=0.0)
             try:
@@ -188,13 +188,13 @@ class Writer:
                     self._fail(error)
                 await asyncio.sleep(0.01)
             except Exception as error:
-                log.debug("a job of a running batch ended: %s", error)  # those who waited have been told by the job itself
+                log.debug("a job of a running batch ended: %s", error)  # the job itself has sent the error to its waiters
                 await asyncio.sleep(0)
 
     # In the worker's thread
 
     def _work(self) -> None:
-        if not self.is_free.acquire(blocking=False):  # a job that was given up goes on to its next pause
+        if not self.is_free.acquire(blocking=False):  # a cancelled job still runs until its next pause
             return
         began = time.monotonic()
         try:
@@ -214,12 +214,12 @@ class Writer:
             self.is_free.release()
 
     def _is_over(self, seconds: float) -> bool:
-        """Whether a job makes room for others: handing over takes two threads' turns, which a busy machine makes long."""
+        """Whether the job should make room for others, though not too often: a handover takes two thread switches."""
         others = bool(self.worker.waiting or self.worker.overtaken)
         return seconds >= (SHARE if others else min(LONGEST, self.seconds / 4))
 
     def _take(self) -> None:
-        """Rows join: of each request as many as are its share, one after the other."""
+        """Let rows join: from each request its share, one row at a time in turn."""
         while self.coming:
             self.taken.append(self.coming.popleft())
         share = max(self.rows // max(len(self.taken), 1), 1)
@@ -248,9 +248,9 @@ class Writer:
         asked.came += 1
         self.owners[row] = asked
 
-    def _tell(self, found: list[Written]) -> None:
+    def _tell(self, outputs: list[Written]) -> None:
         told: dict[Asked, list[Told]] = {}
-        for written in found:
+        for written in outputs:
             asked = self.owners[written.row]
             told.setdefault(asked, []).append(Told(asked.rows[written.row], written))
         for asked, some in told.items():
@@ -281,7 +281,7 @@ class Writer:
         self.news.append((asked, [as_exception(error)]))
 
     def _send(self) -> None:
-        """Wakes the loop of the server once for all that there is to tell."""
+        """Send all pending output, waking each event loop once."""
         news, self.news = [(asked, found) for asked, found in self.news if found], []
         self.sent = time.monotonic()
         for loop in {asked.loop for asked, _ in news}:
@@ -289,7 +289,7 @@ class Writer:
                 loop.call_soon_threadsafe(pass_on, [(asked, found) for asked, found in news if asked.loop is loop])
 
     def _end(self, asked: Asked) -> None:
-        """Takes a request's rows out of the batch."""
+        """Remove a request's rows from the batch."""
         asked.is_done = True
         for row in asked.rows:
             self.batch.leave(row)
@@ -301,7 +301,7 @@ class Writer:
             self.coming.remove(asked)
 
     def _fail(self, error: Exception) -> None:
-        """Nothing of what was under way can be gone on with."""
+        """Close the batch, and fail all its requests."""
         self.batch.close()
         for asked in [*self.taken, *self.coming]:
             self._refuse(asked, error)
@@ -309,13 +309,13 @@ class Writer:
 
 
 def pass_on(news: list[tuple[Asked, list[Any]]]) -> None:
-    """In the loop of the server."""
+    """Put output into the requests' queues; runs in the event loop."""
     for asked, found in news:
         asked.pass_on(found)
 
 
 class Answers:
-    """Tells all answers when the last is there."""
+    """Passes on all answers when the last one is complete."""
 
     def __init__(self, writer: Writer, call: Call):
         self.writer, self.call = writer, call
@@ -349,7 +349,7 @@ class Answers:
 
 
 class Pieces(Answers):
-    """Tells the text of one row as it is written."""
+    """Passes on the text of one row as it is generated."""
 
     growing: Growing
 

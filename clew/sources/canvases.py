@@ -1,4 +1,4 @@
-"""What a map over an input is drawn on: the picture itself, or a sound's spectrogram. Draws nothing."""
+"""Canvases: the image on which a map over an input is drawn, a picture or a sound's spectrogram. Draws nothing itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Canvas:
-    """An input as a person sees it, from 0 to 255: a picture (height, width, 3), or (rows, columns) where rows and columns are no lengths.
+    """An input as an image, with values from 0 to 255: a picture (height, width, 3), or (rows, columns) for axes that are not both lengths.
 
-    `spread` makes of what is said of each number that the model reads, in the shape in which it reads them, a map over the canvas (rows,
-    columns). `cells` has the shape of what is read without its features, and says which place each belongs to; `grid` is how many rows
-    and columns of places there are. Where places follow one another, the canvas goes over `length` of a `unit`, under a `name`.
+    `spread` turns values for each number that the model reads, in the shape of its inputs, into a map over the canvas (rows, columns).
+    `cells` has the shape of the inputs without their features, and the place that each belongs to; `grid` is the number of rows and columns
+    of places. If the places form a sequence, the canvas spans `length` in `unit`, and is called `name`.
     """
 
     backdrop: np.ndarray
@@ -31,21 +31,21 @@ class Canvas:
 
     @property
     def darkness(self) -> np.ndarray:
-        """How dark it is drawn on paper (rows, columns), from 0 to 255: where a sound is loud, and where a picture is black."""
+        """How dark each pixel is on paper (rows, columns), from 0 to 255: loud sound and black pixels are dark."""
         if self.backdrop.ndim == 2:
             return self.backdrop
-        found: np.ndarray = 255 - self.backdrop.mean(-1)
-        return found
+        darkness: np.ndarray = 255 - self.backdrop.mean(-1)
+        return darkness
 
     def by_place(self, entries: Tensor) -> Tensor:
-        """The sum over what belongs to each place (places,), of entries in the shape of what is read."""
+        """The sum of entries, in the shape of the inputs, over each place (places,)."""
         total = entries.new_zeros(self.grid[0] * self.grid[1])
         return total.index_add(0, self.cells.to(entries.device).flatten(), entries.sum(-1).flatten())
 
 
 def cells_of_grid(height: int, width: int, cell: tuple[int, int], before: int = 0) -> Tensor:
-    """Which rectangle of the size `cell` each pixel (height, width) is in, counted row by row. The first would begin `before` pixels
-    outside, and the last reaches to the end."""
+    """The rectangle of size `cell` that each pixel (height, width) lies in, numbered row by row. The first starts `before` pixels outside
+    the picture; the last reaches its end."""
     down, across = (
         ((torch.arange(side) + before) // step).clamp(max=-(-side // step) - 1) for side, step in zip((height, width), cell, strict=True)
     )
@@ -53,7 +53,7 @@ def cells_of_grid(height: int, width: int, cell: tuple[int, int], before: int = 
 
 
 def as_levels(values: Tensor) -> np.ndarray:
-    """Values of any range as bytes, the greatest being 255."""
+    """Values of any range as bytes; the smallest becomes 0 and the largest 255."""
     low, high = float(values.min()), float(values.max())
-    found: np.ndarray = ((values - low) / max(high - low, 1e-12) * 255).round().to(torch.uint8).cpu().numpy()
-    return found
+    levels: np.ndarray = ((values - low) / max(high - low, 1e-12) * 255).round().to(torch.uint8).cpu().numpy()
+    return levels

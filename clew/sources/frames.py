@@ -1,4 +1,4 @@
-"""Frames as what a body reads: those of sound, or of anything else that is a row of numbers at every step, such as a line's columns."""
+"""Frames as inputs of a body: of sound, or of anything else that is a row of numbers at every step, such as the columns of a line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from clew.sources.vectors import Vectors, refuse_table
 from clew.sources.vocal_tract import VocalTract
 
 SMALLEST = 1e-5
-"""Added to a standard deviation, since what never changes has none."""
+"""Added to a standard deviation, which is 0 for constant features."""
 REACH = 2
-"""Frames on either side that a delta is taken over."""
+"""The number of frames on either side that a delta covers."""
 NORMALISATIONS = ("utterance", "mean", "none")
 
 
 class Framed(NamedTuple):
-    """Frames (batch, length, width) with how many each row has, so that masks in training lie within it."""
+    """Frames (batch, length, width) with the length of each row, within which training draws its masks."""
 
     tokens: Tensor  # named as every embedding's inputs are
     lengths: Tensor  # (batch,)
 
 
 class Normalisation(NamedTuple):
-    """x' = (x - mean) / (deviation + 1e-5), a number a feature."""
+    """x' = (x - mean) / (deviation + 1e-5), for each feature."""
 
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -41,7 +41,7 @@ class Normalisation(NamedTuple):
 
 
 def fit_normalisation(examples: Iterable[Tensor]) -> Normalisation:
-    """Over all frames (length, features) of all examples."""
+    """The normalisation by all frames (length, features) of all examples."""
     count, total, squares = 0, torch.zeros(()), torch.zeros(())
     for frames in examples:
         values = frames.double()
@@ -54,12 +54,12 @@ def fit_normalisation(examples: Iterable[Tensor]) -> Normalisation:
 
 
 def normalised(frames: Tensor) -> Tensor:
-    """With mean 0 and variance 1 in every feature over the frames themselves."""
+    """The frames, normalised to mean 0 and variance 1 in every feature."""
     return (frames - frames.mean(0)) / (frames.std(0, correction=0) + SMALLEST)
 
 
 def deltas(frames: Tensor) -> Tensor:
-    """How fast each feature changes (Furui 1986): d_t = sum_{n=1..2} n (x_{t+n} - x_{t-n}) / (2 sum n^2), the ends being repeated."""
+    """How fast each feature changes (Furui 1986): d_t = sum_{n=1..2} n (x_{t+n} - x_{t-n}) / (2 sum n^2), with the end frames repeated."""
     padded = F.pad(frames.mT[None], (REACH, REACH), mode="replicate")[0].mT
     length = len(frames)
     change = sum(n * (padded[REACH + n : REACH + n + length] - padded[REACH - n : REACH - n + length]) for n in range(1, REACH + 1))
@@ -68,7 +68,7 @@ def deltas(frames: Tensor) -> Tensor:
 
 
 def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
-    """Every `skip` frames, `stack` of them side by side (Sak et al. 2015); behind the end the last frame is repeated."""
+    """`stack` frames concatenated, at every `skip`-th frame (Sak et al. 2015); the last frame is repeated after the end."""
     length = -(-len(frames) // skip)
     places = torch.arange(length, device=frames.device)[:, None] * skip + torch.arange(stack, device=frames.device)
     return frames[places.clamp(max=len(frames) - 1)].flatten(1)  # (length, stack * features)
@@ -78,11 +78,11 @@ def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
 class Frames:
     """Frames, mapped to the body's width. An example is a tensor of frames (length, features), or of a sound's samples (length,).
 
-    `features` is a `LogMel`, whose bands they are, or their number. They are normalised over each example, mean and variance (`utterance`)
-    or the mean alone (`mean`), by a stored `Normalisation`, or not (`none`); get `deltas` times the change of what stands before; and
-    `stack` of them make one position, every `skip` of them, `stack` where not given. With `convolve` two convolutions of so many channels
-    read frames and bands before a body does.
-    In training `vocal_tract` makes other speakers, and `augmentation` takes stretches out.
+    `features` is a `LogMel`, whose bands are the features, or their number. `normalisation` is over each example, by mean and variance
+    (`utterance`) or by the mean alone (`mean`); by a stored `Normalisation`; or `none`. `deltas` is how many times the change of the
+    previous features is appended. `stack` frames make one position, every `skip` frames (default: `stack`). `convolve` is the number of
+    channels of two convolutions over frames and bands below the body. In training, `vocal_tract` simulates other speakers, and
+    `augmentation` masks stretches.
     """
 
     features: LogMel | int
@@ -102,7 +102,7 @@ class Frames:
         if isinstance(self.normalisation, str) and self.normalisation not in NORMALISATIONS:
             raise unknown("normalisation", self.normalisation, NORMALISATIONS)
         if isinstance(self.normalisation, Normalisation) and len(self.normalisation.mean) != self.num_features:
-            raise UserError(f"the normalisation is of {len(self.normalisation.mean)} features, and frames have {self.num_features}")
+            raise UserError(f"the normalisation has {len(self.normalisation.mean)} features, but frames have {self.num_features}")
 
     @property
     def num_features(self) -> int:
@@ -110,7 +110,7 @@ class Frames:
 
     @property
     def step(self) -> int:
-        """Frames from a position to the next."""
+        """The number of frames from one position to the next."""
         return self.stack if self.skip is None else self.skip
 
     @property
@@ -118,7 +118,7 @@ class Frames:
         return self.num_features * (1 + self.deltas) * self.stack
 
     def num_positions(self, size: int) -> int:
-        """How many an example of so many samples has, or of so many frames where `features` is a number."""
+        """The number of positions of an example with this many samples, or frames if `features` is a number."""
         frames = self.features.num_frames(size) if isinstance(self.features, LogMel) else size
         return -(-frames // self.step)
 
@@ -127,12 +127,12 @@ class Frames:
         return FrameEmbedding(self, dim, **around)
 
     def convolution(self) -> SpectrogramConvolution | None:
-        """What reads frames and bands before the map, where there is something."""
+        """The convolutions below the linear map; None without `convolve`."""
         options = {"stack": self.stack, "parts": 1 + self.deltas}
         return SpectrogramConvolution(self.num_features, self.convolve, **options) if self.convolve else None
 
     def complete(self, embedding: VectorEmbedding) -> None:
-        """A map is whole from the start."""
+        """Does nothing: a linear map is already complete."""
 
     def read(self, example: Tensor) -> Tensor:
         """The vectors (positions, width) of one example."""
@@ -155,13 +155,13 @@ class Frames:
         return self.collate_read([self.read(example) for example in examples])
 
     def collate_read(self, examples: Sequence[Tensor]) -> tuple[Framed, Tensor | None]:
-        """Of examples that were read before."""
+        """Collates examples that `read` has processed."""
         vectors, mask = Vectors(self.width).collate(examples)
         lengths = torch.full((len(vectors),), vectors.shape[1]) if mask is None else mask.sum(1)
         return Framed(vectors, lengths), mask
 
     def augment(self, inputs: Any) -> Any:
-        """Frames without lengths are all real."""
+        """Augments inputs for training. Without lengths, all frames are real."""
         frames = tokens_of(inputs)
         if self.vocal_tract is not None:
             frames = self.vocal_tract(frames, self.num_features)
@@ -175,8 +175,8 @@ class Frames:
 
 
 class FrameEmbedding(VectorEmbedding):
-    """read(v)_i = W v_i + b of vectors or `Framed`, or of what the source's convolutions make of them. In training `source.augment(v)` is
-    read in their place."""
+    """read(v)_i = W v_i + b, of vectors or `Framed`, or of the outputs of the source's convolutions. In training it reads
+    `source.augment(v)`."""
 
     def __init__(self, source: Frames, dim: int, **around: Any):
         super().__init__(source.width, dim, reader=source.convolution(), **around)

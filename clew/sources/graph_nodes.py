@@ -1,4 +1,4 @@
-"""Nodes of a graph as what a body reads: what stands at each of them, and how many types of edges lead between them."""
+"""Nodes of graphs as inputs of a body: the inputs at each node, and the number of edge types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from torch import Tensor
 from clew.core.types import Source
 
 EDGE_TYPES = "edge_types"
-"""The role of the table of types, among a run's vocabularies; a type that it has not is one more."""
+"""The role of the table of edge types among a run's vocabularies. A type that is not in the table counts as one more."""
 
 
 @dataclass(frozen=True)
 class GraphNodes:
-    """What another source reads, at the nodes of a graph whose edges are of `num_types`. A body that reads sequences finds that source."""
+    """The inputs of another source, at the nodes of a graph with `num_types` edge types. Bodies that read sequences use only that
+    source."""
 
     nodes: Source
     num_types: int

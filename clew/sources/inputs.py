@@ -1,7 +1,7 @@
-"""Inputs that are no text: sounds and pictures, from files or arrays. How they are read is kept with a run, as its vocabularies are.
+"""Inputs other than text: sounds and pictures, from files or arrays. A run saves how they are read, like its vocabularies.
 
-A reader says how many places an input takes without decoding it; what it holds is decoded when a batch is made, by whichever process makes
-that batch. Knows no task.
+A reader knows the length of an input without decoding it. Inputs are decoded when a batch is collated, by the process that collates it.
+Knows no task.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from clew.text.kept import Kept
 
 
 class Input(NamedTuple):
-    """Where an input is read from (a path, a member of an archive, an array), and how many places it takes in a batch."""
+    """The origin of an input (a path, a member of an archive, an array), and its number of places in a batch."""
 
     given: Any
     length: int
@@ -32,67 +32,67 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class InputReader(Kept):
-    """How inputs become what a body reads. The fields of a member are its options, and what was measured on the training part."""
+    """Turns inputs into what a body reads. The fields of a subclass are its options, and what was measured on the training part."""
 
     what: ClassVar[str] = "a reader of inputs"
     name: ClassVar[str]
     unit: ClassVar[str]
-    """What stands at a place: a frame, a patch."""
+    """The name of a place: a frame, a patch."""
     media: ClassVar[Literal["picture", "sound"]] = "picture"
-    """What the files are that it reads."""
+    """The kind of files that it reads."""
     reads_boxes: ClassVar[bool] = False
-    """Whether a picture has to come with the boxes of its regions."""
+    """Whether a picture must come with the boxes of its regions."""
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
     added: ClassVar[tuple[str, ...]] = ()
-    """Options that came later. One that holds its default is not kept, so that the hash of an earlier run's reader stays what it was."""
+    """Options that were added later. They are left out of the JSON at their default, so that the hashes of earlier runs stay valid."""
 
     def check_between(self, **limits: tuple[float, float]) -> None:
-        """Refuses an option outside of its limits, so that none asks for more than a machine has."""
+        """Refuses options outside their limits, which bound time and memory."""
         for option, (low, high) in limits.items():
             value = getattr(self, option)
             if not low <= value <= high:
                 raise UserError(f"task.input.{option} ({value:g}) must be between {low:g} and {high:g}")
 
     def source(self) -> Source:
-        """What a body is built from."""
+        """The source from which a body is built."""
         raise NotImplementedError
 
     def measured(self, given: Any) -> Input:
-        """An input with its length, from its header alone; one that cannot be read is refused by name."""
+        """An input with its length, read from its header alone. Refuses inputs that cannot be read, by name."""
         raise NotImplementedError
 
     def fitted(self, given: Any) -> Self:
-        """The same with what it takes from the first training input."""
+        """The reader, with options taken from the first training input."""
         return self
 
     def read(self, given: Any) -> Tensor:
-        """One input decoded."""
+        """Decodes one input."""
         raise NotImplementedError
 
     def collated(self, examples: Sequence[Tensor]) -> tuple[Any, Tensor | None]:
-        """Decoded inputs side by side, as the body reads them."""
+        """Collates decoded inputs for the body."""
         return self.source().collate(examples)
 
     def samples(self) -> tuple[FileBytes, ...]:
-        """Files to begin with."""
+        """Sample files, for a first try."""
         return sample_scenes()
 
     def places(self, given: Any, length: int) -> list[str]:
-        """What a person calls each place."""
+        """A name for each place."""
         return [f"{self.unit} {number}" for number in range(1, length + 1)]
 
     def layout(self, given: Any, length: int) -> Layout:
-        """What a person calls each place, and how places lie."""
+        """The names of the places, and their arrangement."""
         return Layout(tuple(self.places(given, length)), self.unit, axis=self.unit, at=tuple(range(1, length + 1)))
 
     def canvas(self, given: Any) -> Canvas:
-        """An input as a person looks at it, and what a map over it is drawn on."""
+        """An input as an image, for drawing maps over it."""
         raise NotImplementedError
 
     @property
     def vocabulary(self) -> int:
-        """Features of what stands at a place."""
+        """The number of features at each place."""
         return self.source().width
 
     def collate(self, inputs: Sequence[Input], decoded: "Decoded | None" = None) -> tuple[Any, Tensor | None]:
@@ -110,7 +110,7 @@ class InputReader(Kept):
 
 
 class Decoded:
-    """Inputs that were decoded before, the ones asked for last, up to so many bytes together."""
+    """A cache of decoded inputs: the most recently used, up to `capacity` bytes."""
 
     def __init__(self, capacity: int = 2**29):
         self.capacity = capacity
@@ -119,15 +119,15 @@ class Decoded:
 
     def get(self, given: Any, read: Callable[[Any], Tensor]) -> Tensor:
         try:
-            known = self.kept.get(given)
-        except TypeError:  # an array has no hash; it is read already
+            cached = self.kept.get(given)
+        except TypeError:  # arrays have no hash; they need no decoding
             return read(given)
-        if known is not None:
+        if cached is not None:
             self.kept.move_to_end(given)
-            return known
-        found = read(given)
-        self.kept[given] = found
-        self.size += found.nbytes
+            return cached
+        decoded = read(given)
+        self.kept[given] = decoded
+        self.size += decoded.nbytes
         while self.size > self.capacity and len(self.kept) > 1:
             self.size -= self.kept.popitem(last=False)[1].nbytes
-        return found
+        return decoded

@@ -1,4 +1,4 @@
-"""Lines of writing as what a body reads: the columns of a picture from left to right."""
+"""Lines of writing as inputs of a body: the columns of a picture, from left to right."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +17,8 @@ from clew.sources.inputs import Input, InputReader
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsReader(InputReader):
-    """A picture of a line is resized to `height` pixels, its shape kept, and read column by column, `stack` of them to a place; dark is 1
-    and white is 0. With `convolve` two convolutions of so many channels read the pixels first."""
+    """A picture of a line, resized to `height` pixels with its proportions kept, and read as columns, `stack` of them per place. Dark is 1,
+    white is 0. `convolve` is the number of channels of two convolutions over the pixels, below the body."""
 
     added: ClassVar[tuple[str, ...]] = ("convolve",)
     name: ClassVar[str] = "columns"
@@ -42,11 +42,11 @@ class ColumnsReader(InputReader):
         return Input(given, self.frames.num_positions(self.scaled(height, width)))
 
     def scaled(self, height: int, width: int) -> int:
-        """The width of a line that is resized."""
+        """The width of a line after resizing."""
         return max(round(width * self.height / height), 1)
 
     def ink(self, given: Any) -> Tensor:
-        """How dark each pixel is (height, width)."""
+        """The darkness of each pixel (height, width), from 0 to 1."""
         pixels = read_picture(given, mode="grey")
         shape = (self.height, self.scaled(*pixels.shape[:2]))
         pixels = pixels if pixels.shape[:2] == shape else read_picture(given, shape=shape, mode="grey")
@@ -65,7 +65,7 @@ class ColumnsReader(InputReader):
         return sample_lines()
 
     def canvas(self, given: Any) -> Canvas:
-        """The line itself, in the size in which it is read."""
+        """The resized line."""
         ink = self.ink(given)
         places = self.frames.num_positions(ink.shape[1])
         return Canvas(

@@ -1,4 +1,4 @@
-"""The logarithm of a sound's energy in bands of the mel scale, frame by frame. Knows no file."""
+"""Log-mel features: the logarithm of a sound's energy in bands of the mel scale, for each frame. Knows no file."""
 
 import math
 from dataclasses import dataclass
@@ -11,29 +11,29 @@ from torch import Tensor
 from clew.core.errors import UserError
 
 FLOOR = 1e-7
-"""The energy of silence: below the noise of 16-bit samples, so that no logarithm is of 0."""
+"""The energy of silence, below the noise of 16-bit samples; it avoids the logarithm of 0."""
 LARGEST_FFT = 2**16
 
 
 @dataclass(frozen=True)
 class LogMel:
-    """How samples become frames; `log_mel` has the equations."""
+    """The map from samples to frames; `log_mel` has the equations."""
 
-    rate: int  # samples a second
+    rate: int  # samples per second
     num_mels: int = 80
     window_ms: float = 25.0
     hop_ms: float = 10.0
     low: float = 20.0  # Hz
-    high: float | None = None  # half the rate where not given
+    high: float | None = None  # default: half the rate
     dither: float = 0.0
-    range_db: float = 0.0  # below the loudest energy; the whole where it is 0
-    cepstra: int = 0  # the bands themselves where it is 0
+    range_db: float = 0.0  # dynamic range below the loudest energy; 0: unlimited
+    cepstra: int = 0  # number of cepstral coefficients; 0: the bands themselves
 
     def __post_init__(self) -> None:
         if self.rate < 1 or self.num_mels < 1:
             raise UserError(f"rate ({self.rate}) and num_mels ({self.num_mels}) must be at least 1")
         if not 0 <= self.cepstra <= self.num_mels:
-            raise UserError(f"cepstra ({self.cepstra}) are made of num_mels ({self.num_mels}) bands, and there are at most as many")
+            raise UserError(f"cepstra ({self.cepstra}) must be from 0 to num_mels ({self.num_mels})")
         if not 0 <= self.low < self.highest <= self.rate / 2:
             raise UserError(
                 f"bands go from low ({self.low:g} Hz) to high ({self.highest:g} Hz), which must be above it and at most half the rate "
@@ -53,22 +53,22 @@ class LogMel:
 
     @property
     def num_features(self) -> int:
-        """Numbers of a frame: its cepstral coefficients, or its bands."""
+        """The number of features of a frame: its cepstral coefficients, or its bands."""
         return self.cepstra or self.num_mels
 
     @property
     def window(self) -> int:
-        """Samples of a frame."""
+        """The number of samples of a frame."""
         return round(self.rate * self.window_ms / 1000)
 
     @property
     def hop(self) -> int:
-        """Samples from a frame to the next."""
+        """The number of samples from one frame to the next."""
         return round(self.rate * self.hop_ms / 1000)
 
     @property
     def fft_size(self) -> int:
-        """A power of two that holds the window, and so many points that every band has one."""
+        """The smallest power of two that holds the window and gives every band at least one point."""
         step = (mel(self.highest) - mel(self.low)) / (self.num_mels + 1)
         narrowest = frequency(mel(self.low) + 2 * step) - self.low
         return int(2 ** math.ceil(math.log2(max(self.window, math.floor(self.rate / narrowest) + 1))))
@@ -110,18 +110,17 @@ def log_mel(
     """Log-mel frames (length, num_mels) of samples (length,), or their mel-frequency cepstral coefficients (length, cepstra) (Davis and
     Mermelstein 1980).
 
-        X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             a frame every hop, of `window` samples
+        X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             one frame per hop, of `window` samples
         E_t[j] = sum_k W[j, k] |X_t[k]|^2
-        y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                           without the last term where range_db is 0
+        y_t[j] = log max(E_t[j], 1e-7, 10^(-range_db / 10) max E)                           no last term if range_db is 0
         W[j, k] = max(0, min((mel(f_k) - m_{j-1}) / d, (m_{j+1} - mel(f_k)) / d)),          f_k = k rate / N
         m_j    = mel(low) + j d,   d = (mel(high) - mel(low)) / (num_mels + 1),   mel(f) = 2595 log10(1 + f / 700)
         c_t[i] = sqrt(2 / num_mels) sum_j y_t[j] cos(pi i (j - 1/2) / num_mels),   i < cepstra; c_t[0] is divided by sqrt(2)
 
-    The scale and its triangles, which are linear in mel and 1 at their top, are those of HTK (Young et al. 2006), not Slaney's. Before
-    anything N(0, dither^2) is added to the samples. `range_db` takes away how quiet a room or a microphone is: what lies that far below the
-    loudest sound is silence. The first few `cepstra` describe the envelope of a spectrum and leave out the harmonics of a voice's pitch. A
-    frame whose window would reach over the end is left out; a sound shorter than a
-    window is one frame, with silence behind it.
+    The mel scale and its triangular filters, linear in mel with maximum 1, are those of HTK (Young et al. 2006), not Slaney's. First,
+    N(0, dither^2) is added to the samples. `range_db` hides the noise level of a room or a microphone: what is that far below the loudest
+    sound counts as silence. The first few `cepstra` describe the envelope of the spectrum without the harmonics of a voice's pitch. A frame
+    whose window would reach over the end is dropped; a sound shorter than a window is one frame, padded with silence.
     """
     return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db, cepstra)(samples)
 
@@ -135,7 +134,7 @@ def frequency(mel: float) -> float:
 
 
 def centres(bands: LogMel) -> list[float]:
-    """Where each band has its top, in Hz."""
+    """The centre frequency of each band, in Hz."""
     low, high = mel(bands.low), mel(bands.highest)
     return [frequency(low + (high - low) * band / (bands.num_mels + 1)) for band in range(1, bands.num_mels + 1)]
 
@@ -154,7 +153,7 @@ def mel_filters(bands: LogMel) -> Tensor:
 @lru_cache(maxsize=8)
 def cosines(num_mels: int, cepstra: int) -> Tensor:
     """The first columns (num_mels, cepstra) of the orthonormal discrete cosine transform, in float64."""
-    bands, numbers = torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5, torch.arange(cepstra, dtype=torch.float64)
-    found = (torch.pi * numbers * bands / num_mels).cos() * math.sqrt(2 / num_mels)
-    found[:, :1] /= math.sqrt(2)
-    return found
+    bands, orders = torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5, torch.arange(cepstra, dtype=torch.float64)
+    columns = (torch.pi * orders * bands / num_mels).cos() * math.sqrt(2 / num_mels)
+    columns[:, :1] /= math.sqrt(2)
+    return columns

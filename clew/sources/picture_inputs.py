@@ -1,5 +1,5 @@
-"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid; or as
-large as they are, cell by cell."""
+"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid; or at
+their own size, cell by cell."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +20,9 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
-    """A picture is resized to `side` x `side` pixels. In training it is shifted by up to `shift` of them, and with `flip` mirrored in every
-    second case. `positions` is one of GRID_POSITIONS: how a place's row and column are encoded. The map from places to the body's width
-    starts `gain` times as large as usual."""
+    """Reads pictures resized to `side` x `side` pixels. In training they are shifted by up to `shift` pixels, and with `flip` mirrored with
+    probability 1/2. `positions` is one of GRID_POSITIONS, the encoding of a place's row and column. The initial map from places to the
+    body's width is multiplied by `gain`."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain")
     side: int = 64
@@ -43,7 +43,7 @@ class PictureReader(InputReader):
 
     @property
     def places_part(self) -> Any:
-        """Tables of rows and columns as large as the grid can be."""
+        """The position encoding, with learned tables as large as the grid can be."""
         return {"name": "learned", "max_height": self.side, "max_width": self.side} if self.positions == "learned" else self.positions
 
     @cached_property
@@ -55,18 +55,18 @@ class PictureReader(InputReader):
 
     @cached_property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of places."""
+        """The number of rows and columns of places."""
         rows, columns = self.pictures.grid_sizes(torch.tensor([[self.side, self.side]]))[0].tolist()
         return rows, columns
 
     @property
     def cell(self) -> tuple[int, int]:
-        """Height and width of what stands at a place, in pixels."""
+        """The height and width of a place, in pixels."""
         return -(-self.side // self.grid[0]), -(-self.side // self.grid[1])
 
     def measured(self, given: Any) -> Input:
         if has_header(given):
-            picture_size(given)  # refuses what is no picture before training begins
+            picture_size(given)  # refuses files that are no pictures before training begins
         return Input(given, self.grid[0] * self.grid[1])
 
     def read(self, given: Any) -> Tensor:
@@ -79,7 +79,7 @@ class PictureReader(InputReader):
         return Layout(tuple(self.places(given, length)), self.unit, self.grid)
 
     def canvas(self, given: Any) -> Canvas:
-        """The picture itself, in the size in which it is read."""
+        """The resized picture."""
         pixels = self.read(given)
         return Canvas(
             pixels.expand(-1, -1, 3).numpy(),
@@ -91,8 +91,8 @@ class PictureReader(InputReader):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolvedReader(PictureReader):
-    """The grid of a small residual network, whose first stage has `first_dim` channels; every further one has twice
-    as many and halves both sides. `norm` is over the whole picture, or of each place by itself."""
+    """The grid of a small residual network. Its first stage has `first_dim` channels; every further stage has twice as many and halves both
+    sides. `norm` is over the whole picture, or over each place by itself."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain", "norm")
     name: ClassVar[str] = "convolved"
@@ -173,7 +173,7 @@ class RowsReader(PictureReader):
 
 @dataclass(frozen=True, kw_only=True)
 class CellsReader(InputReader):
-    """Squares of `size` x `size` pixels of pictures that are as large as they are; the last ones of a row or a column may reach beyond."""
+    """Squares of `size` x `size` pixels of pictures at their own size; the last squares of a row or a column may reach beyond it."""
 
     name: ClassVar[str] = "cells"
     unit: ClassVar[str] = "cell"
@@ -191,11 +191,11 @@ class CellsReader(InputReader):
         return Patches(channels=1 if self.grey else 3, size=self.size)
 
     def pixel_size(self, given: Any) -> tuple[int, int]:
-        """A picture's height and width."""
+        """The height and width of a picture."""
         return picture_size(given)
 
     def grid(self, given: Any) -> tuple[int, int]:
-        """Rows and columns of cells."""
+        """The number of rows and columns of cells."""
         height, width = self.pixel_size(given)
         return -(-height // self.size), -(-width // self.size)
 

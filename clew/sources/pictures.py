@@ -1,6 +1,6 @@
-"""Pictures as what a body reads: patches, pixels, rows, or the grid of a residual network, each a sequence in raster order.
+"""Pictures as inputs of a body: patches, pixels, rows, or the grid of a residual network, each a sequence in raster order.
 
-An example is a tensor of bytes (height, width, channels), as `read_picture` gives it. Pictures of one batch may differ in size.
+An example is a tensor of bytes (height, width, channels), as `read_picture` returns it. The pictures of a batch may differ in size.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from clew.layers.resnet import ResNet
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """What all sources of pictures share. Pixels are normalised as (x / 255 - mean) / std; `places` says where vectors stand in their grid,
-    one of GRID_POSITIONS. The map to a body's width starts `gain` times as large as
-    maps do: soft attention begins as a mean over all places, in which one thing among many is faint.
+    """The shared part of all sources of pictures. Pixels are normalised as (x / 255 - mean) / std; `places`, one of GRID_POSITIONS, encodes
+    positions in the grid. The initial map to the body's width is multiplied by `gain`: soft attention starts as a mean over all places,
+    where one thing among many is faint.
 
-    In training a picture is shifted by up to `shift` pixels either way, its edge repeated where nothing is left (a random crop of a padded
-    picture, as He et al. 2016 have it), and with `flip` mirrored in every second case.
+    In training, pictures are shifted by up to `shift` pixels in each direction, repeating the edge (a random crop of a padded picture, as
+    in He et al. 2016), and with `flip` mirrored with probability 1/2.
     """
 
     channels: int = 3
@@ -40,21 +40,21 @@ class Pictures:
         raise NotImplementedError
 
     def reader(self) -> nn.Module:
-        """What makes of pictures grids of vectors."""
+        """The module that turns pictures into grids of vectors."""
         raise NotImplementedError
 
     @property
     def cell(self) -> tuple[int, int]:
-        """How many pixels down and across a place of the grid stands for."""
+        """The height and width, in pixels, of a place of the grid."""
         raise NotImplementedError
 
     @property
     def before(self) -> int:
-        """How many pixels of the first place would lie above and to the left of the picture."""
+        """How many pixels the first place extends above and to the left of the picture."""
         return 0
 
     def grid_sizes(self, sizes: Tensor) -> Tensor:
-        """Heights and widths (batch, 2) of the grids of pictures of these."""
+        """The heights and widths (batch, 2) of the grids of pictures with these sizes."""
         return -(-sizes // torch.tensor(self.cell, device=sizes.device))
 
     def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> PictureEmbedding:
@@ -63,13 +63,13 @@ class Pictures:
         if table is not None:
             raise UserError("shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false")
         places: GridPosition = build_part("places", self.places, GRID_POSITIONS, dim)
-        found = PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
+        embedding = PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
         with torch.no_grad():
-            found.map.weight.mul_(self.gain)
-        return found
+            embedding.map.weight.mul_(self.gain)
+        return embedding
 
     def complete(self, embedding: PictureEmbedding) -> None:
-        """It is whole from the start."""
+        """Does nothing: the embedding is already complete."""
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[PictureInputs, Tensor | None]:
         for number, example in enumerate(examples):
@@ -111,14 +111,14 @@ class Patches(Pictures):
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels(Patches):
-    """Pixel by pixel, as recurrent networks are tried on long sequences (Le et al. 2015)."""
+    """Single pixels, a test of recurrent networks on long sequences (Le et al. 2015)."""
 
     size: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Pictures):
-    """Row by row, each one vector, of pictures that are `columns` pixels wide; a narrower one is padded on the right."""
+    """Rows of pixels, each one vector, of pictures up to `columns` pixels wide; narrower ones are padded on the right."""
 
     columns: int
 
@@ -143,8 +143,7 @@ class Rows(Pictures):
 
 @dataclass(frozen=True, kw_only=True)
 class Convolved(Pictures):
-    """The grid of vectors that a residual network makes of a picture, which is trained with the body (the annotation vectors of Xu et al.
-    2015)."""
+    """The grid of vectors from a residual network, which is trained with the body (the annotation vectors of Xu et al. 2015)."""
 
     widths: tuple[int, ...] = (32, 64, 128)
     blocks: int = 2
@@ -167,12 +166,12 @@ class Convolved(Pictures):
 
     @property
     def before(self) -> int:
-        """A convolution with a stride of s and one pixel of padding looks at pixels around s i, not at those from s i on."""
+        """A convolution with stride s and one pixel of padding is centred on pixel s i; its pixels do not start there."""
         return self.cell[0] // 2
 
 
 def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:
-    """Each picture shifted and mirrored at random inside its own size."""
+    """Shifts and mirrors each picture at random within its own size."""
     pixels, sizes = inputs.pixels, inputs.sizes
     batch, height, width = pixels.shape[:3]
     down, across = torch.randint(-shift, shift + 1, (2, batch, 1), device=pixels.device)
@@ -183,5 +182,5 @@ def moved(inputs: PictureInputs, shift: int, flip: bool) -> PictureInputs:
         torch.minimum((places + by).clamp(min=0), sizes[:, side : side + 1] - 1)
         for side, (places, by) in enumerate(((rows, down), (columns, across)))
     )
-    each = torch.arange(batch, device=pixels.device)[:, None, None]
-    return inputs._replace(pixels=pixels[each, rows[:, :, None], columns[:, None, :]])
+    rows_of_batch = torch.arange(batch, device=pixels.device)[:, None, None]
+    return inputs._replace(pixels=pixels[rows_of_batch, rows[:, :, None], columns[:, None, :]])

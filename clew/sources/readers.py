@@ -1,4 +1,4 @@
-"""Readers of inputs by name, and one that was kept read again."""
+"""Readers of inputs by name, and loading a saved reader."""
 
 import json
 
@@ -20,11 +20,11 @@ PICTURES: dict[str, type[InputReader]] = {
     "regions": RegionsReader,
 }
 SPELLED: dict[str, type[InputReader]] = {**SOUNDS, **LINES}
-"""Of inputs that say a text from their beginning to their end."""
+"""Readers of inputs that spell out a text from beginning to end."""
 
 
 class AnyReader(InputReader):
-    """A reader of whichever name, from its file."""
+    """Loads a reader of any name."""
 
     @classmethod
     def from_json(cls, text: str) -> InputReader:  # type: ignore[override]

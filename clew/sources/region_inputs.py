@@ -1,4 +1,4 @@
-"""Regions of a picture as inputs of a run: what is inside given boxes, and where these are. Boxes are given: nothing finds them here."""
+"""Regions of pictures as inputs of a run: the contents and the places of given boxes. Nothing here detects boxes."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,8 +18,8 @@ from clew.sources.vectors import Vectors
 
 @dataclass(frozen=True, kw_only=True)
 class RegionsReader(InputReader):
-    """Each box of a picture is a place, in the order given: its pixels resized to `side` x `side`, from -1 to 1, behind them its middle,
-    width and height as shares of the picture's, from -1 to 1 too. The boxes of a drawn scene are known, and go from left to right."""
+    """Each box of a picture is a place, in the given order: its pixels resized to `side` x `side` and scaled to [-1, 1], followed by its
+    centre, width and height relative to the picture, also scaled to [-1, 1]. The boxes of a drawn scene are known, from left to right."""
 
     name: ClassVar[str] = "regions"
     unit: ClassVar[str] = "region"
@@ -48,7 +48,7 @@ class RegionsReader(InputReader):
             if right > width or bottom > height:
                 raise UserError(
                     f"{given.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels wide and "
-                    f"{height} high; give [left, top, right, bottom] inside of it"
+                    f"{height} high; give [left, top, right, bottom] inside it"
                 )
             inside = resized(pixels[top:bottom, left:right], self.side, self.side).flatten() / 127.5 - 1
             place = [(left + right) / width, (top + bottom) / height, 2 * (right - left) / width, 2 * (bottom - top) / height]
@@ -57,11 +57,11 @@ class RegionsReader(InputReader):
 
 
 def small_picture(given: Any, longest: int) -> tuple[Tensor, list[tuple[float, float, float, float]]]:
-    """The pixels (height, width, 3) of a picture whose sides are `longest` at most, and its boxes in these pixels."""
+    """The pixels (height, width, 3) of a picture with sides of at most `longest`, and its boxes in these pixels."""
     pixels = read_picture(given.picture if isinstance(given, Regions) else given)
-    found = bounded(pixels, longest)
-    down, across = (small / side for small, side in zip(found.shape[:2], pixels.shape[:2], strict=True))
-    return found, [(left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)]
+    small_pixels = bounded(pixels, longest)
+    down, across = (small / side for small, side in zip(small_pixels.shape[:2], pixels.shape[:2], strict=True))
+    return small_pixels, [(left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)]
 
 
 def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:

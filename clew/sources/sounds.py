@@ -1,4 +1,4 @@
-"""Sounds as what a body reads: log-mel frames of files, recordings in an archive, or samples."""
+"""Sounds as inputs of a body: log-mel frames of files, of recordings in an archive, or of samples."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,10 +25,10 @@ from clew.sources.vocal_tract import VocalTract
 
 @dataclass(frozen=True, kw_only=True)
 class LogMelReader(InputReader):
-    """A sound is resampled to `rate`, that of the first training sound where none is given, and cut into log-mel frames, of which `stack`
-    make one place. What lies `range_db` below the loudest energy is silence. With `cepstra` a frame is that many mel-frequency cepstral
-    coefficients of its bands. With `convolve` two convolutions of so many channels read frames and bands first. In training the bands are
-    warped by up to `vocal_tract`, and SpecAugment takes `time_masks` stretches and `frequency_masks` bands out."""
+    """Resamples sounds to `rate` (default: that of the first training sound) and cuts them into log-mel frames, `stack` of them per place.
+    Energies more than `range_db` below the loudest are silence. `cepstra` replaces a frame's bands by that many mel-frequency cepstral
+    coefficients. `convolve` is the number of channels of two convolutions over frames and bands, below the body. In training, bands are
+    warped by up to `vocal_tract`, and SpecAugment masks `time_masks` stretches and `frequency_masks` bands."""
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
@@ -102,21 +102,21 @@ class LogMelReader(InputReader):
         return [f"{time:.2f} s" for time in self.times(length, self.frames.step)]
 
     def times(self, count: int, step: int = 1) -> tuple[float, ...]:
-        """When frames begin, every `step` of them, in seconds."""
+        """The start times, in seconds, of `count` frames, `step` apart."""
         return tuple(round(number * step * self.hop_ms / 1000, 6) for number in range(count))
 
     def layout(self, given: Any, length: int) -> Layout:
         return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
 
     def canvas(self, given: Any) -> Canvas:
-        """The log-mel spectrogram: bands, or cepstral coefficients, from the highest down, and frames."""
+        """The log-mel spectrogram: bands, or cepstral coefficients, from the highest down, by frames."""
         samples, features = self.heard(given), self.frames.features
         assert isinstance(features, LogMel)
         bands = features(samples)  # (frames, bands)
         count, places = len(bands), self.frames.num_positions(len(samples))
 
         def by_band(entries: Tensor) -> Tensor:
-            """(frames, deltas, bands): what stands at each frame before any was stacked."""
+            """The entries of each frame before stacking (frames, deltas, bands)."""
             return entries.reshape(-1, 1 + self.deltas, features.num_features)[:count]
 
         return Canvas(
@@ -135,12 +135,12 @@ class LogMelReader(InputReader):
 
 
 def band_names(features: LogMel) -> list[str]:
-    """What a person calls each number of a frame."""
+    """The name of each feature of a frame."""
     return [f"c{number}" for number in range(features.cepstra)] if features.cepstra else [f"{hz:.0f} Hz" for hz in centres(features)]
 
 
 def sound_of(given: Any) -> Sound:
-    """The samples of a file by its path or its bytes, of a recording, or those that are given."""
+    """The samples of a file (by its path or its bytes), of a recording, or of a `Sound`."""
     if isinstance(given, Sound):
         return given
     if isinstance(given, (str, Path)):
@@ -148,16 +148,16 @@ def sound_of(given: Any) -> Sound:
     if not hasattr(given, "sound"):
         name = getattr(given, "id", type(given).__name__)
         raise UserError(f"{name}: this is no sound; choose data of sounds, or another reader (task.input)")
-    found: Sound = given.sound()
-    return found
+    sound: Sound = given.sound()
+    return sound
 
 
 def length_of(given: Any) -> Length:
-    """How long a sound is, by its header where it is a file."""
+    """The length of a sound; of a file, read from its header."""
     if isinstance(given, (str, Path)):
         return sound_length(given)
     if hasattr(given, "length"):
-        known: Length = given.length()
-        return known
+        length: Length = given.length()
+        return length
     sound = sound_of(given)
     return Length(len(sound.samples), sound.rate)

@@ -1,4 +1,4 @@
-"""Frames with stretches of time and bands of frequency taken out, as training reads them. Knows no sound."""
+"""Masks stretches of time and bands of frequency in training frames. Knows no sound."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ from clew.core.errors import UserError
 class SpecAugment:
     """SpecAugment (Park et al. 2019).
 
-    Each of `time_masks` takes out t frames from t0 on, t ~ U{0 .. min(longest, share * tau)} and t0 ~ U{0 .. tau - t}, tau being how many
-    a row has; each of `frequency_masks` f bands from f0 on, f ~ U{0 .. widest} and f0 ~ U{0 .. bands - f}. What is taken out becomes the
-    row's mean of that feature. With `warp`, the frame c ~ U{warp .. tau - warp - 1} is first moved by w ~ U(-warp, warp), and what lies
-    before and behind it is stretched or squeezed, by linear interpolation; rows of less than 2 warp + 2 frames stay. No row changes its
-    length, and what is behind a row's end neither counts nor changes. Draws are those of torch's generator, as dropout's are.
+    Each of `time_masks` hides t frames from t0 on, t ~ U{0 .. min(longest, share * tau)} and t0 ~ U{0 .. tau - t}, where tau is the length
+    of the row; each of `frequency_masks` hides f bands from f0 on, f ~ U{0 .. widest} and f0 ~ U{0 .. bands - f}. Hidden values become the
+    row's mean of that feature. With `warp`, the frame c ~ U{warp .. tau - warp - 1} is first moved by w ~ U(-warp, warp), and the frames
+    before and after it are stretched or squeezed by linear interpolation; rows of less than 2 warp + 2 frames stay. No row changes its
+    length, and padding is neither used nor changed. Draws come from torch's generator, as in dropout.
     """
 
     time_masks: int = 2
@@ -32,7 +32,7 @@ class SpecAugment:
             raise UserError(f"masks and their widths must be 0 or more ({least}), and share ({self.share:g}) from 0 to 1")
 
     def __call__(self, frames: Tensor, lengths: Tensor, num_bands: int) -> Tensor:
-        """frames (batch, length, width), their width being any number of times `num_bands`; each row has its own of `lengths`."""
+        """frames (batch, length, width), where width is a multiple of `num_bands`; `lengths` are those of the rows."""
         batch, length, width = frames.shape
         real = torch.arange(length, device=frames.device) < lengths[:, None]  # (batch, length)
         if self.warp:
@@ -62,7 +62,7 @@ class SpecAugment:
 
 
 def drawn_masks(count: int, limits: Tensor, sizes: Tensor, length: int) -> Tensor:
-    """Where any of `count` masks of each row lies (batch, length): up to `limits` wide, and within `sizes` (batch,)."""
+    """Whether each position (batch, length) is in any of `count` masks of its row, up to `limits` wide and within `sizes` (batch,)."""
     chance = torch.rand(2, len(sizes), count, device=sizes.device, dtype=torch.float64)
     widths = (chance[0] * (limits[:, None] + 1)).floor().minimum(limits[:, None].double())
     starts = (chance[1] * (sizes[:, None] - widths + 1)).floor().minimum(sizes[:, None] - widths)

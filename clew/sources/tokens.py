@@ -1,4 +1,4 @@
-"""Tokens of a vocabulary as what a body reads, and words with their letters and other parts beside them."""
+"""Tokens of a vocabulary as inputs of a body, and words with their letters and other parts."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from clew.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Tokens:
-    """Ids below `vocabulary`, a vector of a table for each. An example is a row of ids."""
+    """Ids below `vocabulary`, each with a vector in a table. An example is a row of ids."""
 
     vocabulary: int
 
@@ -31,7 +31,7 @@ class Tokens:
         return TokenEmbedding(self.vocabulary, dim, **around)
 
     def complete(self, embedding: TokenEmbedding) -> None:
-        """A table is whole from the start."""
+        """Does nothing: a table is already complete."""
 
     def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
         return padded(examples)
@@ -42,11 +42,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class LetteredWords(Tokens):
-    """Words, for each of which a table's vector, its letters and another body's vectors may stand, side by side. An example is a sentence
-    of words.
+    """Words, each embedded by the concatenation of a table's vector, its letters and another body's vectors, as configured. An example is a
+    sentence of words.
 
-    `table_dim` is the width of the table; what the others leave of the body's where not given. `context` builds what reads the words with
-    another body; `reader` encodes them.
+    `table_dim` is the width of the table; by default, the width of the body minus that of the other parts. `context` builds the part that
+    reads the words with another body; `reader` encodes them.
     """
 
     tokenizer: Tokenizer = field(kw_only=True)
@@ -68,8 +68,8 @@ class LetteredWords(Tokens):
             parts.append(self.context())
         table = None
         if self.table:
-            beside = sum(part.dim for part in parts)  # type: ignore[misc]
-            width = self.table_dim or max(embedding.dim - beside, 0) or embedding.dim
+            parts_width = sum(part.dim for part in parts)  # type: ignore[misc]
+            width = self.table_dim or max(embedding.dim - parts_width, 0) or embedding.dim
             table = nn.Embedding(self.vocabulary, width)
             nn.init.uniform_(table.weight, -math.sqrt(3 / width), math.sqrt(3 / width))
             table.weight.requires_grad_(self.tune)
@@ -81,7 +81,7 @@ class LetteredWords(Tokens):
 
 
 def spelling(tokens: list[str]) -> Tensor:
-    """The letters of every token (tokens, letters), 0 behind the last."""
+    """The letters of every token (tokens, letters), padded with 0."""
     letters = [letters_of(token) for token in tokens]
     longest = max(map(len, letters))
     return torch.tensor([[*word, *[0] * (longest - len(word))] for word in letters], dtype=torch.int32)

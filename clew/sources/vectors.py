@@ -1,4 +1,4 @@
-"""Vectors as what a body reads: frames of sound, measurements over time, anything that is numbers at every position already."""
+"""Vectors as inputs of a body: frames of sound, measurements over time, any numbers at every position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from clew.layers.embeddings import VectorEmbedding
 class Vectors:
     """Vectors of `width` features, mapped to the body's width. An example is a tensor (length, width).
 
-    In training noise of N(0, noise^2) is added to them.
+    In training, noise from N(0, noise^2) is added.
     """
 
     width: int
@@ -26,7 +26,7 @@ class Vectors:
         return VectorEmbedding(self.width, dim, augment=self.augment, **around)
 
     def complete(self, embedding: VectorEmbedding) -> None:
-        """A map is whole from the start."""
+        """Does nothing: a linear map is already complete."""
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         for number, example in enumerate(examples):
@@ -42,7 +42,7 @@ class Vectors:
 
 
 def refuse_table(word_dropout: float, table: Any) -> None:
-    """What a family puts around a table of tokens cannot be put around vectors."""
+    """Refuses options of a family that need a table of tokens."""
     if word_dropout:
         raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out")
     if table is not None:

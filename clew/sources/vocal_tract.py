@@ -1,4 +1,4 @@
-"""Speakers of other sizes made of those that are heard: the frequency axis of frames warped, as training reads them. Knows no sound."""
+"""Simulates speakers of other sizes by warping the frequency axis of training frames. Knows no sound."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from clew.core.errors import UserError
 class VocalTract:
     """Vocal tract length perturbation (Jaitly and Hinton 2013), on log-mel bands.
 
-        y_t[j] = x_t[a j],    a ~ U(1 - spread, 1 + spread), one a row
+        y_t[j] = x_t[a j],    a ~ U(1 - spread, 1 + spread), one per row
 
-    x between bands is interpolated linearly, and above the last band it is that band. A short vocal tract has its formants higher, so that
-    a below 1 is a smaller speaker. Draws are those of torch's generator, as dropout's are.
+    x is interpolated linearly between bands, and constant above the last band. A shorter vocal tract has higher formants, so a below 1
+    simulates a smaller speaker. Draws come from torch's generator, as in dropout.
     """
 
     spread: float
@@ -25,7 +25,7 @@ class VocalTract:
             raise UserError(f"vocal_tract ({self.spread:g}) must be at least 0 and below 1")
 
     def __call__(self, frames: Tensor, num_bands: int) -> Tensor:
-        """frames (batch, length, width), their width being any number of times `num_bands`."""
+        """frames (batch, length, width), where width is a multiple of `num_bands`."""
         factors = 1 + self.spread * (2 * torch.rand(len(frames), dtype=frames.dtype, device=frames.device) - 1)
         bands = frames.unflatten(-1, (-1, num_bands))  # (batch, length, times, bands)
         places = (factors[:, None] * torch.arange(num_bands, dtype=frames.dtype, device=frames.device)).clamp(max=num_bands - 1)

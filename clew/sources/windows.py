@@ -1,4 +1,4 @@
-"""Texts in windows: what a text is cut into, where each piece stands in it, and parts of it as a body reads them."""
+"""Windows of texts: cuts a text into pieces with their places in it, and encodes some of the pieces for a body."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ from clew.text.words import split_words
 
 
 class CutText(NamedTuple):
-    """A text as its tokens; or as its words, where the tokenizer has a token for each. Piece i is the characters [start, stop) of the
-    untouched text that row i of `offsets` (pieces, 2) says, without white space around them; one of white space alone has none."""
+    """A text as tokens, or as words if the tokenizer has a token for each word. Piece i is the characters [start, stop) of the original
+    text in row i of `offsets` (pieces, 2), without surrounding white space; a piece of white space alone is empty."""
 
     words: list[str] | None
     tokens: list[int]
@@ -21,15 +21,16 @@ class CutText(NamedTuple):
 
 
 def cut_text(reader: WordReader, text: str) -> CutText:
+    """Cuts a text into words if the tokenizer has a token for each, else into tokens."""
     if reader.by_words:
-        found = split_words(text)
-        return CutText([word.text for word in found], [], as_offsets([(word.start, word.stop) for word in found]))
+        words = split_words(text)
+        return CutText([word.text for word in words], [], as_offsets([(word.start, word.stop) for word in words]))
     tokens, offsets = reader.tokenizer.encode_with_offsets(text)
-    return CutText(None, tokens, as_offsets([trimmed(text, *each) for each in offsets]))
+    return CutText(None, tokens, as_offsets([trimmed(text, *span) for span in offsets]))
 
 
 def part_of(reader: WordReader, cut: CutText, start: int = 0, stop: int | None = None) -> EncodedWords:
-    """Some of a text's pieces, not yet in the tokenizer's frame."""
+    """Encodes some of a text's pieces, without the tokenizer's frame."""
     if cut.words is not None:
         return reader.encode([cut.words[start:stop]], framed=False)[0]
     return EncodedWords(cut.tokens[start:stop], [], [])
@@ -46,6 +47,6 @@ def as_offsets(pairs: list[tuple[int, int]]) -> np.ndarray:
 
 
 def window_starts(length: int, capacity: int, stride: int) -> list[int]:
-    """Where windows of `capacity` pieces begin, `stride` apart and never further than a window is long, until the last piece is in one."""
+    """Where windows of `capacity` pieces begin, at most `stride` or one window apart, until a window holds the last piece."""
     step = min(stride, capacity)
     return list(range(0, max(length - capacity, 0) + step, step)) if length > capacity else [0]

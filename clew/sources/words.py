@@ -1,6 +1,6 @@
-"""Sentences of words as a body reads them: tokens, the letters of each word, and its pieces for another body. What tasks on words share.
+"""Sentences of words as inputs of a body: tokens, the letters of each word, and its pieces for another body. Shared by tasks on words.
 
-A word tokenizer has a token for each word. Another cuts words into pieces; which of them are a word's is kept.
+A word tokenizer has a token for each word. Other tokenizers cut words into pieces, and which pieces belong to a word is recorded.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Sentences = Sequence[Sequence[str]]
 
 
 class EncodedWords(NamedTuple):
-    """A sentence as ids. Word i is the tokens [starts[i], ends[i]); there is one token at least for each."""
+    """A sentence as ids. Word i is the tokens [starts[i], ends[i]), at least one."""
 
     tokens: list[int]
     starts: list[int]
@@ -31,11 +31,11 @@ class EncodedWords(NamedTuple):
 
 
 class WordReader:
-    """Sentences to ids, and those to what a body takes.
+    """Encodes sentences as ids, and collates them for a body.
 
-    `letters` says that each word's are wanted; `context` reads the same words for another body. A body that has learnt from `running`
-    text finds it as it knows it: a sentence of words stands between tokens that end a line, and letters are those of tokens. Where the
-    tokenizer has a frame, texts stand in it; `segmented` says that the body tells its segments apart.
+    `letters` adds each word's letters; `context` encodes the same words for another body. A body trained on `running` text gets sentences
+    as it has seen them: between tokens that end a line, with letters spelled as its tokens are. If the tokenizer has a frame, it is put
+    around texts; `segmented` says that the body has segment embeddings.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WordReader:
 
     @classmethod
     def of(cls, body: Any, vocabularies: dict[str, Any], *, running: bool = False) -> "WordReader":
-        """What a body's embedding asks for, by its parts."""
+        """The reader that fits the parts of a body's embedding."""
         parts = body.embedding.parts
         context = next((part for part in parts if isinstance(part, Context)), None)
         inner = None
@@ -66,34 +66,36 @@ class WordReader:
         return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running, segmented=is_segmented(body))
 
     def encode(self, sentences: Sentences, *, framed: bool = True) -> list[EncodedWords]:
-        """What is not yet `framed` is for `joined`."""
+        """Encodes sentences. Pass `framed=False` for texts that `joined` will frame."""
         encoded = self.encode_words(sentences) if self.tokenizer.unit == "word" else self.encode_pieces(sentences)
         if self.mark is not None:
             encoded = [
-                each._replace(
-                    tokens=[self.mark, *each.tokens, self.mark],
-                    starts=[start + 1 for start in each.starts],
-                    ends=[end + 1 for end in each.ends],
+                sentence._replace(
+                    tokens=[self.mark, *sentence.tokens, self.mark],
+                    starts=[start + 1 for start in sentence.starts],
+                    ends=[end + 1 for end in sentence.ends],
                 )
-                for each in encoded
+                for sentence in encoded
             ]
         if self.letters:
             spelt = ([letters_of(self.tokenizer.normalize(word) if self.running else word) for word in words] for words in sentences)
             outside: list[list[int]] = [] if self.mark is None else [letters_of(self.tokenizer.token(self.mark))]
-            encoded = [each._replace(letters=[*outside, *letters, *outside]) for each, letters in zip(encoded, spelt, strict=True)]
+            encoded = [sentence._replace(letters=[*outside, *letters, *outside]) for sentence, letters in zip(encoded, spelt, strict=True)]
         if self.context is not None:
-            others = self.context.encode(sentences, framed=framed)
-            encoded = [each._replace(context=other) for each, other in zip(encoded, others, strict=True)]
-        return [self.framed(each) for each in encoded] if framed else encoded
+            context_sentences = self.context.encode(sentences, framed=framed)
+            encoded = [
+                sentence._replace(context=context_sentence) for sentence, context_sentence in zip(encoded, context_sentences, strict=True)
+            ]
+        return [self.framed(sentence) for sentence in encoded] if framed else encoded
 
     def encode_whole(self, texts: Sequence[str], *, framed: bool = True) -> list[EncodedWords]:
-        """Texts that need not be cut into words first; nothing is known of their words then."""
-        nothing = [] if self.tokenizer.frame is not None else [self.tokenizer.end or 0]
-        encoded = [EncodedWords(tokens or nothing, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
-        return [self.framed(each) for each in encoded] if framed else encoded
+        """Encodes texts without cutting them into words first; their words are then not recorded."""
+        fallback = [] if self.tokenizer.frame is not None else [self.tokenizer.end or 0]
+        encoded = [EncodedWords(tokens or fallback, [], []) for tokens in self.tokenizer.encode_batch(list(texts))]
+        return [self.framed(text) for text in encoded] if framed else encoded
 
     def framed(self, first: EncodedWords, second: EncodedWords | None = None) -> EncodedWords:
-        """One text, or two, with what the tokenizer's frame puts around them."""
+        """Puts the tokenizer's frame around one text or a pair."""
         frame = self.tokenizer.frame
         if frame is None:
             return first
@@ -111,8 +113,8 @@ class WordReader:
         return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
 
     def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
-        """One text or two, cut at their ends until they have so many tokens with what is to stand around them; of two the longer is cut
-        until both are as long."""
+        """Cuts one text, or a pair, at the end to `longest` tokens, including those around them. Of a pair the longer is cut until both are
+        equally long."""
         frame = self.tokenizer.frame
         around = len(texts) - 1 if frame is None else frame.num_added(pair=len(texts) == 2)
         room = max(longest - around, len(texts))
@@ -125,39 +127,42 @@ class WordReader:
         return cut_at(texts[0], first), cut_at(texts[1], room - first)
 
     def joined(self, first: EncodedWords, second: EncodedWords) -> EncodedWords:
-        """Two texts as one, in the tokenizer's frame, or with the token that ends a text between them."""
+        """Joins two texts by the tokenizer's frame, or by a token that ends a text."""
         if self.tokenizer.frame is not None:
             return self.framed(first, second)
         end = self.tokenizer.end or 0
         letters = None
         if first.letters is not None and second.letters is not None:
             letters = [*first.letters, letters_of(self.tokenizer.token(end)), *second.letters]
-        starts, ends = ([*one, *(place + len(first.tokens) + 1 for place in two)] for one, two in zip(first[1:3], second[1:3], strict=True))
+        starts, ends = (
+            [*first_places, *(place + len(first.tokens) + 1 for place in second_places)]
+            for first_places, second_places in zip(first[1:3], second[1:3], strict=True)
+        )
         if not self.is_whole:
             return EncodedWords([*first.tokens, end, *second.tokens], starts, ends, letters)
-        places = range(len(first.tokens) + 1 + len(second.tokens))  # the mark is a word of its own
+        places = range(len(first.tokens) + 1 + len(second.tokens))  # the token between the texts is a word of its own
         context = None
         if self.context is not None and first.context is not None and second.context is not None:
             context = self.context.joined(first.context, second.context)
             frame = self.context.tokenizer.frame
             mark = len(first.context.tokens) + (0 if frame is None else len(frame.before))
             cut = len(first.starts)
-            if not self.context.is_whole:  # else the mark has its place there already
+            if not self.context.is_whole:  # otherwise that word has its place already
                 context = context._replace(
                     starts=[*context.starts[:cut], mark, *context.starts[cut:]], ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]]
                 )
         return EncodedWords([*first.tokens, end, *second.tokens], [*places], [place + 1 for place in places], letters, context)
 
     def encode_words(self, sentences: Sentences) -> list[EncodedWords]:
-        found = self.tokenizer.encode_batch([one_word_each(words) for words in sentences])
-        return [EncodedWords(tokens, [*range(len(tokens))], [*range(1, len(tokens) + 1)]) for tokens in found]
+        token_rows = self.tokenizer.encode_batch([one_word_each(words) for words in sentences])
+        return [EncodedWords(tokens, [*range(len(tokens))], [*range(1, len(tokens) + 1)]) for tokens in token_rows]
 
     def encode_pieces(self, sentences: Sentences) -> list[EncodedWords]:
         return [self.cut(one_word_each(words), len(words)) for words in sentences]
 
     def cut(self, text: str, num_words: int) -> EncodedWords:
-        """The pieces of a text whose words stand apart. A piece is of the word that its last character is in; a word that the tokenizer
-        leaves nothing of has the piece before it."""
+        """Encodes a text whose words are separated by spaces. A piece belongs to the word of its last character. A word that the tokenizer
+        drops gets the piece before it."""
         tokens, offsets = self.tokenizer.encode_with_offsets(text)
         starts, ends, word, place = [0] * num_words, [0] * num_words, -1, 0
         word_at = []
@@ -177,44 +182,46 @@ class WordReader:
         return EncodedWords(tokens or [0], starts, ends)
 
     def collate(self, encoded: Sequence[EncodedWords]) -> Pieces:
-        """Rows, padded. Letters, where they are read, are those of tokens: of words alone, then."""
-        tokens, mask = padded([each.tokens for each in encoded])
-        starts, _ = padded([each.starts for each in encoded])
-        ends, _ = padded([each.ends for each in encoded])
+        """Collates sentences into padded rows. Letters are those of tokens, so every token must be a word."""
+        tokens, mask = padded([sentence.tokens for sentence in encoded])
+        starts, _ = padded([sentence.starts for sentence in encoded])
+        ends, _ = padded([sentence.ends for sentence in encoded])
         inputs: Any = tokens
         if self.letters or self.context is not None:
-            letters = padded_letters([each.letters or [] for each in encoded], tokens.shape[1]) if self.letters else None
-            context = self.context.collate([each.context for each in encoded if each.context]) if self.context is not None else None
+            letters = padded_letters([sentence.letters or [] for sentence in encoded], tokens.shape[1]) if self.letters else None
+            context = (
+                self.context.collate([sentence.context for sentence in encoded if sentence.context]) if self.context is not None else None
+            )
             inputs = Words(tokens, letters, context)
         elif self.segmented:
-            inputs = Segmented(tokens, padded([each.segments or [0] * len(each.tokens) for each in encoded])[0])
+            inputs = Segmented(tokens, padded([sentence.segments or [0] * len(sentence.tokens) for sentence in encoded])[0])
         return Pieces(inputs, mask, starts, ends)
 
     @property
     def by_words(self) -> bool:
-        """Whether a text is cut into words before it is encoded."""
+        """Whether texts are cut into words before encoding."""
         return self.tokenizer.unit == "word"
 
     @property
     def num_added(self) -> int:
-        """How many tokens stand around a text."""
+        """The number of tokens added around a text."""
         return (0 if self.tokenizer.frame is None else self.tokenizer.frame.num_added()) + (0 if self.mark is None else 2)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every word is one token, at its own place."""
+        """Whether every word is exactly one token, at its own index."""
         return self.tokenizer.unit == "word" and self.mark is None and self.tokenizer.frame is None
 
 
 def cut_at(encoded: EncodedWords, length: int) -> EncodedWords:
-    """A sentence's first tokens, and the words that are whole in them."""
+    """A sentence's first tokens, and the words that are complete in them."""
     words = sum(end <= length for end in encoded.ends)
     letters = None if encoded.letters is None else encoded.letters[:length]
     return encoded._replace(tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters)
 
 
 class SourceReader(WordReader):
-    """Texts as the encoder of an encoder-decoder reads them: their tokens in the tokenizer's frame, or with the one that ends a source."""
+    """Encodes texts for the encoder of an encoder-decoder: in the tokenizer's frame, or followed by the token that ends a source."""
 
     by_words = False
 
@@ -238,17 +245,17 @@ def is_spelled(body: Any) -> bool:
 
 
 def is_segmented(body: Any) -> bool:
-    """Whether a body's embedding tells segments apart."""
+    """Whether a body's embedding has segments."""
     return body.embedding.segments is not None and body.embedding.segments.num_embeddings > 1
 
 
 def places_of(encoded: EncodedWords) -> int:
-    """How many places a sentence takes, in whichever body it takes the most."""
+    """The number of places a sentence takes, in whichever body it takes the most."""
     return max(len(encoded.tokens), 0 if encoded.context is None else len(encoded.context.tokens))
 
 
 def check_words(encoded: EncodedWords, limit: int | None, place: str) -> None:
-    """Refuses a sentence that is longer than what a body's positions can tell apart."""
+    """Refuses a sentence that is longer than the body's positions."""
     if limit is not None and len(encoded.tokens) > limit:
         raise UserError(
             f"{place}: the sentence has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it, "
@@ -257,11 +264,11 @@ def check_words(encoded: EncodedWords, limit: int | None, place: str) -> None:
 
 
 def one_word_each(words: Sequence[str]) -> str:
-    """A sentence as the tokenizer reads it, each word one: a no-break space and its like inside a word would part it."""
+    """A sentence for the tokenizer, with no white space inside words: a no-break space, for example, would split its word."""
     return " ".join("_".join(word.split()) or "_" for word in words)
 
 
 def padded_letters(rows: Sequence[Sequence[Sequence[int]]], length: int) -> Tensor:
-    """Letters (rows, length, letters), 0 where there are none."""
+    """Letters (rows, length, letters), padded with 0."""
     letters, _ = padded([word for row in rows for word in [*row, *[[]] * (length - len(row))]])
     return torch.unflatten(letters.to(torch.int32), 0, (len(rows), length))

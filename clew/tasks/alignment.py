@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clew.core.errors import UserError
+from clew.core.reprs import brief
 from clew.core.taps import Tap, watching
 from clew.layers.attention import Attention, SelfAttention
 from clew.layers.hard_attention import HardAttention
@@ -37,6 +38,9 @@ class Alignment:
         columns = self.weights.new_zeros(len(target), len(self.source.words)).index_add(1, source, self.weights)
         rows = self.weights.new_zeros(len(self.target.words), columns.shape[1]).index_add(0, target, columns)
         return rows / target.bincount(minlength=len(rows))[:, None]
+
+    def __repr__(self) -> str:
+        return brief(self, " ".join(self.target.words), words=f"{len(self.target.words)} x {len(self.source.words)}")
 
     def as_json(self) -> dict[str, Any]:
         """The words of both sides, and the weights, a row a target word."""

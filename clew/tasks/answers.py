@@ -2,7 +2,7 @@
 answer, what a wrong one costs, and how answers are measured; they know no text and no body."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol
 
 import torch
@@ -90,7 +90,7 @@ class OneLabel(nn.Module):
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """What is measured, what the best evaluation is told by unless told being the first."""
+        """Metric names; the first selects the best checkpoint by default."""
         return (*self.shares, *([] if self.positive is None else ["f1"]))
 
     def target(self, example: Answered) -> list[float]:
@@ -108,13 +108,14 @@ class OneLabel(nn.Module):
         own = set(self.labels.names)
         return (*self.labels.names, *sorted({label for example in examples for label in example.labels} - own))
 
-    def prepare(self, targets: Tensor) -> None:
-        """Takes the labels' weights from the training part's targets (examples, labels)."""
+    def prepare(self, targets: Callable[[], Tensor]) -> None:
+        """Takes the labels' weights from the training part's targets (examples, labels), where they are asked for."""
         if isinstance(self.weighting, Mapping):
             for label, weight in self.weighting.items():
                 self.class_weights[self.labels.id(label, "task.class_weights")] = weight
         elif self.weighting == "balanced":
-            self.class_weights.copy_(len(targets) / (len(self.labels) * targets.sum(0).clamp(min=1)))
+            of_examples = targets()
+            self.class_weights.copy_(len(of_examples) / (len(self.labels) * of_examples.sum(0).clamp(min=1)))
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         """Finds T on the validation part; whether it was looked for."""
@@ -301,9 +302,10 @@ class Number(nn.Module):
     def target(self, example: Answered) -> list[float]:
         return [number_of(example)]
 
-    def prepare(self, targets: Tensor) -> None:
-        self.mean.fill_(float(targets.mean()))
-        self.scale.fill_(max(float(targets.std(correction=0)), 1e-8))
+    def prepare(self, targets: Callable[[], Tensor]) -> None:
+        of_examples = targets()
+        self.mean.fill_(float(of_examples.mean()))
+        self.scale.fill_(max(float(of_examples.std(correction=0)), 1e-8))
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         return False

@@ -58,7 +58,7 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
 
     Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters need not be frequent
-    enough to be predicted: `predicted` words have names in V, and in training some of the others are read as <unk>, as words of another
+    enough to be predicted: `predicted` words have names in V, and in training some of the others are read as `<unk>`, as words of another
     text will be. As many tokens are predicted ahead as back, so that the perplexity is the geometric mean of those of two language models.
     """
 

@@ -14,6 +14,7 @@ from clew.baselines.nearest_pictures import picture_baselines
 from clew.core.batches import to_device
 from clew.core.config import Part, Section, build_part, one_of
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.data.examples import Captioned
 from clew.data.file_bytes import File
 from clew.data.kinds.captioned import CAPTIONED
@@ -69,6 +70,9 @@ class Caption:
     tokens: list[int]
     log_prob: float
     score: float
+
+    def __repr__(self) -> str:
+        return brief(self, self.text, log_prob=self.log_prob)
 
     def __str__(self) -> str:
         return self.text

@@ -18,6 +18,7 @@ from clew.core.config import Part, TaskSection, build_part, one_of
 from clew.core.errors import UserError, named
 from clew.core.graph_batches import rows_to
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.core.types import State, Term
 from clew.data.examples import LabelledPixels
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
@@ -87,6 +88,9 @@ class LabelledPicture:
     labels: list[list[str]]
     probabilities: list[list[float]]
     numbers: np.ndarray
+
+    def __repr__(self) -> str:
+        return brief(self, self.picture, cells=f"{len(self.labels)} x {len(self.labels[0]) if self.labels else 0}")
 
     def __str__(self) -> str:
         return "".join("\t".join(row) + "\n" for row in self.labels)

@@ -88,7 +88,7 @@ def choices_of(given: Sequence[str] | Mapping[str, str], **options: Any) -> Choi
     return Choices(dict(pairs), **options)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Chosen(Classified):
     """The likeliest choice, each one's probability among the choices, likeliest first, and its log-probability by itself; `left_out` are
     the tokens at the beginning of the text that did not fit into what the model can read."""

@@ -14,6 +14,7 @@ from clew.baselines.label_baselines import label_baselines, number_baselines, se
 from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError, named
+from clew.core.reprs import brief
 from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
 from clew.data.examples import Labelled
@@ -33,6 +34,7 @@ from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
+from clew.text.train import Texts
 from clew.text.words import words_of
 
 BATCH = 128
@@ -97,6 +99,12 @@ class Classified:
     def more(self) -> dict[str, Any]:
         """What else JSON tells of it."""
         return {}
+
+    def __repr__(self) -> str:
+        if self.number is not None:
+            return brief(self, self.text, number=self.number)
+        chance = self.probabilities.get(self.label) if len(self.labels) == 1 else None
+        return brief(self, self.text, label=repr(self.label), probability=chance)
 
     def __str__(self) -> str:
         return f"{self.number:g}" if self.number is not None else self.label
@@ -240,9 +248,9 @@ def train_class_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Labelled], config: ClassificationConfig
 ) -> dict[str, Any]:
     """A tokenizer of all texts, and a table of labels."""
-    texts = [text for example in examples for text in (example.text, example.second) if text is not None]
+    texts = Texts(lambda: (text for example in examples for text in (example.text, example.second) if text is not None))
     return {
-        "tokenizer": train([one_word_each(cut(text, config)) for text in texts] if config.split else texts, []),
+        "tokenizer": train(Texts(lambda: (one_word_each(cut(text, config)) for text in texts)) if config.split else texts, []),
         "labels": label_table_of(examples, config.labels),
     }
 

@@ -14,9 +14,10 @@ from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted
 from clew.core.identity import Known
 from clew.core.processes import first_alone, rank, sum_over_processes, world_size
-from clew.data.documents import Documents, joined, plain_lines
+from clew.data.documents import Documents, joined, measure, plain_lines
 from clew.data.encoded_documents import EncodedDocuments, encode_documents
 from clew.data.kinds.documents import DocumentsData, documents_named, find_documents
+from clew.data.measures import known_content
 from clew.data.notes import Notes
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.data.spans import Spans
@@ -46,6 +47,9 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
 
     def check(self, task: Any, training: Batching) -> None:
         check_reach(task, training)
+
+    def content(self, part: Documents) -> str | None:
+        return known_content(part, measure)
 
     def vocabularies(self, train: Documents, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
         return {TOKENIZER: tokenizers.of_text(train, framed=True)}
@@ -130,12 +134,14 @@ def guess_all(task: Any, examples: MaskedExamples, evaluation: Evaluation) -> Gu
     total = Guessed()
     try:
         with evaluation.whole(task):
-            for rows in batches[rank() :: world_size()]:
+            own = batches[rank() :: world_size()]
+            for done, rows in enumerate(own, start=1):
                 if evaluation.interrupted() and world_size() == 1:
                     return None
                 batch = to_device(examples.batch(spans, np.array(rows), *EVALUATION), device)
                 with evaluation.autocast():
                     total += task.guess(batch)
+                evaluation.progress(done, len(own))
     finally:
         task.train(was_training)
     sums = sum_over_processes(torch.tensor(astuple(total), dtype=torch.float64)).tolist()

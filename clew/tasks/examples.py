@@ -25,23 +25,26 @@ from clew.core.config import TaskSection
 from clew.core.errors import UserError, counted, few_of
 from clew.core.errors import named as named_label
 from clew.core.identity import Known
-from clew.core.processes import from_all, rank, sum_over_processes, world_size
+from clew.core.processes import first_alone, from_all, rank, sum_over_processes, world_size
 from clew.data.example_splits import find_overlaps
 from clew.data.examples import LabelledInput
+from clew.data.fingerprints import code_digest
 from clew.data.kinds.kind import Kind, Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
+from clew.data.parts import Part, gather, remembered, take
 from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffled_plan
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import LOWEST, in_words, named
 from clew.metrics.score import Score
 from clew.metrics.statistics import Statistics
+from clew.tasks.encoded_parts import LENGTHS, encode_part
 from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
 from clew.tasks.writing import DecodingConfig
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
-TrainTokenizer = Callable[[Sequence[str], Sequence[str]], Tokenizer]
+TrainTokenizer = Callable[[Iterable[str], Sequence[str]], Tokenizer]
 """Trains a tokenizer on texts, with tokens of its own for some special ones."""
 Vocabularies = Callable[[TrainTokenizer, bool, Any, Any], dict[str, Any]]
 """`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides share one."""
@@ -132,17 +135,20 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.kind.name
 
     def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
-        return self.kind.read(data, seed, notes)
+        """The parts; what is kept on disk is written by the first process and found by the others."""
+        if not self.kind.is_plain:
+            return self.kind.read(data, seed, notes)
+        return first_alone(lambda: self.kind.read(data, seed, notes))
 
     def read_files(self, files: Given, data: ExampleData, notes: Notes) -> Sequence[Any]:
-        return list(self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes))
+        return gather(self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes))
 
     def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:
         """Each direction of a model of many languages by itself."""
         pieces = self.kind.pieces(data)
         if not pieces:
             return dict(parts)
-        found = {f"{part}{end}": [one for one in parts[part] if one.id.endswith(end)] for part in parts for end in pieces}
+        found = {f"{part}{end}": with_end(parts[part], end) for part in parts for end in pieces}
         return {name: examples for name, examples in found.items() if examples}
 
     def check(self, task: Any, training: Batching) -> None:
@@ -154,6 +160,9 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             raise UserError("training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out")
         task.check_training(training)
 
+    def content(self, part: Sequence[Any]) -> str | None:
+        return part.key if isinstance(part, Part) else None
+
     def vocabularies(self, train: Sequence[Any], tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
 
@@ -163,6 +172,10 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         unseen = find_unseen(task, part)
         if unseen.labels and (encoding.to_train or unseen.times == unseen.total):
             task.label_table().id(unseen.first, unseen.place, task.unseen_remedy(unseen.first))
+        if isinstance(part, Part):
+            check = None if encoding.to_train else task.check_length
+            on_disk: Sequence[Any] = first_alone(lambda: encode_part(task, part, encoding, check))
+            return on_disk
         encoded: Sequence[Any] = task.encode(part)
         if not encoding.to_train:
             for example, ids in zip(part, encoded, strict=True):
@@ -220,7 +233,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return part
 
     def identity(self, part: Sequence[Any], encoded: Sequence[Any], training: Batching, seed: int) -> dict[str, Known]:
-        digest = examples_digest(part)
+        digest = remembered(part, "digest", lambda: examples_digest(part))
         size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
         order = {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
         order |= {"bucket": True} if training.bucket else {}
@@ -239,7 +252,8 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
     def remarks(self, task: Any, parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]) -> list[str]:
         """Examples that two parts share, and those that are too long to train on."""
         is_long = lengths_of(task, encoded["train"]).max(1) > task.longest
-        found = [str(overlap) for overlap in find_overlaps(dict(parts))]
+        held_out = {name: part.key for name, part in parts.items() if isinstance(part, Part)}
+        found = remembered(parts["train"], f"overlaps {held_out}", lambda: [str(overlap) for overlap in find_overlaps(dict(parts))])
         found += [note for name, part in parts.items() if name != "train" for note in self.judged_remarks(task, name, part)]
         if is_long.any():
             first = parts["train"][int(np.argmax(is_long))].id
@@ -275,13 +289,27 @@ def find_unseen(task: Any, part: Sequence[Any]) -> Unseen:
     table = task.label_table()
     if table is None:
         return Unseen(0, 0, ())
-    total, found = 0, []
+    code = code_digest(type(task).__mro__[:-1])
+    if code is None:
+        times, total, labels, *first = look_for_unseen(task, part, table)
+    else:
+        config = hashlib.sha256(task.config.model_dump_json().encode()).hexdigest()
+        name = f"unseen {type(task).__qualname__} {config} {table.hash} {code}"
+        times, total, labels, *first = remembered(part, name, lambda: look_for_unseen(task, part, table))
+    return Unseen(times, total, tuple(labels), *first)
+
+
+def look_for_unseen(task: Any, part: Sequence[Any], table: Labels) -> list[Any]:
+    total = times = 0
+    places: dict[str, str] = {}
     for example in part:
         for label, place in task.gold_labels(example):
             total += 1
             if label not in table:
-                found.append((label, place))
-    return Unseen(len(found), total, tuple(dict.fromkeys(label for label, _ in found)), *(found[0] if found else ()))
+                times += 1
+                places.setdefault(label, place)
+    first = next(iter(places.items()), ())
+    return [times, total, list(places), *first]
 
 
 @torch.no_grad()
@@ -299,7 +327,8 @@ def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Se
     mine: list[tuple[int, Any, list[float] | None]] = []
     try:
         with evaluation.whole(task):
-            for rows in batches[rank() :: world_size()]:
+            own = batches[rank() :: world_size()]
+            for done, rows in enumerate(own, start=1):
                 if evaluation.interrupted() and world_size() == 1:
                     return None
                 batch = to_device(task.collate([encoded[row] for row in rows]), device)
@@ -309,6 +338,7 @@ def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Se
                     losses = task.row_losses(batch) if evaluation.is_final else None
                 mine += zip(rows, predictions, losses or [None] * len(rows), strict=True)
                 totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
+                evaluation.progress(done, len(own))
     finally:
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
@@ -365,7 +395,14 @@ def drawn(lengths: np.ndarray, most: int) -> list[int]:
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
     """How many places each side of every example takes, (examples, sides)."""
+    if isinstance(encoded, Part) and LENGTHS in encoded.arrays:
+        return encoded.arrays[LENGTHS]
     return np.array([task.lengths(example) for example in encoded]).reshape(len(encoded), -1)
+
+
+def with_end(part: Sequence[Any], end: str) -> Sequence[Any]:
+    """The examples whose ids end so."""
+    return take(part, np.flatnonzero([example.id.endswith(end) for example in part]))
 
 
 def evaluation_budget(training: Batching) -> int:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from clew.core.batches import padded, to_device
 from clew.core.errors import UserError
+from clew.core.reprs import brief
 from clew.data.plans import batches_by_length
 from clew.layers.embeddings import Segmented
 from clew.sources.words import is_segmented
@@ -44,6 +45,9 @@ class Filled:
     masks: list[list[Guess]]
     second: str | None = None
     follows: float | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, str(self), probability=self.masks[0][0].probability if self.masks else None, follows=self.follows)
 
     def __str__(self) -> str:
         number = len(MARK.findall(self.text))

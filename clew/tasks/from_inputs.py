@@ -36,7 +36,9 @@ class InputSides(NamedTuple):
 
 
 class WritesFromInput(SequenceToSequence):
-    """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x)), x being vectors of a picture or a sound.
+    """Writing what a picture or a sound says, x being its vectors.
+
+        P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x))
 
     An example has an `input` and a `target`. A member says what its examples are measured by.
     """

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.decoding.drafts import Draft, DraftStepper, PromptLookup
 from clew.decoding.sampling import greedy, sample
 from clew.decoding.sliding import Sliding
@@ -39,6 +40,9 @@ class Generated:
     log_prob: float
     score: float | None = None
     guessed: Guessed | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, str(self), log_prob=self.log_prob)
 
     def __str__(self) -> str:
         return self.prompt + self.text

@@ -31,6 +31,7 @@ from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Options, Use
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
+from clew.text.train import Texts
 
 BATCH = 128
 """Graphs that are judged at a time."""
@@ -130,7 +131,7 @@ def train_graph_vocabularies(
 ) -> dict[str, Any]:
     """A tokenizer of what stands at nodes, the graphs' labels, and the types of edges."""
     types = edge_types(example.graph.edges or () for example in examples)
-    tokenizer = train([one_word_each(example.graph.words) for example in examples], [])
+    tokenizer = train(Texts(lambda: (one_word_each(example.graph.words) for example in examples)), [])
     return {"tokenizer": tokenizer, "labels": label_table_of(examples, config.labels), EDGE_TYPES: types}
 
 

@@ -11,6 +11,7 @@ from clew.baselines.beside import Baseline, Train
 from clew.baselines.label_baselines import frequent_baselines
 from clew.core.config import Section, build_part
 from clew.core.errors import named
+from clew.core.reprs import brief
 from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Kind
 from clew.data.plans import batches_by_length
@@ -51,6 +52,12 @@ class JudgedInput:
     labels: tuple[str, ...]
     probabilities: Mapping[str, float]
     number: float | None = None
+
+    def __repr__(self) -> str:
+        if self.number is not None:
+            return brief(self, self.input, number=self.number)
+        chance = self.probabilities.get(self.labels[0]) if len(self.labels) == 1 else None
+        return brief(self, self.input, label=repr("|".join(self.labels)), probability=chance)
 
     def __str__(self) -> str:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)

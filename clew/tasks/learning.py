@@ -19,6 +19,7 @@ from clew.core.identity import Known
 from clew.data.kinds.section import DataSection
 from clew.data.notes import Notes
 from clew.data.text_files import TextString
+from clew.data.text_streams import TextStream
 from clew.metrics.score import Score
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
@@ -64,7 +65,10 @@ class Tokenizers(Protocol):
     def of_text(self, texts: Iterable[str], *, framed: bool = False) -> Tokenizer:
         """For running text; `framed` puts what it reads between [CLS] and [SEP], where it has these tokens."""
 
-    def of_sequences(self, texts: Sequence[str], specials: Sequence[str] = ()) -> Tokenizer:
+    def of_stream(self, stream: TextStream) -> Tokenizer:
+        """For running text that is a stream, from its beginning; what that is, is noted with the stream."""
+
+    def of_sequences(self, texts: Iterable[str], specials: Sequence[str] = ()) -> Tokenizer:
         """For sequences that end, with tokens of its own for `specials`."""
 
 
@@ -78,6 +82,8 @@ class Encoding:
     workers: int = 1
     progress: Callable[[int, int], None] | None = None
     cache: Path = field(default_factory=cache_folder)
+    vocabularies: Mapping[str, Any] = field(default_factory=dict)
+    """The task's tokenizers and label tables by role, by which ids of examples are found again."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ class Evaluation:
     """How much of a part is read at most, about: the same of it every time."""
     autocast: Autocast = nullcontext
     interrupted: Callable[[], bool] = lambda: False
+    progress: Callable[[int, int], None] = lambda done, total: None
+    """Called after each of this process's batches with how many are done, and how many there are."""
     whole: Callable[[nn.Module], AbstractContextManager[Any]] = lambda task: nullcontext()
 
 
@@ -122,6 +130,10 @@ class Learning(Protocol[P, E]):
 
     def check(self, task: Any, training: Batching) -> None:
         """Refuses settings of training that the task's body cannot follow, before anything is encoded."""
+
+    def content(self, part: P) -> str | None:
+        """What tells a large part's content from any other; None for a small one, which is quickly read again."""
+        return None
 
     def vocabularies(self, train: P, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Any]:
         """Every tokenizer and label table by role, made of the training part."""

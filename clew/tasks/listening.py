@@ -40,7 +40,12 @@ class ListeningConfig(SequenceConfig):
 
 
 class Listener(MeasuredTranscripts, WritesFromInput):
-    """P(text | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x)), x being frames of a sound."""
+    """Writing what is said.
+
+        P(text | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x))
+
+    x are frames of a sound.
+    """
 
     config: ListeningConfig
     text_name = "sound"

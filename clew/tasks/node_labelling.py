@@ -41,6 +41,7 @@ from clew.tasks.tagging import TAG, SentenceRow, TaggedText, as_conll, tagged_ob
 from clew.tasks.use import Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import UNSEEN, Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.train import Texts
 from clew.text.words import listed_words, spaced_words
 
 BATCH = 128
@@ -264,7 +265,8 @@ def train_node_vocabularies(
     if config.relations and all(example.tags == example.relations for example in examples):
         raise UserError("task.relations=true shows the relations that are to be told; set task.relations=false, or another data.label")
     types = edge_types(edges_of(example, config) for example in examples)
-    return {"tokenizer": train([one_word_each(example.words) for example in examples], []), "labels": Labels.of(labels), EDGE_TYPES: types}
+    tokenizer = train(Texts(lambda: (one_word_each(example.words) for example in examples)), [])
+    return {"tokenizer": tokenizer, "labels": Labels.of(labels), EDGE_TYPES: types}
 
 
 def build_node_labeller(body: Any, vocabularies: dict[str, Any], config: NodeLabellingConfig) -> NodeLabeller:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.core.reprs import brief
 from clew.data.examples import Described, Picture, Regions
 from clew.data.file_bytes import File, FileBytes
 from clew.data.kinds.described import DescribedData
@@ -32,6 +33,9 @@ class WrittenParagraph:
     @property
     def text(self) -> str:
         return " ".join(self.sentences)
+
+    def __repr__(self) -> str:
+        return brief(self, self.text, log_prob=self.log_prob)
 
     def __str__(self) -> str:
         return self.text

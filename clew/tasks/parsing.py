@@ -14,6 +14,7 @@ from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.kinds.trees import TREES
@@ -35,7 +36,7 @@ from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceTo
 from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
 from clew.tasks.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
-from clew.text.train import train_word
+from clew.text.train import Texts, train_word
 
 SYMBOLS_A_WORD, MORE_SYMBOLS = 4, 10
 """A tree over n words has at most 4 n + 10 symbols, its end among them: no gold tree of WSJ or CRAFT has more than 4 n + 4."""
@@ -64,6 +65,9 @@ class Parse:
     tree: Tree
     log_prob: float
     score: float
+
+    def __repr__(self) -> str:
+        return brief(self, str(self), log_prob=self.log_prob)
 
     def __str__(self) -> str:
         return format_tree(self.tree)
@@ -255,8 +259,9 @@ def train_parsing_vocabularies(
     """A tokenizer of words, and a table of symbols."""
     if joint:
         raise UserError("a parser reads words and writes brackets, which share no vocabulary; set text.joint=false")
-    sentences = [one_word_each(example.tree.words) for example in examples]
-    return {"source": train(sentences, []), "target": train_word([symbols_of(example.tree, config) for example in examples])}
+    sentences = Texts(lambda: (one_word_each(example.tree.words) for example in examples))
+    symbols = Texts(lambda: (symbols_of(example.tree, config) for example in examples))
+    return {"source": train(sentences, []), "target": train_word(symbols)}
 
 
 def build_parser(body: Any, vocabularies: dict[str, Any], config: ParsingConfig) -> ConstituencyParser:

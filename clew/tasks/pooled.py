@@ -15,6 +15,7 @@ from clew.core.config import Part, TaskSection, build_part, one_of, part_name
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
+from clew.data.stores import BLOCK
 from clew.layers.pooling import POOLINGS
 from clew.tasks.answers import ANSWERS, ClassWeights, Found
 from clew.tasks.examples import ExampleTask
@@ -119,7 +120,8 @@ class PooledClassifier(Judging, ExampleTask):
         return found
 
     def prepare(self, encoded: Sequence[Any]) -> None:
-        self.answer.prepare(torch.tensor([example.target for example in encoded]))
+        blocks = (encoded[start : start + BLOCK] for start in range(0, len(encoded), BLOCK))
+        self.answer.prepare(lambda: torch.cat([torch.tensor([example.target for example in block]) for block in blocks]))
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         with evaluating([self]):

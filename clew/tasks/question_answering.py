@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +24,7 @@ from clew.core.batches import num_rows, rows_of, to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.core.types import State, Term
 from clew.data.examples import Question
 from clew.data.formats import find_format
@@ -41,6 +44,7 @@ from clew.tasks.programs import ReadingProgram, Traced
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.train import Texts
 from clew.text.words import words_of
 
 ROWS = 64
@@ -148,6 +152,9 @@ class AnsweredQuestion:
     @property
     def probability(self) -> float:
         return self.answer.probability if self.answer is not None else self.no_answer or 0.0
+
+    def __repr__(self) -> str:
+        return brief(self, self.text, probability=self.probability)
 
     def __str__(self) -> str:
         return self.text
@@ -426,11 +433,21 @@ def train_question_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Question], config: QuestionAnsweringConfig
 ) -> dict[str, Any]:
     """A tokenizer of all passages, each once, and questions; one of words knows them as they are parted from punctuation."""
-    texts = [*dict.fromkeys(example.passage for example in examples), *(example.question for example in examples)]
+    texts = Texts(lambda: chain(once_each(example.passage for example in examples), (example.question for example in examples)))
     tokenizer = train(texts, [])
     if tokenizer.unit == "word":
-        tokenizer = train([one_word_each(words_of(text)) for text in texts], [])
+        tokenizer = train(Texts(lambda: (one_word_each(words_of(text)) for text in texts)), [])
     return {"tokenizer": tokenizer}
+
+
+def once_each(texts: Iterable[str]) -> Iterator[str]:
+    """Texts without those that were there before, of which a hash each is held."""
+    seen = set()
+    for text in texts:
+        hashed = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if hashed not in seen:
+            seen.add(hashed)
+            yield text
 
 
 def build_question_answering(body: Any, vocabularies: dict[str, Any], config: QuestionAnsweringConfig) -> QuestionAnswering:

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ from clew.tasks.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
 from clew.tasks.writing import DecodingConfig, Hypothesis, filtered_as, write
 from clew.text.tokenizer import HIDDEN, Tokenizer
+from clew.text.train import Texts
 
 GREEDY = DecodingConfig(method="greedy")
 
@@ -129,7 +131,9 @@ class Written(NamedTuple):
 
 
 class SequenceToSequence(ReadsAndWrites):
-    """P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x))), trained on the sum of -log P.
+    """Sequence to sequence, trained on the sum of -log P.
+
+        P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x)))
 
     A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder
     reads first, unless it is to `start` with padding. A source begins with the token `<2L>` where its pair says that it goes into L. Inside
@@ -469,9 +473,9 @@ def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
 def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig) -> dict[str, Tokenizer]:
     """One tokenizer a side, or one for both; the source's has a token for each language that is asked for."""
     languages = sorted({language_token(pair.into) for pair in pairs if pair.into})
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources, targets = Texts(lambda: (pair.source for pair in pairs)), Texts(lambda: (pair.target for pair in pairs))
     if joint:
-        both = train([*sources, *targets], languages)
+        both = train(Texts(lambda: chain(sources, targets)), languages)
         return {"source": both, "target": both}
     return {"source": train(sources, languages), "target": train(targets, [])}
 

@@ -13,27 +13,30 @@ import torch
 from clew.baselines.text_baselines import KnownText
 from clew.core.batches import Batches, to_device
 from clew.core.config import TaskSection
-from clew.core.errors import UserError
+from clew.core.errors import UserError, counted
 from clew.core.identity import Known
 from clew.core.processes import first_alone, share_of, sum_over_processes, world_size
 from clew.data.encoded import TokenFile, encode_corpus
-from clew.data.kinds.text import TextData, find_texts, text_of
+from clew.data.kinds.text import TextData, find_streamed, find_texts, text_of
+from clew.data.measures import known_content
 from clew.data.notes import Notes
 from clew.data.plans import Plan, TokenBatch, stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
 from clew.data.text_files import TextSource, text_lines
+from clew.data.text_streams import TextStream
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.metrics.score import Score
 from clew.tasks.learning import Autocast, Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.tasks.streamed import StreamedBatches, StreamedText
 from clew.text.tokenizer import Tokenizer
 
 TOKENIZER = "tokenizer"
 """The role of the only tokenizer."""
 
 
-class Streams(Learning[TextSource, TokenFile]):
-    """One text, whose every token is predicted. A task is asked for its `tokenizer`; where it predicts fewer tokens than it reads, for
-    `named(tokens)` and their number, `predicted`."""
+class Streams(Learning[TextSource, TokenFile | StreamedText]):
+    """One text, whose every token is predicted; its training part may be a `TextStream`, which is encoded as it is read. A task is asked
+    for its `tokenizer`; where it predicts fewer tokens than it reads, for `named(tokens)` and their number, `predicted`."""
 
     section = TextData
     reads = "text"
@@ -41,7 +44,7 @@ class Streams(Learning[TextSource, TokenFile]):
     can_cap = True
 
     def read(self, data: TextData, seed: int, notes: Notes) -> dict[str, TextSource]:
-        return find_texts(data)
+        return find_streamed(data) if data.stream else find_texts(data)
 
     def read_files(self, files: Given, data: TextData, notes: Notes) -> TextSource:
         if len(files) != 1:
@@ -51,11 +54,17 @@ class Streams(Learning[TextSource, TokenFile]):
     def check(self, task: Any, training: Batching) -> None:
         check_reach(task, training)
 
-    def vocabularies(self, train: TextSource, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
-        return {TOKENIZER: tokenizers.of_text(train)}
+    def content(self, part: TextSource) -> str | None:
+        return None if isinstance(part, TextStream) else known_content(part)
 
-    def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile:
+    def vocabularies(self, train: TextSource, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
+        """A stream's vocabulary is learnt from its beginning."""
+        return {TOKENIZER: tokenizers.of_stream(train) if isinstance(train, TextStream) else tokenizers.of_text(train)}
+
+    def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile | StreamedText:
         """Documents stay apart where training asks for that; a text too short to predict anything in is refused."""
+        if isinstance(part, TextStream):
+            return StreamedText(part, task.tokenizer, encoding.cache, encoding.workers, encoding.training.documents == "apart")
         text: TokenFile = first_alone(lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers))
         if len(text) < 2:
             raise UserError(
@@ -64,12 +73,17 @@ class Streams(Learning[TextSource, TokenFile]):
             )
         return replace(text, apart=True) if encoding.training.documents == "apart" else text
 
-    def batches(self, task: Any, encoded: TokenFile, training: Batching, seed: int) -> Batches:
+    def batches(self, task: Any, encoded: TokenFile | StreamedText, training: Batching, seed: int) -> Batches:
+        if isinstance(encoded, StreamedText):
+            streamed = StreamedBatches(encoded, lambda text, seed: text_batches(text, training, seed), training, seed)
+            streamed.check()
+            return streamed
         found = text_batches(encoded, training, seed)
         found.per_epoch(0)  # a text that is too short for one batch is refused
         return found
 
-    def judge(self, task: Any, forward: Any, part: TextSource, encoded: TokenFile, evaluation: Evaluation) -> Score | None:
+    def judge(self, task: Any, forward: Any, part: TextSource, encoded: TokenFile | StreamedText, evaluation: Evaluation) -> Score | None:
+        assert isinstance(encoded, TokenFile), "only the training part is a stream"
         found = evaluate(
             task,
             encoded,
@@ -77,26 +91,46 @@ class Streams(Learning[TextSource, TokenFile]):
             forward=forward,
             autocast=evaluation.autocast,
             interrupted=evaluation.interrupted,
+            progress=evaluation.progress,
             most_tokens=evaluation.most_tokens,
         )
         return None if found is None else score_of(found, task.tokenizer.unit)
 
-    def known(self, task: Any, part: TextSource, encoded: Callable[[], TokenFile]) -> KnownText:
-        return KnownText(part, lambda: as_predicted(task, encoded()), getattr(task, "predicted", task.tokenizer.vocabulary))
+    def known(self, task: Any, part: TextSource, encoded: Callable[[], TokenFile | StreamedText]) -> KnownText:
+        def tokens() -> TokenFile:
+            text = encoded()
+            if isinstance(text, StreamedText):  # a short one: baselines ask for no other
+                text = encode_corpus(text.stream, text.tokenizer, text.cache)
+            return as_predicted(task, text)
 
-    def identity(self, part: TextSource, encoded: TokenFile, training: Batching, seed: int) -> dict[str, Known]:
+        return KnownText(part, tokens, getattr(task, "predicted", task.tokenizer.vocabulary))
+
+    def identity(self, part: TextSource, encoded: TokenFile | StreamedText, training: Batching, seed: int) -> dict[str, Known]:
         order = {name: getattr(training, name) for name in ("batching", "vary_length", "documents", "batch_size", "length")}
-        return {
-            "training text": Known({"tokens": len(encoded), "key": encoded.key}, f"{len(encoded):,} tokens, {encoded.key[:8]}"),
-            "order of batches": Known({**order, "seed": seed}, in_order(training, seed)),
-        }
+        words = in_order(training, seed)
+        if isinstance(encoded, StreamedText):
+            stream = encoded.stream
+            order |= {"shuffle_window": stream.shuffle_window}
+            words += f", shuffled among {counted(stream.shuffle_window, 'document')}"
+            text = Known(stream.facts, stream.described)
+        else:
+            text = Known({"tokens": len(encoded), "key": encoded.key}, f"{len(encoded):,} tokens, {encoded.key[:8]}")
+        return {"training text": text, "order of batches": Known({**order, "seed": seed}, words)}
 
-    def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile]) -> str:
+    def describe(
+        self, vocabularies: Mapping[str, Any], parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile | StreamedText]
+    ) -> str:
         tokenizer: Tokenizer = vocabularies[TOKENIZER]
-        sizes = ", ".join(f"{len(text):,} {name}" for name, text in encoded.items())
-        unknown = sum(text.num_unknown for name, text in encoded.items() if name != "train")
+        streams = [f"a stream of {text.stream.described}" for text in encoded.values() if isinstance(text, StreamedText)]
+        whole = {name: text for name, text in encoded.items() if isinstance(text, TokenFile)}
+        sizes = ", ".join([*streams, *(f"{len(text):,} {name}" for name, text in whole.items())])
+        unknown = sum(text.num_unknown for name, text in whole.items() if name != "train")
         note = f"; {unknown:,} unknown outside the training part" if unknown else ""
         return f"{tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}"
+
+    def remarks(self, task: Any, parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile | StreamedText]) -> list[str]:
+        train = parts["train"]
+        return [*train.notes] if isinstance(train, TextStream) else []
 
     def lines(self, part: TextSource) -> Iterator[str]:
         return text_lines(part)
@@ -142,6 +176,7 @@ def evaluate(
     forward: Callable[..., Any] | None = None,
     autocast: Autocast = nullcontext,
     interrupted: Callable[[], bool] = lambda: False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     most_tokens: int | None = None,
 ) -> Likelihood | None:
     """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
@@ -169,6 +204,7 @@ def evaluate(
             if is_real:
                 count = terms["loss"].count.to(terms["loss"].sum)
                 totals += torch.stack([*(terms[name].sum for name in names), count]).cpu().double()
+            progress(number + 1, num_batches)
     finally:
         task.train(was_training)
     nats, *directions, num_read = sum_over_processes(totals).tolist()

@@ -16,6 +16,7 @@ from clew.core.batches import padded, to_device
 from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
@@ -42,6 +43,7 @@ from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import UNSEEN, Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.train import Texts
 from clew.text.words import Word, listed_words, spaced_words, split_words
 
 BATCH = 128
@@ -129,6 +131,9 @@ class TaggedText:
             start, stop = inside[0].start, inside[-1].stop
             spans.append(TaggedSpan(label, text[start:stop], min(word.probability for word in inside), start, stop))
         return cls(text, tagged, spans)
+
+    def __repr__(self) -> str:
+        return brief(self, " ".join(f"{word.word}/{word.tag}" for word in self.words))
 
     def __str__(self) -> str:
         return "\n".join(f"{word.word}\t{word.tag}\t{word.probability:.4f}" for word in self.words)
@@ -252,9 +257,17 @@ class Tagger(ReadsText, ExampleTask):
         tags = [self.tags.names[id] for id in ids]
         return convert_tags(tags, "iob2") if self.scheme else tags
 
-    @torch.no_grad()
     def tag(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None) -> list[list[tuple[str, float]]]:
         """The tag of every word and its probability. A sentence that is refused is named by its number."""
+        told = self.tag_with_probabilities(sentences, numbers)
+        chosen = [probs.gather(-1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0].tolist() for ids, probs in told]
+        return [list(zip(self.written(ids), shares, strict=True)) for (ids, _), shares in zip(told, chosen, strict=True)]
+
+    @torch.no_grad()
+    def tag_with_probabilities(
+        self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None
+    ) -> list[tuple[list[int], Tensor]]:
+        """Of every sentence the ids of its tags, and the probability of each tag of each word (words, tags), by `self.tags`."""
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
@@ -262,7 +275,7 @@ class Tagger(ReadsText, ExampleTask):
         for number, each in zip(numbers, encoded, strict=True):
             self.check_length(each, f"sentence {number}")
         there = sorted((row for row, words in enumerate(sentences) if words), key=lambda row: len(sentences[row]))
-        found: dict[int, list[tuple[str, float]]] = {}
+        told: dict[int, tuple[list[int], Tensor]] = {}
         with evaluating([self]):
             for start in range(0, len(there), BATCH):
                 rows = there[start : start + BATCH]
@@ -272,10 +285,10 @@ class Tagger(ReadsText, ExampleTask):
                     best, probs = self.crf.viterbi(emissions, batch.mask)[0], self.crf.marginals(emissions, batch.mask)
                 else:
                     best, probs = emissions.argmax(-1), emissions.float().softmax(-1)
-                chosen = probs.gather(-1, best[..., None])[..., 0].tolist()
-                for row, ids, shares in zip(rows, self.rows(best, batch.mask), chosen, strict=True):
-                    found[row] = list(zip(self.written(ids), shares, strict=False))
-        return [found.get(row, []) for row in range(len(sentences))]
+                for row, ids, shares in zip(rows, self.rows(best, batch.mask), probs.cpu(), strict=True):
+                    told[row] = (ids, shares[: len(ids)])
+        nothing = torch.zeros(0, len(self.tags))
+        return [told.get(row, ([], nothing)) for row in range(len(sentences))]
 
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> Measured:
         golds = self.golds(examples)
@@ -403,7 +416,7 @@ def train_tagging_vocabularies(train: TrainTokenizer, joint: bool, examples: Seq
         labels = {tag_parts(tag)[1] for tag in found if tag != OUTSIDE}
         prefixes = SCHEMES[scheme].replace(OUTSIDE, "")
         found = {OUTSIDE} | {f"{prefix}-{label}" if label else prefix for label in labels for prefix in prefixes}
-    return {"tokenizer": train([one_word_each(example.words) for example in examples], []), "tags": Labels.of(found)}
+    return {"tokenizer": train(Texts(lambda: (one_word_each(example.words) for example in examples)), []), "tags": Labels.of(found)}
 
 
 def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig) -> Tagger:

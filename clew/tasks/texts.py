@@ -1,14 +1,16 @@
 """A task on texts, for one's own: what is left to say is its target, its logits, its loss, its predictions and how they are measured.
 
-class Mine(TextTask):
-    def target(self, example): ...           a number, or numbers, of an example
-    def logits(self, batch: TextBatch): ...  of self.hidden(batch) or self.mean(batch); by its type an export knows what it takes
-    def loss(self, batch): ...               the sum over the rows
-    def predictions(self, batch): ...        one a row, as JSON has them
-    def sentence_scores(self, examples, predictions): ...
-    def measure(self, examples, predictions): ...
+    class Mine(TextTask):
+        def target(self, example): ...           a number, or numbers, of an example
+        def logits(self, batch: TextBatch): ...  of self.hidden(batch) or self.mean(batch); by its type an export knows what it takes
+        def loss(self, batch): ...               the sum over the rows
+        def predictions(self, batch): ...        one a row, as JSON has them
+        def sentence_scores(self, examples, predictions): ...
+        def measure(self, examples, predictions): ...
 
-TASKS["mine"] = text_task(Mine, MineConfig, text_use("what it tells of a text"))
+    TASKS["mine"] = text_task(Mine, MineConfig, text_use("what it tells of a text"))
+
+A file with these lines is given to a verb with `--code`.
 """
 
 from collections.abc import Sequence
@@ -32,6 +34,7 @@ from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.reading import ReadsText
 from clew.tasks.use import Answered, Options, TextRow, Use, Watch, line_each, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
+from clew.text.train import Texts
 from clew.text.words import words_of
 
 BATCH = 128
@@ -220,7 +223,7 @@ def text_task(
 
 def train_text_vocabulary(train: TrainTokenizer, joint: bool, examples: Sequence[Any], config: Any) -> dict[str, Any]:
     """One tokenizer, of the texts."""
-    return {"tokenizer": train([one_word_each(words_of(example.text)) for example in examples], [])}
+    return {"tokenizer": train(Texts(lambda: (one_word_each(words_of(example.text)) for example in examples)), [])}
 
 
 def watch_texts(**more: Any) -> Watch[Any, Any]:

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from clew.core.config import Section
+from clew.core.reprs import brief
 from clew.data.file_bytes import File
 from clew.metrics.bootstrap import Interval
 from clew.metrics.error_rates import character_errors, error_interval, word_errors
@@ -43,6 +44,9 @@ class Heard:
     text: str
     log_prob: float
     attention: Looked | None = None
+
+    def __repr__(self) -> str:
+        return brief(self, self.text, log_prob=self.log_prob)
 
     def __str__(self) -> str:
         return self.text

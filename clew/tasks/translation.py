@@ -14,6 +14,7 @@ from torch import Tensor
 from clew.core.batches import to_device
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.core.reprs import brief
 from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
@@ -42,6 +43,9 @@ class Translation:
     score: float
     attention: Alignment | None = None
 
+    def __repr__(self) -> str:
+        return brief(self, self.text, log_prob=self.log_prob)
+
     def __str__(self) -> str:
         return self.text
 
@@ -58,6 +62,9 @@ class ScoredPair:
     @property
     def log_prob(self) -> float:
         return sum(self.log_probs)
+
+    def __repr__(self) -> str:
+        return brief(self, self.target, log_prob=self.log_prob)
 
 
 def translate(

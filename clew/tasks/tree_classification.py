@@ -39,6 +39,7 @@ from clew.tasks.reading import no_text
 from clew.tasks.use import Options, Use, Watch, tokens_read
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
+from clew.text.train import Texts
 
 NONE = -1
 """The target of a node that has no label."""
@@ -79,7 +80,7 @@ class LabelledTreeBatch(NamedTuple):
     fresh: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassifiedTree(Classified):
     """What was told of a tree, and the likeliest label of each of its nodes, words first."""
 
@@ -127,7 +128,7 @@ class TreeClassifier(ExampleTask):
         return found
 
     def prepare(self, encoded: Sequence[EncodedTree]) -> None:
-        self.answer.prepare(self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
+        self.answer.prepare(lambda: self.rows(torch.tensor([target for tree in encoded for target in tree.targets])))
 
     def settle(self, batches: Iterable[tuple[Sequence[LabelledTree], LabelledTreeBatch]]) -> bool:
         with evaluating([self]):
@@ -309,11 +310,11 @@ def train_tree_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[LabelledTree], config: TreeClassificationConfig
 ) -> dict[str, Any]:
     """A tokenizer of words, and the labels of the nodes that are trained on."""
-    found = [label for example in examples for label in (example.labels if config.nodes == "all" else [example.label])]
+    found = (label for example in examples for label in (example.labels if config.nodes == "all" else [example.label]))
     labels = Labels.of(label for label in found if label is not None)
     if len(labels) == 1:
         raise UserError(f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; see data.label")
-    return {"tokenizer": train([one_word_each(read_words(example, config)) for example in examples], []), "labels": labels}
+    return {"tokenizer": train(Texts(lambda: (one_word_each(read_words(example, config)) for example in examples)), []), "labels": labels}
 
 
 def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeClassificationConfig) -> TreeClassifier:

@@ -202,6 +202,9 @@ class Use(Generic[R, A]):
     """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on standard input."""
     watch: Watch[R, A] | None = None
 
+    def __repr__(self) -> str:
+        return f"Use({self.about!r}: {', '.join(self.row.model_fields)})"
+
     @property
     def names_files(self) -> bool:
         """Whether the first field of a row is a file."""

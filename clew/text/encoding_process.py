@@ -1,7 +1,7 @@
-"""A process that encodes and decodes for another, which may end it at any time. It is run as a file and knows nothing of clew.
+"""A process that encodes and decodes text for another process, which may end it at any time. Run as a file; knows nothing of clew.
 
-The first line of its input is a tokenizer's JSON, in JSON; every other one asks: ["encode", [texts]], ["normalize", [texts]],
-["decode", [ids]] or ["join", [tokens]]. A line answers each: {"found": [...]}, or {"error": "..."}.
+The first line of its input is a tokenizer's JSON, as a JSON string. Every other line is a request: ["encode", [texts]], ["normalize",
+[texts]], ["decode", [ids]] or ["join", [tokens]]. Each is answered by a line: {"found": [...]}, or {"error": "..."}.
 """
 
 import json
@@ -13,11 +13,11 @@ from typing import Any
 import tokenizers
 
 MOST_MEMORY = 4 * 2**30
-"""Bytes of addresses; what a large vocabulary and a long text take is a fraction of it."""
+"""The limit of the address space in bytes; a large vocabulary and a long text take a fraction of it."""
 
 
 def limit_memory() -> None:
-    """Where the system has such a limit, a text that grows without end ends this process and no other."""
+    """Limits the memory, if the system can: a text that grows without end then ends only this process."""
     with suppress(ImportError, ValueError, OSError):
         resource = import_module("resource")
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
@@ -41,10 +41,10 @@ def main() -> None:
         "join": lambda tokens: tokenizer.decoder.decode(tokens),
     }
     for line in sys.stdin:
-        method, given = json.loads(line)
+        method, values = json.loads(line)
         answer: dict[str, Any]
         try:
-            answer = {"found": [methods[method](each) for each in given]}
+            answer = {"found": [methods[method](value) for value in values]}
         except BaseException as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,5 +1,5 @@
-"""What a model expects around a text, or around two that it reads together: `[CLS] a [SEP] b [SEP]` of BERT, `<s> a </s></s> b </s>` of
-RoBERTa, `<s> a` of Llama. It is told by the tokenizer's own file."""
+"""Frames: the special tokens that a model expects around a text, or around a pair: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b
+</s>` for RoBERTa, `<s> a` for Llama. The tokenizer's own file describes the frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ FIRST, SECOND = "A", "B"
 
 
 class Slot(NamedTuple):
-    """Tokens of the model's own, or the place of a text (`A` or `B`), and the segment that they are in."""
+    """A frame's own tokens, or the place of a text (`A` or `B`), and their segment."""
 
     what: tuple[int, ...] | str
     segment: int
 
 
 class Framed(NamedTuple):
-    """Texts within their frame: all tokens, the segment of each, and where each text begins."""
+    """Texts within their frame: all tokens, the segment of each token, and the index where each text begins."""
 
     tokens: list[int]
     segments: list[int]
@@ -29,7 +29,7 @@ class Frame(NamedTuple):
     pair: tuple[Slot, ...]
 
     def around(self, first: Sequence[int], second: Sequence[int] | None = None) -> Framed:
-        """A text, or two, with what belongs around them."""
+        """Puts the frame around a text or a pair."""
         texts = {FIRST: first, SECOND: second}
         framed = Framed([], [], [])
         for what, segment in self.single if second is None else self.pair:
@@ -43,20 +43,20 @@ class Frame(NamedTuple):
 
     @property
     def before(self) -> list[int]:
-        """The tokens that a text begins with: what a model that goes on with it has read before."""
+        """The tokens before a text. A model that continues a text has read these first."""
         return self.around([]).tokens[: self.around([]).starts[0]]
 
     def num_added(self, *, pair: bool = False) -> int:
-        """How many tokens stand around one text, or around two."""
+        """The number of tokens around one text, or around a pair."""
         return len(self.around([], [] if pair else None).tokens)
 
 
 def frame_of(description: Mapping[str, Any]) -> Frame | None:
-    """The frame that a tokenizer's file describes; None where nothing stands around a text."""
-    found = [frame for frame in map(read_frame, processors(description.get("post_processor"))) if frame is not None]
-    if len(found) > 1:
-        raise UserError("the tokenizer puts several frames around a text, of which a model can expect one; take one post-processor out")
-    return found[0] if found and found[0].num_added() + found[0].num_added(pair=True) else None
+    """The frame that a tokenizer's file describes; None if it adds nothing to a text."""
+    frames = [frame for frame in map(read_frame, processors(description.get("post_processor"))) if frame is not None]
+    if len(frames) > 1:
+        raise UserError("the tokenizer puts several frames around a text, and a model expects one; remove all post-processors but one")
+    return frames[0] if frames and frames[0].num_added() + frames[0].num_added(pair=True) else None
 
 
 def processors(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -67,7 +67,7 @@ def processors(description: Mapping[str, Any] | None) -> list[Mapping[str, Any]]
 
 def read_frame(processor: Mapping[str, Any]) -> Frame | None:
     kind = processor["type"]
-    if kind == "ByteLevel":  # of offsets alone
+    if kind == "ByteLevel":  # changes offsets only
         return None
     if kind in ("BertProcessing", "RobertaProcessing"):
         begin, end = (int(processor["cls"][1]),), (int(processor["sep"][1]),)

@@ -1,4 +1,4 @@
-"""What is kept in a run directory as one JSON file: how it is written and read again. Knows nothing of what is kept."""
+"""Values that a run directory keeps as one JSON file: saving and loading. Knows nothing of the values."""
 
 from pathlib import Path
 from typing import ClassVar, Self
@@ -8,7 +8,7 @@ from clew.core.files import read_text
 
 
 class Kept:
-    """A value that is `to_json` and comes back `from_json`; `what` it is, for the sentence on a file that holds something else."""
+    """A value with `to_json` and `from_json`. `what` names it in the message about a file that holds something else."""
 
     what: ClassVar[str]
 
@@ -20,7 +20,7 @@ class Kept:
         raise NotImplementedError
 
     def save(self, path: Path) -> Path:
-        """Written aside and renamed, so that a reader sees all of it or nothing."""
+        """Writes the file aside and renames it, so that a reader never sees half of it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".partial")
         aside.write_text(self.to_json(), encoding="utf-8", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""A table of labels: names to ids and back, kept beside a run's tokenizers and as they are."""
+"""A table of labels: names to ids and back, saved beside a run's tokenizers."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from clew.text.kept import Kept
 from clew.text.tokenizer import few
 
 UNSEEN = -1
-"""The id of a label that the training part has not."""
+"""The id of a label that is not in the training part."""
 
 
 class Labels(Kept):
@@ -26,23 +26,23 @@ class Labels(Kept):
 
     @classmethod
     def of(cls, labels: Iterable[str]) -> "Labels":
-        """Every label once, in the order of the alphabet."""
+        """The table of these labels, each once, in alphabetical order."""
         return cls(sorted(set(labels)))
 
     @property
     def vocabulary(self) -> int:
-        """How many ids there are."""
+        """The number of labels."""
         return len(self.names)
 
     def id(self, name: str, place: str = "", remedy: str = "") -> int:
-        """The id of a label; one that was not in the training part is refused, with where it stands and what may be done."""
+        """The id of a label. Refuses a label that is not in the training part; `place` and `remedy` complete the message."""
         if name not in self._ids:
             complaint = unknown("label", name, self.names)
-            raise UserError(f"{place}: {complaint}; the training part has it not{remedy}" if place else str(complaint))
+            raise UserError(f"{place}: {complaint}; the training part does not have it{remedy}" if place else str(complaint))
         return self._ids[name]
 
     def find(self, name: str) -> int:
-        """The id of a label, UNSEEN where the training part has it not: a gold label that no answer can be."""
+        """The id of a label, or UNSEEN if the training part does not have it: a gold label that is never predicted."""
         return self._ids.get(name, UNSEEN)
 
     def __contains__(self, name: str) -> bool:

@@ -1,13 +1,14 @@
-"""A word's letters as ids: the bytes of its UTF-8, between marks for its beginning and its end. Any word of any language has some.
+"""A word's letters as ids: its UTF-8 bytes, between marks for its start and its end. Every word of every language has some,
+and no table of characters must be trained, stored or agreed on.
 
 0 is padding, a byte b is b + 1.
 """
 
 START, END = 257, 258
 LETTERS = 259
-"""Ids in all."""
+"""The number of ids."""
 LONGEST = 50
-"""Ids of a word at most: of longer ones the first."""
+"""The largest number of ids of a word; the rest of a longer word is dropped."""
 
 
 def letters_of(word: str, longest: int = LONGEST) -> list[int]:

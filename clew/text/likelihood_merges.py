@@ -1,4 +1,4 @@
-"""Merges of pieces of words, chosen by what they add to the likelihood of a text. Knows words and how often they occur, no files."""
+"""Merges of word pieces, chosen by their gain in the likelihood of a text. Knows words and their frequencies, no files."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 CONTINUES = "##"
-"""What a piece begins with that does not begin a word."""
+"""The prefix of a piece that does not begin a word."""
 CAPACITY = 1024
 
 
 def pieces_of(word: str) -> list[str]:
-    """A word's characters, all but the first marked as continuing it."""
+    """A word's characters, all but the first with the prefix CONTINUES."""
     return [word[0], *(CONTINUES + character for character in word[1:])]
 
 
@@ -20,13 +20,12 @@ def joined(first: str, second: str) -> str:
 
 
 def likelihood_merges(words: Mapping[str, int], min_count: int = 1) -> Iterator[str]:
-    """What is made of pieces, one merge after another (Schuster and Nakajima 2012):
+    """Yields the merged pieces, one merge after another (Schuster and Nakajima 2012):
 
         a, b = argmax  freq(ab) / (freq(a) freq(b))
 
-    over pairs of neighbours within a word, each counted as often as the word occurs. Of pairs that score the same the more frequent one is
-    taken, then the first in the order of Unicode. Ends when no pair is left that occurs `min_count` times. A piece may be made twice, of
-    other parts.
+    over pairs of neighbours within a word, counted as often as the word occurs. Ties go to the more frequent pair, then to the first in
+    Unicode order. Ends when no pair occurs `min_count` times. A piece may appear twice, merged from different parts.
     """
     pairs = Pairs(words)
     while (best := pairs.best(min_count)) is not None:
@@ -34,18 +33,18 @@ def likelihood_merges(words: Mapping[str, int], min_count: int = 1) -> Iterator[
 
 
 class Pairs:
-    """Words in pieces, with counts of pieces and of neighbouring pairs that each merge changes only where it happens."""
+    """Words in pieces, with counts of pieces and of neighbouring pairs. A merge updates only the counts that it changes."""
 
     def __init__(self, words: Mapping[str, int]):
         self.names: list[str] = []
         self.ids: dict[str, int] = {}
         self.words = [[self.id(piece) for piece in pieces_of(word)] for word in words]
         self.counts = list(words.values())
-        self.frequencies: Counter[int] = Counter()  # of a piece
-        self.numbers: dict[tuple[int, int], int] = {}  # of a pair, in the arrays below
+        self.frequencies: Counter[int] = Counter()  # of each piece
+        self.numbers: dict[tuple[int, int], int] = {}  # the index of a pair in the arrays below
         self.parts: list[tuple[int, int]] = []
-        self.having: defaultdict[int, list[int]] = defaultdict(list)  # the pairs that a piece is part of
-        self.places: list[set[int]] = []  # the words that a pair stands in
+        self.having: defaultdict[int, list[int]] = defaultdict(list)  # the pairs that contain a piece
+        self.places: list[set[int]] = []  # the words that contain a pair
         self.occurrences = np.zeros(CAPACITY, dtype=np.int64)
         self.scores = np.zeros(CAPACITY)
         for word in range(len(self.words)):
@@ -59,20 +58,20 @@ class Pairs:
         return self.ids[piece]
 
     def number(self, pair: tuple[int, int]) -> int:
-        found = self.numbers.get(pair)
-        if found is not None:
-            return found
+        known = self.numbers.get(pair)
+        if known is not None:
+            return known
         number = self.numbers[pair] = len(self.parts)
         self.parts.append(pair)
         self.places.append(set())
         for part in set(pair):
             self.having[part].append(number)
         if number == len(self.scores):
-            self.occurrences, self.scores = (np.concatenate([each, np.zeros_like(each)]) for each in (self.occurrences, self.scores))
+            self.occurrences, self.scores = (np.concatenate([array, np.zeros_like(array)]) for array in (self.occurrences, self.scores))
         return number
 
     def count(self, word: int, sign: int) -> None:
-        """Adds a word's pieces and pairs to the counts, or takes them away."""
+        """Adds a word's pieces and pairs to the counts (`sign` 1), or subtracts them (-1)."""
         pieces, times = self.words[word], sign * self.counts[word]
         for piece in pieces:
             self.frequencies[piece] += times
@@ -97,27 +96,27 @@ class Pairs:
         highest = scores.max(initial=0.0)
         if highest == 0.0:
             return None
-        even = np.flatnonzero(scores == highest).tolist()
-        number = min(even, key=lambda number: (-occurrences[number], *(self.names[part] for part in self.parts[number])))
+        tied = np.flatnonzero(scores == highest).tolist()
+        number = min(tied, key=lambda number: (-occurrences[number], *(self.names[part] for part in self.parts[number])))
         return self.parts[number]
 
     def merge(self, first: int, second: int) -> str:
-        """Makes one piece of a pair wherever it stands, from the left; the piece."""
+        """Merges a pair into one piece at every occurrence, from the left. Returns the piece."""
         name = joined(self.names[first], self.names[second])
-        made = self.id(name)
-        touched = {first, second, made}
+        merged_id = self.id(name)
+        touched = {first, second, merged_id}
         for word in sorted(self.places[self.numbers[first, second]]):
             self.count(word, -1)
-            self.words[word] = merged(self.words[word], first, second, made)
+            self.words[word] = merged(self.words[word], first, second, merged_id)
             self.count(word, 1)
         self.rescore(sorted({number for piece in touched for number in self.having[piece]}))
         return name
 
 
-def merged(pieces: list[int], first: int, second: int, made: int) -> list[int]:
-    found, place = [], 0
+def merged(pieces: list[int], first: int, second: int, merged_id: int) -> list[int]:
+    output, place = [], 0
     while place < len(pieces):
         is_pair = pieces[place] == first and place + 1 < len(pieces) and pieces[place + 1] == second
-        found.append(made if is_pair else pieces[place])
+        output.append(merged_id if is_pair else pieces[place])
         place += 2 if is_pair else 1
-    return found
+    return output

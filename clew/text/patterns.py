@@ -1,19 +1,18 @@
-"""A bound on the time and the memory that a tokenizer takes. Knows no tokenizer but its JSON.
+"""Limits the time and the memory that a tokenizer may take. Knows no tokenizer but its JSON.
 
-A published tokenizer.json may hold any pattern, and the library matches it by backtracking: `(a+)+$` takes 2^n steps on n times `a`. The
-library gives up on one match after ten million steps, a fifth of a second, with a panic; but a text has as many places where a match may
-begin, so that 10,000 characters can take minutes, in which the library holds Python's lock and nothing else runs, no other thread either.
+A published tokenizer.json may contain any regular expression, and the library matches it by backtracking: `(a+)+$` takes 2^n steps on n
+times `a`. The library gives up on one match after ten million steps, a fifth of a second, with a panic. But a match may start at every
+character of a text, so 10,000 characters can take minutes, during which the library holds Python's lock and no other thread runs.
 
-What would not do: cutting texts into pieces changes the tokens at every cut; a probe of the pattern when it is imported finds the
-attacks that it was written for, since the worst text of a pattern is as hard to find as the pattern is to analyse; a thread cannot be
-stopped. A process can. So where a pattern is anything but one class of characters, repeated or not, which needs one step a character, a
-server has its texts encoded by a process of its own, which is ended when it takes longer than it may, and started again for the next
-text. The bound holds for every pattern and every text, tokens stay as they are, and ordinary tokenizers pay nothing. An encoding
-costs about 0.1 ms more.
+Alternatives fail: cutting texts into pieces changes the tokens at every cut; probing a pattern on import finds only the attacks that the
+probe knows; and a thread cannot be stopped. A process can. So a server encodes texts in a process of its own if a pattern is anything but
+one class of characters, repeated or not, which takes one step per character. A process that exceeds its time is ended, and the next text
+starts another. This bounds every pattern and every text, changes no tokens, and costs ordinary tokenizers nothing; an encoding in the
+process takes about 0.1 ms longer.
 
-The same holds for what takes more than a text's length without a pattern. WordPiece tries every end of a word at every place, which
-is cubic in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80 seconds. Unigram tries every piece at
-every place. And what replaces a text by a longer one, time after time, fills any memory.
+The same applies to parts that take superlinear time without a pattern. WordPiece tries every end of a word at every place, which is cubic
+in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80 seconds. Unigram tries every piece at every
+place. And repeated replacements by longer texts fill any memory.
 """
 
 import json
@@ -31,23 +30,23 @@ from typing import Any
 from clew.core.errors import UserError, named
 
 ONE_CLASS = re.compile(r"(\[(?:[^\[\]\\]|\\.)+\]|\\[pP]\{\w+\}|\\.|[^\\()\[\]|*+?{}^$])([+*]|\{\d{1,3}(,\d{0,3})?\})?", re.DOTALL)
-"""A class of characters or a character, and how often it stands there."""
+"""A character or a class of characters, optionally with a repetition."""
 LONGEST_WORD, LONGEST_PIECE = 200, 100
-"""Characters of a word that WordPiece cuts, and of a piece of Unigram's, up to which 10,000 of them take a fraction of a second. Published
-ones have 100, and about 16."""
+"""The limits, in characters, of a word that WordPiece cuts and of a piece of Unigram, up to which 10,000 of them take a fraction of a
+second. Published tokenizers have 100 and about 16."""
 MOST_GROWTH = 100
-"""Times as long as it was that a text may become before it is cut; a line's end that is written out as a token is seven characters."""
+"""The largest factor by which a text may grow before it is cut; a newline written out as a token has seven characters."""
 
 
 class TokenizerFault(UserError):
-    """A tokenizer broke down on a text, or took too long: the fault is its pattern's."""
+    """A tokenizer failed on a text, or took too long. The tokenizer is at fault, not the text."""
 
 
 def slow_parts(description: Any) -> list[str]:
-    """What in a tokenizer's JSON may take much longer than its texts are, in words: patterns, replacements, and models of long words."""
+    """The parts of a tokenizer's JSON whose time may grow faster than the text, in words: patterns, replacements, models of long words."""
     patterns = [f"pattern {named(pattern)}" for pattern in slow_patterns(description)]
-    longer = growth(description)
-    growing = [f"replacement, which may make a text {longer:,.0f} times as long," for _ in range(longer > MOST_GROWTH)]
+    factor = growth(description)
+    growing = [f"replacement, which may make a text {factor:,.0f} times as long," for _ in range(factor > MOST_GROWTH)]
     return [*patterns, *growing, *slow_models(description.get("model", {}))]
 
 
@@ -61,19 +60,19 @@ def slow_models(model: Any) -> list[str]:
 
 
 def growth(description: Any) -> float:
-    """How many times as long a text may become by replacements, each of what the one before it has put there."""
+    """The factor by which replacements may lengthen a text, each applied to the result of the one before."""
     if isinstance(description, list):
         return math.prod(map(growth, description))
     if not isinstance(description, dict):
         return 1.0
     pattern, content = description.get("pattern"), description.get("content") if description.get("type") == "Replace" else None
     replaced = pattern.get("String") if isinstance(pattern, dict) else None
-    own = len(content) / max(len(replaced) if isinstance(replaced, str) else 1, 1) if isinstance(content, str) else 1.0
-    return max(own, 1.0) * growth([value for name, value in description.items() if name not in ("model", "added_tokens")])
+    factor = len(content) / max(len(replaced) if isinstance(replaced, str) else 1, 1) if isinstance(content, str) else 1.0
+    return max(factor, 1.0) * growth([value for name, value in description.items() if name not in ("model", "added_tokens")])
 
 
 def slow_patterns(description: Any) -> list[str]:
-    """The patterns in a tokenizer's JSON whose time is not known to be bounded."""
+    """The patterns in a tokenizer's JSON whose matching time is not known to be bounded."""
     return [pattern for pattern in patterns_in(description) if not ONE_CLASS.fullmatch(pattern)]
 
 
@@ -85,17 +84,17 @@ def patterns_in(description: Any) -> Iterator[str]:
             elif name != "model":
                 yield from patterns_in(value)
     elif isinstance(description, list):
-        for each in description:
-            yield from patterns_in(each)
+        for element in description:
+            yield from patterns_in(element)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether an error is that of a library in Rust, which has no name that could be imported, and is no Exception."""
+    """Whether an error is a panic of a Rust library. Its class cannot be imported, and is not an Exception."""
     return type(error).__name__ == "PanicException"
 
 
 class Apart:
-    """A tokenizer in a process of its own: `ask(method, given)` is answered within `seconds`, or refused with the part of it that is to
+    """A tokenizer in a process of its own. `ask(method, given)` answers within `seconds`, or raises an error that names the part to
     blame."""
 
     def __init__(self, tokenizer: str, blame: str, seconds: float):
@@ -119,7 +118,7 @@ class Apart:
             try:
                 self._write(process, [method, list(given)])
                 line = process.stdout.readline()  # type: ignore[union-attr]
-            except OSError:  # it was ended while it was written to
+            except OSError:  # the process was ended during the write
                 line = ""
             finally:
                 ending.cancel()
@@ -130,8 +129,8 @@ class Apart:
         answer = json.loads(line)
         if "error" in answer:
             raise TokenizerFault(f"the tokenizer's {self.blame} gives up on this text ({answer['error']}); {REMEDY}")
-        found: list[Any] = answer["found"]
-        return found
+        results: list[Any] = answer["found"]
+        return results
 
     def close(self) -> None:
         """Ends the process; the next text starts another."""
@@ -140,7 +139,7 @@ class Apart:
         self.process = None
 
     def _started(self) -> "subprocess.Popen[str]":
-        """A process that has read the tokenizer: that takes as long as the vocabulary is large, and is not counted."""
+        """The running process. Starting one takes as long as the vocabulary is large, and does not count as time of a text."""
         if self.process is None or self.process.poll() is not None:
             self.close()
             command = [sys.executable, "-P", str(Path(__file__).with_name("encoding_process.py"))]
@@ -156,7 +155,7 @@ class Apart:
             if not has_begun:
                 self.close()
                 raise TokenizerFault(
-                    f"the process that encodes the texts of an imported tokenizer ended as it began; see whether `{sys.executable} -c "
+                    f"the process that encodes the texts of an imported tokenizer ended at its start; check whether `{sys.executable} -c "
                     "'import tokenizers'` works here"
                 )
         return self.process
@@ -170,7 +169,7 @@ class Apart:
 def end(process: "subprocess.Popen[str]") -> None:
     process.kill()
     for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):  # what it was not given any more is dropped
+        with suppress(OSError):  # closing may flush a request that nobody reads
             pipe.close()  # type: ignore[union-attr]
     process.wait()
 

@@ -1,4 +1,4 @@
-"""A trained tokenizer: strings to ids and back. How one is trained is in `train.py`."""
+"""A trained tokenizer: strings to ids and back. Training is in `train.py`."""
 
 import hashlib
 import json
@@ -24,19 +24,19 @@ PADS = ("<pad>", "[PAD]")
 MASKS = ("[MASK]", "<mask>")
 MARK = re.compile("|".join(map(re.escape, MASKS)))
 HIDDEN = "\0"
-"""What a token begins with that has an id and is found in no text: another tokenizer shares the ids, and finds it."""
+"""The prefix of a token that has an id but occurs in no text: another tokenizer shares the ids, and uses it."""
 FEW = 5
 MOST_SPARE = 2**18
-"""Ids that no token of a tokenizer has, below its last."""
+"""The largest number of unused ids below the last one."""
 MANY = 100
 
 
 class Tokenizer:
     """Strings to ids and back, by characters, words or subwords.
 
-    Text is only ever text: `encode` adds nothing, and `<eos>` written in a text is five characters, not the end of a document.
-    The word tokenizer alone reads `<unk>` and `<eos>` as themselves, for corpora that are published with them.
-    Its file is the `tokenizers` library's own JSON, so that a published `tokenizer.json` loads as well.
+    Text is only text: `encode` adds nothing, and `<eos>` written in a text is five characters, not the end of a document.
+    Only the word tokenizer reads `<unk>` and `<eos>` as tokens, for corpora that are published with them.
+    Its file is the JSON of the `tokenizers` library, so a published `tokenizer.json` loads as well.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer):
@@ -53,14 +53,14 @@ class Tokenizer:
 
     @property
     def unit(self) -> str:
-        """What one token is, for saying what a perplexity is per."""
+        """The name of a token's unit, for instance in "perplexity per word"."""
         return UNITS[self.kind]
 
     def encode(self, text: str) -> list[int]:
         return self._look_up(text) if self._by_lookup else self.encode_with_offsets(text)[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same as encoding one by one, on all cores."""
+        """The same as `encode` for each text, on all cores."""
         if self._by_lookup:
             return [self._look_up(text) for text in texts]
         if self.apart is not None:
@@ -69,7 +69,7 @@ class Tokenizer:
             return [encoding.ids for encoding in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids, and for each the characters [start, stop) of the untouched text that it stands for."""
+        """The ids, and for each the characters [start, stop) of the original text that it covers."""
         if self.apart is not None:
             ids, offsets = self.apart.ask("encode", [text])[0]
             return ids, [(start, stop) for start, stop in offsets]
@@ -78,12 +78,12 @@ class Tokenizer:
         return encoding.ids, encoding.offsets
 
     def encode_masked(self, text: str) -> list[int]:
-        """The ids of a text in which `[MASK]` or `<mask>` is a token that is to be guessed; all else is text."""
+        """The ids of a text in which `[MASK]` or `<mask>` is the mask token; all else is text."""
         return self.encode_masked_with_offsets(text)[0]
 
     def encode_masked_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         if self.mask is None:
-            raise UserError(f"{self!r} has no token for what is to be guessed, so {MASKS[0]} means nothing to it")
+            raise UserError(f"{self!r} has no mask token, so {MASKS[0]} means nothing to it")
         token = self.inner.get_added_tokens_decoder().get(self.mask)
         left, right = (r"\s*" if token is not None and getattr(token, side) else "" for side in ("lstrip", "rstrip"))
         ids: list[int] = []
@@ -100,14 +100,14 @@ class Tokenizer:
         return ids, offsets
 
     def normalize(self, text: str) -> str:
-        """The text as it is before it is cut: in lower case, where the tokenizer reads it so."""
+        """The text after normalisation, for example in lower case."""
         if self.apart is not None:
             return str(self.apart.ask("normalize", [text])[0])
         with panics_as_faults():
             return text if self.inner.normalizer is None else self.inner.normalizer.normalize_str(text)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of the ids. Exact for characters, BPE and Unigram; words come back with single spaces between them."""
+        """The text of the ids. Exact for characters, BPE and Unigram; words are joined by single spaces."""
         if self.kind == "word":
             return self._join_words(ids)
         if self._has_hidden:
@@ -122,7 +122,7 @@ class Tokenizer:
             return self.inner.decode(list(ids), skip_special_tokens=False)
 
     def limit_time(self, seconds: float) -> None:
-        """Let no text take longer than this, whatever cuts it (`patterns`)."""
+        """Limits the time that any text may take; see `patterns`."""
         if self.apart is not None:
             self.apart.close()
         slow = slow_parts(self._description)
@@ -134,30 +134,30 @@ class Tokenizer:
 
     @cached_property
     def tokens(self) -> list[str]:
-        """Every token, by id, one that is found in no text with HIDDEN before it."""
+        """Every token by its id; tokens that occur in no text have the prefix HIDDEN."""
         return [self.inner.id_to_token(i) or "" for i in range(self.vocabulary)]
 
     @cached_property
     def _has_hidden(self) -> bool:
-        """Whether there are hidden tokens. SentencePiece's pieces alone are hidden: elsewhere NUL is a character of a text."""
+        """Whether there are hidden tokens. Only SentencePiece tokenizers hide pieces: elsewhere, NUL is a character of texts."""
         is_sentencepiece = self.kind in ("unigram", "bpe") and "\u2581" in str(self._description["decoder"])
         return is_sentencepiece and any(token.startswith(HIDDEN) for token in self.tokens)
 
     @cached_property
     def specials(self) -> dict[str, int]:
-        """Ids of tokens that were named in training, and not found in the text."""
+        """The ids of special tokens: those named in training, not found in the text."""
         return {token.content: id for id, token in self.inner.get_added_tokens_decoder().items() if token.special}
 
     @cached_property
     def vocabulary(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return max(self.inner.get_vocab(with_added_tokens=True).values()) + 1
 
     def id(self, token: str) -> int:
-        found = self.inner.token_to_id(token)
-        if found is None:
+        id = self.inner.token_to_id(token)
+        if id is None:
             raise UserError(f"the {self.kind} tokenizer has no token {named(token)}; it has {self.vocabulary}")
-        return found
+        return id
 
     def token(self, id: int) -> str:
         if not 0 <= id < self.vocabulary:
@@ -165,7 +165,7 @@ class Tokenizer:
         return self.tokens[id].removeprefix(HIDDEN) if self._has_hidden else self.tokens[id]
 
     def piece(self, id: int) -> str:
-        """What a token adds to a text, with the space before it; the token itself where that is no whole character, or no text."""
+        """The text that a token adds, with the space before it; the token itself if that is no whole character, or no text."""
         token = self.token(id)
         if self.kind == "unigram":
             return token.replace("\u2581", " ")
@@ -174,7 +174,7 @@ class Tokenizer:
 
     @cached_property
     def unknown(self) -> int | None:
-        """The id of what the tokenizer does not know; None where it knows every text."""
+        """The id of unknown parts of a text; None if every text can be encoded."""
         model = self._description["model"]
         if model.get("byte_fallback"):
             return None
@@ -184,7 +184,7 @@ class Tokenizer:
 
     @cached_property
     def end(self) -> int | None:
-        """The id that ends a document; for words, a line."""
+        """The id that ends a document; for a word tokenizer, a line."""
         return self._first(ENDS)
 
     @cached_property
@@ -193,22 +193,22 @@ class Tokenizer:
 
     @cached_property
     def mask(self) -> int | None:
-        """The id that stands for a token that is to be guessed."""
+        """The id of the mask token, which stands for a token to predict."""
         return self._first(MASKS)
 
     @cached_property
     def frame(self) -> Frame | None:
-        """What stands around a text where a model reads it; `encode` leaves it out."""
+        """The special tokens around a text as a model reads it; `encode` leaves them out."""
         return frame_of(self._description)
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the JSON with sorted keys: equal for equal tokenizers, on any machine."""
+        """SHA-256 of the JSON with sorted keys, equal for equal tokenizers on any machine."""
         canonical = json.dumps(self._description, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def check(self, text: str, what: str = "prompt") -> None:
-        """Refuse a text that the model would only see in part."""
+        """Refuses a text with characters or words that the model does not know."""
         check_is_text(text, what)
         if self.unknown is None:
             return
@@ -223,7 +223,7 @@ class Tokenizer:
             raise UserError(f"the {what} has words the model has never seen: {strange}; it knows {self.vocabulary} {self.unit}s: {instead}")
 
     def save(self, path: Path | str) -> Path:
-        """Write the JSON file, or `tokenizer.json` in a folder; the path written."""
+        """Writes the JSON file, or `tokenizer.json` in a folder, and returns its path."""
         path = file_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(path.name + ".partial")
@@ -241,7 +241,7 @@ class Tokenizer:
         except Exception as error:  # the library raises bare Exception
             raise ValueError(shortened(str(error), 150)) from None
         ids = inner.get_vocab(with_added_tokens=True).values()
-        if not ids or max(ids) >= len(ids) + MOST_SPARE:  # every id up to the last has a row in a table
+        if not ids or max(ids) >= len(ids) + MOST_SPARE:  # the embedding table has a row for every id up to the last
             raise UserError(f"it has {len(ids):,} tokens and their ids go up to {max(ids, default=0):,}")
         return cls(inner)
 
@@ -260,7 +260,7 @@ class Tokenizer:
 
     @cached_property
     def _by_lookup(self) -> bool:
-        """Characters without a normaliser are a dictionary lookup, ten times faster than the library's regular expression."""
+        """Whether characters can be looked up in a dict, ten times faster than by the library's regular expression."""
         return self.kind == "character" and self.inner.normalizer is None
 
     @cached_property
@@ -281,31 +281,32 @@ class Tokenizer:
         return "\n".join(" ".join(words) for words in lines)
 
     def _unknown_parts(self, text: str) -> list[str]:
-        """What of the text became unknown, in order, each once; not the unknown token itself, written out on purpose."""
+        """The unknown parts of a text, each once, in order; without the unknown token itself, written out on purpose."""
         ids, offsets = self.encode_with_offsets(text)
         parts = dict.fromkeys(text[start:stop] for i, (start, stop) in zip(ids, offsets, strict=True) if i == self.unknown)
         return [part for part in parts if part != self.tokens[self.unknown or 0]]
 
     def _first(self, names: Sequence[str | None]) -> int | None:
-        found = (self.inner.token_to_id(name) for name in names if name is not None)
-        return next((i for i in found if i is not None), None)
+        ids = (self.inner.token_to_id(name) for name in names if name is not None)
+        return next((i for i in ids if i is not None), None)
 
 
 @contextmanager
 def panics_as_faults() -> Iterator[None]:
-    """Within this context what the library cannot read is a sentence: it panics, or raises bare Exception, of a word without a token."""
+    """Within this context, texts that the library cannot read raise a UserError. It panics, or raises bare Exception, for example for a
+    word without a token."""
     try:
         yield
     except BaseException as error:
         if type(error) is Exception:
-            raise UserError(f"the tokenizer cannot read this text: {shortened(str(error), 150)}; take one that fits the model") from None
+            raise UserError(f"the tokenizer cannot read this text: {shortened(str(error), 150)}; use one that fits the model") from None
         if not is_panic(error):
             raise
         raise TokenizerFault(f"the tokenizer gives up on this text ({error}); {REMEDY}") from None
 
 
 def kind_of(description: dict[str, Any]) -> str:
-    """Characters are single-character words to the library: its Split tells them from words."""
+    """The kind of a tokenizer. To the library, characters are words of one character; a Split tells them from words."""
     model = description["model"]["type"]
     if model in MODEL_KINDS:
         return MODEL_KINDS[model]
@@ -318,7 +319,7 @@ def file_of(path: Path | str) -> Path:
 
 
 def check_is_text(text: str, what: str) -> None:
-    """Undecodable bytes on a command line arrive as lone surrogates."""
+    """Refuses lone surrogates, which stand for undecodable bytes on a command line."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -332,6 +333,6 @@ def few(parts: Sequence[str]) -> str:
 
 
 def shown(characters: Sequence[str]) -> str:
-    """The characters in a row, those that cannot be seen escaped."""
+    """The characters in a row, with unprintable ones escaped."""
     escaped = [c if c.isprintable() else c.encode("unicode_escape").decode() for c in characters[:MANY]]
     return "".join(escaped) + (" ..." if len(characters) > MANY else "")

@@ -1,13 +1,14 @@
-"""Training a tokenizer on text, and on nothing else: equal texts give equal tokenizers, on any machine.
+"""Trains tokenizers on text. Equal texts give equal tokenizers, on any machine.
 
-No kind joins what a newline parts, so that lines may be encoded apart and put together. `specials` are tokens that no text is encoded to,
-besides the kind's own: a task puts their ids where they belong.
+No tokenizer joins characters across a newline, so lines can be encoded separately and concatenated. `specials` are additional tokens that
+no text is encoded to: a task inserts their ids.
 """
 
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -20,17 +21,17 @@ UNKNOWN = "<unk>"
 END = "<eos>"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-SUBWORDS = 8192  # the size of a subword vocabulary where none is asked for
+SUBWORDS = 8192  # the default size of a subword vocabulary
 UNLIMITED = 2**31
 PENALTY = 1e-4
-LONGEST = 1000  # characters without white space, or of white space alone, that are learnt from as one word
+LONGEST = 1000  # longer runs, of characters without white space or of white space alone, are cut for training
 RUN = re.compile(rf"\S{{{LONGEST + 1},}}|[^\S\n]{{{LONGEST + 1},}}")
 
 
 def train_character(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """Every character its own token, newline too, in the order of Unicode; the rest is `<unk>`."""
+    """Every character is a token, newlines too, in Unicode order; other characters are `<unk>`."""
     named = added([UNKNOWN], specials)
     check_size(size, len(named) + 1, "a character tokenizer", f"{', '.join(named)} and one character")
     normalizer = lowering(lowercase)
@@ -56,8 +57,8 @@ def train_word(
     newline = normalizers.Replace("\n", f" {END} ")
     normalizer = normalizers.Sequence([normalizers.Lowercase(), newline]) if lowercase else newline
     pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    found = frequent_words(repeatable(texts), normalizer, pre_tokenizer, min_count)
-    words = [word for word in found if word not in named][: size and size - len(named)]
+    frequent = frequent_words(repeatable(texts), normalizer, pre_tokenizer, min_count)
+    words = [word for word in frequent if word not in named][: size and size - len(named)]
     check_found(words, "word", min_count)
     inner = assembled(word_level([*named, *words]), normalizer, pre_tokenizer)
     inner.add_special_tokens(list(specials))
@@ -65,7 +66,7 @@ def train_word(
 
 
 def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
-    """A word tokenizer that knows more words, their ids behind its own."""
+    """A word tokenizer that also knows these words, with ids after its own."""
     description = json.loads(tokenizer.to_json())
     vocabulary: dict[str, int] = description["model"]["vocab"]
     for word in words:
@@ -75,7 +76,7 @@ def with_words(tokenizer: Tokenizer, words: Iterable[str]) -> Tokenizer:
 
 
 def framed_as_bert(tokenizer: Tokenizer) -> Tokenizer:
-    """A tokenizer whose texts stand between [CLS] and [SEP], two together as segments 0 and 1."""
+    """The tokenizer with BERT's frame: [CLS] and [SEP] around texts, pairs as segments 0 and 1."""
     inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     begin, end = "[CLS]", "[SEP]"
     inner.post_processor = processors.BertProcessing((end, tokenizer.id(end)), (begin, tokenizer.id(begin)))
@@ -85,7 +86,7 @@ def framed_as_bert(tokenizer: Tokenizer) -> Tokenizer:
 def train_bpe(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): nothing is unknown and decoding is exact."""
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): no text is unknown, and decoding is exact."""
     specials = added([END], specials)
     check_size(size, len(specials) + 256, "a BPE tokenizer", f"{', '.join(specials)} and 256 bytes")
     pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
@@ -104,12 +105,13 @@ def train_bpe(
 def train_wordpiece(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """WordPiece as BERT reads it (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document; of each word
-    the longest known piece is taken first, and again of what is left.
+    """WordPiece as used by BERT (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document. A word is
+    encoded by its longest known prefix, then by that of the rest.
 
-    Merges are of the most frequent pair, as in BPE: so the `tokenizers` library trains it. `wordpiece_likelihood` has those of the paper.
-    The library numbers the continuing characters in a hash table's order; named first and sorted, they make training repeatable.
+    Merges join the most frequent pair, as in BPE: this is how the `tokenizers` library trains WordPiece. `wordpiece_likelihood` merges as
+    in the paper.
     """
+    # The library numbers continuing characters in the order of a hash table; named first and sorted, they make training repeatable.
     texts = repeatable(texts)
     specials = added(BERT, specials)
     normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
@@ -133,12 +135,12 @@ def train_wordpiece(
 def train_wordpiece_likelihood(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """WordPiece trained by likelihood (Schuster and Nakajima 2012): each merge is of the pair that scores highest by
+    """WordPiece trained by likelihood (Schuster and Nakajima 2012): each merge joins the pair with the highest
 
         freq(ab) / (freq(a) freq(b))
 
-    so that parts which seldom stand apart are joined first, however rare; `min_count` leaves rare pairs out. It reads a text as `wordpiece`
-    does, longest piece first.
+    so that parts that rarely occur apart are joined first, however rare they are; `min_count` excludes rare pairs. Texts are encoded as in
+    `wordpiece`, the longest piece first.
     """
     texts = repeatable(texts)
     specials = added(BERT, specials)
@@ -157,7 +159,7 @@ def train_wordpiece_likelihood(
 
 
 def alphabet(words: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The characters of words in the order of Unicode, and those that continue a word, with their mark."""
+    """The characters of words in Unicode order, and those that continue a word, with their prefix."""
     characters, continuations = set[str](), set[str]()
     for word in words:
         characters.update(word)
@@ -166,7 +168,7 @@ def alphabet(words: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def wordpiece_of(vocabulary: dict[str, int], lowercase: bool, specials: Sequence[str]) -> Tokenizer:
-    """The tokenizer that finds the pieces of a vocabulary, the longest first."""
+    """The tokenizer of a vocabulary of pieces; it takes the longest piece first."""
     normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
     inner = assembled(models.WordPiece(vocabulary, unk_token="[UNK]"), normalizer, pre_tokenizer, decoders.WordPiece())
     inner.add_special_tokens(list(specials))
@@ -176,10 +178,10 @@ def wordpiece_of(vocabulary: dict[str, int], lowercase: bool, specials: Sequence
 def train_unigram(
     texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
 ) -> Tokenizer:
-    """Unigram language model (Kudo 2018) with bytes for what it has not seen: nothing is unknown and decoding is exact.
+    """Unigram language model (Kudo 2018) with bytes for unseen characters: no text is unknown, and decoding is exact.
 
-    A space stays a space, at the front of its word, so that no other character has to stand for it; `<` stands alone, so that
-    `<0x41>` in a text is not taken for a byte.
+    Spaces stay spaces, at the front of their words, so that no other character has to replace them. `<` is a piece of its own, so that
+    `<0x41>` in a text is not read as a byte.
     """
     if min_count != 1:
         raise UserError(f"a Unigram tokenizer has no min_count (got {min_count}); set text.size to limit it")
@@ -208,13 +210,13 @@ def train_unigram(
 
 
 def settled_pieces(draft: tokenizers.Tokenizer, room: int) -> list[tuple[str, float]]:
-    """The trained pieces and scores, best first, without what differs from one training to the next.
+    """The trained pieces and scores, best first, made equal for every training on the same text.
 
-    That is the last bits of every score, and the order in which the trainer gives characters that did not survive pruning the lowest
-    score plus 0, 1, 2, ... penalties: those all get the lowest.
+    Trainings differ in the last bits of scores, and in the order of characters that did not survive pruning, to which the trainer gives the
+    lowest score plus 0, 1, 2, ... penalties. Here those all get the lowest score.
     """
     vocabulary = json.loads(draft.to_str())["model"]["vocab"]
-    # On a text of one character the trainer gives no score at all.
+    # On a text of a single character the trainer gives no scores.
     scores = {piece: round(score or 0.0, 6) for piece, score in vocabulary if piece != UNKNOWN}
     characters = [piece for piece in scores if len(piece) == 1]
     lowest = min(scores.values())
@@ -256,7 +258,7 @@ def newlines_apart() -> pre_tokenizers.PreTokenizer:
 def frequent_words(
     texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer, min_count: int = 1
 ) -> list[str]:
-    """The words that occur at least `min_count` times, the most frequent first, equal ones in the order of Unicode."""
+    """The words that occur at least `min_count` times, the most frequent first, ties in Unicode order."""
     counter = assembled(models.WordLevel(), normalizer, pre_tokenizer)
     counter.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=UNLIMITED, min_frequency=min_count, show_progress=False))
     ids = counter.get_vocab()
@@ -264,7 +266,7 @@ def frequent_words(
 
 
 def word_counts(texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer) -> dict[str, int]:
-    """How often each word occurs, in the order of Unicode."""
+    """The frequency of each word, in Unicode order."""
     counts: Counter[str] = Counter()
     for text in short_words(texts):
         counts.update(word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))
@@ -272,7 +274,7 @@ def word_counts(texts: Iterable[str], normalizer: normalizers.Normalizer, pre_to
 
 
 def short_words(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, cut inside words that are no words, such as a genome in one line: the trainers take the square of a word's length."""
+    """The texts, with very long words cut, such as a genome in one line: the trainers take quadratic time in a word's length."""
     for text in texts:
         start = 0
         for run in RUN.finditer(text):
@@ -283,12 +285,22 @@ def short_words(texts: Iterable[str]) -> Iterator[str]:
 
 
 def added(own: Sequence[str], more: Sequence[str]) -> list[str]:
-    """A kind's own special tokens and those that are asked for besides, each once."""
+    """A kind's own special tokens and the additional ones, each once."""
     return list(dict.fromkeys([*own, *more]))
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Texts that are made anew whenever they are read, so that many of them need not be held."""
+
+    make: Callable[[], Iterable[str]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.make())
+
+
 def repeatable(texts: Iterable[str]) -> Iterable[str]:
-    """The texts so that they can be read more than once; one string is one text."""
+    """The texts as an iterable that can be read more than once; a string is one text."""
     if isinstance(texts, str):
         texts = [texts]
     if iter(texts) is texts:
@@ -303,8 +315,8 @@ def check_size(size: int | None, smallest: int, what: str, because: str) -> None
         raise UserError(f"{what} needs a size of at least {smallest} ({because}), got {size}; set text.size={smallest} or more")
 
 
-def check_found(found: list[str], unit: str, min_count: int) -> None:
-    if not found:
+def check_found(tokens: list[str], unit: str, min_count: int) -> None:
+    if not tokens:
         raise UserError(f"the text has no {unit} that occurs {min_count} times or more; give more text or lower text.min_count")
 
 

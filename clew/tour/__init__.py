@@ -1,1 +1,1 @@
-"""The lineage told by small experiments, each a function that trains, measures and gives a view."""
+"""The lineage of sequence models in small experiments, each a function that trains, measures and returns a view."""

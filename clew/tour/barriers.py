@@ -1,5 +1,5 @@
-"""The experiment `barriers`: the Transformer's block as a list of troubles with self-attention and what each part is there for, tried by
-leaving out one part at a time; and two sentences that are one without positions."""
+"""The experiment `barriers`: an ablation of the Transformer block, one part at a time, to show which problem of self-attention each part
+solves; and two sentences that are identical to a model without positions."""
 
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from clew.tour.training import parameters_of, train_task
 
 
 class Block(NamedTuple):
-    """Which parts there are."""
+    """The parts of a block."""
 
     position: str = "sinusoidal"
     network: bool = True
@@ -60,14 +60,14 @@ WHOLE = "the whole block"
 LEFT_OUT: dict[str, Without] = {
     WHOLE: Without(Block(), ""),
     "no positions": Without(Block(position="none"), "no order: a bag of words"),
-    "no network": Without(Block(network=False), "no non-linearity but the softmax: means of means"),
-    "no mask": Without(Block(mask=False), "looks at what it is to predict"),
+    "no network": Without(Block(network=False), "no non-linearity except the softmax: averages of averages"),
+    "no mask": Without(Block(mask=False), "sees what it has to predict"),
     "no residual": Without(Block(residual=False), "hard to train"),
     "no norm": Without(Block(norm=False), "trains worse"),
     "no scaling": Without(Block(score="dot"), "the softmax saturates"),
-    "one head": Without(Block(num_heads=1), "looks in one way at a time"),
+    "one head": Without(Block(num_heads=1), "attends in one way at a time"),
 }
-"""What is left out, and what is then said to go wrong."""
+"""The ablations, each with the problem that it is claimed to cause."""
 
 
 class Normed(PreNorm):
@@ -84,11 +84,11 @@ WIRED: dict[tuple[bool, bool], type[Plain]] = {
     (False, True): Normed,
     (False, False): Plain,
 }
-"""By whether there are residuals, and norms."""
+"""By (residual, norm)."""
 
 
 def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, max_length: int) -> Body:
-    """Positions and the start of the weights are as Vaswani et al. (2017) have them; the norm is before each layer."""
+    """Positions and initial weights follow Vaswani et al. (2017); the norm precedes each layer."""
     head_dim = dim // block.num_heads
     position, in_layers = build_positions(block.position, dim, block.num_heads, head_dim, max_length)
     join = WIRED[block.residual, block.norm]
@@ -105,8 +105,8 @@ def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, ma
 
 
 class Outcome(NamedTuple):
-    """Of one block, means over seeds: parameters, bits a character of unseen text over all places, and at the last place of a window alone,
-    where there is nothing after it to be seen; the largest difference of the first between seeds."""
+    """The results of one block, averaged over seeds: parameters; bits per character of unseen text; bits at the last position
+    of a window, where nothing follows that could be seen; and the range of the bits over seeds."""
 
     parameters: int
     bits: float
@@ -116,7 +116,7 @@ class Outcome(NamedTuple):
 
 def try_block(characters: Characters, name: str, size: Size, seed: int, report: Report) -> Outcome:
     unseen = characters.held_out(rows=size.read, length=size.length)
-    found = []
+    scores = []
     for number in range(seed * size.seeds, (seed + 1) * size.seeds):
         torch.manual_seed(number)
         body = build_blocks(
@@ -129,10 +129,10 @@ def try_block(characters: Characters, name: str, size: Size, seed: int, report: 
 
         train_task(task, batch, steps=size.steps, seed=number, name=name, report=report)
         bits = bits_of(task, unseen)
-        found.append((float(bits.mean()), float(bits[:, -1].mean())))
-    whole, last = (sum(values) / len(found) for values in zip(*found, strict=True))
-    every = [each for each, _ in found]
-    report(f"{name}: {whole:.3f} bits a character, {last:.3f} at the last place")
+        scores.append((float(bits.mean()), float(bits[:, -1].mean())))
+    whole, last = (sum(values) / len(scores) for values in zip(*scores, strict=True))
+    every = [each for each, _ in scores]
+    report(f"{name}: {whole:.3f} bits per character, {last:.3f} at the last position")
     return Outcome(parameters_of(task), whole, last, max(every) - min(every))
 
 
@@ -140,7 +140,7 @@ SENTENCES = ("man bites dog", "dog bites man")
 
 
 def apart(position: str, mask: bool, seed: int) -> float:
-    """How far the mean vectors of both sentences are from each other, over their length, in two blocks with the weights of a seed."""
+    """The relative distance between the mean vectors of both sentences in an untrained stack of two blocks."""
     words = sorted(set(" ".join(SENTENCES).split()))
     torch.manual_seed(seed)
     body = build_blocks(Block(position=position, mask=mask), len(words), dim=16, num_layers=2, max_length=8).eval()
@@ -152,28 +152,29 @@ def apart(position: str, mask: bool, seed: int) -> float:
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     size, characters = SIZES[scale], characters_of_shakespeare()
-    found = {name: try_block(characters, name, size, seed, report) for name in LEFT_OUT}
+    outcomes = {name: try_block(characters, name, size, seed, report) for name in LEFT_OUT}
     pairs = {(position, mask): apart(position, mask, seed) for position in POSITIONS for mask in (False, True)}
-    whole, unmasked = found[WHOLE], found["no mask"]
-    worse = {name: outcome.bits - whole.bits for name, outcome in found.items() if name not in (WHOLE, "no mask")}
+    whole, unmasked = outcomes[WHOLE], outcomes["no mask"]
+    worse = {name: outcome.bits - whole.bits for name, outcome in outcomes.items() if name not in (WHOLE, "no mask")}
     order = sorted(worse, key=lambda name: -worse[name])
     told = ", ".join(f"{name} {worse[name]:+.2f}" for name in order)
     same = f'"{SENTENCES[0]}" and "{SENTENCES[1]}"'
     return Finding(
         "What each part of the block is for",
-        "Self-attention alone has no order, no non-linearity, and sees the future; positions, the feed-forward network and the mask mend "
-        "this. Residuals, norms and the scaling let it be trained, and heads let it look in several ways at once (Vaswani et al. 2017).",
-        f"Bits a character beside the whole block's {whole.bits:.2f}: {told}. Without the mask it takes {unmasked.bits:.2f} bits where "
-        f"the next character can be seen and {unmasked.last:.2f} where it cannot ({whole.last:.2f} with the mask). Without positions or "
-        f"mask {same} are {pairs['none', False]:.0e} apart, with sinusoids {pairs['sinusoidal', False]:.2f}; the mask alone, which tells "
-        f"order too, makes it {pairs['none', True]:.2f}.",
-        View("The block without one of its parts", parts_of(found, pairs, size), f"{size.num_layers} blocks of width {size.dim}."),
+        "Self-attention alone has no order and no non-linearity, and sees the future; positions, the feed-forward network and the mask "
+        "solve this. Residuals, norms and the scaling make it trainable, and heads let it attend in several ways at once (Vaswani et al. "
+        "2017).",
+        f"Bits per character, relative to the whole block's {whole.bits:.2f}: {told}. Without the mask it needs {unmasked.bits:.2f} bits "
+        f"where the next character is visible and {unmasked.last:.2f} where it is not ({whole.last:.2f} with the mask). Without positions "
+        f"and mask, {same} are {pairs['none', False]:.0e} apart, with sinusoids {pairs['sinusoidal', False]:.2f}; with the mask alone, "
+        f"which also carries order, {pairs['none', True]:.2f}.",
+        View("The block without one of its parts", parts_of(outcomes, pairs, size), f"{size.num_layers} blocks of width {size.dim}."),
         [
             *(
                 (
                     f"bits a character, {name}, beside the whole block's",
                     LEFT_OUT[name].claim,
-                    f"{found[name].bits:.2f} beside {whole.bits:.2f}",
+                    f"{outcomes[name].bits:.2f} beside {whole.bits:.2f}",
                 )
                 for name in worse
             ),
@@ -187,27 +188,29 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-def parts_of(found: dict[str, Outcome], pairs: dict[tuple[str, bool], float], size: Size) -> list[Part]:
-    whole = found[WHOLE].bits
+def parts_of(outcomes: dict[str, Outcome], pairs: dict[tuple[str, bool], float], size: Size) -> list[Part]:
+    whole = outcomes[WHOLE].bits
     rows = [
         (name, f"{one.parameters:,}", round(one.bits, 3), f"{one.bits - whole:+.3f}", round(one.last, 3), LEFT_OUT[name].claim)
-        for name, one in found.items()
+        for name, one in outcomes.items()
     ]
-    header = ("block", "parameters", "bits", "more than whole", "bits, last place", "said to go wrong")
-    spread = max(one.spread for one in found.values())
-    seeds = f"Of {size.seeds} seeds the furthest apart are {spread:.3f} bits." if size.seeds > 1 else "One seed."
+    header = ("block", "parameters", "bits", "more than whole", "bits, last position", "claimed problem")
+    spread = max(one.spread for one in outcomes.values())
+    seeds = f"The range over {size.seeds} seeds is at most {spread:.3f} bits." if size.seeds > 1 else "One seed."
     return [
-        Table(header, rows, f"Bits a character of unseen text, {size.steps} steps"),
-        Bars(list(found), [(one.bits, one.last) for one in found.values()], "bits", "All places, and the last alone", ("all", "last")),
-        Note(f"At the last place of a window nothing stands after it, mask or none: there a model without one has to predict. {seeds}"),
+        Table(header, rows, f"Bits per character of unseen text, {size.steps} steps"),
+        Bars(
+            list(outcomes), [(one.bits, one.last) for one in outcomes.values()], "bits", "All positions, and the last one", ("all", "last")
+        ),
+        Note(f"At the last position of a window nothing follows, so that a model without a mask has to predict there too. {seeds}"),
         Table(
-            ("positions", "every place seen", "the mask on"),
+            ("positions", "no mask", "with mask"),
             [(name, *(f"{pairs[name, mask]:.1e}" for mask in (False, True))) for name in POSITIONS],
-            f"Distance of {SENTENCES[0]!r} from {SENTENCES[1]!r} over their length, untrained",
+            f"Distance of {SENTENCES[0]!r} from {SENTENCES[1]!r} relative to the length, untrained",
         ),
         Note(
-            "Each of the two is the other read backwards. ALiBi counts how far a key is and not on which side, so that without the mask "
-            "they are one to it as well."
+            "Each of the two is the reverse of the other. ALiBi depends on the distance of a key but not on its side, so that without the "
+            "mask they are identical to it as well."
         ),
     ]
 

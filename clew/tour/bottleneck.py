@@ -1,5 +1,5 @@
-"""The bottleneck, and what attention does to it: letters are written backwards by a decoder that starts from one vector and by one that
-looks back; right answers against length, and what is looked at."""
+"""The experiment `bottleneck`: sequences of letters are reversed by a decoder that starts from one vector, and by one with attention.
+Accuracy against length, and the attention weights."""
 
 from typing import Any
 
@@ -17,28 +17,28 @@ WAYS = {
     "attention": (),
 }
 SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 10, 6, 8), "tour": (96, 400, 14, 60), "full": (128, 1500, 20, 200)}
-"""Width, training steps, the longest sequence, and how many a length is judged on."""
+"""Width, training steps, the longest sequence, and the number of test sequences per length."""
 
 
 def right_symbols(run: Run, length: int, count: int, seed: int) -> tuple[float, float]:
-    """The share of letters that stand where they should, and of sequences that are right whole, on sequences of one length."""
+    """The share of letters in the right position, and of entirely correct sequences, on sequences of one length."""
     lines = synthetic_lines("reverse", count, seed + 1_000_003, length, length)
-    written = [found.text.split() for found in run.translate([line.source for line in lines], method="greedy", max_new=length + 5)]
+    written = [words.text.split() for words in run.translate([line.source for line in lines], method="greedy", max_new=length + 5)]
     right = [
-        [place < len(found) and found[place] == symbol for place, symbol in enumerate(line.target.split())]
-        for found, line in zip(written, lines, strict=True)
+        [place < len(words) and words[place] == symbol for place, symbol in enumerate(line.target.split())]
+        for words, line in zip(written, lines, strict=True)
     ]
-    whole = [found == line.target.split() for found, line in zip(written, lines, strict=True)]
+    whole = [words == line.target.split() for words, line in zip(written, lines, strict=True)]
     return float(np.mean(right)), float(np.mean(whole))
 
 
 def looked_right(run: Run, length: int, count: int, seed: int) -> float:
-    """The share of steps at which the decoder looks most at the letter that it has to write."""
-    found = []
+    """The share of steps at which the decoder attends most to the letter that it has to write."""
+    is_right = []
     for line in synthetic_lines("reverse", count, seed + 2_000_003, length, length):
         weights = run.align(line.source, line.target).by_word().numpy()[:-1, :length]
-        found += [int(row.argmax()) == right_place("reverse", line.source, step) for step, row in enumerate(weights)]
-    return float(np.mean(found))
+        is_right += [int(row.argmax()) == right_place("reverse", line.source, step) for step, row in enumerate(weights)]
+    return float(np.mean(is_right))
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
@@ -46,45 +46,45 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     lengths = sorted({1, *range(2, longest + 1, 2)})
     shared = [f"model.dim={dim}", f"data.longest={longest}", f"training.steps={steps}", f"training.evaluate_every={steps}", f"seed={seed}"]
     shared += [f"training.schedule.warmup={steps // 20}", "data.size=20000"]
-    found: dict[str, list[tuple[float, float]]] = {}
+    shares_by_way: dict[str, list[tuple[float, float]]] = {}
     for name, settings in WAYS.items():
         model, _ = train_recipe("reverse", [*shared, *settings], name=name, report=report)
-        found[name] = [right_symbols(model, length, count, seed) for length in lengths]
+        shares_by_way[name] = [right_symbols(model, length, count, seed) for length in lengths]
     middle = lengths[len(lengths) // 2]
     (example,) = synthetic_lines("reverse", 1, seed + 3_000_003, middle, middle)
     alignment = look(model, "alignment", {"text": example.source, "target": example.target})
     at_place, crossing = looked_right(model, middle, min(count, 20), seed), alignment.facts["crossing"]
     parts: list[Part] = [
         Lines(
-            [Series(name, lengths, [whole for _, whole in shares]) for name, shares in found.items()],
+            [Series(name, lengths, [whole for _, whole in shares]) for name, shares in shares_by_way.items()],
             "letters",
-            "share that is right whole",
-            "Sequences written backwards without a mistake",
+            "share of correct sequences",
+            "Sequences reversed without an error",
         ),
         Lines(
-            [Series(name, lengths, [letters for letters, _ in shares]) for name, shares in found.items()],
+            [Series(name, lengths, [letters for letters, _ in shares]) for name, shares in shares_by_way.items()],
             "letters",
             "share of letters",
-            "Letters that stand where they should",
+            "Letters in the right position",
         ),
-        Note(f"What the decoder with attention looks at: {alignment.about}."),
+        Note(f"The attention of the decoder: {alignment.about}."),
         alignment.parts[0],
     ]
-    longest_shares = {name: shares[-1][0] for name, shares in found.items()}
-    facts: dict[str, Any] = {"lengths": lengths, "right": {name: list(map(list, shares)) for name, shares in found.items()}}
+    longest_shares = {name: shares[-1][0] for name, shares in shares_by_way.items()}
+    facts: dict[str, Any] = {"lengths": lengths, "right": {name: list(map(list, shares)) for name, shares in shares_by_way.items()}}
     facts |= {"looked_right": at_place, "crossing": crossing}
     return Finding(
         "The bottleneck",
-        "A source that has to pass through one vector of fixed size is lost as it grows longer, and attention mends it (Cho et al. 2014; "
+        "A source that passes through one vector of fixed size is lost as it grows longer, and attention solves this (Cho et al. 2014; "
         "Bahdanau et al. 2015); its weights are an alignment, which need not be monotone.",
-        f"Of {lengths[-1]} letters to be written backwards {longest_shares['one vector']:.0%} are right through one vector and "
-        f"{longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps it looks most at the letter to be written; "
+        f"Of {lengths[-1]} reversed letters, {longest_shares['one vector']:.0%} are right through one vector and "
+        f"{longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps it attends most to the letter to write; "
         f"{crossing:.0%} of the pairs of steps cross.",
-        View("Right answers against length", parts, "An LSTM that reads letters and writes them backwards.", facts),
+        View("Accuracy against length", parts, "An LSTM that reads letters and writes them in reverse.", facts),
         [
             (
                 f"right letters of {lengths[-1]}, one vector and attention",
-                "attention mends it",
+                "attention solves it",
                 f"{longest_shares['one vector']:.0%} and {longest_shares['attention']:.0%}",
             ),
             ("pairs of steps that cross in the alignment of a reversal", "need not be monotone", f"{crossing:.0%}"),
@@ -92,4 +92,4 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-BOTTLENECK = Experiment("the bottleneck, and what attention does to it", run)
+BOTTLENECK = Experiment("the bottleneck of one vector, with and without attention", run)

@@ -1,4 +1,4 @@
-"""Carried against reset state: an LSTM that goes on where it stopped, in training, in use, in both and in neither."""
+"""The experiment `carry`: an LSTM whose state is carried between chunks in training, at test time, in both or in neither."""
 
 import torch
 from torch import Tensor
@@ -18,13 +18,13 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {
     "tour": (128, 500, 16, 20_000),
     "full": (256, 2000, 16, 100_000),
 }
-"""Width, training steps, length of a chunk, and how many characters are predicted."""
+"""Width, training steps, length of a chunk, and number of predicted characters."""
 ROWS = 16
 
 
 def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
-    """The mean of -log p (length,) at each place of a chunk, over a text that is read in chunks; the state is carried from one to the next
-    or begins anew."""
+    """The mean of -log p (length,) at each position of a chunk, over a text read in chunks; the state is carried from one chunk to the next
+    or reset."""
     plan = stream_evaluation_plan(len(ids), ROWS, length)
     sums, counts = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.float64)
     state = None
@@ -56,24 +56,24 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     ]
     rows = [(f"trained {trained}", *(f"{means[trained, used]:.3f}" for used in TRAINED)) for trained in TRAINED]
     parts: list[Part] = [
-        Table(("nats a character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
-        Lines(series, "place in the chunk", "loss, nats a character", f"Loss by place in a chunk of {length} characters"),
+        Table(("nats per character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
+        Lines(series, "position in the chunk", "loss, nats per character", f"Loss by position in a chunk of {length} characters"),
         Note(
-            f"Gradients go back over one chunk of {length} characters at most in all four cases; what differs is whether the state "
-            "of the chunk before is the next one's first."
+            f"Gradients go back over at most one chunk of {length} characters in all four cases; the difference is whether the state of "
+            "one chunk is the initial state of the next."
         ),
     ]
     gain = means["reset", "reset"] - means["carried", "carried"]
     facts = {f"{trained}/{used}": {"mean": means[trained, used], "by_place": curves[trained, used].tolist()} for trained, used in curves}
     return Finding(
-        "A state that is carried on",
-        "The state is carried from one chunk to the next, so that a model remembers beyond the steps that it is trained over (Mikolov et "
-        "al. 2010; Zaremba et al. 2014).",
-        f"Trained and used with a carried state, the LSTM's loss is {means['carried', 'carried']:.3f}; with one that begins anew every "
-        f"{length} characters {means['reset', 'reset']:.3f}. Trained with a carried state and used without: "
-        f"{means['carried', 'reset']:.3f}; the other way round {means['reset', 'carried']:.3f}.",
+        "A carried state",
+        "Carrying the state from one chunk to the next lets a model remember more steps than it is trained over (Mikolov et al. 2010; "
+        "Zaremba et al. 2014).",
+        f"Trained and used with a carried state, the LSTM has a loss of {means['carried', 'carried']:.3f}; with a state reset every "
+        f"{length} characters, {means['reset', 'reset']:.3f}. Trained with a carried state and used without: "
+        f"{means['carried', 'reset']:.3f}; the other way round: {means['reset', 'carried']:.3f}.",
         View("Carried and reset", parts, "", facts),
-        [(f"loss gained by carrying the state, chunks of {length} characters", "a gain", f"{gain:.3f} nats a character")],
+        [(f"loss gained by carrying the state, chunks of {length} characters", "a gain", f"{gain:.3f} nats per character")],
     )
 
 

@@ -1,4 +1,4 @@
-"""What the tour shows of its two models: each a function from both to a finding, seen with the instruments that `clew look` has."""
+"""The tour's chapters on its two models: each is a function from both models to a finding, made with the instruments of `clew look`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from clew.tour.models import Models
 from clew.tour.training import parameters_of
 
 PASSAGE, SCORED = 420, 10_000
-"""Characters that are read where a text is shown, and where bits are averaged."""
+"""The number of characters for showing a text, and for averaging bits."""
 
 
 class Chapter(NamedTuple):
@@ -24,33 +24,33 @@ class Chapter(NamedTuple):
 
 
 def meet(models: Models) -> Finding:
-    """Both models: how they learnt, what they score, what they write."""
+    """Both models: their training, scores and samples."""
     both = {"LSTM": models.lstm, "GPT": models.gpt}
-    measures = {"train.loss": "Loss in training", "valid.loss": "Loss on unseen text"}
+    measures = {"train.loss": "Training loss", "valid.loss": "Loss on unseen text"}
     curves = look(list(both.values()), "curves", {"measures": list(measures)})
     drawn = [
-        Lines([replace(one, name=name) for one, name in zip(part.series, both, strict=True)], "step", "nats a character", title)
+        Lines([replace(one, name=name) for one, name in zip(part.series, both, strict=True)], "step", "nats per character", title)
         for part, title in zip(curves.parts, measures.values(), strict=False)
         if isinstance(part, Lines)
     ]
     bits = {name: models.scores[name]["valid.bits_per_character"] for name in ("lstm", "gpt")}
     rows = [(name, f"{parameters_of(run.task):,}", f"{bits[name.lower()]:.3f}") for name, run in both.items()]
-    parts: list[Part] = [Table(("model", "parameters", "bits a character, unseen text"), rows), *drawn]
+    parts: list[Part] = [Table(("model", "parameters", "bits per character, unseen text"), rows), *drawn]
     for name, run in both.items():
         text = "ROMEO:" + run.generate("ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8).text
         own = look(run, "surprisal", {"text": text}).parts[0]
         assert isinstance(own, ColouredText)
-        parts.append(replace(own, title=f"What the {name} writes after ROMEO:, on the colour of its own surprise"))
+        parts.append(replace(own, title=f"What the {name} writes after ROMEO:, coloured by its own surprisal"))
     start = math.log2(models.lstm.task.tokenizer.vocabulary)
     return Finding(
         "Two models, one text",
-        "English has 0.6 to 1.3 bits a letter, as people guess it letter by letter (Shannon 1951). Before training a model knows nothing: "
+        "English has 0.6 to 1.3 bits per letter when people guess it letter by letter (Shannon 1951). An untrained model knows nothing: "
         f"{start:.2f} bits, the logarithm of the number of characters.",
-        f"On unseen Shakespeare the LSTM needs {bits['lstm']:.2f} bits a character and the GPT {bits['gpt']:.2f}.",
-        View("How both learnt", parts, "An LSTM and a GPT on the characters of Shakespeare, from nothing."),
+        f"On unseen Shakespeare the LSTM needs {bits['lstm']:.2f} bits per character and the GPT {bits['gpt']:.2f}.",
+        View("Training of both models", parts, "An LSTM and a GPT trained from scratch on the characters of Shakespeare."),
         [
             (
-                "bits a character of Shakespeare, LSTM and GPT",
+                "bits per character of Shakespeare, LSTM and GPT",
                 "0.6 to 1.3 by people, on other text",
                 f"{bits['lstm']:.2f} and {bits['gpt']:.2f}",
             )
@@ -59,7 +59,7 @@ def meet(models: Models) -> Finding:
 
 
 def surprise(models: Models) -> Finding:
-    """Where the bits are: at the beginnings of words."""
+    """Surprisal is high at the beginnings of words."""
     text = models.passage(SCORED)
     firsts, laters, parts = [], [], list[Part]()
     for name, run in (("LSTM", models.lstm), ("GPT", models.gpt)):
@@ -73,19 +73,19 @@ def surprise(models: Models) -> Finding:
     bars = Bars(["LSTM", "GPT"], list(zip(firsts, laters, strict=True)), "bits", "Mean surprisal of a letter", ("first of a word", "later"))
     return Finding(
         "What is surprising",
-        "Surprise is high where a word begins and falls while it goes on: so words can be found by it (Elman 1990).",
-        f"The first letter of a word tells the LSTM {firsts[0]:.2f} bits and a later one {laters[0]:.2f}; the GPT {firsts[1]:.2f} and "
-        f"{laters[1]:.2f}.",
-        View("Surprisal", [bars, *parts], f"Over {len(text):,} characters of unseen text; of the first each is on the colour of its bits."),
+        "Surprisal is high where a word begins and falls within it, so that words can be found by it (Elman 1990).",
+        f"The first letter of a word has {firsts[0]:.2f} bits for the LSTM and a later one {laters[0]:.2f}; for the GPT {firsts[1]:.2f} "
+        f"and {laters[1]:.2f}.",
+        View("Surprisal", [bars, *parts], f"Means over {len(text):,} characters of unseen text, whose beginning is coloured by surprisal."),
         [
-            (f"bits of a word's first letter beside later ones, {name}", "higher", f"{first:.2f} beside {later:.2f}")
+            (f"bits of a word's first letter and of later ones, {name}", "higher", f"{first:.2f} and {later:.2f}")
             for name, first, later in zip(("LSTM", "GPT"), firsts, laters, strict=True)
         ],
     )
 
 
 def bits_of_letters(text: str, log_probs: Sequence[float]) -> tuple[float, float]:
-    """The mean bits of letters that begin a word and of those that do not, from log p of every character but the first."""
+    """The mean bits of letters that begin a word and of other letters, from log p of every character except the first."""
     first, later = list[float](), list[float]()
     for before, character, log_prob in zip(text, text[1:], log_probs, strict=False):
         if character.isalpha():
@@ -98,24 +98,24 @@ def mean(values: list[float]) -> float:
 
 
 def cells(models: Models) -> Finding:
-    """Cells that keep count of something."""
+    """Cells that track a property of the text."""
     view = look(models.lstm, "track", {"characters": 20_000, "show": 300, "margin": 0.2})
     best = max((one for one in view.facts["best"] if one["property"] not in ("capital", "digit", "space")), key=lambda one: one["skill"])
     silent = mean(list(view.facts["silent"].values()))
     what = best["property"].replace("_", " ")
     return Finding(
-        "Cells that can be read",
-        "Some cells of a recurrent network can be read: one counts how far a line has gone, one is on inside quotes; most cannot "
+        "Interpretable cells",
+        "Some cells of a recurrent network are interpretable: one counts the position in a line, one is on inside quotes; most are not "
         "(Karpathy et al. 2015).",
         f"The best is cell {best['unit']} for the {what}: skill {best['skill']:.2f} on unseen text, where 1 is perfect and 0 a constant "
-        f"answer. {silent:.0%} of the cells track nothing that was looked for.",
+        f"answer. {silent:.0%} of the cells track none of the tested properties.",
         view,
         [(f"best cell of the LSTM, {what}: skill on unseen text", "there are some", f"{best['skill']:.2f}; {silent:.0%} track nothing")],
     )
 
 
 def gates(models: Models) -> Finding:
-    """How long cells keep what they have."""
+    """How long cells keep their values."""
     view = look(models.lstm, "gates", {"text": models.passage(4 * PASSAGE)})
     (layer,) = view.facts["layers"].values()
     lives = np.array([math.inf if life is None else life for life in layer["half_lives"]])
@@ -123,17 +123,17 @@ def gates(models: Models) -> Finding:
     opened = layer["gates"]["forget"]["mean"]
     return Finding(
         "How long a cell remembers",
-        "A cell keeps its value for as long as its forget gate is open, for hundreds of steps where need be (Hochreiter and Schmidhuber "
+        "A cell keeps its value as long as its forget gate is open, for hundreds of steps if needed (Hochreiter and Schmidhuber "
         "1997; Gers et al. 2000).",
-        f"Forget gates are open by {opened:.2f} in the mean. Half of what a cell holds is gone after {middle:.1f} characters in the median "
-        f"cell and after {longest:.0f} in the one that remembers longest.",
+        f"Forget gates are {opened:.2f} on average. Half of a cell's value is gone after {middle:.1f} characters in the median cell and "
+        f"after {longest:.0f} in the one that remembers longest.",
         view,
-        [("half-life of an LSTM's cells, median and longest, characters", "hundreds where need be", f"{middle:.1f} and {longest:.0f}")],
+        [("half-life of an LSTM's cells, median and longest, characters", "hundreds if needed", f"{middle:.1f} and {longest:.0f}")],
     )
 
 
 def gradients(models: Models) -> Finding:
-    """How far back the loss is felt, in both models."""
+    """How far back the gradients of the loss reach in both models."""
     steps = 60
     options = {"steps": steps, "places": 6}
     lstm = look(models.lstm, "gradients", {**options, "text": models.passage(3 * steps)})
@@ -142,25 +142,30 @@ def gradients(models: Models) -> Finding:
     cell, before, attended = (
         reach_of(view, state, of) for view, state, of in ((lstm, "trained", "1 c"), (lstm, "untrained", "1 c"), (gpt, "trained", "x"))
     )
-    parts: list[Part] = [Note("The LSTM."), *lstm.parts[:2], Note("The GPT: there is no state, only what was read."), *gpt.parts[:2]]
+    parts: list[Part] = [
+        Note("The LSTM."),
+        *lstm.parts[:2],
+        Note("The GPT: it has no state, so these are gradients of its inputs."),
+        *gpt.parts[:2],
+    ]
     return Finding(
-        "How far back the loss is felt",
-        "In a recurrent network gradients fade with every step that they go back (Hochreiter 1991; Bengio et al. 1994); attention reads "
-        "any place in one step (Vaswani et al. 2017).",
-        f"Counting until less than 1 % of the gradient is left: {cell} characters by the trained LSTM's cell ({before} untrained), "
-        f"{attended} by the GPT's inputs.",
+        "How far back gradients reach",
+        "In a recurrent network gradients fade with every step back (Hochreiter 1991; Bengio et al. 1994); attention reaches any position "
+        "in one step (Vaswani et al. 2017).",
+        f"Characters until less than 1 % of the gradient is left: {cell} for the trained LSTM's cell ({before} untrained), "
+        f"{attended} for the GPT's inputs.",
         View("Gradient against distance", parts, lstm.about, {"lstm": lstm.facts["reach"], "gpt": gpt.facts["reach"]}),
         [("characters until 1 % of the gradient is left: LSTM's cell, GPT's inputs", "fades; does not fade", f"{cell}; {attended}")],
     )
 
 
 def reach_of(view: View, state: str, of: str) -> str:
-    found = view.facts["reach"][state][of]
-    return f"more than {view.facts['steps']}" if found is None else str(found)
+    steps = view.facts["reach"][state][of]
+    return f"more than {view.facts['steps']}" if steps is None else str(steps)
 
 
 def attention(models: Models) -> Finding:
-    """A head that looks at the token before."""
+    """A head that attends to the previous token."""
     text = models.passage(60)
     plain = look(models.gpt, "attention", {"text": text})
     habits = plain.facts["habits"]
@@ -170,13 +175,12 @@ def attention(models: Models) -> Finding:
     chance = mean([1 / (place + 1) for place in range(1, len(text))])
     return Finding(
         "Heads with a habit",
-        "Some heads look at one thing always: the token before, the first token, a mark (Clark et al. 2019).",
-        f"Head {head} gives {before:.0%} of its weight to the character before, in the mean; looking everywhere alike would give "
-        f"{chance:.0%}.",
+        "Some heads always attend to one thing: the previous token, the first token, a separator (Clark et al. 2019).",
+        f"Head {head} gives {before:.0%} of its weight to the previous character on average; uniform attention would give {chance:.0%}.",
         view,
         [
             (
-                "weight of a GPT's head on the character before",
+                "weight of a GPT's head on the previous character",
                 "nearly all, for some heads",
                 f"{before:.0%} (head {head}); {chance:.0%} by chance",
             )
@@ -185,23 +189,23 @@ def attention(models: Models) -> Finding:
 
 
 def lens(models: Models) -> Finding:
-    """What would be said after each layer."""
+    """The prediction after each layer."""
     view = look(models.gpt, "logit_lens", {"text": models.passage(60)})
     names, far = view.facts["levels"], view.facts["mean_divergence_bits"]
     falls = all(low <= high for high, low in zip(far, far[1:], strict=False))
     told = ", ".join(f"{bits:.1f} after {name}" for name, bits in zip(names[:-1], far[:-1], strict=True))
     return Finding(
-        "A guess that is made layer by layer",
-        "Read through the output layer, the levels of a Transformer come nearer to what it says in the end, layer by layer "
+        "A prediction made layer by layer",
+        "Read through the output layer, the levels of a Transformer come closer to its final prediction, layer by layer "
         "(nostalgebraist 2020).",
-        f"Bits from what the GPT says in the end: {told}. It {'falls with every layer' if falls else 'does not fall with every layer'}.",
+        f"Bits from the GPT's final prediction: {told}. It {'falls with every layer' if falls else 'does not fall with every layer'}.",
         view,
         [("bits from the last level, level by level", "falls", ", then ".join(f"{bits:.1f}" for bits in far[:-1]))],
     )
 
 
 def beam(models: Models) -> Finding:
-    """The likeliest text and the one that is written."""
+    """The most probable text, and sampled text."""
     wide, narrow = (look(models.gpt, "beam", {"text": "ROMEO:", "beams": beams, "max_new": 16, "length_penalty": 0.0}) for beams in (4, 1))
     best, greedy = (view.facts["found"][0]["log_prob"] for view in (wide, narrow))
     texts = {
@@ -211,16 +215,16 @@ def beam(models: Models) -> Finding:
     shares = {name: distinct([text], 4) for name, text in texts.items()}
     parts: list[Part] = [*wide.parts, *(Note(f"{name}: {text!r}") for name, text in texts.items())]
     return Finding(
-        "The likeliest text",
-        "Greedy choices miss the likeliest text, a beam finds a likelier one; and the likeliest text is dull and repeats itself "
-        "(Holtzman et al. 2020).",
-        f"Sixteen characters after ROMEO: have log p {greedy:.2f} greedily and {best:.2f} by four beams. Of the runs of four characters in "
-        f"110 greedy ones {shares['greedy']:.0%} are different; of sampled ones {shares['sampled']:.0%}.",
+        "The most probable text",
+        "Greedy decoding misses the most probable text, and a beam finds a more probable one; but the most probable text is dull and "
+        "repeats itself (Holtzman et al. 2020).",
+        f"Sixteen characters after ROMEO: have log p {greedy:.2f} with greedy decoding and {best:.2f} with four beams. Of the 4-grams in "
+        f"110 greedy characters {shares['greedy']:.0%} are distinct; in sampled ones {shares['sampled']:.0%}.",
         View("Beam search", parts, wide.about),
         [
             ("log p of 16 characters, greedy and four beams", "the beam's is higher", f"{greedy:.2f} and {best:.2f}"),
             (
-                "different runs of four characters, greedy and sampled",
+                "distinct 4-grams of characters, greedy and sampled",
                 "greedy repeats",
                 f"{shares['greedy']:.0%} and {shares['sampled']:.0%}",
             ),
@@ -229,12 +233,12 @@ def beam(models: Models) -> Finding:
 
 
 CHAPTERS: dict[str, Chapter] = {
-    "models": Chapter("an LSTM and a GPT are trained on Shakespeare's characters", meet),
-    "surprisal": Chapter("where in a text the bits are", surprise),
-    "cells": Chapter("cells of the LSTM that can be read", cells),
+    "models": Chapter("train an LSTM and a GPT on Shakespeare's characters", meet),
+    "surprisal": Chapter("where a text is surprising", surprise),
+    "cells": Chapter("interpretable cells of the LSTM", cells),
     "gates": Chapter("how long its cells remember", gates),
-    "gradients": Chapter("how far back the loss is felt in both", gradients),
-    "attention": Chapter("a head of the GPT that looks at the character before", attention),
-    "lens": Chapter("the GPT's guess, layer by layer", lens),
-    "beam": Chapter("greedy, likeliest and sampled text", beam),
+    "gradients": Chapter("how far back gradients reach in both", gradients),
+    "attention": Chapter("a head of the GPT that attends to the previous character", attention),
+    "lens": Chapter("the GPT's prediction, layer by layer", lens),
+    "beam": Chapter("greedy, most probable and sampled text", beam),
 }

@@ -1,5 +1,5 @@
-"""Shakespeare by the character, for experiments that compare small language models: batches that are drawn, text that is held out, and how
-many bits each place of it costs a model."""
+"""Shakespeare by character, for experiments that compare small language models: random batches, held-out text, and a model's bits at each
+position of it."""
 
 import math
 from functools import cache
@@ -22,7 +22,7 @@ class Characters(NamedTuple):
     unseen: Tensor
 
     def batch(self, number: int, *, rows: int, length: int, seed: int) -> TokenBatch:
-        """Windows drawn from the text for training: the same for the same number and seed."""
+        """Random windows of the training text, determined by number and seed."""
         return windows(self.train, rows, length, seed, number)
 
     def held_out(self, *, rows: int, length: int) -> TokenBatch:
@@ -40,15 +40,15 @@ def characters_of_shakespeare() -> Characters:
 
 
 def predictor(body: Body, characters: Characters) -> LanguageModel:
-    """A body with a softmax over the characters; one that sees what comes after a place is not refused, as it is elsewhere."""
+    """A body with a softmax over the characters. A non-causal body is allowed here, unlike elsewhere."""
     return LanguageModel(body, characters.tokenizer)
 
 
 def bits_of(task: LanguageModel, batch: TokenBatch, *, rows: int = 64) -> Tensor:
     """-log2 p of every target (batch, length), some rows at a time."""
-    found = []
+    log_probs = []
     with torch.no_grad():
         for start in range(0, len(batch.tokens), rows):
             part = slice(start, start + rows)
-            found.append(task.predict(TokenBatch(batch.tokens[part], batch.targets[part]))[0])
-    return -torch.cat(found) / math.log(2)
+            log_probs.append(task.predict(TokenBatch(batch.tokens[part], batch.targets[part]))[0])
+    return -torch.cat(log_probs) / math.log(2)

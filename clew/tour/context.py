@@ -1,5 +1,5 @@
-"""Loss against how much context is kept: the same characters are predicted after the last 1, 2, 4, ... characters alone, the state before
-them being nothing."""
+"""The experiment `context`: the same characters are predicted from only the last 1, 2, 4, ... characters before them, starting from an
+initial state."""
 
 import math
 
@@ -15,16 +15,16 @@ from clew.tour.texts import ids_of, shakespeare
 from clew.tour.training import generator, train_recipe
 
 NEAR = 0.01
-"""A context is long enough where the loss is within this share of the lowest."""
+"""A context is long enough if the loss is within this share of the lowest."""
 SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 20, 16, 40), "tour": (192, 600, 128, 1000), "full": (512, 1500, 256, 4000)}
-"""Width of the LSTM, training steps, the longest context, and how many characters are predicted."""
+"""Width of the LSTM, training steps, the longest context, and the number of predicted characters."""
 ROWS = 250
 
 
 def losses(run: Run, ids: Tensor, places: Tensor, contexts: list[int]) -> list[float]:
-    """The mean of -log p of the tokens at `places` after so many tokens before each."""
+    """The mean of -log p of the tokens at `places`, for each number of tokens of context."""
     device = run.task.body.embedding.like.device
-    found = []
+    losses = []
     with evaluating([run.task]):
         for context in contexts:
             total = 0.0
@@ -32,12 +32,12 @@ def losses(run: Run, ids: Tensor, places: Tensor, contexts: list[int]) -> list[f
                 pieces = ids[some[:, None] + torch.arange(-context, 1)].to(device)
                 log_probs, _ = run.task.predict(TokenBatch(pieces[:, :-1], pieces[:, 1:]))
                 total -= float(log_probs[:, -1].cpu().double().sum())
-            found.append(total / len(places))
-    return found
+            losses.append(total / len(places))
+    return losses
 
 
-def enough(contexts: list[int], found: list[float]) -> int:
-    return next(context for context, loss in zip(contexts, found, strict=True) if loss <= min(found) * (1 + NEAR))
+def enough(contexts: list[int], losses: list[float]) -> int:
+    return next(context for context, loss in zip(contexts, losses, strict=True) if loss <= min(losses) * (1 + NEAR))
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
@@ -58,15 +58,15 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         series.append(Series(name, tried, found))
         reached[name] = enough(tried, found)
         facts[name] = {"contexts": tried, "losses": found}
-    lines = Lines(series, "characters kept", "loss, nats a character", "Loss against context", log_x=True)
-    note = Note("The same characters of unseen text are predicted for every length; the GPT sees no more than its window.")
+    lines = Lines(series, "characters of context", "loss, nats per character", "Loss against context", log_x=True)
+    note = Note("The same characters of unseen text are predicted with every context length; the GPT's is limited by its window.")
     ends = {name: (fact["losses"][0], fact["losses"][-1]) for name, fact in facts.items()}
     told = "; ".join(f"{name} {first:.2f} nats after one character, {last:.2f} after all" for name, (first, last) in ends.items())
     return Finding(
         "How much context is used",
-        "An LSTM uses about 200 words of context and knows the order of the nearest 50 (Khandelwal et al. 2018, of words of the Penn "
-        "Treebank); most of what there is to gain is near.",
-        f"{told}. Within 1 % of its best loss the LSTM is after {reached['LSTM']} characters, the GPT after {reached['GPT']}.",
+        "An LSTM uses about 200 words of context and knows the order of the nearest 50 (Khandelwal et al. 2018, on words of the Penn "
+        "Treebank); most of the gain comes from near context.",
+        f"{told}. The LSTM is within 1 % of its best loss after {reached['LSTM']} characters, the GPT after {reached['GPT']}.",
         View("Loss against context", [lines, note], "", facts),
         [
             (f"characters of context until the loss is within 1 % of its best, {name}", "200 words, by an LSTM", f"{found}")
@@ -75,4 +75,4 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-CONTEXT = Experiment("loss against how much context is kept", run)
+CONTEXT = Experiment("loss against the length of the context", run)

@@ -1,4 +1,4 @@
-"""The experiment `cost`: what layers of each kind take as texts grow longer, counted beside the formula."""
+"""The experiment `cost`: the operations of each kind of layer as texts grow longer, counted and by formula."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ SIZES: dict[Scale, tuple[tuple[int, ...], tuple[int, ...], int]] = {
     "tour": ((32, 64, 128, 256, 512, 1024), (16, 32, 64, 128), 3),
     "full": ((32, 64, 128, 256, 512, 1024, 2048), (16, 32, 64, 128, 256), 3),
 }
-"""Lengths, widths, and how often each is timed."""
+"""Lengths, widths, and the number of timing runs for each."""
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     lengths, widths, repeats = SIZES[scale]
     report(f"one layer of each kind, {lengths[0]} to {lengths[-1]} positions, width {WIDTH}")
-    found = measure_kinds(lengths, widths, length=lengths[1], width=WIDTH, repeats=repeats, seed=seed)
-    kinds = {kind.name: kind for kind in found}
+    costs = measure_kinds(lengths, widths, length=lengths[1], width=WIDTH, repeats=repeats, seed=seed)
+    kinds = {kind.name: kind for kind in costs}
     attention, recurrence = kinds["self-attention"], kinds["recurrence"]
     meeting = crossing(lengths, attention.by_length.flops, recurrence.by_length.flops)
     off = {name: max(abs(flops / said - 1) for flops, said in zip(*kind.by_length[1:3], strict=True)) for name, kind in kinds.items()}
@@ -28,21 +28,21 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     meet = f"at {meeting:.0f} positions" if meeting is not None else "at none of the lengths"
     return Finding(
         "Cost against length",
-        "With n positions of width d, self-attention takes n^2 d operations and a constant number that wait for each other, recurrence n "
-        "d^2 and n, convolution k n d^2, windowed attention r n d; self-attention is cheaper than recurrence where n is smaller than d "
-        "(Vaswani et al. 2017, table 1).",
-        f"From {lengths[-2]} to {lengths[-1]} positions FLOPs grow by the power: {told}. Attention costs as much as an LSTM {meet} of "
-        f"width {WIDTH}: its projections, which the table leaves out, take n d^2 as well, and an LSTM has four maps of input and state. "
-        f"Products that wait for each other at the longest: {attention.by_length.chains[-1]} for attention, "
-        f"{recurrence.by_length.chains[-1]} for recurrence. What was counted is off the formula by {max(off.values()):.1%} at "
-        f"most, but for windowed attention, which reads a chunk besides its window: {surplus:.0%} more, the same at every greater length.",
-        kinds_view(found, length=lengths[1], width=WIDTH),
-        rows_of(found, powers, lengths, meeting),
+        "With n positions of width d, self-attention takes n^2 d operations, a constant number of them sequential; recurrence takes n "
+        "d^2, n of them sequential; convolution takes k n d^2, windowed attention r n d. Self-attention is cheaper than recurrence if n "
+        "< d (Vaswani et al. 2017, table 1).",
+        f"From {lengths[-2]} to {lengths[-1]} positions FLOPs grow with this power of the length: {told}. Attention costs as much as an "
+        f"LSTM {meet} of width {WIDTH}: its projections, which the table omits, also take n d^2, and an LSTM has four maps. "
+        f"Sequential products at the longest: {attention.by_length.chains[-1]} for attention, "
+        f"{recurrence.by_length.chains[-1]} for recurrence. The counts differ from the formula by at most {max(off.values()):.1%}, "
+        f"except for windowed attention, which reads a chunk besides its window: {surplus:.0%} more, the same at every longer length.",
+        kinds_view(costs, length=lengths[1], width=WIDTH),
+        rows_of(costs, powers, lengths, meeting),
     )
 
 
 def crossing(lengths: Sequence[int], rising: Sequence[float], other: Sequence[float]) -> float | None:
-    """The length at which one cost overtakes the other, between two lengths on a straight line of ratios; None where it does not."""
+    """The length at which one cost overtakes the other, by linear interpolation of their ratio; None if it never does."""
     ratios = [above / below for above, below in zip(rising, other, strict=True)]
     for place in range(1, len(ratios)):
         if ratios[place - 1] < 1 <= ratios[place]:
@@ -52,15 +52,15 @@ def crossing(lengths: Sequence[int], rising: Sequence[float], other: Sequence[fl
 
 
 def rows_of(
-    found: Sequence[KindCosts], powers: dict[str, float], lengths: Sequence[int], meeting: float | None
+    costs: Sequence[KindCosts], powers: dict[str, float], lengths: Sequence[int], meeting: float | None
 ) -> list[tuple[str, str, str]]:
     claimed = {"self-attention": "2", "recurrence": "1", "convolution": "1", "windowed attention": "1"}
     span = f"{lengths[-2]} to {lengths[-1]} positions"
     rows = [
-        (f"power of the length that FLOPs grow by, {kind.name}, {span}", claimed[kind.name], f"{powers[kind.name]:.2f}") for kind in found
+        (f"power of the length that FLOPs grow with, {kind.name}, {span}", claimed[kind.name], f"{powers[kind.name]:.2f}") for kind in costs
     ]
     met = "none of the lengths" if meeting is None else f"{meeting:.0f}"
     return [*rows, (f"length from which attention costs more than an LSTM, width {WIDTH}", f"{WIDTH}", met)]
 
 
-COST = Experiment("what layers cost against length, beside the formula", run)
+COST = Experiment("cost of layers against length, counted and by formula", run)

@@ -1,13 +1,13 @@
-"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) under four wirings: what the deep ones learn, what reaches the bottom, and how
-the stack is conditioned.
+"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) with four wirings: the loss of deep stacks, the gradient at the bottom, and the
+conditioning of the stack.
 
     plain      f(x)
     residual   x + f(x)                   He et al. 2016
     highway    t f(x) + (1 - t) x         Srivastava et al. 2015
-    dense      [x; f(x)]                  Huang et al. 2017, with as many features a layer as make about as many parameters as the others
+    dense      [x; f(x)]                  Huang et al. 2017, with the growth that gives about as many parameters as the others
 
-The layers stand on a window of characters and predict the next one. Conditioning is the largest singular value of the Jacobian of all
-layers over its smallest.
+The layers read a window of characters and predict the next one. Conditioning is the ratio of the largest to the smallest singular value of
+the Jacobian of all layers.
 """
 
 import math
@@ -32,9 +32,9 @@ from clew.tour.training import parameters_of, train_task
 SEEN = 8
 """Characters in the window."""
 GATE = -3.0
-"""Where the bias of a highway's gates begins."""
+"""The initial bias of a highway's gates."""
 PASSING = 1 / (1 + math.exp(GATE))
-"""How much of x a highway's gate lets pass at the start."""
+"""The initial value of a highway's transform gate."""
 SHOWN = ("plain", "residual", "highway", "dense")
 
 
@@ -54,8 +54,8 @@ SIZES: dict[Scale, Size] = {
 
 
 class Outcome(NamedTuple):
-    """Of one stack: its layers' parameters, bits a character on unseen text, and before training the first layer's gradient over the last
-    one's and the condition of its Jacobian."""
+    """The results of one stack: its layers' parameters; bits per character of unseen text; and, before training, the first layer's gradient
+    over the last one's, and the condition number of the Jacobian."""
 
     parameters: int
     bits: float
@@ -74,14 +74,14 @@ def build_deep(wiring: str, depth: int, dim: int, vocabulary: int) -> Body:
 
 
 def dense_growth(depth: int, dim: int) -> int:
-    """The features a dense layer adds so that all of them have about the weights of `depth` square ones:
+    """The growth of dense layers with about as many weights in total as `depth` square layers:
     sum_k (dim + k g) g = depth dim^2."""
     a, b, c = depth * (depth - 1) / 2, depth * dim, -depth * dim**2
     return max(1, round((-b + math.sqrt(b * b - 4 * a * c)) / (2 * a))) if a else dim
 
 
 def deep_layers(body: Body) -> list[Any]:
-    """Those above the window."""
+    """The layers above the window."""
     stack: Any = body.layers
     return list(stack.layers[1:])
 
@@ -96,7 +96,7 @@ def gradient_ratio(task: Any, batch: Any) -> float:
 
 
 def jacobian(layers: Sequence[SequenceLayer], x: Tensor) -> Tensor:
-    """d y / d x (out, in) at a vector x (in,), of layers that look at one position alone: a row of the batch for each feature of y, with a
+    """d y / d x (out, in) at a vector x (in,), for layers that read one position. Each feature of y gets a row of the batch, and so a
     gradient of its own."""
     stack = Stack(layers)
     rows = x.detach().repeat(stack.dim, 1)[:, None].requires_grad_()  # (out, 1, in)
@@ -105,7 +105,7 @@ def jacobian(layers: Sequence[SequenceLayer], x: Tensor) -> Tensor:
 
 
 def condition_of(body: Body, tokens: Tensor) -> float:
-    """The median over the rows' last characters, in float64."""
+    """The median condition number over the rows' last characters, in float64."""
     exact = deepcopy(body).double()
     with torch.no_grad():
         inputs: Any = exact.layers
@@ -131,52 +131,52 @@ def try_depth(characters: Characters, wiring: str, depth: int, size: Size, seed:
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     size, characters = SIZES[scale], characters_of_shakespeare()
-    found = {wiring: [try_depth(characters, wiring, each, size, seed, report) for each in size.depths] for wiring in SHOWN}
+    outcomes_by_wiring = {wiring: [try_depth(characters, wiring, each, size, seed, report) for each in size.depths] for wiring in SHOWN}
     shallow, deep = size.depths[0], size.depths[-1]
-    bits = {wiring: (outcomes[0].bits, outcomes[-1].bits) for wiring, outcomes in found.items()}
+    bits = {wiring: (outcomes[0].bits, outcomes[-1].bits) for wiring, outcomes in outcomes_by_wiring.items()}
     told = ", ".join(f"{wiring} {first:.2f} and {last:.2f}" for wiring, (first, last) in bits.items())
-    gradients = ", ".join(f"{wiring} {outcomes[-1].gradient:.1e}" for wiring, outcomes in found.items())
+    gradients = ", ".join(f"{wiring} {outcomes[-1].gradient:.1e}" for wiring, outcomes in outcomes_by_wiring.items())
     guessing = entropy(characters)
     return Finding(
         "Depth, and ways around it",
-        "Deep plain networks train worse than shallow ones; with shortcuts around every layer depth does no harm: residual (He et al. "
+        "Deep plain networks train worse than shallow ones; with a shortcut around every layer, depth does no harm: residual (He et al. "
         "2016), highway (Srivastava et al. 2015) and dense (Huang et al. 2017) connections.",
-        f"Bits a character with {shallow} and with {deep} layers: {told}; guessing by frequency alone takes {guessing:.2f}. Before "
-        f"training, of the gradient at the top layer there is at the bottom of {deep}: {gradients}.",
-        View("2 to 32 layers" if deep == 32 else f"{shallow} to {deep} layers", parts_of(found, size, guessing)),
+        f"Bits per character with {shallow} and with {deep} layers: {told}; character frequencies alone need {guessing:.2f}. Before "
+        f"training, the bottom of {deep} layers gets this share of the top layer's gradient: {gradients}.",
+        View("2 to 32 layers" if deep == 32 else f"{shallow} to {deep} layers", parts_of(outcomes_by_wiring, size, guessing)),
         [
             *(
-                (f"bits a character, {shallow} and {deep} layers, {wiring}", claimed, f"{bits[wiring][0]:.2f} and {bits[wiring][1]:.2f}")
+                (f"bits per character, {shallow} and {deep} layers, {wiring}", claimed, f"{bits[wiring][0]:.2f} and {bits[wiring][1]:.2f}")
                 for wiring, claimed in zip(SHOWN, ("worse deep", *["no worse deep"] * 3), strict=True)
             ),
             (
                 f"gradient at the bottom over the top, {deep} layers, plain and residual",
                 "vanishes; does not",
-                f"{found['plain'][-1].gradient:.1e} and {found['residual'][-1].gradient:.1e}",
+                f"{outcomes_by_wiring['plain'][-1].gradient:.1e} and {outcomes_by_wiring['residual'][-1].gradient:.1e}",
             ),
         ],
     )
 
 
 def entropy(characters: Characters) -> float:
-    """Bits a character of the unseen text takes by how often each is in the other."""
+    """Bits per character of the unseen text under the character frequencies of the training text."""
     counts = torch.bincount(characters.train, minlength=characters.tokenizer.vocabulary).double() + 1
     return float(-(counts / counts.sum()).log2()[characters.unseen].mean())
 
 
-def parts_of(found: dict[str, list[Outcome]], size: Size, guessing: float) -> list[Part]:
+def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing: float) -> list[Part]:
     def drawn(values: str) -> list[Series]:
-        return [Series(wiring, size.depths, [getattr(one, values) for one in outcomes]) for wiring, outcomes in found.items()]
+        return [Series(wiring, size.depths, [getattr(one, values) for one in outcomes]) for wiring, outcomes in outcomes_by_wiring.items()]
 
     rows = [
         (wiring, each, f"{one.parameters:,}", round(one.bits, 3), f"{one.gradient:.1e}", f"{one.condition:.1e}")
-        for wiring, outcomes in found.items()
+        for wiring, outcomes in outcomes_by_wiring.items()
         for each, one in zip(size.depths, outcomes, strict=True)
     ]
     header = ("wiring", "layers", "parameters of the layers", "bits", "gradient, bottom over top", "condition")
     shared: Any = {"log_x": True, "log_y": True}
     return [
-        Lines(drawn("bits"), "layers", "bits", "Bits a character, unseen text", log_x=True, thresholds=[("by frequency alone", guessing)]),
+        Lines(drawn("bits"), "layers", "bits", "Bits per character, unseen text", log_x=True, thresholds=[("frequencies alone", guessing)]),
         Lines(drawn("gradient"), "layers", "ratio", "Gradient of the bottom layer over the top one's, before training", **shared),
         Lines(drawn("condition"), "layers", "ratio", "Largest over smallest singular value of the Jacobian, before training", **shared),
         Table(header, rows, f"{size.steps} steps"),

@@ -1,4 +1,4 @@
-"""What an experiment of the tour is: a claim that is often made, and what comes out when it is tried."""
+"""An experiment of the tour: a common claim, and the result of testing it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Literal, NamedTuple
 from clew.drawing.views import View
 
 Scale = Literal["quick", "tour", "full"]
-"""How long an experiment trains: seconds, to see that it runs; part of a few minutes; as long as its claim needs."""
+"""How long an experiment trains: seconds, as a smoke test; a few minutes in total; as long as its claim needs."""
 Report = Callable[[str], None]
-"""Told what is being done, a line at a time."""
+"""Receives progress messages, one line each."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its source, what was found of it in numbers, whichever way it fell, the picture, and rows for a table: what was
-    measured, what is claimed, what was found."""
+    """A claim with its source, the measured result, whether or not it confirms the claim, a view, and table rows: (quantity, claimed value,
+    measured value)."""
 
     title: str
     claim: str
@@ -28,4 +28,4 @@ class Finding:
 class Experiment(NamedTuple):
     about: str
     run: Callable[[Scale, int, Report], Finding]
-    """From (scale, seed, report)."""
+    """run(scale, seed, report)"""

@@ -1,4 +1,5 @@
-"""LSTM against Transformer as size and data grow: both families at several widths on more and more of Shakespeare, as long each."""
+"""The experiment `growth`: LSTM against Transformer as size and data grow. Both families are trained at several widths on increasing
+shares of Shakespeare, for the same number of steps."""
 
 import math
 from collections.abc import Iterator
@@ -11,11 +12,11 @@ from clew.tour.texts import windows
 from clew.tour.training import language_run, parameters_of, train_task
 
 LENGTH = 128
-"""Characters that both read at once, and both forget after."""
+"""The length of the pieces, after which both models forget."""
 
 
 class Size(NamedTuple):
-    """Widths of both families, shares of the training text, training steps, rows a step, and rows that are judged on."""
+    """Widths of both families, shares of the training text, training steps, rows per step, and test rows."""
 
     lstm: tuple[int, ...]
     gpt: tuple[int, ...]
@@ -40,7 +41,7 @@ class Point(NamedTuple):
 
 
 def models(size: Size) -> Iterator[tuple[str, dict[str, Any], float]]:
-    """Every model that is tried, with its learning rate: smaller where it is wider."""
+    """Every model with its learning rate, which is smaller for wider Transformers."""
     for dim in size.lstm:
         yield "LSTM", {"family": "recurrent", "cell": "lstm", "dim": dim, "num_layers": 2}, 3e-3
     for dim in size.gpt:
@@ -80,13 +81,13 @@ def show(points: list[Point], size: Size) -> Finding:
         for family in ("LSTM", "Transformer"):
             there = [point for point in points if point.family == family and point.share == share]
             series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
-        parts.append(Lines(series, "parameters", "loss, nats a character", f"{share:.0%} of the training text", log_x=True))
+        parts.append(Lines(series, "parameters", "loss, nats per character", f"{share:.0%} of the training text", log_x=True))
     rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", f"{point.loss:.3f}") for point in points]
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(
-            f"All are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size, and judged on the same "
-            "pieces of unseen text, each from a state of nothing. The loss is that of the last step."
+            f"All models are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size, and tested on the "
+            "same pieces of unseen text, each from an initial state. The loss is that after the last step."
         )
     )
     best = {
@@ -100,9 +101,9 @@ def show(points: list[Point], size: Size) -> Finding:
     facts = {"points": [list(point) for point in points], "transformer_leads_by": {str(share): lead for share, lead in leads.items()}}
     return Finding(
         "Which one grows better",
-        "Transformers do better than LSTMs as both grow, since they use the later part of a context better; small ones do alike (Kaplan et "
+        "Transformers become better than LSTMs as both grow, since they use long contexts better; small ones are equal (Kaplan et "
         "al. 2020).",
-        f"The best LSTM and the best Transformer: {told} nats a character. The Transformer is {standing(leads[least])} on the least text "
+        f"The best LSTM and the best Transformer: {told} nats per character. The Transformer is {standing(leads[least])} on the least text "
         f"and {standing(leads[most])} on the most.",
         View("Loss against size and data", parts, "Two layers of LSTM, three blocks of GPT.", facts),
         [

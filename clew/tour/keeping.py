@@ -1,4 +1,4 @@
-"""Findings as files, so that a tour that was interrupted goes on: one JSON file each, used again for the same scale and seed."""
+"""Findings as JSON files, one each, reused for the same scale and seed, so that an interrupted tour can continue."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from clew.tour.experiment import Finding, Scale
 
 FINDINGS = "findings"
 FORM = 1
-"""Of the files; those of another are made again."""
+"""The version of the file format; files of another version are made again."""
 
 
 def finding_path(folder: Path, name: str) -> Path:
@@ -37,7 +37,7 @@ def keep(folder: Path, name: str, scale: Scale, seed: int, finding: Finding) -> 
 
 
 def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
-    """What was found before in this form with the same scale and seed; None where there is nothing, or nothing that can be read."""
+    """A stored finding of this format, scale and seed; None if there is none, or if it cannot be read."""
     path = finding_path(folder, name)
     if not path.is_file():
         return None
@@ -46,7 +46,7 @@ def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
         if (content["form"], content["scale"], content["seed"]) != (FORM, scale, seed):
             return None
         return finding_of(content)
-    except (UserError, KeyError, TypeError, ValueError, AttributeError):  # cut off, or of another form: it is made again
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):  # cut short, or of another format: make it again
         return None
 
 

@@ -6,7 +6,7 @@ with a Gaussian K of bandwidth h is attention: the query is x, the keys are the 
 
     softmax_i(-(x - x_i)^2 / (2 h^2)) = softmax_i(q . k_i),   q = (x, 1) / h,   k_i = (x_i, -x_i^2 / 2) / h
 
-for what is the same for all keys leaves a softmax as it is. Trained, h is found by predicting each point from the others.
+since a softmax does not change when all scores change by the same amount. h is trained by predicting each point from the others.
 """
 
 import math
@@ -26,11 +26,11 @@ from clew.tour.training import generator, train_task
 SPAN = 5.0
 NOISE = 0.5
 PLACES = 50
-"""At how many places the curves are read."""
+"""The number of points at which the curves are evaluated."""
 BANDWIDTH = 1.0
-"""Where training starts."""
+"""The initial bandwidth."""
 SIZES: dict[Scale, tuple[int, int]] = {"quick": (20, 30), "tour": (50, 200), "full": (50, 400)}
-"""How many points, and how many steps."""
+"""Numbers of points and of steps."""
 
 
 class Sample(NamedTuple):
@@ -39,11 +39,11 @@ class Sample(NamedTuple):
 
 
 class KernelRegression(nn.Module):
-    """A Gaussian kernel of a bandwidth that is learnt, run as attention; its loss predicts every point from all others."""
+    """A Gaussian kernel with a learnt bandwidth, computed as attention; the loss predicts every point from all others."""
 
     def __init__(self, bandwidth: float = BANDWIDTH):
         super().__init__()
-        self.sharpness = nn.Parameter(torch.tensor(-math.log(bandwidth)))  # log 1 / h, so that h stays above 0
+        self.sharpness = nn.Parameter(torch.tensor(-math.log(bandwidth)))  # log 1 / h, so that h stays positive
         self.attention = Attention(Dot(2, 2))
 
     @property
@@ -51,7 +51,7 @@ class KernelRegression(nn.Module):
         return math.exp(-self.sharpness.item())
 
     def read(self, x: Tensor, points: Sample, visible: Tensor | None = None) -> Tensor:
-        """y at x (queries,), under the kernel over the points that each place may see."""
+        """y at x (queries,), by the kernel over the points visible to each query."""
         factor = torch.exp(self.sharpness)
         query = factor * torch.stack([x, torch.ones_like(x)], -1)
         key = factor * torch.stack([points.x, -(points.x**2) / 2], -1)
@@ -76,7 +76,7 @@ def truth(x: Tensor) -> Tensor:
 
 
 def kernel_mean(x: Tensor, points: Sample, bandwidth: float) -> Tensor:
-    """The formula as it stands: a sum of kernels over a sum of kernels."""
+    """The formula itself, as a reference."""
     kernels = torch.exp(-((x[:, None] - points.x) ** 2) / (2 * bandwidth**2))
     return kernels @ points.y / kernels.sum(-1)
 
@@ -102,11 +102,11 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     flat, fixed, learnt = errors.values()
     return Finding(
         "Attention before attention",
-        "A mean of values, each weighted by how near its key is to the query, is the kernel regression of Nadaraya (1964) and Watson "
-        "(1964); attention is this mean with a nearness that is learnt.",
+        "A mean of values, each weighted by how close its key is to the query, is the kernel regression of Nadaraya (1964) and Watson "
+        "(1964); attention is this mean with a learnt similarity.",
         f"Our attention layer gives the kernel formula to within {apart:.0e}. Trained to predict each of {num_points} points from the "
         f"others, its bandwidth goes from {BANDWIDTH:g} to {model.bandwidth:.2f}, and the distance from the true curve from {fixed:.2f} "
-        f"to {learnt:.2f}; the mean of all values, which looks nowhere, is {flat:.2f} away.",
+        f"to {learnt:.2f}; the mean of all values, which ignores the query, is {flat:.2f} away.",
         View("Nadaraya-Watson regression as attention", parts_of(points, curves, places, errors, model.bandwidth), facts={"apart": apart}),
         [
             ("attention against the kernel formula, largest difference", "0", f"{apart:.0e}"),
@@ -136,11 +136,11 @@ def parts_of(points: Sample, curves: dict[str, Tensor], places: Tensor, errors: 
         for wide in (BANDWIDTH, bandwidth)
     ]
     return [
-        Lines(series, "x", "y", "What each reads from the points"),
-        Points(seen, texts, "x", "y", "The points, and what is read with the learnt bandwidth"),
+        Lines(series, "x", "y", "The estimates from the points"),
+        Points(seen, texts, "x", "y", "The points, and the estimate with the learnt bandwidth"),
         *maps,
         Table(("weights", "root mean square from the true curve"), [(name, round(error, 3)) for name, error in errors.items()]),
-        Note("A narrow kernel looks at few points: it follows the curve closely, and the noise as well."),
+        Note("A narrow kernel averages few points: it follows the curve closely, but also the noise."),
     ]
 
 

@@ -1,4 +1,4 @@
-"""The experiment `length`: trained on short windows and read on windows up to eight times as long, once for each position encoding."""
+"""The experiment `length`: models trained on short windows read windows up to eight times as long, with each position encoding."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from clew.tour.training import train_task
 
 TIMES = (1, 2, 4, 8)
 SLACK = 0.1
-"""Bits by which a later place may be worse and still count as no worse."""
+"""Later positions may be worse by this many bits and still count as no worse."""
 
 
 class Size(NamedTuple):
@@ -38,7 +38,7 @@ SIZES: dict[Scale, Size] = {
 
 
 def build_model(position: str, size: Size, characters: Characters, seed: int) -> LanguageModel:
-    """A GPT; learnt positions have as many vectors as will be read, of which training sees the first ones alone."""
+    """A GPT. Learnt positions have vectors for the longest window, of which training uses only the first ones."""
     torch.manual_seed(seed)
     config = GPTConfig(
         dim=size.dim, num_layers=size.num_layers, num_heads=size.num_heads, position=position, max_length=TIMES[-1] * size.length
@@ -54,7 +54,7 @@ def train_short(position: str, size: Size, characters: Characters, seed: int, re
 
 
 def by_length(bits: Tensor, length: int) -> list[float]:
-    """The mean bits of places up to the trained length, and of those above each multiple up to the next."""
+    """The mean bits in the second half of the trained length, and between each multiple of it and the next."""
     ends = [times * length for times in TIMES]
     return [float(bits[:, start:end].mean()) for start, end in zip([length // 2, *ends], ends, strict=False)]
 
@@ -63,29 +63,34 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     size, characters = SIZES[scale], characters_of_shakespeare()
     longest = TIMES[-1] * size.length
     unseen = characters.held_out(rows=size.read, length=longest)
-    found, curves = dict[str, list[float]](), dict[str, Tensor]()
+    bits_by_position, curves = dict[str, list[float]](), dict[str, Tensor]()
     for position in POSITIONS:
         bits = bits_of(train_short(position, size, characters, seed, report), unseen)
-        found[position], curves[position] = by_length(bits, size.length), bits.mean(0)
-        report(f"{position}: {', '.join(f'{value:.2f}' for value in found[position])} bits")
-    kept = [name for name, values in found.items() if values[-1] <= values[0] + SLACK]
-    lost = [f"{name} ({values[0]:.2f} to {values[-1]:.2f})" for name, values in found.items() if name not in kept]
-    best = min(found, key=lambda name: found[name][-1])
+        bits_by_position[position], curves[position] = by_length(bits, size.length), bits.mean(0)
+        report(f"{position}: {', '.join(f'{value:.2f}' for value in bits_by_position[position])} bits")
+    kept = [name for name, values in bits_by_position.items() if values[-1] <= values[0] + SLACK]
+    lost = [f"{name} ({values[0]:.2f} to {values[-1]:.2f})" for name, values in bits_by_position.items() if name not in kept]
+    best = min(bits_by_position, key=lambda name: bits_by_position[name][-1])
     return Finding(
         "Longer than trained",
-        "Sinusoids may let a model read texts longer than those it was trained on (Vaswani et al. 2017); they do not, nor do rotary "
+        "Sinusoids may let a model read longer texts than it was trained on (Vaswani et al. 2017); they do not, nor do rotary "
         "positions, but biases that grow with the distance do (Press et al. 2022).",
-        f"Trained on {size.length} characters and read at {TIMES[-1] // 2} to {TIMES[-1]} times as many, "
+        f"Trained on {size.length} characters and tested at {TIMES[-1] // 2} to {TIMES[-1]} times that length, "
         f"{'no worse than within ' + str(size.length) + ': ' + ', '.join(kept) if kept else 'all are worse'}; "
-        f"{'worse, in bits: ' + ', '.join(lost) if lost else 'none is worse'}. {best} is best there, with {found[best][-1]:.2f} bits.",
-        View("Bits a character beyond the trained length", parts_of(found, curves, size), f"Trained on windows of {size.length}."),
+        f"{'worse, in bits: ' + ', '.join(lost) if lost else 'none is worse'}. "
+        f"The best there is {best}, with {bits_by_position[best][-1]:.2f} bits.",
+        View(
+            "Bits per character beyond the trained length",
+            parts_of(bits_by_position, curves, size),
+            f"Trained on windows of {size.length}.",
+        ),
         [
             (
-                f"bits a character in {size.length // 2} to {size.length} places, and in {longest // 2} to {longest}: {name}",
+                f"bits per character at positions {size.length // 2} to {size.length}, and {longest // 2} to {longest}: {name}",
                 CLAIMS[name],
                 f"{values[0]:.2f} and {values[-1]:.2f}",
             )
-            for name, values in found.items()
+            for name, values in bits_by_position.items()
         ],
     )
 
@@ -101,20 +106,26 @@ CLAIMS = {
 
 
 def smoothed(curve: Tensor, width: int) -> tuple[list[float], list[float]]:
-    """Means of `width` places each, and where they stand."""
+    """The centres of groups of `width` positions, and their means."""
     pieces = curve[: len(curve) // width * width].view(-1, width)
     return [width * (piece + 0.5) for piece in range(len(pieces))], pieces.mean(1).tolist()
 
 
-def parts_of(found: dict[str, list[float]], curves: dict[str, Tensor], size: Size) -> list[Part]:
+def parts_of(bits_by_position: dict[str, list[float]], curves: dict[str, Tensor], size: Size) -> list[Part]:
     width = max(size.length // 4, 1)
     series = [Series(name, *smoothed(curve, width)) for name, curve in curves.items()]
     header = ("positions", f"{size.length // 2} to {size.length}", *(f"to {times * size.length}" for times in TIMES[1:]))
     return [
-        Lines(series, "place in the window", "bits", f"Trained on {size.length} places, read on {TIMES[-1] * size.length}", log_x=True),
-        Table(header, [(name, *(round(value, 3) for value in values)) for name, values in found.items()], "Bits a character by place"),
-        Note("Learnt positions have no vectors beyond the trained ones: those that are read there are as they were drawn."),
+        Lines(
+            series, "position in the window", "bits", f"Trained on {size.length} positions, tested on {TIMES[-1] * size.length}", log_x=True
+        ),
+        Table(
+            header,
+            [(name, *(round(value, 3) for value in values)) for name, values in bits_by_position.items()],
+            "Bits per character by position",
+        ),
+        Note("Learnt positions are not trained beyond the trained length: the vectors there keep their random initial values."),
     ]
 
 
-LENGTH = Experiment("trained on short texts and read on longer ones, by position encoding", run)
+LENGTH = Experiment("texts longer than in training, by position encoding", run)

@@ -1,4 +1,4 @@
-"""The two models of the tour: an LSTM and a GPT of about the same size on the characters of Shakespeare, from nothing."""
+"""The two models of the tour: an LSTM and a GPT of about the same size, trained from scratch on the characters of Shakespeare."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,19 +10,19 @@ from clew.tour.training import train_recipe
 
 
 class Models(NamedTuple):
-    """Both runs, and what each scores (`valid.loss`, `valid.bits_per_character`)."""
+    """Both runs, and the scores of each (`valid.loss`, `valid.bits_per_character`)."""
 
     lstm: Run
     gpt: Run
     scores: dict[str, dict[str, float]]
 
     def passage(self, characters: int) -> str:
-        """The beginning of the text that neither was trained on."""
+        """The beginning of the held-out text."""
         return corpus_text(self.lstm, "valid", characters)
 
 
 def train_models(folder: Path, scale: Scale, seed: int, report: Report) -> Models:
-    """Trained in two folders below one; what is there is gone on with."""
+    """Train both models in folders below `folder`; existing runs are resumed."""
     runs, scores = {}, {}
     for name, (recipe, settings) in MODELS.items():
         report(f"{name}: {recipe} with {' '.join((*settings, *SIZES[scale][name]))}")
@@ -47,4 +47,4 @@ SIZES: dict[Scale, dict[str, tuple[str, ...]]] = {
     },
     "full": {"lstm": (), "gpt": ()},
 }
-"""How large and how long: the recipes as they are, or less."""
+"""Overrides of size and steps; `full` keeps the recipes' settings."""

@@ -18,23 +18,23 @@ from clew.tour.training import train_task
 
 DIM = 64
 SHOWN = 64
-"""Positions in the pictures."""
+"""The number of positions in the pictures."""
 HEADS = 4
 FAR = 16
 
 
 class Kinship(NamedTuple):
-    """Of vectors p: how far p_i . p_j is from a function of i - j alone, as the standard deviation within a distance over that of all; and
-    how much of p_{i + 1} a linear map of p_i leaves."""
+    """Properties of vectors p: how far p_i . p_j is from a function of i - j (the standard deviation within one distance over that of all
+    products), and the relative residual of predicting p_{i + 1} by a linear map of p_i."""
 
     within: float
     unmapped: float
 
 
 def by_distance(products: Tensor) -> list[tuple[float, float]]:
-    """The mean and standard deviation of products (n, n) for every distance i - j from 0 on."""
-    found = [products.diagonal(distance) for distance in range(len(products))]
-    return [(float(each.mean()), float(each.std(correction=0))) for each in found]
+    """The mean and the standard deviation of products (n, n) for every distance i - j >= 0."""
+    diagonals = [products.diagonal(distance) for distance in range(len(products))]
+    return [(float(each.mean()), float(each.std(correction=0))) for each in diagonals]
 
 
 def cosines(vectors: Tensor) -> Tensor:
@@ -52,19 +52,19 @@ def kinship_of(vectors: Tensor) -> Kinship:
 
 
 def rotary_products(length: int) -> Tensor:
-    """q_i . k_j / d of one vector, turned to every position."""
+    """q_i . k_j / d for one vector, rotated to every position."""
     turned = Rotary(DIM, 1, DIM).rotate(torch.ones(1, 1, length, DIM), torch.arange(length)[None])[0, 0]
     return turned @ turned.mT / DIM
 
 
 def alibi_biases(length: int) -> Tensor:
-    """(heads, distance): what each head adds to the score of a key so far behind."""
-    there = torch.arange(length)[None]
-    return ALiBi(DIM, HEADS, DIM // HEADS).scores(torch.zeros(1, HEADS, length, 1), there, there)[0, :, -1].flip(-1)
+    """The bias (heads, distance) that each head adds to the score of a key at this distance."""
+    indices = torch.arange(length)[None]
+    return ALiBi(DIM, HEADS, DIM // HEADS).scores(torch.zeros(1, HEADS, length, 1), indices, indices)[0, :, -1].flip(-1)
 
 
 def learnt_vectors(size: Size, seed: int, report: Report) -> tuple[Tensor, Tensor]:
-    """Before and after training; the vectors that training reaches alone."""
+    """The position vectors before and after training, only those that training reaches."""
     characters = characters_of_shakespeare()
     task = build_model("learned", size, characters, seed)
     table = task.body.embedding.position.weight
@@ -91,11 +91,11 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     return Finding(
         "What positions look like",
         "For any fixed distance, the sinusoids of one position are a linear function of those of the other, so that a model can learn to "
-        "look by relative position (Vaswani et al. 2017). Learnt vectors come to be alike for neighbours (Wang and Chen 2020).",
-        f"For sinusoids p_i . p_j depends on i - j alone (within one distance it varies by {fixed.within:.0e} of what it varies in all), "
-        f"is the same for j before and after i, and a linear map of p_i leaves {fixed.unmapped:.0e} of p_(i+1). Learnt by a small GPT on "
-        f"windows of {size.length}, within one distance {learnt.within:.2f}; the cosine of neighbours is {near_after:.2f} "
-        f"({near_before:.2f} untrained), {far} apart {far_after:.2f}.",
+        "attend by relative position (Vaswani et al. 2017). Learnt vectors become similar for neighbours (Wang and Chen 2020).",
+        f"For sinusoids p_i . p_j depends only on i - j (within one distance it varies by {fixed.within:.0e} of its total variation), "
+        f"is the same for j before and after i, and a linear map of p_i leaves {fixed.unmapped:.0e} of p_(i+1). For vectors learnt by a "
+        f"small GPT on windows of {size.length}, it varies by {learnt.within:.2f} within one distance; the cosine of neighbours is "
+        f"{near_after:.2f} ({near_before:.2f} untrained), of positions {far} apart {far_after:.2f}.",
         View("Position encodings", parts_of(waves, before, after), facts={"sinusoidal": fixed._asdict(), "learned": learnt._asdict()}),
         [
             ("sinusoids: what a linear map of p_i leaves of p_(i+1)", "0", f"{fixed.unmapped:.0e}"),
@@ -146,8 +146,8 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
         Lines(lines, "i - j", "product of vectors of length 1", "p_i . p_j against i - j"),
         Lines(biases, "i - j", "added to the score", f"ALiBi, {HEADS} heads"),
         Note(
-            f"Waves are from {2 * math.pi:.1f} to {longest:,.0f} positions long. Rotary positions are not added: q and k are turned, here "
-            "one vector, by the frequencies of the sinusoids: their two curves are one."
+            f"Wavelengths are {2 * math.pi:.1f} to {longest:,.0f} positions. Rotary positions are not added: q and k (here one vector) are "
+            "rotated with the frequencies of the sinusoids, so that both curves coincide."
         ),
     ]
 

@@ -1,5 +1,5 @@
-"""How far gradients reach in a simple recurrent network, a gated recurrent unit and an LSTM, trained and untrained, by several
-definitions. The gradients are those of `clew.inspection.gradient_flow`."""
+"""The experiment `reach`: how far gradients reach in a simple recurrent network, a gated recurrent unit and an LSTM, trained and untrained,
+with several thresholds. Uses `clew.inspection.gradient_flow`."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from clew.tour.texts import shakespeare
 from clew.tour.training import train_recipe
 
 THRESHOLDS = (0.5, 0.1, 0.01, 0.001)
-"""A gradient is gone where it is below this share of the one at k = 0."""
+"""A gradient has vanished below this share of the one at k = 0."""
 CELLS = {"elman": "1 h", "gru": "1 h", "lstm": "1 c"}
-"""Each cell, and the state by which most of it is carried."""
+"""Each cell, and the state that carries most of the gradient."""
 CLAIMED = {"elman": "about 7", "gru": "", "lstm": "about 100"}
 FLOOR = 1e-8
 SIZES: dict[Scale, tuple[int, int, int, int]] = {
@@ -23,7 +23,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {
     "tour": (128, 500, 120, 6),
     "full": (256, 1500, 150, 10),
 }
-"""Width, training steps, how far back, and from how many places."""
+"""Width, training steps, steps back, and number of starting positions."""
 
 Curves = dict[str, dict[str, torch.Tensor]]
 """|gradient| against k, by cell and state of training."""
@@ -48,8 +48,8 @@ def measure(scale: Scale, seed: int, report: Report) -> Curves:
 
 
 def told(curve: torch.Tensor, threshold: float) -> str:
-    found = reach(curve, threshold).steps
-    return f"more than {len(curve) - 1}" if found is None else str(found)
+    steps = reach(curve, threshold).steps
+    return f"more than {len(curve) - 1}" if steps is None else str(steps)
 
 
 def show(curves: Curves) -> Finding:
@@ -63,7 +63,7 @@ def show(curves: Curves) -> Finding:
         for cell, states in curves.items()
         for state, curve in states.items()
     ]
-    header = ("gradient by", "", *(f"until {threshold:.1%} is left".replace(".0%", "%") for threshold in THRESHOLDS))
+    header = ("gradient of", "", *(f"until {threshold:.1%} is left".replace(".0%", "%") for threshold in THRESHOLDS))
     rows: list[tuple[Any, ...]] = [
         (NAMES[cell], state, *(told(curve, threshold) for threshold in THRESHOLDS))
         for cell, states in curves.items()
@@ -73,15 +73,15 @@ def show(curves: Curves) -> Finding:
         Lines(
             series,
             "k, characters back",
-            "|d loss_t / d s_(t-k)|, beside k = 0",
-            "Gradient of the loss by the state k steps before",
+            "|d loss_t / d s_(t-k)|, relative to k = 0",
+            "Gradient of the loss with respect to the state k steps earlier",
             log_y=True,
             thresholds=[("1 %", 0.01)],
         ),
-        Table(header, rows, "Steps that a gradient reaches, by where one stops counting"),
+        Table(header, rows, "Steps that a gradient reaches, by threshold"),
         Note(
-            "The state is h of the simple network and of the gated unit, and the cell c of the LSTM. The gradient is taken on the state "
-            "that is carried from one step to the next, its norm averaged over places of unseen text."
+            "The state is h of the simple network and of the GRU, and the cell c of the LSTM. The gradient is that of the state carried "
+            "from one step to the next; its norm is averaged over positions of unseen text."
         ),
     ]
     trained = {cell: told(states["trained"], 0.01) for cell, states in curves.items()}
@@ -89,11 +89,11 @@ def show(curves: Curves) -> Finding:
     facts = {cell: {state: curve.tolist() for state, curve in states.items()} for cell, states in curves.items()}
     return Finding(
         "How far gradients reach",
-        "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures have it (Stanford CS224N); gradients "
-        "vanish, and gates keep them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu et al. 2013).",
+        "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures say (Stanford CS224N); gradients "
+        "vanish, and gates preserve them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu et al. 2013).",
         f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network, {trained['gru']} in the "
         f"GRU and {trained['lstm']} in the LSTM's cell; untrained {untrained['elman']}, {untrained['gru']} and {untrained['lstm']}. "
-        "The number depends on where one stops counting, as the table shows.",
+        "The number depends on the threshold, as the table shows.",
         View("Gradient against distance", parts, "Characters of Shakespeare; equal widths.", facts),
         [
             (

@@ -1,8 +1,8 @@
-"""Recall against the gap: "I live in France, ..., and I know" asks for what was said before so many other words.
+"""The experiment `recall`: "I live in France, ..., and I know" asks for a word that depends on one a number of words earlier, the gap.
 
-The words between are drawn and tell nothing; only the last word is learnt and judged. In training short gaps are as frequent as long ones,
-each doubling alike, so that they may lead to long ones. Of recurrent models the gradient of the answer's loss by the state so many steps
-before is measured as well: how far gradients reach where something far away has to be learnt.
+The words between are random and carry no information; only the last word is trained and tested. The logarithm of the gap is uniform in
+training, so that short gaps help to learn long ones. For recurrent models the gradient of the answer's loss with respect to earlier states
+is measured as well, to see how far gradients reach when something distant has to be learnt.
 """
 
 from typing import Any, NamedTuple
@@ -42,18 +42,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"family": "gpt", "num_layers": 2, "num_heads": 4},
 }
 RATES = (1e-3, 1e-2)
-"""Learning rates: every model is trained with each, and the one whose loss is lower in the end is shown. The simple network learns nothing
-with the first."""
+"""Learning rates: every model is trained with each, and the one with the lower final loss is shown. The simple network learns nothing with
+the first."""
 ENOUGH = 0.9
 SENTENCES = 4
-"""How many of them the gradients are the mean of."""
+"""The number of sentences over which gradients are averaged."""
 FLOOR = 1e-12
 SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 12, 8, 32), "tour": (64, 1500, 40, 200), "full": (96, 4000, 100, 400)}
-"""Width, training steps, the longest gap, and how many sentences a gap is judged on."""
+"""Width, training steps, the longest gap, and the number of test sentences per gap."""
 
 
 def draw(run: Run, gap: int, rows: int, *seed: int) -> TokenBatch:
-    """Sentences with a gap of so many words, the same for the same seed; the last word alone is to be learnt."""
+    """Random sentences with a gap of `gap` words, determined by the seed; only the last word is a target."""
     draws = generator(gap, *seed)
     countries = list(LANGUAGES)
     chosen = torch.randint(len(countries), (rows,), generator=draws).tolist()
@@ -69,13 +69,13 @@ def draw(run: Run, gap: int, rows: int, *seed: int) -> TokenBatch:
 
 
 def drawn_gaps(longest: int, steps: int, seed: int) -> list[int]:
-    """A gap for every training step, from 1 to the longest: its logarithm is drawn evenly."""
+    """A gap for every training step, from 1 to the longest, with a uniform logarithm."""
     draws = torch.rand(steps, generator=generator(seed, 7), dtype=torch.float64)
     return ((longest + 1.0) ** draws).long().clamp(1, longest).tolist()
 
 
 def accuracy(run: Run, gap: int, rows: int, seed: int) -> float:
-    """How often the right word is the likeliest, on sentences that were not trained on."""
+    """The share of new sentences for which the right word is the most probable."""
     batch = draw(run, gap, rows, seed, 1)
     with evaluating([run.task]):
         hidden, _ = run.task.body(batch.tokens, None)
@@ -84,7 +84,7 @@ def accuracy(run: Run, gap: int, rows: int, seed: int) -> float:
 
 
 def felt(run: Run, gap: int, seed: int) -> Tensor:
-    """|d loss / d s_{t-k}| of the answer at t against k, back to the country, the mean over some sentences; s is the cell where there is
+    """|d loss / d s_{t-k}| of the answer at t against k, back to the country, averaged over some sentences. s is the cell if there is
     one, else the hidden state."""
     body, rows = run.task.body, list[Tensor]()
     batch = draw(run, gap, SENTENCES, seed, 2)
@@ -96,14 +96,13 @@ def felt(run: Run, gap: int, seed: int) -> Tensor:
                 return token_losses(run.task.log_probs(hidden[0]), targets[t : t + 1])[0], state
 
             last = len(tokens) - 1
-            found = state_gradients(step, body.initial_state(1), [last], last - len(BEFORE))
-            rows.append(found.get("0.c", found["0.h"])[0])
+            by_state = state_gradients(step, body.initial_state(1), [last], last - len(BEFORE))
+            rows.append(by_state.get("0.c", by_state["0.h"])[0])
     return torch.stack(rows).mean(0)
 
 
 class Recalled(NamedTuple):
-    """The gaps that were tried, the share of right answers at each, how the answer's gradient falls, and the better learning rate, by
-    model."""
+    """The tested gaps, and for each model the accuracy at each gap, the answer's gradient by distance, and the better learning rate."""
 
     gaps: list[int]
     right: dict[str, list[float]]
@@ -115,7 +114,7 @@ def measure(scale: Scale, seed: int, report: Report) -> Recalled:
     dim, steps, longest, rows = SIZES[scale]
     words = sorted({*BEFORE, ",", *AFTER, *BETWEEN, *LANGUAGES, *LANGUAGES.values()})
     gaps = sorted({max(1, round(longest * part / 10)) for part in range(11)} | {2, 4, 8})
-    found, gradients = dict[str, list[float]](), dict[str, Tensor]()
+    accuracies, gradients = dict[str, list[float]](), dict[str, Tensor]()
     rates = dict[str, float]()
     for name, settings in MODELS.items():
         model = {**settings, "dim": dim, **({"max_length": longest + 10} if settings["family"] == "gpt" else {})}
@@ -134,15 +133,15 @@ def measure(scale: Scale, seed: int, report: Report) -> Recalled:
             )
             tried.append((sum(losses[-max(steps // 10, 1) :]), rate, run))
         _, rates[name], run = min(tried, key=lambda one: one[:2])
-        found[name] = [accuracy(run, gap, rows, seed) for gap in gaps]
+        accuracies[name] = [accuracy(run, gap, rows, seed) for gap in gaps]
         if settings["family"] == "recurrent":
             gradients[name] = felt(run, longest, seed)
-        report(f"{name}: right after a gap of {gaps[-1]} words: {found[name][-1]:.0%}")
-    return Recalled(gaps, found, gradients, rates)
+        report(f"{name}: right after a gap of {gaps[-1]} words: {accuracies[name][-1]:.0%}")
+    return Recalled(gaps, accuracies, gradients, rates)
 
 
 def remembered(gaps: list[int], right: list[float]) -> int:
-    """The longest gap up to which every one that was tried is answered well enough; 0 where none is."""
+    """The longest gap up to which the accuracy is ENOUGH at every tested gap; 0 if there is none."""
     longest = 0
     for gap, share in zip(gaps, right, strict=True):
         if share < ENOUGH:
@@ -156,8 +155,8 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
 
 
 def show(recalled: Recalled) -> Finding:
-    gaps, found, gradients, rates = recalled
-    series = [Series(name, gaps, right) for name, right in found.items()]
+    gaps, accuracies, gradients, rates = recalled
+    series = [Series(name, gaps, right) for name, right in accuracies.items()]
     lines = Lines(
         series,
         "words between",
@@ -169,39 +168,42 @@ def show(recalled: Recalled) -> Finding:
     flow = Lines(
         [Series(name, list(range(len(curve))), curve.tolist()) for name, curve in relative.items()],
         "k, words back",
-        "|d loss / d s_(t-k)|, beside k = 0",
-        f"Gradient of the answer by the state k words before, the country {gaps[-1]} words away",
+        "|d loss / d s_(t-k)|, relative to k = 0",
+        f"Gradient of the answer with respect to the state k words earlier; the country is {gaps[-1]} words away",
         log_y=True,
         thresholds=[("1 %", 0.01)],
     )
     reaches = {name: reach(curve).steps for name, curve in gradients.items()}
     back = {name: f"all {len(gradients[name]) - 1} steps" if steps is None else f"{steps} steps" for name, steps in reaches.items()}
-    reached = {name: remembered(gaps, right) for name, right in found.items()}
+    reached = {name: remembered(gaps, right) for name, right in accuracies.items()}
     told = ", ".join(f"{name} {gap}" for name, gap in reached.items())
-    at_last = ", ".join(f"{name} {right[-1]:.0%}" for name, right in found.items())
+    at_last = ", ".join(f"{name} {right[-1]:.0%}" for name, right in accuracies.items())
     note = Note(
         f"Ten countries and their languages, so that guessing is right in one case of ten; the words between are drawn from {len(BETWEEN)} "
-        f"that tell nothing. Trained on gaps of 1 to {gaps[-1]} words, as often from 1 to 2 as from 2 to 4 and so on, "
-        f"with the better of two learning rates: {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}. A forget gate that is "
-        "open at first (bias 1) is what Gers et al. (2000) and Jozefowicz et al. (2015) advise."
+        f"uninformative ones. Trained on gaps of 1 to {gaps[-1]} words, as often from 1 to 2 as from 2 to 4 and so on, "
+        f"with the better of two learning rates: {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}. Gers et al. (2000) and "
+        "Jozefowicz et al. (2015) recommend a forget gate that is open at first (bias 1)."
     )
     kept = ", ".join(f"{steps} in the {name}" for name, steps in back.items())
     held = Note(
-        "The gradient is taken after training. What is remembered and what gradients reach are two things: a state that holds on to "
-        "something whatever comes between does not feel small changes of what it was, so that a good memory may have small gradients "
-        "(Bengio et al. 1994)."
+        "Gradients are measured after training. Memory and the reach of gradients are different things: a state that holds a value "
+        "robustly is insensitive to small changes of it, so that a good memory may have small gradients (Bengio et al. 1994)."
     )
     parts: list[Part] = [lines, note, flow, held]
-    facts = {"gaps": gaps, "right": found, "remembered": reached, "reach": reaches, "rates": rates}
+    facts = {"gaps": gaps, "right": accuracies, "remembered": reached, "reach": reaches, "rates": rates}
     return Finding(
         "Recall against the gap",
-        "As the gap grows, recurrent networks become unable to learn to connect the two ends, and LSTMs do not have this problem (Olah "
+        "As the gap grows, recurrent networks become unable to connect the two ends, and LSTMs do not have this problem (Olah "
         "2015, after Bengio et al. 1994).",
-        f"Words between up to which nine in ten answers are right, of {gaps[-1]} tried: {told}. Right after {gaps[-1]}: "
+        f"The longest gap, of up to {gaps[-1]} words, with 90 % right answers: {told}. Accuracy at {gaps[-1]}: "
         f"{at_last}. Gradients stay above 1 % for {kept}.",
         View("Recall", parts, "", facts),
         [
-            (f"gap up to which 90 % are right, {name}", CLAIMS[name], f"{gap} of {gaps[-1]} words; {found[name][-1]:.0%} right at the last")
+            (
+                f"gap up to which 90 % are right, {name}",
+                CLAIMS[name],
+                f"{gap} of {gaps[-1]} words; {accuracies[name][-1]:.0%} right at the last",
+            )
             for name, gap in reached.items()
         ]
         + [(f"steps until 1 % of the gradient is left, trained to recall, {name}", "7 and 100", steps) for name, steps in back.items()],

@@ -1,4 +1,4 @@
-"""The report of a tour: one page that needs nothing else, claims beside what was measured. Everything that stands in it is escaped."""
+"""The report of a tour: one self-contained page with claims beside measurements. All text in it is escaped."""
 
 import platform
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from clew.tour.experiment import Finding, Scale
 
 TITLE = "A tour of neural sequence models"
 SCALES: dict[Scale, str] = {
-    "quick": "Trained for seconds alone, to see that everything runs: the figures say nothing yet.",
+    "quick": "Trained for a few seconds, as a smoke test: the figures mean nothing yet.",
     "tour": "Trained for minutes.",
     "full": "Trained for as long as each claim needs on two cores.",
 }
 INTRODUCTION = (
-    "From the first recurrent network to the Transformer, the same questions come back: what is kept of what was read, how far back "
-    "an error is felt, what a model looks at. Here they are asked of models that were trained on this machine. Beside every claim "
-    "stands what was measured, whichever way it fell."
+    "From the first recurrent network to the Transformer, the same questions return: what a model remembers, how far back its gradients "
+    "reach, what it attends to. Here they are put to models trained on this machine. Beside every claim is the measured result, whether "
+    "or not it agrees."
 )
-PARTS = ("Two models, looked into", "Claims, tried")
+PARTS = ("Inside two models", "Claims put to the test")
 
 
 def report_html(findings: Mapping[str, Finding], scale: Scale, seed: int) -> str:
@@ -52,25 +52,25 @@ def stylesheet() -> str:
 
 
 def parts_of(findings: Mapping[str, Finding]) -> list[tuple[str, dict[str, Finding]]]:
-    """The stops of the two models and the experiments, each under its heading where there are any."""
+    """The chapters on the two models and the experiments, each group under its heading; empty groups are left out."""
     looked = {name: finding for name, finding in findings.items() if name in CHAPTERS}
     tried = {name: finding for name, finding in findings.items() if name not in CHAPTERS}
-    return [(title, found) for title, found in zip(PARTS, (looked, tried), strict=True) if found]
+    return [(title, stops) for title, stops in zip(PARTS, (looked, tried), strict=True) if stops]
 
 
 def contents(findings: Mapping[str, Finding]) -> str:
-    found, number = [], 0
+    sections, number = [], 0
     for title, stops in parts_of(findings):
         items = []
         for name, finding in stops.items():
             number += 1
             items.append(f'<li value="{number}"><a href="#{markup(name)}">{markup(finding.title)}</a></li>')
-        found.append(f"<section><h2>{title}</h2><ol>{''.join(items)}</ol></section>")
-    return "".join(found)
+        sections.append(f"<section><h2>{title}</h2><ol>{''.join(items)}</ol></section>")
+    return "".join(sections)
 
 
 def summary(findings: Mapping[str, Finding]) -> str:
-    """All rows as one table, each with a link to where it is told."""
+    """All rows in one table, each with a link to its chapter."""
     rows = [
         f'<tr><td><a href="#{markup(name)}">{markup(what)}</a></td><td>{markup(claimed)}</td>'
         f'<td class="measured">{markup(measured)}</td></tr>'
@@ -83,13 +83,13 @@ def summary(findings: Mapping[str, Finding]) -> str:
 
 
 def chapters(findings: Mapping[str, Finding]) -> str:
-    found, number = [], 0
+    articles, number = [], 0
     for title, stops in parts_of(findings):
-        found.append(f'<h2 class="part-title">{title}</h2>')
+        articles.append(f'<h2 class="part-title">{title}</h2>')
         for name, finding in stops.items():
             number += 1
-            found.append(chapter(number, name, finding))
-    return "\n".join(found)
+            articles.append(chapter(number, name, finding))
+    return "\n".join(articles)
 
 
 def chapter(number: int, name: str, finding: Finding) -> str:

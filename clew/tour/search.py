@@ -1,5 +1,5 @@
-"""Greedy against the most probable path, which is known: of a small language model over 27 characters every continuation of a few is
-looked at.
+"""The experiment `search`: greedy decoding against the most probable continuation, which is found by enumerating all short continuations
+of a small language model over 27 characters.
 
     y* = argmax over all y_1 .. y_n of log p(y_1 .. y_n | prompt)
 """
@@ -22,9 +22,9 @@ from clew.tour.training import generator, language_run, train_task
 BEAMS = (1, 2, 4, 8, 16)
 PROMPT = 12
 ROUNDING = 1e-4
-"""Two log-probabilities that are nearer are the same path's, or as good."""
+"""Log-probabilities that differ by less are of the same path, or of an equally good one."""
 SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 20, 2, 4), "tour": (64, 500, 3, 60), "full": (128, 2000, 4, 100)}
-"""Width, training steps, how many characters are written, and after how many prompts."""
+"""Width, training steps, number of generated characters, and number of prompts."""
 
 
 class Path(NamedTuple):
@@ -46,7 +46,7 @@ def enumerate_paths(stepper: Stepper, prompt: Tensor, steps: int) -> Tensor:
 
 
 def most_probable(stepper: Stepper, prompt: Tensor, steps: int) -> Path:
-    """The best of all continuations."""
+    """The best continuation, by enumeration."""
     sums = enumerate_paths(stepper, prompt, steps)
     place = int(sums.argmax())
     tokens = [place // stepper.vocabulary ** (steps - 1 - step) % stepper.vocabulary for step in range(steps)]
@@ -68,16 +68,16 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     stepper = model.task.stepper()
     with evaluating([model.task]):
         best = [most_probable(stepper, prompt, written) for prompt in prompts]
-        found = {beams: [found_by_beam(stepper, prompt, written, beams) for prompt in prompts] for beams in BEAMS}
-    gaps = {beams: [top.log_prob - path.log_prob for top, path in zip(best, paths, strict=True)] for beams, paths in found.items()}
+        beam_paths = {beams: [found_by_beam(stepper, prompt, written, beams) for prompt in prompts] for beams in BEAMS}
+    gaps = {beams: [top.log_prob - path.log_prob for top, path in zip(best, paths, strict=True)] for beams, paths in beam_paths.items()}
     shares = {beams: sum(gap < ROUNDING for gap in each) / count for beams, each in gaps.items()}
     text_of = model.tokenizer.decode
     worst = sorted(range(count), key=lambda number: -gaps[1][number])
     rows = [
         (
             text_of(prompts[number][0].tolist()),
-            text_of(list(found[1][number].tokens)),
-            f"{found[1][number].log_prob:.3f}",
+            text_of(list(beam_paths[1][number].tokens)),
+            f"{beam_paths[1][number].log_prob:.3f}",
             text_of(list(best[number].tokens)),
             f"{best[number].log_prob:.3f}",
         )
@@ -102,13 +102,13 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     lost = sum(missed) / len(missed) if missed else 0.0
     enough = next((beams for beams in BEAMS if shares[beams] == 1), None)
     facts = {"found": {str(beams): share for beams, share in shares.items()}, "written": written, "prompts": count, "lost": lost}
-    finds = f"{enough} beams find it always" if enough else f"{BEAMS[-1]} beams find it in {shares[BEAMS[-1]]:.0%}"
+    finds = f"{enough} beams always find it" if enough else f"{BEAMS[-1]} beams find it in {shares[BEAMS[-1]]:.0%}"
     return Finding(
-        "Greedy and the most probable",
-        "Taking the likeliest token at each step does not give the likeliest sequence, since a choice cannot be taken back; a small beam "
-        "comes near (Graves 2012; Sutskever et al. 2014).",
+        "Greedy decoding and the most probable text",
+        "Taking the most probable token at each step does not give the most probable sequence, since a choice cannot be undone; a small "
+        "beam comes close (Graves 2012; Sutskever et al. 2014).",
         f"After {count} prompts, {written} characters each: greedy finds the most probable continuation in {shares[1]:.0%}, two beams in "
-        f"{shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. Where greedy misses it, it is {lost:.2f} nats less probable in the mean.",
+        f"{shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. Where greedy misses it, it is {lost:.2f} nats less probable on average.",
         View("Greedy and exact search", parts, "An LSTM over 26 letters and the space, trained on Shakespeare.", facts),
         [
             (
@@ -120,4 +120,4 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-SEARCH = Experiment("greedy against the most probable path, known by enumeration", run)
+SEARCH = Experiment("greedy decoding against the most probable text, found by enumeration", run)

@@ -1,4 +1,4 @@
-"""The experiment `softmax`: what dividing scores by sqrt(d) does to the softmax and to its gradient, before anything is learnt.
+"""The experiment `softmax`: the effect of dividing scores by sqrt(d) on the softmax and its gradient, before training.
 
 q and k have d entries of variance 1, so that q . k has variance d. With w = softmax(s),
 
@@ -26,7 +26,7 @@ NAMES = {"dot": "q . k", "scaled": "q . k / sqrt(d)"}
 
 
 class Spread(NamedTuple):
-    """Of scores of one width: their variance; means over draws of the largest weight, and the median norm of the gradient."""
+    """Statistics of scores of one width: their variance, the mean of the largest weight, and the median norm of the gradient."""
 
     variance: float
     largest: float
@@ -40,13 +40,13 @@ def jacobian_norms(weights: Tensor) -> Tensor:
 
 
 def drawn_scores(name: str, width: int, draws: int, seed: int) -> Tensor:
-    """(draws, KEYS): the same queries and keys whatever the score."""
+    """Scores (draws, KEYS), with the same queries and keys for every kind of score."""
     source = generator(seed, width)
-    score, found = SCORES[name](width, width), []
+    score, scores = SCORES[name](width, width), []
     for _ in range(draws):
         query, key = torch.randn(1, 1, 1, width, generator=source), torch.randn(1, 1, KEYS, width, generator=source)
-        found.append(score(query, key, torch.arange(KEYS)[None, None]).flatten())
-    return torch.stack(found)
+        scores.append(score(query, key, torch.arange(KEYS)[None, None]).flatten())
+    return torch.stack(scores)
 
 
 def spread_of(scores: Tensor) -> Spread:
@@ -58,19 +58,19 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     """Both scores at several widths."""
     draws = DRAWS[scale]
     report(f"{draws} queries, {KEYS} keys, heads of {', '.join(map(str, WIDTHS))}")
-    found = {name: [spread_of(drawn_scores(name, width, draws, seed)) for width in WIDTHS] for name in NAMES}
-    plain, scaled = (spreads[WIDTHS.index(USUAL)] for spreads in found.values())
-    wide, wide_scaled = (spreads[-1] for spreads in found.values())
+    spreads_by_score = {name: [spread_of(drawn_scores(name, width, draws, seed)) for width in WIDTHS] for name in NAMES}
+    plain, scaled = (spreads[WIDTHS.index(USUAL)] for spreads in spreads_by_score.values())
+    wide, wide_scaled = (spreads[-1] for spreads in spreads_by_score.values())
     even = float(jacobian_norms(torch.full((KEYS,), 1 / KEYS)))
     return Finding(
         "Why scores are divided by the root of the width",
         "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads it is large, and the softmax is "
         "pushed to where its gradient is extremely small; dividing by sqrt(d) counters it (Vaswani et al. 2017, section 3.2.1).",
-        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, divided {scaled.variance:.2f}; the largest of {KEYS} weights "
-        f"is {plain.largest:.2f} in the mean, divided {scaled.largest:.2f}; the softmax's gradient has a median norm of "
-        f"{plain.gradient:.3f}, divided {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}: {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. "
-        "All of this is before training; what the division is worth after it is in the table of barriers.",
-        View("The softmax with and without scaling", parts_of(found, even, seed), f"{draws} draws from N(0, 1), {KEYS} keys."),
+        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, scaled {scaled.variance:.2f}; the largest of {KEYS} weights "
+        f"is {plain.largest:.2f} on average, scaled {scaled.largest:.2f}; the softmax's gradient has a median norm of "
+        f"{plain.gradient:.3f}, scaled {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}: {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. "
+        "All of this is before training; for the effect after training see `barriers`.",
+        View("The softmax with and without scaling", parts_of(spreads_by_score, even, seed), f"{draws} draws from N(0, 1), {KEYS} keys."),
         [
             (
                 f"variance of a score, heads of {USUAL}, plain and scaled",
@@ -86,11 +86,14 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     )
 
 
-def parts_of(found: dict[str, list[Spread]], even: float, seed: int) -> list[Part]:
-    gradients = [Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in found.items()]
-    largest = [Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in found.items()]
+def parts_of(spreads_by_score: dict[str, list[Spread]], even: float, seed: int) -> list[Part]:
+    gradients = [Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in spreads_by_score.items()]
+    largest = [Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in spreads_by_score.items()]
     one_draw = [drawn_scores(name, USUAL, 1, seed)[0].softmax(-1).sort(descending=True).values[:12].tolist() for name in NAMES]
-    rows = [(width, *(cell for spreads in found.values() for cell in spread_cells(spreads[place]))) for place, width in enumerate(WIDTHS)]
+    rows = [
+        (width, *(cell for spreads in spreads_by_score.values() for cell in spread_cells(spreads[place])))
+        for place, width in enumerate(WIDTHS)
+    ]
     header = ("d", *(f"{what}, {name}" for name in NAMES.values() for what in ("variance", "largest weight", "gradient")))
     return [
         Lines(

@@ -1,4 +1,4 @@
-"""Shakespeare for experiments: its parts as they are or as plain letters, as ids, and windows drawn from them."""
+"""Shakespeare for experiments: its parts in full or as plain letters, as ids, and random windows of them."""
 
 import re
 from functools import cache
@@ -16,12 +16,12 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz "
 
 @cache
 def shakespeare() -> dict[str, str]:
-    """The training and validation parts of Tiny Shakespeare, whole."""
+    """The full training and validation parts of Tiny Shakespeare."""
     return {name: "".join(source) for name, source in find_texts(TextData(corpus="tinyshakespeare")).items()}
 
 
 def plain_letters(text: str) -> str:
-    """Small letters, and a space for all else."""
+    """Lower-case letters, with a space for everything else."""
     return re.sub("[^a-z]+", " ", text.lower())
 
 
@@ -31,7 +31,7 @@ def ids_of(run: Run, text: str) -> Tensor:
 
 
 def windows(ids: Tensor, rows: int, length: int, *seed: int) -> TokenBatch:
-    """Pieces of a text from anywhere in it, the same for the same seed."""
+    """Random windows of a text, determined by the seed."""
     starts = torch.randint(len(ids) - length, (rows, 1), generator=generator(*seed))
     pieces = ids[starts + torch.arange(length + 1)]
     return TokenBatch(pieces[:, :-1], pieces[:, 1:])

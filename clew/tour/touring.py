@@ -1,4 +1,4 @@
-"""The tour: stops in order, each a finding that is kept as soon as it is made, and the report of all of them."""
+"""The tour: its stops in order, each a finding that is stored as soon as it is made, and the report of all of them."""
 
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -17,7 +17,7 @@ from clew.tour.report import report_html
 
 
 def stops() -> dict[str, str]:
-    """Every stop by name, and what it is about: those of the two models first."""
+    """The names and descriptions of all stops, those on the two models first."""
     return {name: stop.about for table in (CHAPTERS, EXPERIMENTS) for name, stop in table.items()}
 
 
@@ -28,8 +28,7 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report) -> dict[str, Finding]:
-    """Makes every finding that is not there yet, in the order of the tour, and writes the page with them and with what was found before at
-    this scale and seed."""
+    """Make all missing findings in the order of the tour, and write the page with them and with stored findings of this scale and seed."""
     check_names(names)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -38,20 +37,20 @@ def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale,
         return train_models(folder, scale, seed, report)
 
     findings: dict[str, Finding] = {}
-    before = {name: found for name in stops() if name not in names and (found := kept(folder, name, scale, seed)) is not None}
+    before = {name: finding for name in stops() if name not in names and (finding := kept(folder, name, scale, seed)) is not None}
     chosen = [name for name in stops() if name in names]
     for number, name in enumerate(chosen, start=1):
-        found = kept(folder, name, scale, seed)
-        if found is None:
+        finding = kept(folder, name, scale, seed)
+        if finding is None:
             report(f"[{number}/{len(chosen)}] {name}: {stops()[name]}")
-            found = timed(lambda name=name: make(name, models, scale, seed, report))  # type: ignore[misc]
-            keep(folder, name, scale, seed, found)
+            finding = timed(lambda name=name: make(name, models, scale, seed, report))  # type: ignore[misc]
+            keep(folder, name, scale, seed, finding)
         else:
-            report(f"[{number}/{len(chosen)}] {name}: found before")
-        report(f"  {found.found}")
-        findings[name] = found
-    told = {**before, **findings}
-    write_text(page, report_html({name: told[name] for name in stops() if name in told}, scale, seed))
+            report(f"[{number}/{len(chosen)}] {name}: done before")
+        report(f"  {finding.found}")
+        findings[name] = finding
+    shown = {**before, **findings}
+    write_text(page, report_html({name: shown[name] for name in stops() if name in shown}, scale, seed))
     return findings
 
 
@@ -61,5 +60,5 @@ def make(name: str, models: Callable[[], Models], scale: Scale, seed: int, repor
 
 def timed(find: Callable[[], Finding]) -> Finding:
     start = time.monotonic()
-    found = find()
-    return replace(found, seconds=round(time.monotonic() - start, 1))
+    finding = find()
+    return replace(finding, seconds=round(time.monotonic() - start, 1))

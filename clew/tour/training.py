@@ -1,5 +1,4 @@
-"""Training for experiments, by the loop and the recipes that all runs are trained by: a task in memory on batches that are drawn, or a
-recipe in a folder that is thrown away."""
+"""Training for experiments, with the ordinary loop and recipes: a task in memory on random batches, or a recipe in a temporary folder."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from clew.training.records import Record, Standing
 from clew.training.schedules import Cosine
 
 PATIENCE = 8.0
-"""Seconds between two lines that say how training goes."""
+"""Seconds between two progress messages."""
 
 
 def train_task(
@@ -43,7 +42,7 @@ def train_task(
     name: str = "",
     report: Report | None = None,
 ) -> list[float]:
-    """Trains on batch(0), batch(1), ... with AdamW and a cosine, and gives the loss of every step; in the end the task is in evaluation
+    """Train on batch(0), batch(1), ... with AdamW and a cosine schedule, and return the loss of every step. Leaves the task in evaluation
     mode. The same seed and batches give the same weights."""
     told = Told(name, report)
     losses = []
@@ -58,7 +57,7 @@ def train_task(
 
 
 def language_run(symbols: str | Sequence[str], model: Mapping[str, Any], *, seed: int, task: Mapping[str, Any] | None = None) -> Run:
-    """An untrained language model in memory, over characters where `symbols` is a text, else over words; it has no folder."""
+    """An untrained language model without a folder, over characters if `symbols` is a text, else over words."""
     kind = "character" if isinstance(symbols, str) else "word"
     settings = {"recipe": "tour", "seed": seed, "text": {"tokenizer": kind}, "model": dict(model), "device": "cpu"}
     settings["task"] = {"name": "language_model", **(task or {})}
@@ -74,8 +73,8 @@ def parameters_of(module: nn.Module) -> int:
 def train_recipe(
     recipe: str, assignments: Sequence[str], *, name: str, report: Report, folder: Path | None = None
 ) -> tuple[Run, dict[str, float]]:
-    """A recipe's run and what it scores (`valid.loss`, ...): trained in a folder, where a run that was stopped is gone on with and one that
-    is done is loaded; or in none."""
+    """A recipe's run and its scores (`valid.loss`, ...). In `folder` an interrupted run is resumed and a finished one loaded; without it,
+    the run is temporary."""
     with kept_in(folder) as place:
         done = is_run(place)
         if done and "valid.loss" in summarise(place).best and summarise(place).step >= summarise(place).config.training.steps:
@@ -94,7 +93,7 @@ def kept_in(folder: Path | None) -> Iterator[Path]:
 
 
 class Told:
-    """What a run says of itself while it trains, as a line every few seconds under a name."""
+    """Reports the progress of training, one line every few seconds, under a name."""
 
     def __init__(self, name: str, report: Report | None):
         self.name = name
@@ -103,6 +102,8 @@ class Told:
 
     def say(self, text: str) -> None: ...
 
+    def stage(self, text: str) -> None: ...
+
     def encoding(self, done: int, total: int) -> None: ...
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None:
@@ -110,13 +111,15 @@ class Told:
             self.last = time.monotonic()
             self.report(f"{self.name}: step {record.step} of {steps}, loss {record.loss:.3f}")
 
+    def evaluating(self, done: int, total: int) -> None: ...
+
     def evaluated(self, step: int, score: Score, is_best: bool) -> None:
         if self.report is not None:
             self.report(f"{self.name}: step {step}, validation: {score}")
 
 
 def generator(*numbers: int) -> torch.Generator:
-    """What draws batches: the same for the same numbers."""
+    """A random generator seeded by these numbers."""
     seed = 1
     for number in numbers:
         seed = (seed * 1_000_003 + number) % 2**63

@@ -32,7 +32,8 @@ from clew.core.processes import gather_rows, rank, sum_over_processes, world_siz
 from clew.core.types import State, Tree
 from clew.layers.adapters import own_weights
 from clew.runs.directory import check_format, read_weights, write_weights
-from clew.runs.upgrading import FORMAT, upgraded
+from clew.runs.run_files import FORMAT
+from clew.runs.upgrading import upgraded
 from clew.training.averaging import Average
 from clew.training.format_1 import agrees_with_words
 from clew.training.observers import Best
@@ -90,6 +91,7 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
             "step": standing.step,
             "epoch": standing.epoch,
             "batch": standing.batch,
+            "place": standing.place,
             "skipped": standing.skipped,
             "halvings": standing.halvings,
             "seconds": standing.seconds,
@@ -132,11 +134,15 @@ def all_together(stage: Callable[[], None], folder: Path) -> None:
     raise cannot_write("a checkpoint", folder, failure)
 
 
-def cannot_write(what: str, folder: Path, error: OSError | None) -> UserError:
+class DiskError(UserError):
+    """A disk that is full or may not be written to: no fault of the settings that were trained."""
+
+
+def cannot_write(what: str, folder: Path, error: OSError | None) -> DiskError:
     """The sentence for a disk that is full or may not be written to, in the middle of a run; without an error, it was another process's."""
     why = (error.strerror or str(error)) if error is not None else "another process says why"
     newest = next((path.name for path in checkpoint_folders(folder)), "the start: nothing was saved yet")
-    return UserError(
+    return DiskError(
         f"{what} cannot be written below {folder}: {why}; make room there, or allow writing to it, and go on by --resume from {newest}"
     )
 
@@ -248,6 +254,7 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
             training.average.means = {name: shard_of(means[name], p) for name, p in training.average.parameters.items()}
     standing = training.standing
     standing.step, standing.epoch, standing.batch = about["step"], about["epoch"], about["batch"]
+    standing.place = about.get("place")
     standing.skipped, standing.halvings = about["skipped"], about.get("halvings", 0)
     standing.seconds, standing.tokens = about.get("seconds", 0.0), about.get("tokens", 0)
     standing.state = None

@@ -25,11 +25,12 @@ class Fed(NamedTuple):
 
 
 class Feed:
-    """Batches from a position on. On CUDA the next batch is copied by a stream of its own while a step runs."""
+    """Batches from a position on, and of a stream from its place. On CUDA the next batch is copied by a stream of its own while a step
+    runs."""
 
-    def __init__(self, batches: Batches, epoch: int, number: int, device: torch.device):
+    def __init__(self, batches: Batches, epoch: int, number: int, device: torch.device, place: Any = None):
         self.batches = batches
-        self.source = batches.ahead(epoch, number, rank(), world_size())
+        self.source = batches.ahead(epoch, number, rank(), world_size(), place)
         self.device = device
         self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self.waiting: Fed | None = None

@@ -6,7 +6,7 @@ in making a batch comes from (seed, epoch, batch), and in a step from (seed, ste
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,19 +20,21 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler
 
 from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.config import Part, check_part
-from clew.core.errors import UserError, counted, shown
+from clew.core.errors import UserError, counted, did_you_mean, shown
 from clew.core.identity import Known
 from clew.core.processes import derived, first_alone, from_first, is_first, process_group, rank, share_of, sum_over_processes, world_size
 from clew.core.types import State, Term
 from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
-from clew.runs.config import TrainingConfig
+from clew.runs.config import TrainingConfig, meant_by
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
 from clew.runs.explaining import read_section
+from clew.runs.replacing import check_replaceable, remove_run
 from clew.tasks.learning import Autocast
+from clew.training.callbacks import Callback, Callbacks, Ended
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
-from clew.training.problem import Problem
+from clew.training.problem import Problem, Progress, no_progress
 from clew.training.report import Report, Silence
 from clew.training.run import check_training, events, own_device, run_loop, stopped_at_once
 from clew.training.run_folder import alone, make_folder, writing
@@ -62,7 +64,11 @@ class Settings(TypedDict, total=False):
     patience: int | None
 
 
-@dataclass(frozen=True)
+ARGUMENTS = ("steps", "optimiser", "evaluate", "seed", "device", "resume", "overwrite", "quiet", "callbacks")
+"""Those of `clew.fit` that are no settings."""
+
+
+@dataclass(frozen=True, repr=False)
 class Fit:
     """What `fit` gives back: the module with the weights of its best evaluation, or without one those of the last step."""
 
@@ -73,6 +79,11 @@ class Fit:
     measures: dict[str, float]
     """What the best evaluation measured; nothing where there was none."""
     seconds: float
+
+    def __repr__(self) -> str:
+        measures = "".join(f", {name} {value:.4g}" for name, value in self.measures.items())
+        best = f", best at step {self.best_step}" if self.measures and self.best_step != self.step else ""
+        return f"Fit({str(self.folder)!r}: {type(self.module).__name__}, {counted(self.step, 'step')}{best}{measures})"
 
 
 class Given(NamedTuple):
@@ -139,21 +150,24 @@ def fit(
     seed: int = 1,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
     report: Report | None = None,
+    callbacks: Sequence[Callback] = (),
     **settings: Unpack[Settings],
 ) -> Fit:
     """Trains a module whose `forward(batch)` gives a loss, on the batches of a loader, until `steps`; all that happens is in `folder`.
 
     `evaluate` is a loader whose mean loss is measured, or a function of the module. `resume` goes on from the folder's newest checkpoint,
-    to the bit, or starts where there is none. Raises `Interrupted` where a signal came, after saving.
+    to the bit, or starts where there is none; `overwrite` replaces the fit that is there. Raises
+    `Interrupted` where a signal came, after saving.
     """
     report = report if report is not None and is_first() else Silence()
-    folder = Path(folder)
+    folder, told = Path(folder), Callbacks(callbacks)
     with process_group(device), stop_requests() as request, stopped_at_once(request, folder):
         batches, about, known = batches_of(loader, seed)
         training = settings_of(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
-        from_first(lambda: checked_folder(folder, resume))  # on one process, before any of them writes there
+        from_first(lambda: checked_folder(folder, resume, overwrite))  # on one process, before any of them writes there
         here, reason = own_device(device)
         module.to(here)
         known = {**identity(module, training, optimiser, seed), **known}
@@ -162,16 +176,19 @@ def fit(
         report.say(f"{sum(p.numel() for p in module.parameters()):,} parameters; {about}; writing to {folder}")
         first_alone(lambda: make_folder(folder) if rank() == 0 else None)
         with alone(folder) if rank() == 0 else nullcontext(), precision(training, here) as autocast:
+            if overwrite and rank() == 0:
+                with writing("the run", folder):
+                    remove_run(folder)
             own = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
             # Nothing here keeps what trains: what holds the group has to be gone before the group is left.
             return carried_out(
-                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask), here, resume
+                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask), here, resume, told
             )
 
 
-def carried_out(running: Running, device: torch.device, resume: bool) -> Fit:
+def carried_out(running: Running, device: torch.device, resume: bool, callbacks: Callbacks) -> Fit:
     """Trains to the end."""
-    running.unit = "rows"
+    running.unit, running.callbacks = "rows", callbacks
     if rank() == 0 and not (running.folder / ENVIRONMENT).exists():
         with writing("the run", running.folder):
             write_environment(running.folder, device)
@@ -179,7 +196,9 @@ def carried_out(running: Running, device: torch.device, resume: bool) -> Fit:
         go_back(running)
     with events(running, resume):
         run_loop(running)
-        return finish(running)
+        fit = finish(running)
+    callbacks.end(Ended(fit.step, fit.best_step, fit.measures, fit.seconds, fit.folder))
+    return fit
 
 
 def finish(running: Running) -> Fit:
@@ -208,7 +227,10 @@ def settings_of(
     """What is given as the section `training`, with that section's rules."""
     for name in settings:
         if name not in Settings.__annotations__:
-            raise UserError(f"fit has no setting {name!r}; it has {', '.join(Settings.__annotations__)}")
+            meant = (meant_by(name) or "").removeprefix("training.")
+            known = (*ARGUMENTS, *Settings.__annotations__)
+            near = f"; did you mean {meant}?" if meant in Settings.__annotations__ else did_you_mean(name, known)
+            raise UserError(f"fit has no setting {name!r}{near} it has {', '.join(Settings.__annotations__)}")
     rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get("accumulate", 1) * world_size()
     part = "adamw" if isinstance(optimiser, torch.optim.Optimizer) else optimiser
     workers = loader.num_workers if isinstance(loader, DataLoader) else 0
@@ -235,10 +257,18 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
             raise UserError(f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from module.parameters()")
 
 
-def checked_folder(folder: Path, resume: bool) -> str:
-    """The folder's name; a new fit begins in one of its own."""
-    if not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        there = "has a fit already; go on with it by resume=True, or" if (folder / METRICS).exists() else "is there and not empty;"
+def checked_folder(folder: Path, resume: bool, overwrite: bool) -> str:
+    """The folder's name; a new fit begins in one of its own, or in that of one that it replaces."""
+    if resume and overwrite:
+        raise UserError("--resume goes on with a run and --overwrite replaces it; leave one of them out")
+    if overwrite:
+        check_replaceable(folder)
+    elif not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        there = (
+            "has a fit already; go on with it by resume=True, replace it by overwrite=True, or"
+            if (folder / METRICS).exists()
+            else "is there and not empty;"
+        )
         raise UserError(f"{folder} {there} choose another folder")
     return str(folder)
 
@@ -330,7 +360,7 @@ def checked(content: Any) -> Given:
         what = "no tensor" if not found else f"tensors of {', '.join(str(n) if n >= 0 else 'no' for n in sorted(found))} rows"
         raise UserError(
             f"a batch of the loader ({type(content).__name__}) has {what}; give tensors with the batch's rows as their first axis, "
-            "in tuples, lists or dicts (collate_fn makes them)"
+            "in a tuple, list, dict, NamedTuple or dataclass (collate_fn makes them)"
         )
     return Given(content)
 
@@ -359,7 +389,14 @@ def judge_of(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
     """How a module is measured on the way and at the end; without an evaluation, not at all."""
 
     def judge(
-        part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+        part: str,
+        task: nn.Module,
+        forward: Any,
+        autocast: Autocast,
+        interrupted: Callable[[], bool],
+        *,
+        final: bool = False,
+        progress: Progress = no_progress,
     ) -> Score | None:
         if evaluate is None:
             return None

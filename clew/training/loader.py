@@ -20,19 +20,24 @@ AHEAD = 4
 class Loader(Batches):
     """The same batches, made by `workers` processes (none: when they are asked for), in memory that a GPU can read where `pin` says so.
 
-    The processes are forked, so that they share the memory map of the text.
+    The processes are forked, so that they share the memory map of the text. A stream is read in its order, so that it has no use for them:
+    it is encoded ahead of time by itself.
     """
 
     def __init__(self, batches: Batches, workers: int, pin: bool):
         super().__init__(batches.per_epoch, batches.get, batches.own)
-        self.workers = workers if sys.platform == "linux" else 0
+        self.batches = batches
+        self.workers = workers if sys.platform == "linux" and not batches.is_stream else 0
         self.pin = pin
 
-    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
-        return self._made_elsewhere(epoch, batch, part, parts) if self.workers else self._made_here(epoch, batch, part, parts)
+    def place(self, epoch: int, batch: int) -> Any:
+        return self.batches.place(epoch, batch)
 
-    def _made_here(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:
-        for e, b, made in super().ahead(epoch, batch, part, parts):
+    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
+        return self._made_elsewhere(epoch, batch, part, parts) if self.workers else self._made_here(epoch, batch, part, parts, place)
+
+    def _made_here(self, epoch: int, batch: int, part: int, parts: int, place: Any) -> Iterator[tuple[int, int, Any]]:
+        for e, b, made in self.batches.ahead(epoch, batch, part, parts, place):
             yield e, b, map_batch(torch.Tensor.pin_memory, made) if self.pin else made
 
     def _made_elsewhere(self, epoch: int, batch: int, part: int, parts: int) -> Iterator[tuple[int, int, Any]]:

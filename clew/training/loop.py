@@ -4,7 +4,7 @@ It knows no config, no files and no particular task. What is random in step s is
 counts are summed over micro-batches and processes before backward, so that every term's mean is exact however a batch is cut.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ def train(
     waiting: Callable[[int], Sequence[nn.Parameter]] = lambda step: (),
     look: bool | None = None,
     capture: bool = False,
-) -> Iterator[Record]:
+) -> Generator[Record, None, None]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
     `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
@@ -80,7 +80,7 @@ def train(
     look = look or not reads_flag(optimiser)
     task.train()
     passes = CapturedPasses(_one_pass(task, carry, autocast), task) if capture and can_capture(device, accumulate, norm_penalty) else None
-    feed = Feed(batches, standing.epoch, standing.batch, device)
+    feed = Feed(batches, standing.epoch, standing.batch, device, standing.place)
     while standing.step < steps:
         fed = feed.take()
         standing.epoch, standing.batch, batch = fed.epoch, fed.number, fed.batch
@@ -136,6 +136,7 @@ def train(
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate
         standing.step, standing.batch = standing.step + 1, standing.batch + 1
+        standing.place = batches.place(standing.epoch, standing.batch)
         yield record
     standing.look()
 

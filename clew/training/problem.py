@@ -11,15 +11,31 @@ from clew.core.identity import Known
 from clew.metrics.score import Score
 from clew.tasks.learning import Autocast
 
+Progress = Callable[[int, int], None]
+"""Called with how many batches of an evaluation are done, and how many there are."""
+
+
+def no_progress(done: int, total: int) -> None:
+    """Shows nothing."""
+
 
 class Judge(Protocol):
     """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone may do.
 
-    `forward` is the task or its compiled form. A `final` evaluation decodes as the config says, those on the way greedily.
+    `forward` is the task or its compiled form; `progress` is called after each batch.
+    A `final` evaluation decodes as the config says, those on the way greedily.
     """
 
     def __call__(
-        self, part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+        self,
+        part: str,
+        task: nn.Module,
+        forward: Any,
+        autocast: Autocast,
+        interrupted: Callable[[], bool],
+        *,
+        final: bool = False,
+        progress: Progress = no_progress,
     ) -> Score | None: ...
 
 

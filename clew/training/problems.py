@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from clew.baselines.beside import Baselines
+from clew.baselines.beside import Baselines, fitting_key
 from clew.core.errors import UserError
 from clew.core.processes import from_first
 from clew.data.notes import Notes
@@ -17,6 +17,7 @@ from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, BorrowedBody, begin, check_embedding
+from clew.runs.kept_vocabularies import kept_vocabularies
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
 from clew.runs.vocabularies import kinds_of, load_vocabularies
@@ -24,7 +25,7 @@ from clew.tasks import TASKS
 from clew.tasks.learning import Autocast, Encoding, Evaluation, Learning
 from clew.training.checkpoints import starts_anew
 from clew.training.parallel import gathered
-from clew.training.problem import Problem
+from clew.training.problem import Problem, Progress, no_progress
 
 
 def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
@@ -45,7 +46,9 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
         task.check_decoding(config.decoding)  # now, and not when all training is done
 
     def encode(name: str) -> Any:
-        encoding = Encoding(name, training, to_train=name == "train", workers=config.text.workers, progress=progress)
+        encoding = Encoding(
+            name, training, to_train=name == "train", workers=config.text.workers, progress=progress, vocabularies=vocabularies
+        )
         return learning.encode(task, parts[name], encoding)
 
     encoded = {name: encode(name) for name in parts}
@@ -54,14 +57,26 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
     found += start_from(task, config, run, is_new=is_new)
     if is_new:
         learning.prepare(task, encoded["train"])
-    baselines = Baselines(entry.baselines, config.task, lambda: learning.known(task, parts["train"], lambda: encoded["train"]))
+    baselines = Baselines(
+        entry.baselines,
+        config.task,
+        lambda: learning.known(task, parts["train"], lambda: encoded["train"]),
+        fitting_key(entry.baselines, config.task, parts["train"]),
+    )
     plain = Evaluation(training, config.decoding, seed, whole=gathered)
 
     def judge(
-        part: str, task: nn.Module, forward: Any, autocast: Autocast, interrupted: Callable[[], bool], *, final: bool = False
+        part: str,
+        task: nn.Module,
+        forward: Any,
+        autocast: Autocast,
+        interrupted: Callable[[], bool],
+        *,
+        final: bool = False,
+        progress: Progress = no_progress,
     ) -> Score | None:
         most_tokens = None if final else training.evaluate_tokens
-        evaluation = replace(plain, is_final=final, most_tokens=most_tokens, autocast=autocast, interrupted=interrupted)
+        evaluation = replace(plain, is_final=final, most_tokens=most_tokens, autocast=autocast, interrupted=interrupted, progress=progress)
         score = learning.judge(task, forward, parts[part], encoded[part], evaluation)
         if score is None or not final:
             return score
@@ -98,7 +113,8 @@ def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -
     """Those that a training part gives, with what the run keeps of others; all of a translator's that it goes on with."""
     if config.transfer.translator:
         return load_vocabularies(Path(str(config.transfer.source)), config)
-    found = in_their_order(learning.vocabularies(train, RunTokenizers(config), config.task), config)
+    trained = kept_vocabularies(config, learning.content(train), lambda: learning.vocabularies(train, RunTokenizers(config), config.task))
+    found = in_their_order(dict(trained), config)
     if (source := config.embedding.source) is not None:
         found[CONTEXT] = BorrowedBody.of_run(Path(source))
     if has_encoder(config):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class Record:
     learning_rate: float
     count: int
     counts: dict[str, float]
-    sent: Sent
+    sent: Sent = field(repr=False)
     """The sum of every term, in the order of `counts`, and the gradient's norm."""
     parts: int = 1
     stop: bool = False
@@ -82,14 +83,15 @@ class Record:
 class Standing:
     """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
 
-    `state` is what is carried for this process's rows; `skipped` counts the steps skipped in a row up to the last one that was looked at,
-    and `unseen` are those after it; `halvings` is how often micro-batches had to be halved to fit into memory; `seconds` and `tokens` are
-    how long training has taken and how much it has read, which the caller keeps.
+    `place` is where a stream has to be read for the position. `state` is what is carried for this process's rows; `skipped` counts the
+    steps skipped in a row up to the last one that was looked at, and `unseen` are those after it; `halvings` is how often micro-batches had
+    to be halved to fit into memory; `seconds` and `tokens` are how long training has taken and how much it has read, kept by the caller.
     """
 
     step: int = 0
     epoch: int = 0
     batch: int = 0
+    place: Any = None
     state: State = None
     skipped: int = 0
     halvings: int = 0

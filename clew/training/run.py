@@ -2,8 +2,8 @@
 
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from torch import nn
 
 from clew.core.batches import Batches
 from clew.core.config import build_part, check_part
+from clew.core.devices import choose_device
 from clew.core.errors import UserError, counted
-from clew.core.processes import first_alone, is_distributed, local_rank, rank, world_size
+from clew.core.processes import first_alone, from_first, is_distributed, local_rank, rank, world_size
 from clew.layers.adapters import own_weights
 from clew.layers.recurrent import Recurrent
 from clew.metrics.score import Score
-from clew.runs.build import build_task, choose_device
+from clew.runs.build import build_task
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, is_run, write_weights
 from clew.runs.loaded import Run
@@ -26,6 +27,7 @@ from clew.runs.predictions import write_predictions
 from clew.runs.summary import summarise
 from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
+from clew.training.callbacks import Callback, Callbacks, Ended, Saved
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint
 from clew.training.freezing import check_unfreezing, freeze
 from clew.training.loggers import check_loggers, loggers_of
@@ -76,15 +78,25 @@ def check_training(training: TrainingConfig) -> None:
         )
 
 
-def train_run(config: Config, folder: Path, *, resume: bool = False, code: Path | None = None, report: Report | None = None) -> Result:
-    """Trains a config in a folder: a new one, or one that is gone on with. Raises `Interrupted` where a signal came, after saving.
+def train_run(
+    config: Config,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    code: Path | None = None,
+    report: Report | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Trains a config in a folder: a new one, or one that is resumed or overwritten. Raises `Interrupted` where a signal came, once saved.
 
     Where several processes train together each calls this, and the first alone writes and reports.
     """
     report = report if report is not None and rank() == 0 else Silence()
     check_training(config.training)
+    told = Callbacks(callbacks)
     with stop_requests() as request, stopped_at_once(request, folder):
-        return run_through(config, folder, resume, code, request, report)
+        return run_through(config, folder, resume, overwrite, code, request, report, told)
 
 
 @contextmanager
@@ -97,7 +109,9 @@ def stopped_at_once(request: Request, folder: Path) -> Iterator[None]:
         raise Interrupted(request.number or signal.SIGINT, f"stopped at once; {last}", folder) from None
 
 
-def run_through(config: Config, folder: Path, resume: bool, code: Path | None, request: Request, report: Report) -> Result:
+def run_through(
+    config: Config, folder: Path, resume: bool, overwrite: bool, code: Path | None, request: Request, report: Report, callbacks: Callbacks
+) -> Result:
     """One run from its data to its last evaluation."""
     device, reason = own_device(config.device)
 
@@ -105,7 +119,9 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
         report.encoding(done, total)
         leave_if_asked(request, folder, "before the first step")
 
+    report.stage("reading the data")  # and learning the tokenizer from it
     problem = prepare_problem(config, folder if resume else None, progress)
+    report.stage("building the model")
     leave_if_asked(request, folder, "before the first step")
     config = with_counted_steps(config, problem.batches, summarise(folder).step if resume else 0)
     freeze(problem.task, config)
@@ -124,20 +140,25 @@ def run_through(config: Config, folder: Path, resume: bool, code: Path | None, r
     for note in problem.notes:
         report.say(note)
     if config.training.epochs is not None:
-        report.say(f"{config.training.epochs:g} epochs are {counted(config.training.steps, 'step')}")
+        about = "about " if problem.batches.is_stream else ""
+        report.say(f"{config.training.epochs:g} epochs are {about}{counted(config.training.steps, 'step')}")
     of_these = f", of which {trained:,} are trained" if trained < count else ""
     report.say(f"{count:,} parameters{of_these}; {problem.about}; writing to {folder}")
     first_alone(lambda: make_folder(folder) if rank() == 0 else None)
     with alone(folder) if rank() == 0 else nullcontext(), precision(config.training, device) as autocast:
         if rank() == 0:
-            prepare_folder(folder, config, problem.vocabularies, device, code, resume)
+            prepare_folder(folder, config, problem.vocabularies, device, code, resume, overwrite)
         running = start(config, folder, problem, device, autocast, request, report)
+        running.callbacks = callbacks
         if resume:
             go_back(running)
+        report.stage("compiling" if config.training.compile else "the first step")
         with events(running, resume):
             run_loop(running)
+            report.stage("the final evaluation")
             result = finish(running, config)
     leave_if_asked(request, folder, "after the final evaluation")
+    callbacks.end(Ended(result.step, result.best_step, dict(result.valid.measures), result.seconds, folder))
     return result
 
 
@@ -174,6 +195,7 @@ def events(running: Running, resume: bool) -> Iterator[None]:
 def run_loop(running: Running) -> None:
     """Steps, evaluations and checkpoints until the end, a request to stop, or no more patience."""
     settings, training, folder, report = running.settings, running.training, running.folder, running.report
+    callbacks = running.callbacks
     steps = train(
         running.forward,
         running.batches,
@@ -190,7 +212,7 @@ def run_loop(running: Running) -> None:
         autocast=running.autocast,
         counts=running.counts,
         average=training.average,
-        asked_to_stop=lambda: bool(running.request),
+        asked_to_stop=lambda: bool(running.request) or running.callbacks.ask_to_stop,
         waiting=running.waiting,
         capture=settings.capture,
     )
@@ -203,7 +225,7 @@ def run_loop(running: Running) -> None:
         return
     standing, saves = training.standing, settings.save_every or settings.evaluate_every
     halvings = standing.halvings
-    with log.given_up():
+    with log.given_up(), closing(steps):  # what makes batches ahead of time ends with the steps, however they end
         for record in steps:
             log.add(record)
             is_last = record.step == settings.steps
@@ -218,12 +240,23 @@ def run_loop(running: Running) -> None:
                 report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
             if record.is_read:
                 log.write(now)
-            if record.step % settings.evaluate_every == 0 or is_last:
+            callbacks.step(record)
+            is_evaluated = record.step % settings.evaluate_every == 0 or is_last
+            if is_evaluated:
                 evaluate_now(running)
-            stop = record.stop or (bool(running.request) and world_size() == 1)
-            if record.step % saves == 0 or is_last or stop or training.best.is_exhausted:
-                save_checkpoint(folder, training, settings.keep)
+            stop = record.stop or ((bool(running.request) or callbacks.ask_to_stop) and world_size() == 1)
+            is_saved = record.step % saves == 0 or is_last or stop or training.best.is_exhausted
+            running.stopped_by = asked_by(running) if stop else ""
+            if running.stopped_by and not is_evaluated:  # it ends as a run that is complete
+                evaluate_now(running)
+            if is_saved:
+                callbacks.save(Saved(record.step, save_checkpoint(folder, training, settings.keep)))
             log.leave_out(time.perf_counter() - now)
+            if stop or world_size() == 1:  # of several processes all end after the same step
+                callbacks.raise_error()
+            if running.stopped_by:
+                report.say(f"{running.stopped_by} asked to stop; stopped at step {record.step}")
+                return
             if stop:
                 raise Interrupted(
                     running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder
@@ -231,6 +264,12 @@ def run_loop(running: Running) -> None:
             if training.best.is_exhausted:
                 report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
                 return
+
+
+def asked_by(running: Running) -> str:
+    """The callback that asked to stop, of whichever process; nothing where a signal did, or a callback failed."""
+    callbacks, request = running.callbacks, running.request
+    return from_first(lambda: "" if request or callbacks.error is not None else callbacks.stopped_by or "")
 
 
 def finish(running: Running, config: Config) -> Result:
@@ -247,7 +286,9 @@ def finish(running: Running, config: Config) -> Result:
         running.report.say(note)
     scores: dict[str, Score] = {}
     for part in problem.parts:
-        found = problem.judge(part, task, task, running.autocast, lambda: bool(running.request), final=True)
+        found = problem.judge(
+            part, task, task, running.autocast, lambda: bool(running.request), final=True, progress=running.report.evaluating
+        )
         if found is None:
             leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
         assert found is not None
@@ -258,6 +299,8 @@ def finish(running: Running, config: Config) -> Result:
     record: dict[str, Any] = {"step": standing.step, "best.step": training.best.step}
     for part, score in scores.items():
         record |= {f"best.{part}.{name}": value for name, value in score.measures.items()}
+    if running.stopped_by:
+        record["stopped_by"] = running.stopped_by
     running.note({**record, "train.flops": flops, "seconds": standing.seconds})
     last = scores[problem.parts[-1]]
     if rank() == 0 and last.examples:

@@ -11,9 +11,10 @@ from clew.core.errors import UserError
 from clew.runs.config import Config
 from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.lock import locked
+from clew.runs.replacing import remove_run
 from clew.runs.trust import trust
 from clew.runs.vocabularies import save_vocabularies
-from clew.training.checkpoints import cannot_write, checkpoint_folders
+from clew.training.checkpoints import DiskError, cannot_write, checkpoint_folders
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def writing(what: str, folder: Path) -> Iterator[None]:
     except OSError as error:
         if is_run(folder) or checkpoint_folders(folder):
             raise cannot_write(what, folder, error) from None
-        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
+        raise DiskError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
 
 
 @contextmanager
@@ -42,9 +43,21 @@ def make_folder(folder: Path) -> None:
 
 
 def prepare_folder(
-    folder: Path, config: Config, vocabularies: dict[str, Any], device: torch.device, code: Path | None, resume: bool
+    folder: Path,
+    config: Config,
+    vocabularies: dict[str, Any],
+    device: torch.device,
+    code: Path | None,
+    resume: bool,
+    overwrite: bool = False,
 ) -> None:
-    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed."""
+    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed. A run that is
+    overwritten is deleted here, when the data of the new one have been read and its model is built."""
+    if overwrite:
+        with writing("the run", folder):
+            if code is not None and code.resolve().is_relative_to(folder.resolve()):
+                raise UserError(f"{code} is in {folder}, which would be deleted; copy the file to another place, or choose another folder")
+            remove_run(folder)
     if not resume and is_run(folder):
         raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
     with writing("the run", folder):

@@ -22,6 +22,7 @@ from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, append_metrics, read_weights, truncate_metrics, write_weights
 from clew.tasks.learning import Autocast
 from clew.training.averaging import AVERAGES
+from clew.training.callbacks import Callbacks, Evaluated
 from clew.training.checkpoints import Training, find_checkpoint, load_checkpoint
 from clew.training.compiled import Carrying, compiled
 from clew.training.freezing import scale_rates, unfreezing
@@ -65,6 +66,9 @@ class Running:
     """The parameters that a step leaves as they are."""
     unit: str = "tokens"
     """What the loop counts."""
+    callbacks: Callbacks = field(default_factory=Callbacks)
+    stopped_by: str = ""
+    """The callback that ended the run before its last step."""
 
     def note(self, record: dict[str, Any]) -> None:
         """One more record of what was measured, written by the first process."""
@@ -160,7 +164,9 @@ def evaluate_now(running: Running) -> None:
     """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the averaged ones."""
     training, average = running.training, running.training.average
     with average.in_place() if average is not None else nullcontext():
-        score = running.problem.judge("valid", running.task, running.model, running.autocast, lambda: bool(running.request))
+        score = running.problem.judge(
+            "valid", running.task, running.model, running.autocast, lambda: bool(running.request), progress=running.report.evaluating
+        )
         if score is None:
             return
         step = training.standing.step
@@ -172,6 +178,7 @@ def evaluate_now(running: Running) -> None:
         average.observe(score.value)
     running.note({"step": step, **{f"valid.{name}": value for name, value in score.measures.items()}})
     running.report.evaluated(step, score, is_best)
+    running.callbacks.evaluation(Evaluated(step, dict(score.measures), is_best))
 
 
 def keep_weights(running: Running) -> None:
@@ -247,6 +254,7 @@ def log_step(running: Running, record: Record, tokens_per_second: float) -> None
         measured["peak_memory"] = memory
     if record.skipped:
         measured["skipped"] = True
+    measured["seconds"] = round(running.training.standing.seconds, 3)
     running.note({"step": record.step, **measured})
 
 

@@ -123,7 +123,7 @@ def test_ridge_regression_solves_its_equations():
     residuals = dense @ found.weight + found.bias - targets
     assert torch.allclose(dense.T @ residuals + 0.5 * found.weight, torch.zeros_like(found.weight), atol=1e-4)
     assert torch.allclose(residuals.sum(0), torch.zeros(2, dtype=residuals.dtype), atol=1e-4)
-    with pytest.raises(UserError, match=r"^texts \(1\) and their numbers \(2\) must be as many$"):
+    with pytest.raises(UserError, match=r"^there must be as many numbers \(2\) as texts \(1\)$"):
         fit_text_regression(["a"], [1.0, 2.0])
 
 
@@ -178,17 +178,17 @@ def test_mistakes_are_told():
         fit_text_classifier(TEXTS, CLASSES, "softmx")
     with pytest.raises(UserError, match=r"^unknown weighting 'tfidf'; did you mean 'tf-idf'\? known: counts, presence, tf-idf$"):
         fit_bag_of_words(TEXTS, weighting="tfidf")
-    with pytest.raises(UserError, match=r"^texts \(5\) and their labels \(4\) must be as many$"):
+    with pytest.raises(UserError, match=r"^there must be as many lists of labels \(4\) as texts \(5\)$"):
         fit_text_classifier(TEXTS, CLASSES[:4])
-    with pytest.raises(
-        UserError, match=r"^softmax regression gives a text one label; use logistic where labels do not exclude each other$"
-    ):
+    with pytest.raises(UserError, match=r"^softmax regression gives a text one label; use logistic if labels do not exclude each other$"):
         fit_text_classifier(TEXTS, LABELS, "softmax", exclusive=False)
     with pytest.raises(UserError, match=r"^no word is in 1 of the texts \(2\); give more texts or a smaller min_texts$"):
         fit_bag_of_words(["", " "])
     with pytest.raises(UserError, match=r"^num_words \(0\) and min_texts \(1\) must be at least 1$"):
         fit_bag_of_words(TEXTS, num_words=0)
-    with pytest.raises(UserError, match=r"^l2 \(0\) must be above 0; without it, weights of words that tell a label surely have no end$"):
+    with pytest.raises(
+        UserError, match=r"^l2 \(0\) must be above 0; without it, the weights of words that determine a label grow without bound$"
+    ):
         fit_text_classifier(TEXTS, CLASSES, "logistic", l2=0)
     with pytest.raises(UserError, match=r"^smoothing \(0\) must be above 0$"):
         fit_naive_bayes(*drawn(1, 2, exclusive=True)[1:], smoothing=0)

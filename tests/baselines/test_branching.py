@@ -43,9 +43,9 @@ def test_the_labels_are_those_right_most_often_on_that_side():
 
 
 def test_no_words_sides_or_trees_are_refused():
-    with pytest.raises(UserError, match=r"^words \(0\) and tags \(0\) must be as many, and at least one$"):
+    with pytest.raises(UserError, match=r"^there must be as many words \(0\) as tags \(0\), and at least one$"):
         Branching("right", "S", "X").parse([], [])
-    with pytest.raises(UserError, match=r"^words \(1\) and tags \(2\) must be as many, and at least one$"):
+    with pytest.raises(UserError, match=r"^there must be as many words \(1\) as tags \(2\), and at least one$"):
         Branching("right", "S", "X").parse(["a"], ["A", "B"])
     with pytest.raises(UserError, match=r"^side 'up' must be right or left$"):
         fit_branching([], "up")

@@ -183,7 +183,7 @@ def test_mistakes_are_told():
         fit_kneser_ney([[1, 2]], 3).probs([-1])
     with pytest.raises(UserError, match=r"^no words; give some text$"):
         fit_kneser_ney_words([])
-    with pytest.raises(UserError, match=r"^no word comes 2 times; give more text or a smaller min_count$"):
+    with pytest.raises(UserError, match=r"^no word occurs 2 times; give more text or a smaller min_count$"):
         fit_kneser_ney_words([["a"]], min_count=2)
 
 

@@ -23,7 +23,7 @@ def test_all_labels_that_most_texts_have():
 def test_labels_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match=r"^no labels; give some labelled texts$"):
         fit_most_frequent_class([])
-    with pytest.raises(UserError, match=r"^text 2 has 2 labels; each needs one where labels exclude each other$"):
+    with pytest.raises(UserError, match=r"^text 2 has 2 labels; each needs exactly one if labels exclude each other$"):
         fit_most_frequent_class([("a",), ("a", "b")])
     with pytest.raises(UserError, match=r"^text 1 has a label twice: a, a$"):
         fit_most_frequent_class([("a", "a")], exclusive=False)

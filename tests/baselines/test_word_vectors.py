@@ -239,9 +239,11 @@ def test_mistakes_are_told(tmp_path):
         fit_word2vec(SENTENCES, window=0)
     with pytest.raises(UserError, match=r"^shift \(0.5\) must be at least 1$"):
         fit_pmi(SENTENCES, shift=0.5)
-    with pytest.raises(UserError, match=r"^subsample \(-1\) must not be below 0, which leaves out no word$"):
+    with pytest.raises(UserError, match=r"^subsample \(-1\) must be at least 0, which keeps every word$"):
         fit_word2vec(SENTENCES, subsample=-1)
-    with pytest.raises(UserError, match=r"^no word has another beside it; give longer sentences or a smaller min_count$"):
+    with pytest.raises(
+        UserError, match=r"^no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count$"
+    ):
         fit_word2vec([["a"], ["b"]])
     vectors = WordVectors(Words(["king", "queen"]), torch.eye(2))
     with pytest.raises(UserError, match=r"^no vector for 'kings'; did you mean 'king'\? 2 words have one$"):

@@ -40,7 +40,7 @@ def test_what_is_recorded_is_read_again_beside_what_was_there(tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["", "[]", '{"cpu": 3}', '{"cpu": {"ratios": {"a": {"b": "c"}}}}', '{"cpu": {"ratios": {"a": {"b": 0}}}}'])
 def test_a_file_that_has_no_ratios_is_refused(tmp_path: Path, text: str) -> None:
     (path := tmp_path / "ratios.json").write_text(text)
-    with pytest.raises(UserError, match="is no file of recorded ratios; `clew bench --record FILE` writes one"):
+    with pytest.raises(UserError, match="is not a file of recorded ratios; `clew bench --record FILE` writes one"):
         read_file(path)
 
 

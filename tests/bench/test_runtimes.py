@@ -87,7 +87,7 @@ def test_onnx_runtime_searches_as_our_model_does():
 
 def test_a_peer_that_stops_early_is_not_timed():
     assert checked([[1, 2], [3, 4]], 2) == [[1, 2], [3, 4]]
-    with pytest.raises(RuntimeError, match="it wrote 1 tokens of 2"):
+    with pytest.raises(RuntimeError, match="generated 1 tokens instead of 2"):
         checked([[1, 2], [3]], 2)
 
 

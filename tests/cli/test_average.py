@@ -44,7 +44,7 @@ def test_sources_are_chosen_by_options(clew: Clew, run: Path) -> None:
         (["--last", "2", "--checkpoints", "4", "--out", "mean"], "--last and --checkpoints exclude each other; give one of them"),
         (["--last", "1", "--out", "mean"], "an average needs at least two weights, and there is 1 to take"),
         (["--last", "9", "--out", "mean"], "runs/one has 2 whole checkpoints, not 9; it has: 4, 8"),
-        ([], "the following arguments are required: --out; `clew average --help` shows how"),
+        ([], "the following arguments are required: --out; `clew runs average --help` shows how"),
         (["--out", "runs/one"], "runs/one is a run already; choose another folder with --out"),
         (["runs/two", "--out", "mean"], "runs/two is not a run directory (it has no config.json); runs here: runs/one"),
     ],

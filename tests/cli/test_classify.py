@@ -196,7 +196,7 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
     ("recipe", "settings", "data", "message"),
     [
         ("classify", [], [("a", "x"), ("b",)], r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)"),
-        ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data.train=a.csv too; leave one of them out"),
+        ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data__train='a.csv' too; leave one of them out"),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
         ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
         ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
@@ -205,7 +205,7 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
             "parse",
             [],
             ["a"],
-            "data= is for texts, labelled texts, tagged words, pairs and questions, and parse learns from",
+            "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns from",
         ),
     ],
 )

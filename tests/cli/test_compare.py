@@ -154,7 +154,7 @@ def test_unfinished_runs_and_other_tokens_are_noted(clew: Clew) -> None:
         (["runs", "--curves", "curves.gif"], "--curves (curves.gif) must end in .html, .png, .pdf or .svg"),
         (["runs", "--curves", "none/curves.html"], "no such folder: none, where --curves is to write; make it first"),
         (["runs", "--format", "word"], "argument --format: invalid choice: 'word'"),
-        ([], "the following arguments are required: RUN; `clew compare --help` shows how"),
+        ([], "the following arguments are required: RUN; `clew runs compare --help` shows how"),
     ],
 )
 def test_mistakes_in_comparing_are_one_line(clew: Clew, arguments: list[str], sentence: str) -> None:

@@ -176,11 +176,11 @@ def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
     Path("vectors.txt").write_text("".join(f"w{n} {' '.join(['0.5'] * 10)}\n" for n in range(9)), encoding="utf-8")
     found = clew("data", "vectors.txt")
     assert found.out == (
-        "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew neighbours vectors.txt WORD\n"
+        "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
         "or begin a model of words with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
     )
     told = json.loads(clew("data", "vectors.txt", "--json").out)
-    assert (told["format"], told["width"], told["command"]) == ("word vectors", 10, "clew neighbours vectors.txt WORD")
+    assert (told["format"], told["width"], told["command"]) == ("word vectors", 10, "clew vectors neighbours vectors.txt WORD")
 
 
 def test_what_was_said_of_a_file_is_in_the_command(clew: Clew) -> None:

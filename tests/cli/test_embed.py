@@ -72,7 +72,9 @@ def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, li
     assert_refused(clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers")
     assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")
     np.save("wide.npy", np.ones((2, 3), dtype="f4"))
-    assert_refused(clew("embed", lstm, "--search", "a", "--index", "wide.npy"), "vectors of 3 numbers are not comparable with those of 16")
+    assert_refused(
+        clew("embed", lstm, "--search", "a", "--index", "wide.npy"), "vectors of 3 numbers cannot be compared with vectors of 16"
+    )
     assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
     assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is what --search looks through")
     with pytest.raises(UserError, match="a text is a string, and one is"):

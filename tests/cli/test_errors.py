@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import VERBS
+from clew.cli.verbs import VERBS
 from clew.core.errors import few_of
 from tests.cli.conftest import Clew, Outcome
 from tests.runs.small import gpt_settings, lstm_settings, write_text
@@ -25,6 +25,7 @@ def assert_refused(found: Outcome, sentence: str) -> None:
     ("arguments", "sentence"),
     [
         (["trian"], f"unknown verb 'trian'; did you mean 'train'? known: {few_of(sorted(VERBS))}"),
+        (["search", "text-lstm"], "unknown verb 'search'; did you mean `clew train RECIPE --search 20`?"),
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
         (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),
@@ -63,6 +64,9 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         ),
         (["evaluate", "."], ". is not a run directory (it has no config.json)"),
         (["generate"], "the following arguments are required: RUN; `clew generate --help` shows how"),
+        (["runs", "comprae", "A", "B"], "unrecognized arguments: A B; did you mean `clew runs compare`? `clew runs --help` shows how"),
+        (["runs", "lst"], "no such folder: lst; give the one that your runs are below; did you mean `clew runs list`?"),
+        (["vectors", "neighbors", "x"], "unrecognized arguments: x; did you mean `clew vectors neighbours`?"),
         (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes a Python file of yours"),
     ],
 )
@@ -168,7 +172,7 @@ def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
     given = lstm_settings(tmp_path, steps=2)
     assert clew("train", "text-lstm", *given, "--out", "run").status == 0
     again = clew("train", "text-lstm", *given, "--out", "run")
-    assert_refused(again, "run is a run already; go on with it by `--resume`, or choose another folder")
+    assert_refused(again, "run is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder")
     write_text(tmp_path, "a letter", "letter.txt")
     assert_refused(
         clew("train", "text-lstm", *given, "--out", "letter.txt"), "letter.txt is there and not an empty folder; choose another with --out"
@@ -249,4 +253,4 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
     shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")
     (tmp_path / "x.conll").write_text("".join(f"a{n} N{n % 2}\n\n" for n in range(20)), encoding="utf-8")
     found = clew("train", "tag", "data.train=x.conll", "data.words=1", "data.tags=2", "text.min_count=1", "embedding.from=c;touch z")
-    assert "`clew merge 'c;touch z' --out DIR` makes a run of both" in found.err
+    assert "`clew runs merge 'c;touch z' --out DIR` makes a run of both" in found.err

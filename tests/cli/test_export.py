@@ -50,7 +50,7 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
         (["--to", "onnx", "--out", "runs/bag/config.json"], "runs/bag/config.json is a file; --out takes a folder"),
         (
             ["--to", "onnx", "--out", "runs"],
-            "runs is not empty; choose another folder with --out, or write over what is there with --force",
+            "runs is not empty; choose another folder with --out, or replace its files with --force",
         ),
     ],
 )
@@ -61,9 +61,7 @@ def test_mistakes_in_exporting_are_one_line(clew: Clew, run: Path, arguments: li
 def test_without_onnx_it_is_said_how_to_get_it(clew: Clew, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     found = clew("export", run, "--to", "onnx")
-    assert_refused(
-        found, "ONNX is written with onnx and onnxscript, and onnxscript is not installed; `pip install 'clew[onnx]'`, or `--to torch`"
-    )
+    assert_refused(found, "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`")
     assert not Path("exports/bag-onnx").exists()
 
 

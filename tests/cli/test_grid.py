@@ -34,7 +34,7 @@ def test_a_grid_is_trained_and_shown_as_one_table(clew: Clew, tmp_path: Path) ->
         assert float(row[3]) == pytest.approx(summarise(Path(row[-1])).best["valid.loss"], abs=1e-4)
     assert "run 4 of 4, runs/text-lstm-cell=gru-seed=2" in found.err
     command = shlex.split(found.err.splitlines()[-1].removeprefix("next:"))
-    assert command == ["clew", "compare", "runs/text-lstm-cell=*"]
+    assert command == ["clew", "runs", "compare", "runs/text-lstm-cell=*"]
     assert clew(*command[1:]).status == 0
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.main import VERBS, verb_parser
+from clew.cli.main import verb_parser
 from clew.cli.recipes import has
+from clew.cli.verbs import ABOUT, FORMER, FORMS, VERBS, find_verb
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
 from clew.recipes.running import config_of
 from clew.runs.values import parse_assignment
+from clew.studies.space import read_space
 from tests.cli.conftest import Clew
 
 ROOT = Path(__file__).parents[2]
@@ -26,14 +28,18 @@ def examples(verb: str) -> list[list[str]]:
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
     assert examples(verb)
-    for command, *rest in examples(verb):
+    for words in examples(verb):
+        command, rest, _ = find_verb(words) or ("", [], False)
         assert command == verb
         options, more = verb_parser(verb).parse_known_intermixed_args(rest)
         assert not more or options.open
         for given in (getattr(options, "name", None), getattr(options, "what", None)):
             is_word = verb == "recipes" and any(has(name, recipe, given or "") for name, recipe in RECIPES.items())
             assert given is None or given in RECIPES or given.startswith("runs/") or is_word, given
-        if hasattr(options, "recipe"):
+        if verb == "train" and options.search is not None:
+            if options.settings:
+                read_space(options.recipe, options.settings)
+        elif hasattr(options, "recipe"):
             for combination in expand(options.recipe, options.settings):
                 assert combination.recipe in RECIPES
                 config_of(combination.recipe, combination.assignments)
@@ -45,7 +51,7 @@ def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_help_has_a_line_for_every_option(clew: Clew, verb: str) -> None:
-    found = clew(verb, "--help")
+    found = clew(*verb.split(), "--help")
     assert found.status == 0 and found.err == ""
     for action in verb_parser(verb)._actions:
         assert action.help, action.dest
@@ -55,18 +61,39 @@ def test_the_help_lists_every_verb(clew: Clew) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         found = clew(*arguments)
         assert found.status == 0
-        for verb, about in VERBS.items():
-            assert verb in found.out and about in found.out
+        for verb in VERBS:
+            assert verb.rpartition(" ")[2] in found.out
+        for verb, about in ABOUT.items():
+            assert " " in verb or about in " ".join(found.out.split())
     assert clew("--version").out.startswith("clew ")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_list_of_verbs_fits_the_terminal(clew: Clew, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = clew().out.partition("begin:")[2].partition("options:")[0].splitlines()
+    assert max(map(len, lines)) <= min(columns, 80)
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_verb_that_was_renamed_still_answers(clew: Clew, former: str) -> None:
+    assert clew(former, "--help").out == clew(*FORMER[former].split(), "--help").out
+    assert f"\n  {former} " not in clew().out
+
+
+def test_the_verbs_are_few_and_each_stands_once() -> None:
+    shown = [verb for verb in ABOUT if " " not in verb]
+    assert len(shown) <= 18 and set(shown) & set(FORMS) <= {"predict"}
 
 
 def test_no_help_loads_torch() -> None:
     """One process for all: every help of the command, then a look at what was imported."""
     program = """
 import io, sys, contextlib
-from clew.cli.main import VERBS, main
+from clew.cli.main import main
+from clew.cli.verbs import VERBS
 lists = [["recipes"], ["recipes", "translation"], ["recipes", "--json"]]
-for arguments in [["--help"], [], ["--version"], ["trian"], *([verb, "--help"] for verb in VERBS), *lists]:
+for arguments in [["--help"], [], ["--version"], ["trian"], *([*verb.split(), "--help"] for verb in VERBS), *lists]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
         main(arguments)
 heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)

@@ -33,9 +33,9 @@ def test_what_cannot_be_imported_is_said_in_a_line(clew: Clew, tmp_path: Path) -
     (tmp_path / "model.pt").write_bytes(b"PK")
     for given, complaint in {
         "nowhere": "no such file or folder",
-        "notes.txt": "is no checkpoint that clew knows",
+        "notes.txt": "is not a checkpoint that clew knows",
         "model.pt": "may be a pickle, which can run code",
-        ".": "is no checkpoint that clew knows",
+        ".": "is not a checkpoint that clew knows",
     }.items():
         found = clew("import", str(tmp_path / given), "--out", str(tmp_path / "run"))
         assert found.status == 2 and complaint in found.err and found.err.count("\n") == 1

@@ -12,7 +12,7 @@ from tests.cli.conftest import Clew
     "arguments, sentence",
     [
         (["nowhere"], "nowhere is not a run directory"),
-        (["{run}", "--port", "99999"], "a port is between 0 and 65535, not 99999"),
+        (["{run}", "--port", "99999"], "a port must be between 0 and 65535, not 99999"),
         (["{run}", "--allow-host", "http://hub"], "--allow-host takes a name such as hub.example.org"),
         (["{run}", "--port", "{taken}"], "is in use; choose another with --port, or leave it out"),
         ([], "the following arguments are required: RUN"),

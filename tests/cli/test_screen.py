@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from clew.cli.main import ANSWERS, VERBS, main
-from clew.cli.progress import Bar
+from clew.cli.bar import Bar
+from clew.cli.main import main
 from clew.cli.screen import shown
+from clew.cli.verbs import ANSWERS, VERBS
 from clew.core.files import write_json
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
@@ -84,24 +85,25 @@ COMMANDS: dict[str, list[list[str]]] = {
         [TEXT, f"story{EVIL}.txt"],
         [TEXT, f"story{EVIL}.txt", "--json"],
     ],
-    "probe": [["runs/tag", f"data.train={EVIL}"], [TEXT, "--limit", "20"]],
+    "look probe": [["runs/tag", f"data.train={EVIL}"], [TEXT, "--limit", "20"]],
     "look": [[TEXT], ["runs/tag"], ["surprisal", TEXT, f"text=the {EVIL}ball"], ["errors", "runs/classify"], [f"none{EVIL}", TEXT]],
     "inspect": [[f"none{EVIL}"]],
     "serve": [[f"none{EVIL}"]],
     "tour": [[f"none{EVIL}"]],
     "runs": [["runs"], ["runs", "--json"], [f"none{EVIL}"]],
     "bench": [[f"none{EVIL}"], ["--quick", "--check", f"none{EVIL}.json", "lstm-train"]],
-    "compare": [["runs/classify", "runs/tag"], [TEXT, TEXT], [f"none{EVIL}"]],
+    "runs compare": [["runs/classify", "runs/tag"], [TEXT, TEXT], [f"none{EVIL}"]],
     "vectors": [[f"story{EVIL}.txt", "--method", "pmi", "--dim", "2", "--min-count", "1", "--out", f"v{EVIL}.txt"]],
-    "neighbours": [["vectors.txt", f"a{EVIL}"], ["vectors.txt", f"none{EVIL}"]],
-    "lexicon": [["vectors.txt", "vectors.txt", f"a{EVIL}"], ["vectors.txt", "vectors.txt", f"none{EVIL}"]],
-    "average": [[TEXT, TEXT, "--out", f"mean{EVIL}"]],
+    "vectors neighbours": [["vectors.txt", f"a{EVIL}"], ["vectors.txt", f"none{EVIL}"]],
+    "vectors lexicon": [["vectors.txt", "vectors.txt", f"a{EVIL}"], ["vectors.txt", "vectors.txt", f"none{EVIL}"]],
+    "runs average": [[TEXT, TEXT, "--out", f"mean{EVIL}"]],
     "export": [[f"none{EVIL}", "--to", "onnx", "--out", "there"], [TEXT, "--to", EVIL, "--out", "there"]],
     "import": [["theirs", "--out", f"bert{EVIL}"], [f"none{EVIL}"]],
-    "prune": [[TEXT, "--heads", EVIL, "--out", f"pruned{EVIL}"]],
-    "merge": [[f"classification_adapter{EVIL}", "--out", f"whole{EVIL}"]],
+    "runs prune": [[TEXT, "--heads", EVIL, "--out", f"pruned{EVIL}"]],
+    "runs merge": [[f"classification_adapter{EVIL}", "--out", f"whole{EVIL}"]],
     "recipes": [[f"text-{EVIL}"], ["text-lstm", f"data.train={EVIL}"]],
     "describe": [["runs/classify"], [TEXT], [f"none{EVIL}"]],
+    "completion": [[f"fish{EVIL}"]],
     "doctor": [[], ["--code", f"none{EVIL}.py"]],
     "check": [["own.py"], [f"none{EVIL}.py"]],
 }
@@ -125,7 +127,7 @@ def test_no_control_character_reaches_a_terminal(verb: str, place: Path, monkeyp
             patch.setattr(sys, "stderr", streams[1])
             patch.setattr(sys, "stdin", io.StringIO(""))
             with suppress(SystemExit):
-                main([verb, *arguments])
+                main([*verb.split(), *arguments])
         for stream in streams:
             assert OBEYED.findall(stream.getvalue()) == [], (arguments, stream.getvalue())
             said += stream.getvalue()

@@ -25,8 +25,8 @@ from tests.runs.small import lstm_settings
         (["--timeout", "0"], "--timeout (0) is in seconds, above 0 and at most 3600"),
         (["--host", "0.0.0.0"], "say with --allow-host NAME under which name they ask"),
         (["--allow-host", "http://x"], "--allow-host takes a name such as hub.example.org"),
-        (["--host", "203.0.113.7", "--allow-host", "x.org"], "'203.0.113.7' is no address of this machine"),
-        (["--port", "70000"], "a port is between 0 and 65535"),
+        (["--host", "203.0.113.7", "--allow-host", "x.org"], "'203.0.113.7' is not an address of this machine"),
+        (["--port", "70000"], "a port must be between 0 and 65535"),
         ([], "runs/nothing is not a run directory"),
     ],
 )

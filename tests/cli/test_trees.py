@@ -64,6 +64,7 @@ def test_trees_are_classified_from_python(run: Path) -> None:
     assert loaded.classify(GOOD) == one
     assert [found and found.label for found in loaded.classify_trees([GOOD, "", tree])] == ["good", None, "bad"]
     assert loaded.classify_trees(Sentence(("lovely", "film"), heads=(2, 0))).label in ("good", "bad")
+    assert loaded.classify(Sentence(("lovely", "film"), heads=(2, 0))).label in ("good", "bad")
 
 
 def test_a_file_is_scored_with_other_names_for_labels(clew: Clew, run: Path) -> None:

@@ -26,7 +26,7 @@ def test_vectors_of_a_text_are_written_so_that_any_run_reads_them(clew: Clew, me
     settings = ("vectors", "book.txt", "--method", method, "--split", "--lowercase", "--dim", 8, "--seed", 3)
     made = clew(*settings)
     assert made.status == 0 and made.out == ""
-    assert made.err.startswith("vectors.txt: 14 words, vectors of 8\nnext:  clew neighbours vectors.txt ")
+    assert made.err.startswith("vectors.txt: 14 words, vectors of 8\nnext:  clew vectors neighbours vectors.txt ")
     assert read_vectors("vectors.txt", ["king", ",", "King"], dim=8).found.tolist() == [True, True, True]
     clew(*settings, "--out", "again.txt")
     assert Path("again.txt").read_bytes() == Path("vectors.txt").read_bytes()
@@ -61,7 +61,7 @@ def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: 
         (["book.txt", "--out", "none/v.txt"], "no such folder: none, where --out is to write; make it first"),
         (["book.txt", "--out", "."], ". is a folder; --out takes the name of a file in it"),
         (["book.txt", "--dim", "0"], "dim (0) must be at least 1"),
-        (["book.txt", "--min-count", "99"], "no word comes 99 times; give more text or a smaller min_count"),
+        (["book.txt", "--min-count", "99"], "no word occurs 99 times; give more text or a smaller min_count"),
         (["book.txt", "--method", "pmi", "--epochs", "2"], "--epochs is for skip-gram and cbow; pmi counts the text once"),
         (["book.txt", "--method", "glove"], "argument --method: invalid choice: 'glove'"),
         (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),
@@ -159,5 +159,5 @@ def test_a_word_of_the_text_is_quoted_in_the_command_that_is_suggested(clew: Cle
     Path("book.txt").write_text("$(id) $(id) --out=x --out=x ;w ;w\n" * 6, encoding="utf-8")
     made = clew("vectors", "book.txt", "--method", "pmi", "--dim", 2, "--out", "my vectors.txt")
     suggested = made.err.splitlines()[-1].removeprefix("next:  ")
-    assert shlex.split(suggested)[:3] == ["clew", "neighbours", "my vectors.txt"]
-    assert shlex.split(suggested)[3] in ("$(id)", ";w") and "'" in suggested.split("my vectors.txt")[1]
+    assert shlex.split(suggested)[:4] == ["clew", "vectors", "neighbours", "my vectors.txt"]
+    assert shlex.split(suggested)[4] in ("$(id)", ";w") and "'" in suggested.split("my vectors.txt")[1]

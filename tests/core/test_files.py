@@ -20,14 +20,14 @@ def pipe(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("read", [open_file, read_bytes, read_text, read_json, file_hash, check_regular])
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(read, pipe: Path) -> None:
-    with pytest.raises(UserError, match="pipe.json is a pipe, and should be a file; put the file itself in its place"):
+    with pytest.raises(UserError, match="pipe.json is a pipe, and must be a regular file; put the file itself in its place"):
         read(pipe)
 
 
 def test_a_device_and_a_link_to_one_are_refused(tmp_path: Path) -> None:
     (tmp_path / "zeros").symlink_to("/dev/zero")
     for path in (Path("/dev/zero"), tmp_path / "zeros"):
-        with pytest.raises(UserError, match="is a device, and should be a file"):
+        with pytest.raises(UserError, match="is a device, and must be a regular file"):
             read_bytes(path)
 
 
@@ -35,7 +35,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket.json")
-        with pytest.raises(UserError, match="socket.json is a socket, and should be a file"):
+        with pytest.raises(UserError, match="socket.json is a socket, and must be a regular file"):
             read_json(Path("socket.json"))
 
 
@@ -73,7 +73,7 @@ def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatc
     from clew.data.encoded_documents import encode_documents
     from clew.data.notes import Notes
     from clew.data.text_files import find_text
-    from clew.recipes.listed import keep
+    from clew.runs.in_memory import keep
     from clew.text.train import train_character
 
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "above" / "cache"))

@@ -47,7 +47,7 @@ def test_a_tree_deeper_than_pythons_stack_is_read():
 
 @pytest.mark.parametrize("parents", [(0,), (1, 0), (-1, 2, 3, 1)])
 def test_a_circle_is_refused(parents):
-    with pytest.raises(UserError, match="is below itself, and this is no tree; every way up must end at a root"):
+    with pytest.raises(UserError, match="is its own ancestor, so this is not a tree; every path up must end at a root"):
         batch_trees([Nodes(parents, (0,) * len(parents))])
 
 

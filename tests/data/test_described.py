@@ -12,6 +12,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Crop, Regions
 from clew.data.kinds.captioned import CAPTIONED, CaptionedData
 from clew.data.kinds.described import DESCRIBED, DescribedData, described_scene
+from clew.data.notes import Notes
 from clew.data.paragraph_readers import read_described
 from clew.data.pictures import PictureRef
 from clew.data.scene_texts import nouns, paragraph
@@ -39,7 +40,7 @@ def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
         "right",
     )
     assert DESCRIBED.rows is not None
-    (row,) = DESCRIBED.rows([example])
+    (row,) = DESCRIBED.rows([example], Notes())
     again = tmp_path / "again.jsonl"
     again.write_text(json.dumps(row) + "\n", encoding="utf-8")
     assert [each._replace(id="") for each in read_described(again)] == [example._replace(id="")]

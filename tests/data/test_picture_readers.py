@@ -133,17 +133,17 @@ def test_lists_of_photographs_take_their_captions_from_another_file(folder: Path
 
 def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
     given = [(ref(folder, "a").path, "A dog."), (folder / "images/b.png", ["A cat.", "A red cat."])]
-    rows = list(CAPTIONED.rows(given) if CAPTIONED.rows else ())
+    rows = list(CAPTIONED.rows(given, Notes()) if CAPTIONED.rows else ())
     path = write(folder / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     assert [(one.picture, one.captions) for one in read_captioned(path)] == [(one.picture, one.captions) for one in read_captioned(given)]
     labelled = [(ref(folder, "a").path, "dog"), (ref(folder, "b").path, ["cat", "red"])]
-    rows = list(LABELLED_PICTURES.rows(labelled) if LABELLED_PICTURES.rows else ())
+    rows = list(LABELLED_PICTURES.rows(labelled, Notes()) if LABELLED_PICTURES.rows else ())
     path = write(folder / "labels.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     assert [one.labels for one in read_labelled_inputs(path, PICTURE_FILES)] == [("dog",), ("cat", "red")]
     assert refusal(lambda: read_captioned([("z.png", "A dog.")])).startswith("example 1: there is no picture 'z.png' in ")
     assert refusal(lambda: read_captioned([("z.png",)])).startswith("example 1: expected (picture, captions), found ('z.png',)")
     with pytest.raises(UserError, match="which names pictures by their paths, and a Scene has none"):
-        list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")]) if CAPTIONED.rows else ())
+        list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")], Notes()) if CAPTIONED.rows else ())
 
 
 def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:

@@ -2,10 +2,11 @@ import json
 
 import pytest
 
+from clew.data import uses
 from clew.data.described import Use
 from clew.data.descriptions import describe
 from clew.data.samples import EMBEDDED
-from clew.data.uses import find_separator, find_use
+from clew.data.uses import find_separator, find_use, other_uses
 from tests.data.written import write
 
 REVIEWS = "".join(
@@ -85,3 +86,11 @@ def test_a_separator_leaves_fewer_labels():
     assert find_separator(["a;b", "a", "b;c", "c"]) == ";"
     assert find_separator(["yes, please", "no"]) is None
     assert find_separator(["a", "b"]) is None
+
+
+def test_a_large_text_is_also_offered_as_a_stream(tmp_path, monkeypatch):
+    description = describe(write(tmp_path / "a.txt", "in a maze\n" * 20))
+    why = "without encoding so large a text before training begins"
+    assert why not in other_uses(description, find_use(description))
+    monkeypatch.setattr(uses, "LARGE", 100)
+    assert other_uses(description, find_use(description))[why] == [Use("text-lstm", {"data.stream": "true"})]

@@ -66,7 +66,7 @@ def test_the_members_share_no_memory_and_each_keeps_one_row_a_sentence() -> None
 
 
 def test_models_of_different_vocabularies_are_refused() -> None:
-    with pytest.raises(UserError, match="models that write together need one vocabulary; these have 6, 7 tokens"):
+    with pytest.raises(UserError, match="an ensemble needs models with one vocabulary; these have 6, 7 tokens"):
         Ensemble([Recurrent(6, 1), Recurrent(7, 1)])
-    with pytest.raises(UserError, match="these have none tokens"):
+    with pytest.raises(UserError, match="these have no tokens"):
         Ensemble([])

@@ -139,10 +139,10 @@ def test_coverage_is_averaged_over_an_ensemble_and_found_under_filters():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"coverage_penalty \(-1.0\) must be at least 0: what is left out makes a score worse"):
+    with pytest.raises(UserError, match=r"coverage_penalty \(-1.0\) must be at least 0, so that places left out lower a score"):
         Ranking(coverage_penalty=-1.0)
     with pytest.raises(UserError, match="unknown length_form 'gmnt'; did you mean 'gnmt'\\? known: gnmt, power"):
         Ranking(length_form="gmnt")  # type: ignore[arg-type]
     options = {"beams": 2, "max_new": 3, "end": END, "coverage_penalty": 0.2}
-    with pytest.raises(UserError, match=r"coverage_penalty \(0.2\) is for models that look at a source while they write, which this one"):
+    with pytest.raises(UserError, match=r"coverage_penalty \(0.2\) needs a model that attends to a source while it writes, which this one"):
         beam_search(Transition([[0.5, 0.5]] * 2), torch.tensor([[1]]), **options)

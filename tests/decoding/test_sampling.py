@@ -175,5 +175,5 @@ def test_mistakes_are_reported_before_the_first_token():
         greedy(COUNTING, prompt, max_new=0)
     with pytest.raises(UserError, match=r"^end token \(4\) must be at least 0 and below vocabulary \(4\)$"):
         greedy(COUNTING, prompt, max_new=1, end=4)
-    with pytest.raises(UserError, match=r"^row_numbers \(3\) must be as many as the prompt has rows \(2\)$"):
+    with pytest.raises(UserError, match=r"^row_numbers \(3\) must have one number for each row of the prompt \(2\)$"):
         sample(COUNTING, prompt, max_new=1, seed=0, row_numbers=[1, 2, 3])

@@ -233,14 +233,16 @@ def test_prompt_lookup_writes_a_text_that_repeats_itself_in_few_calls():
 def test_a_draft_of_another_vocabulary_is_refused():
     with pytest.raises(UserError) as error:
         speculative(Transition(TABLE), DraftStepper(Recurrent(5, 0)), torch.tensor([[0]]), max_new=3)
-    assert str(error.value) == "the draft has 5 tokens, and the model that it writes for 4; a draft needs the same vocabulary"
+    assert str(error.value) == (
+        "the draft model has a vocabulary of 5 tokens and the main model one of 4; a draft needs the same vocabulary"
+    )
 
 
 @pytest.mark.parametrize("chunk", [0, LONGEST + 1])
 def test_a_chunk_out_of_bounds_is_refused(chunk):
     with pytest.raises(UserError) as error:
         speculative(Transition(TABLE), PromptLookup(), torch.tensor([[0]]), max_new=3, chunk=chunk)
-    assert str(error.value) == f"chunk ({chunk}) must be at least 1 and at most 16: how many tokens a draft guesses at first"
+    assert str(error.value) == f"chunk ({chunk}) must be at least 1 and at most 16: the number of tokens that a draft guesses at first"
 
 
 def test_a_row_without_any_token_left_is_refused():

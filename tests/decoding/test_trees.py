@@ -254,19 +254,19 @@ def test_a_model_that_knows_the_tree_writes_it():
         ({"max_depth": 0}, "max_depth (0) must be at least 1"),
         ({"max_unary": 0}, "max_unary (0) must be at least 1"),
         ({"lengths": torch.tensor([3, 0])}, "every sentence needs at least one word; sentence 1 has 0"),
-        ({"lengths": torch.zeros(2, 2)}, "lengths must be a row of numbers, one a sentence, and has the shape (2, 2)"),
-        ({"lengths": torch.zeros(0)}, "lengths must be a row of numbers, one a sentence, and has the shape (0,)"),
+        ({"lengths": torch.zeros(2, 2)}, "lengths must be one-dimensional, with one number per sentence; it has shape (2, 2)"),
+        ({"lengths": torch.zeros(0)}, "lengths must be one-dimensional, with one number per sentence; it has shape (0,)"),
         ({"max_length": 6}, "max_length (6) must be at least 7: the 4 words of sentence 0, the root's two brackets and the end"),
         (
             {"max_length": torch.tensor([9, 3])},
             "max_length (3) must be at least 4: the 1 words of sentence 1, the root's two brackets and the end",
         ),
-        ({"tokens": TOKENS._replace(closes=[4])}, "opens (2) must be as many as closes (1), of the same labels in the same order"),
+        ({"tokens": TOKENS._replace(closes=[4])}, "opens (2) and closes (1) must have the same labels in the same order"),
         ({"tokens": TOKENS._replace(words=[])}, "a tree needs at least one label to open and close, and one token that stands for a word"),
         ({"tokens": TOKENS._replace(words=[9])}, "token (9) must be at least 0 and below vocabulary (9)"),
         (
             {"tokens": TOKENS._replace(words=[7, 4])},
-            "token (4) has two roles; every token opens, closes, stands for a word, starts or ends, and one of these alone",
+            "token (4) has two roles; each token must have one: to open, to close, to stand for a word, to start or to end",
         ),
     ],
 )
@@ -282,10 +282,10 @@ def test_a_decoder_that_would_stop_too_soon_is_refused():
     with pytest.raises(UserError) as caught:
         greedy_sequences(stepper, torch.tensor([[START], [START]]), max_new=8, end=END)
     assert str(caught.value) == (
-        "max_length (9) is more than the 8 tokens there is room for after the start; "
-        "decode with max_new of at least max_length, or every tree may be cut off"
+        "max_length (9) exceeds the 8 tokens that fit after the start token; "
+        "decode with max_new of at least max_length, or trees may be cut off"
     )
-    with pytest.raises(UserError, match=r"^lengths \(2\) must be as many as the prompt has rows \(1\)$"):
+    with pytest.raises(UserError, match=r"^lengths \(2\) must have one number for each row of the prompt \(1\)$"):
         greedy_sequences(stepper, torch.tensor([[START]]), max_new=9, end=END)
 
 

@@ -58,5 +58,5 @@ def test_a_figure_has_an_axis_an_alignment_and_takes_any_letter(tmp_path: Path) 
     assert [text.get_text() for text in drawn.axes[0].texts] == ["90", "10", "100", "20", "30", "50"]
     save_figure(alignment_figure([ONE, OTHER, Drawn(["$x$"], ["$"], [[1.0]])]), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UserError, match=r"the picture would be \d+ x \d+ pixels, .* take \.svg or \.jsonl"):
+    with pytest.raises(UserError, match=r"the picture would be \d+ x \d+ pixels, .* save as \.svg or \.jsonl"):
         alignment_figure([Drawn(["a"] * 2000, ["b"], [[0.0] * 2000])])

@@ -53,7 +53,7 @@ def test_hostile_texts_are_drawn_too(tmp_path: Path) -> None:
 def test_a_picture_that_is_too_large_is_refused() -> None:
     nodes = [Branch(None, "a", 0)] + [Branch(0, "b", -i) for i in range(2000)]
     with pytest.raises(
-        UserError, match=r"the picture would be \d+ x \d+ pixels, of which matplotlib draws 40000 at most; take \.html or \.svg"
+        UserError, match=r"the picture would be \d+ x \d+ pixels, but matplotlib draws at most 40000; save as \.html or \.svg"
     ):
         View("t", [Branches(nodes)]).figure()
 

@@ -1,5 +1,7 @@
 import math
 
+import pytest
+
 from clew.drawing.parts import Points, Series
 from clew.drawing.points import points
 from clew.drawing.shapes import Dot
@@ -28,3 +30,9 @@ def test_groups_beyond_the_colours_are_hollow_and_so_is_their_key() -> None:
     picture = points(Points([Series(f"layer {number}", [number], [number]) for number in range(9)], []))
     marks = [shape.kind for shape in picture.shapes if isinstance(shape, Dot)]
     assert len(set(marks)) == 9 and marks.count("ring-0") == 2
+
+
+def test_a_logarithmic_scale_puts_equal_factors_equally_far_apart() -> None:
+    picture = points(Points([Series("", [0.001, 0.01, 0.1], [1, 2, 3])], [["a", "b", "c"]], x_range=(0.001, 0.1), log_x=True))
+    a, b, c = (shape.x for shape in picture.shapes if isinstance(shape, Dot))
+    assert c - b == pytest.approx(b - a) and b > a

@@ -38,7 +38,7 @@ def test_half_a_character_can_be_saved(tmp_path: Path) -> None:
 def test_other_endings_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot save a view as 'view\.gif'; known endings: \.html, \.svg, \.json, \.png, \.pdf"):
         VIEW.save(tmp_path / "view.gif")
-    with pytest.raises(UserError, match="no such folder: .*nowhere, where the view is to be saved; make it first"):
+    with pytest.raises(UserError, match="no such folder for the view: .*nowhere; create it first"):
         VIEW.save(tmp_path / "nowhere" / "view.html")
 
 

@@ -122,13 +122,13 @@ class Hidden(torch.autograd.Function):
 
 
 def test_what_cannot_be_shown_whole_is_refused() -> None:
-    with pytest.raises(UserError, match="a part of the function between x1 and what comes out is not made of torch's operations"):
+    with pytest.raises(UserError, match="a part of the function between x1 and the output is not made of torch's operations"):
         trace(lambda x: Hidden.apply(x) + x, torch.ones(2))
-    with pytest.raises(UserError, match="the function gives no tensor"):
+    with pytest.raises(UserError, match="the function returns no tensor, so there is nothing to differentiate"):
         trace(lambda x: None, torch.ones(2))
     with pytest.raises(UserError, match="does not depend on the inputs"):
         trace(lambda x: torch.ones(()), torch.ones(2))
-    with pytest.raises(UserError, match="paths are multiplied out where every node is a scalar"):
+    with pytest.raises(UserError, match="paths need every node to be a scalar"):
         paths(trace(nn.Linear(2, 2), torch.ones(1, 2)), 0)
     with pytest.raises(UserError, match="there are more than 10 paths"):
         paths(trace(doubled, torch.tensor(1.0)), 0, most=10)

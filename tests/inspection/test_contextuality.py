@@ -60,7 +60,7 @@ def test_a_cone_is_taken_away():
 
 def test_a_word_is_told_of_once_a_sentence_and_when_it_is_frequent_enough():
     assert occurrences([["the", "cat", "the"], ["the", "The"]]) == {"the": [0, 3], "cat": [1], "The": [4]}
-    with pytest.raises(UserError, match="no word comes in 5 sentences"):
+    with pytest.raises(UserError, match="no word occurs in 5 sentences, so there is nothing to compare"):
         contextuality(np.ones((4, 2)), [["a", "b"], ["c", "d"]])
 
 

@@ -74,7 +74,7 @@ def test_importance_leaves_the_model_as_it_was(task, batches):
 
 
 def test_no_data_tell_no_importance(task):
-    with pytest.raises(UserError, match="no example"):
+    with pytest.raises(UserError, match="importance of heads needs examples, and there are none; give at least one batch"):
         head_importance(task, [])
 
 

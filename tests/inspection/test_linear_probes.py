@@ -66,8 +66,8 @@ def test_a_learned_mix_looks_at_the_level_that_knows() -> None:
 def test_what_was_never_seen_is_never_told_and_what_is_no_number_refused() -> None:
     assert accuracy(torch.eye(4), torch.tensor([0, 1, 2, UNKNOWN_LABEL])) == 75
     features, labels = drawn()
-    with pytest.raises(UserError, match="every training example has the same label, so there is nothing for a probe to tell"):
+    with pytest.raises(UserError, match="every training example has the same label, so there is nothing for a probe to learn"):
         fit_probe(features, labels, 1)
     broken = {part: x.where(x < x.max(), float("nan")) for part, x in features.items()}
-    with pytest.raises(UserError, match="the vectors have numbers that are not finite, as of a model whose training has failed"):
+    with pytest.raises(UserError, match="the vectors have non-finite numbers, as in a model whose training has diverged"):
         fit_probe(broken, labels, 3)

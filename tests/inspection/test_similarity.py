@@ -22,7 +22,7 @@ def test_cka_does_not_see_turns_and_scales():
 
 
 def test_cka_of_unlike_rows_is_refused():
-    with pytest.raises(UserError, match="row by row, and there are 3 and 4"):
+    with pytest.raises(UserError, match="row by row, but there are 3 and 4"):
         linear_cka(np.ones((3, 2)), np.ones((4, 2)))
 
 

@@ -127,7 +127,7 @@ def test_what_is_not_there_is_told(name, options, sentence):
 
 def test_maps_that_no_memory_would_hold_are_refused(monkeypatch):
     monkeypatch.setattr(attention, "MOST_CELLS", 1000)
-    with pytest.raises(UserError, match="19 x 19 weights of all heads are .* too much to look at; shorten the text"):
+    with pytest.raises(UserError, match="19 x 19 weights of all heads take .* too much to show; shorten the text"):
         look(small_run("gpt"), "attention", {"text": TEXT})
 
 

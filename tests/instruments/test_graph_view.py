@@ -55,7 +55,7 @@ def test_a_layer_that_lost_all_of_its_heads_is_traced() -> None:
 def test_what_is_not_there_or_not_called_is_refused() -> None:
     with pytest.raises(UserError, match="the model has no part 'body.layer'; did you mean 'body.layers'"):
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.layer"})
-    with pytest.raises(UserError, match="not called by itself"):
+    with pytest.raises(UserError, match="not called as a module when a text is read; name the module that contains it"):
         look(small_run("lstm"), "graph", {"text": "she", "layer": "body.embedding.tokens"})
 
 

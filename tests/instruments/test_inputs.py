@@ -164,10 +164,10 @@ def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> N
 def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run]) -> None:
     inspector = Inspector([frozen("captioning")])
     (name,) = inspector.runs
-    refused = "captioning/run reads files, and a page only those that are sent to it; choose one there, or use `clew look attribution cap"
+    refused = "captioning/run reads files, and the page only uploaded ones; choose one there, or use `clew look attribution cap"
     with pytest.raises(UserError, match=refused):
         inspector.look("attribution", AskedLook(runs=(name,), options={"text": "captioning/0.png"}))
-    with pytest.raises(UserError, match="a page only those that are sent to it"):
+    with pytest.raises(UserError, match="the page only uploaded ones"):
         inspector.step(AskedStep(runs=(name,), text="captioning/0.png"))
     assert inspector.look("curves", AskedLook(runs=(name,)))["title"] == "Learning curves"
 
@@ -276,7 +276,7 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(frozen: Callable[[str],
     assert main(["look", "levels", "transcription/run", "transcription/3.wav", "transcription/0.wav"]) == 2
     assert "one file is looked at a time, and here are transcription/3.wav, transcription/0.wav; give one" in capsys.readouterr().err
     assert main(["look", "cost", "node_labelling/run", "repeats=0"]) == 2
-    assert "has no body of our layers, whose cost is known" in capsys.readouterr().err
+    assert "has no body of clew's layers, whose cost is known" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -44,4 +44,4 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
 
 @pytest.mark.parametrize("name", [name for name, each in INSTRUMENTS.items() if each.own_text(subject_of(small_run("lstm")))])
 def test_an_instrument_that_finds_a_text_of_its_own_says_so_where_one_is_asked_for(name):
-    assert "where not given" in INSTRUMENTS[name].options.model_fields["text"].description
+    assert "by default" in INSTRUMENTS[name].options.model_fields["text"].description

@@ -59,7 +59,7 @@ def test_a_gpt_that_would_stop_early_says_what_the_lens_shows():
 
 
 def test_levels_of_another_width_are_left_out_and_one_alone_is_refused():
-    with pytest.raises(UserError, match="one level alone"):
+    with pytest.raises(UserError, match="has only one level as wide as its output layer"):
         look(small_run("lstm"), "logit_lens", {"text": TEXT})
     with pytest.raises(UserError, match="no output layer over tokens"):
         look(small_run("tagger"), "logit_lens", {"text": TEXT})

@@ -145,7 +145,9 @@ def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:
     assert not any("(ROOT" in word for words in trees.sentences["train"] for word in words)
     with pytest.raises(UserError, match="unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"):
         read_probe_corpus("ewt-sampel", 40)
-    with pytest.raises(UserError, match="a probe tells tags of words or labels of texts, and tinyshakespeare holds running text; it takes"):
+    with pytest.raises(
+        UserError, match="a probe predicts tags of words or labels of texts, and tinyshakespeare holds running text; use one of"
+    ):
         read_probe_corpus("tinyshakespeare", 40)
     with pytest.raises(UserError, match="unknown kind of tags 'upso'; did you mean 'upos'?"):
         read_probe_corpus("ewt-sample:upso", 40)

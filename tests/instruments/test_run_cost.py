@@ -40,7 +40,7 @@ def test_times_are_there_where_they_are_asked_for():
 def test_lengths_are_those_that_the_model_has_positions_for():
     facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
     assert facts["layers"][0]["sizes"] == [8]
-    for lengths, sentence in (([4096], "tell apart 32 positions"), ([], "one at least"), ([0], "from 1 to")):
+    for lengths, sentence in (([4096], "tell apart 32 positions"), ([], "must be one or more whole numbers"), ([0], "from 1 to")):
         with pytest.raises(UserError, match=sentence):
             look(small_run("gpt"), "cost", {"lengths": lengths, "repeats": 0})
 

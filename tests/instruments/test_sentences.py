@@ -10,6 +10,7 @@ from clew.drawing.views import Lines, Points
 from clew.instruments.looking import look
 from clew.instruments.sentences import find_sentences, level_names, level_words
 from clew.runs.loaded import load_run
+from tests.instruments.small_runs import small_run
 from tests.runs.pretrained import save_pretrained
 from tests.runs.small import write_text
 
@@ -74,7 +75,11 @@ def test_occurrences_of_a_word_have_their_sentences(runs):
     view = look(runs["gpt"], "occurrences", {"word": "The", "most": 12, "layer": 1})
     (points,) = view.parts
     assert len(points.texts[0]) == 12 and all("[the]" in text.lower() for text in points.texts[0])
-    for word, sentence in (("", "of one word"), ("zyzzyva", "in 0 sentences"), ("a b", "of one word")):
+    for word, sentence in (
+        ("", "occurrences needs one word, such as word=bank, not"),
+        ("zyzzyva", "in 0 sentences"),
+        ("a b", "occurrences needs one word, such as word=bank, not"),
+    ):
         with pytest.raises(UserError, match=sentence):
             look(runs["gpt"], "occurrences", {"word": word})
     with pytest.raises(UserError, match="no layer 7"):
@@ -113,3 +118,14 @@ def test_heads_that_are_off_are_off_where_sentences_are_read(runs, name, options
     assert str(whole.facts) != str(without.facts)
     with pytest.raises(UserError, match="no attention, and so no head '1.1'"):
         look(runs["recurrent"], name, {**options, "off": "1.1"})
+
+
+def test_heads_are_compared_on_sentences_that_fit_into_the_positions() -> None:
+    run = small_run("gpt")  # characters, and 32 positions
+    view = look(run, "heads", {"corpus": "ewt-sample", "sentences": 5})
+    assert view.about == "the mean over the places of 5 sentences of ewt-sample"
+
+
+def test_no_sentence_that_fits_is_a_sentence() -> None:
+    with pytest.raises(UserError, match="no sentence of tinyshakespeare fits into the model's positions; give a short one with --text"):
+        look(small_run("gpt"), "heads", {"corpus": "tinyshakespeare", "sentences": 1})

@@ -81,7 +81,7 @@ def test_the_view_has_a_map_of_each_state_on_one_scale_and_what_each_word_rests_
     for row, (written, most, share, size) in zip(norms, table.rows, strict=True):
         assert written in reading.written and most == reading.tokens[int(row.argmax())]
         assert share == pytest.approx(100 * row.max() / row.sum(), abs=0.06) and size == pytest.approx(np.linalg.norm(row), rel=1e-3)
-    assert "each place of the source" in view.about
+    assert "each source place" in view.about
     assert "<svg" in view.svg() and "written" in view.svg()
 
 

@@ -28,7 +28,7 @@ def test_a_text_beyond_the_positions_is_cut_into_tokens_all_the_same():
     run = small_run("gpt")
     view = look(run, "tokens", {"text": "the walls " * run.task.body.max_length})
     assert len(view.facts["ids"]) == 10 * run.task.body.max_length
-    assert f"the model can tell apart {run.task.body.max_length} positions" in view.about
+    assert f"the model has {run.task.body.max_length} positions, so instruments that run it need a shorter text" in view.about
 
 
 def test_a_translator_shows_what_it_reads_and_what_it_writes():

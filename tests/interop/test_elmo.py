@@ -133,7 +133,7 @@ def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.Captur
 def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     faults: dict[str, dict[str, Any]] = {
         "has no CNN_proj/b_proj": {"CNN_proj/b_proj": None},
-        "projection.weight have the shape 4 x 8, but by the options they should have 4 x 7": {"CNN_proj/W_proj": (8, 4)},
+        "projection.weight have the shape 4 x 8, but the options require 4 x 7": {"CNN_proj/W_proj": (8, 4)},
         "has weights that clew has no place for: CNN/W_cnn_2": {"CNN/W_cnn_2": (1, 1)},
         "should have 261 rows": {"char_embed": (262, 3)},
     }
@@ -147,7 +147,7 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file, h5py.File(tmp_path / "elsewhere", "r") as other:
         for name in other:
             file[name] = h5py.ExternalLink("elsewhere", f"/{name}")
-    with pytest.raises(UserError, match="char_embed is in another file; a checkpoint's weights are in its own"):
+    with pytest.raises(UserError, match="char_embed is stored in another file; the weights of a checkpoint must be in its own file"):
         import_checkpoint(tmp_path, tmp_path / "run")
     make(tmp_path)
     path.write_bytes(path.read_bytes()[:200])
@@ -158,5 +158,5 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="use_skip_connections is False; clew computes ELMo with True"):
         import_checkpoint(tmp_path, tmp_path / "run")
     options.write_text("{}")
-    with pytest.raises(UserError, match="is no file of ELMo's options"):
+    with pytest.raises(UserError, match="is not an options file of ELMo"):
         import_checkpoint(tmp_path, tmp_path / "run")

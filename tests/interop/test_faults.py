@@ -112,19 +112,22 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a missing field": (fields(hidden_size="gone"), r"config.json has no field hidden_size"),
     "a field of another kind": (fields(hidden_size="16"), r"hidden_size takes a whole number, not '16'"),
     "no size": (fields(num_hidden_layers=0), r"num_hidden_layers must be at least 1, not 0"),
-    "fields that contradict each other": (fields(num_attention_heads=3), r"hidden_size \(16\) is no multiple of num_attention_heads \(3\)"),
+    "fields that contradict each other": (
+        fields(num_attention_heads=3),
+        r"hidden_size \(16\) must be divisible by num_attention_heads \(3\)",
+    ),
     "another kind of position": (
         fields(position_embedding_type="relative_key"),
-        r"position_embedding_type is 'relative_key'; clew computes this architecture with 'absolute' alone",
+        r"position_embedding_type is 'relative_key'; clew computes this architecture with 'absolute' only",
     ),
-    "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew computes this architecture with False alone"),
+    "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew computes this architecture with False only"),
     "another activation": (fields(hidden_act="quick_gelu"), r"hidden_act is 'quick_gelu'; clew knows gelu, gelu_python"),
     "an unknown architecture": (fields(architectures=["T5Model"]), r"clew does not know the architecture 'T5Model'; it knows Bert"),
     "fewer layers than tensors": (fields(num_hidden_layers=1), r"16 tensors that clew has no place for: bert.encoder.layer.1"),
     "more layers than tensors": (fields(num_hidden_layers=3), r"has no tensor bert.encoder.layer.2.attention.self.query.weight"),
     "a tensor of another shape": (
         tensors(**{BIAS: torch.zeros(7)}),
-        r"cls.predictions.bias has the shape 7, but by its config it should have 54",
+        r"cls.predictions.bias has the shape 7, but its config requires 54",
     ),
     "a tensor too many": (tensors(bert__gate=torch.zeros(2)), r"1 tensor that clew has no place for: bert.gate"),
     "a tensor too few": (tensors(**{BIAS: None}), r"has no tensor cls.predictions.bias"),
@@ -134,17 +137,17 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a tensor of eight bits": (
         tensors(**{BIAS: torch.zeros(54).to(torch.float8_e4m3fn)}),
-        r"cls.predictions.bias is of the type F8_E4M3; clew reads BF16, F16, F32, F64",
+        r"cls.predictions.bias has the type F8_E4M3; clew reads BF16, F16, F32, F64",
     ),
     "weights that are whole numbers": (
         tensors(**{BIAS: torch.zeros(54, dtype=torch.int8)}),
-        r"cls.predictions.bias are whole numbers \(int8\)",
+        r"cls.predictions.bias are quantised \(int8\)",
     ),
     "quantised weights": (fields(quantization_config={"bits": 4}), r"the weights are quantised \(quantization_config\)"),
     "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
-    "no config": (file(CONFIG, None), r"is no checkpoint that clew knows"),
+    "no config": (file(CONFIG, None), r"is not a checkpoint that clew knows"),
     "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),
-    "a config that is a list": (file(CONFIG, b"[]"), r"config.json holds \[\] where fields are expected"),
+    "a config that is a list": (file(CONFIG, b"[]"), r"config.json should hold a JSON object, not \[\]"),
     "no weights": (file(WEIGHTS, None), r"has no model.safetensors, and no model.safetensors.index.json"),
     "a pickle": (
         file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS),
@@ -152,13 +155,13 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a pickle whose class is code": (
         lambda folder: [file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS)(folder), fields(architectures=["x; exec"])(folder)],
-        r"may be a pickle, .*where you trust it, load it with the program that wrote it",
+        r"may be a pickle, .*if you trust it, load it with the program that wrote it",
     ),
     "no tokenizer": (file("tokenizer.json", None), r"has no tokenizer, which a run needs"),
     "a damaged tokenizer": (file("tokenizer.json", b'{"version": 1}'), r"tokenizer.json: not a tokenizer file"),
     "a smaller vocabulary": (
         fields(vocab_size=30),
-        r"the tokenizer has 54 tokens, but the model knows 30",
+        r"the tokenizer has 54 tokens, but the model has 30",
     ),
     "an index without a map": (file(INDEX, b"{}", without=WEIGHTS), r"has no weight_map"),
     "a shard that is missing": (index("other.safetensors"), r"names other.safetensors, which is missing"),
@@ -173,15 +176,15 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a thousand million layers": (fields(num_hidden_layers=10**9), r"num_hidden_layers \(1000000000\) is above 54"),
     "a thousand million positions": (
         fields(max_position_embeddings=10**9),
-        r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of so many tokens at most",
+        r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of at most so many tokens",
     ),
     "a number of a thousand digits": (fields(vocab_size=10**1000), r"vocab_size \(a number of about 996 digits\) is above 54"),
     "a number too large for a float": (fields(layer_norm_eps=10**400), r"layer_norm_eps takes a number, not a number of about 398 digits"),
     "a pipe for weights": (fifo(WEIGHTS), r"has no model.safetensors, and no model.safetensors.index.json"),
     "a pipe for a tokenizer": (fifo("tokenizer.json"), r"has no tokenizer, which a run needs"),
     "weights of a terabyte": (sparse, r"cannot be read as safetensors|has no tensor bert.embeddings.word_embeddings.weight"),
-    "a config that is a link": (link(CONFIG), r"names 'config.json', which is outside of"),
-    "a tokenizer that is a link": (link("tokenizer.json"), r"names 'tokenizer.json', which is outside of"),
+    "a config that is a link": (link(CONFIG), r"names 'config.json', which is outside "),
+    "a tokenizer that is a link": (link("tokenizer.json"), r"names 'tokenizer.json', which is outside "),
     "a link that leaves": (index("link.safetensors", link=True), r"names 'link.safetensors', which is outside"),
 }
 
@@ -225,7 +228,7 @@ def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
     import_checkpoint(folder, tmp_path / "run")
     with pytest.raises(UserError, match="run is a run already; choose another folder"):
         import_checkpoint(folder, tmp_path / "run")
-    with pytest.raises(UserError, match="is a run of clew's already"):
+    with pytest.raises(UserError, match="is already a run of clew"):
         import_checkpoint(tmp_path / "run", tmp_path / "again")
     with pytest.raises(UserError, match="full is there and not an empty folder"):
         (tmp_path / "full" / "of").mkdir(parents=True)

@@ -247,27 +247,29 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
 
     layer = nn.TransformerEncoderLayer(8, 2, 12)
     faults: dict[str, nn.Module] = {
-        "from_torch does not know Linear; it knows RNN, LSTM, GRU, TransformerEncoder": nn.Linear(2, 2),
-        "Mine is no layer of torch's that is known; known: TransformerEncoderLayer": nn.TransformerEncoder(Mine(8, 2), 1),
+        "from_torch does not know Linear; known: RNN, LSTM, GRU, TransformerEncoder": nn.Linear(2, 2),
+        "the layer Mine is not known; known: TransformerEncoderLayer": nn.TransformerEncoder(Mine(8, 2), 1),
         "the activation sigmoid of a Transformer's layer is not known; known: relu, gelu, silu, tanh": nn.TransformerEncoder(
             nn.TransformerEncoderLayer(8, 2, 12, activation=torch.sigmoid), 1
         ),
         "the last norm of a TransformerEncoder is a RMSNorm; known: LayerNorm": nn.TransformerEncoder(
             layer, 1, nn.RMSNorm(8), enable_nested_tensor=False
         ),
-        "a Transformer of Linear and TransformerDecoder is none that is known": nn.Transformer(8, 2, custom_encoder=nn.Linear(1, 1)),
+        "a Transformer of Linear and TransformerDecoder is not supported; its halves must be": nn.Transformer(
+            8, 2, custom_encoder=nn.Linear(1, 1)
+        ),
     }
     for sentence, module in faults.items():
         with pytest.raises(UserError, match=sentence):
             clew.from_torch(module)  # type: ignore[call-overload]
-    with pytest.raises(UserError, match="causal is for a TransformerEncoder, and this is a LSTM"):
+    with pytest.raises(UserError, match="causal applies to a TransformerEncoder only, and this is a LSTM"):
         clew.from_torch(nn.LSTM(2, 2), causal=True)
-    with pytest.raises(UserError, match="SelfAttention has no names of torch's for its weights"):
+    with pytest.raises(UserError, match="SelfAttention cannot load weights under torch's names"):
         accept_torch_names(SelfAttention(8, 2))
     ours: Any = clew.from_torch(nn.Transformer(8, 2, 1, 1, 12))
-    with pytest.raises(UserError, match="a Transformer writes from a source; give it the state"):
+    with pytest.raises(UserError, match="a Transformer decodes from a source; pass it the state"):
         ours(torch.zeros(1, 2, 8))
-    with pytest.raises(UserError, match="give initial_state a memory"):
+    with pytest.raises(UserError, match="pass initial_state a memory"):
         ours.initial_state(1)
 
 

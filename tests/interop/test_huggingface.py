@@ -164,7 +164,7 @@ def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path:
     path.write_text(json.dumps({**fields, **given}))
     window = given.get("sliding_window", 4096)
     with pytest.raises(
-        UserError, match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew computes Mistral without one"
+        UserError, match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew has no window for Mistral"
     ):
         import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
@@ -187,12 +187,13 @@ def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
 
 def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    make("GPT2LMHeadModel", Path("gpt2-tiny"))
+    Path("hub").mkdir()
+    make("GPT2LMHeadModel", Path("hub/gpt2"))
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "checkpoints.md").read_text(encoding="utf-8")
     exec(guide.split("```python\n")[1].split("```")[0], {})
     assert capsys.readouterr().out.startswith("GPT2LMHeadModel 11840 []")
     assert (tmp_path / "back" / "README.md").is_file()
-    assert main(["runs", "."]) == 0 and "imported" in capsys.readouterr().out
+    assert main(["runs"]) == 0 and "imported" in capsys.readouterr().out
 
 
 def test_the_code_on_weights_of_torch_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,4 +126,4 @@ def test_the_card_of_a_tagger_tells_words_with_the_tags_that_clew_writes(
         exec(code.replace("Ada met Bo .", text), {})
         found = run.tag(text, tokenised=True).words
         assert capsys.readouterr().out.strip() == str([(word.word, word.tag) for word in found])
-    assert "# learnt as BIOES; as IOB2" in card
+    assert "# the model predicts BIOES; convert to IOB2" in card

@@ -130,12 +130,12 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
     path, beside = tmp_path / "stories.bin", tmp_path / "tokenizer.bin"
     whole, tokens = path.read_bytes(), beside.read_bytes()
     faults = {
-        "begins with 28": whole[:20],
+        "has a header of 28": whole[:20],
         "is cut short": whole[:-4],
-        "no llama2.c checkpoint of version 0": whole + b"1234",
-        "is of version 3 of llama2.c's format; clew reads 0, 1 and 2": struct.pack("<2i", 0x616B3432, 3) + whole[8:],
-        "version 2 begins with 256; it is cut short": struct.pack("<2i", 0x616B3432, 2) + whole[8:200],
-        "its first numbers say dim=-1": b"\xff\xff\xff\xff" + whole[4:],
+        "not a llama2.c checkpoint of version 0": whole + b"1234",
+        "has version 3 of the llama2.c format; clew reads 0, 1 and 2": struct.pack("<2i", 0x616B3432, 3) + whole[8:],
+        "version 2 has a header of 256; it is cut short": struct.pack("<2i", 0x616B3432, 2) + whole[8:200],
+        "its header says dim=-1": b"\xff\xff\xff\xff" + whole[4:],
         "may be a pickle": b"PK\x03\x04" + whole[4:],
     }
     for complaint, content in faults.items():
@@ -146,14 +146,14 @@ def test_what_is_no_checkpoint_of_llama2_c_s_is_said_in_a_line(tmp_path: Path) -
     quantised = path.read_bytes()
     for complaint, content in {
         "is cut short": quantised[:-1],
-        "no llama2.c checkpoint of version 2": quantised + b"1",
-        "groups of 7 numbers do not divide the weights": quantised[:37] + struct.pack("<i", 7) + quantised[41:],
+        "not a llama2.c checkpoint of version 2": quantised + b"1",
+        "the group size .7. does not divide the weights": quantised[:37] + struct.pack("<i", 7) + quantised[41:],
     }.items():
         path.write_bytes(content)
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")
     path.write_bytes(whole)
-    for complaint, content in {"cut short": tokens[:-1], "has 269 tokens, but the model knows 271": tokens[:-18]}.items():
+    for complaint, content in {"cut short": tokens[:-1], "has 269 tokens, but the model has 271": tokens[:-18]}.items():
         beside.write_bytes(content)
         with pytest.raises(UserError, match=complaint):
             import_checkpoint(path, tmp_path / "run")

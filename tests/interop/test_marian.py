@@ -198,7 +198,7 @@ def test_a_search_that_clew_has_not_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "theirs" / "generation_config.json"
     for given, sentence in (
         ({"early_stopping": "soon"}, "early_stopping is 'soon'; known: false, true, 'never'"),
-        ({"forced_eos_token_id": 7}, r"forced_eos_token_id \(7\) is not eos_token_id \(0\)"),
+        ({"forced_eos_token_id": 7}, r"forced_eos_token_id \(7\) must be eos_token_id \(0\)"),
     ):
         path.write_text(json.dumps(given))
         with pytest.raises(UserError, match=sentence):
@@ -234,7 +234,7 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path).eval())
     check_same_tokens(run, tmp_path, TEXTS, GERMAN)
     two = {**vocabularies, "target": train_bpe(GERMAN, size=290)}
-    with pytest.raises(UserError, match="this run has bpe tokenizers of its own for each side; train with text.joint=true, or write"):
+    with pytest.raises(UserError, match="this run has a bpe tokenizer for each side; train with text.joint=true, or export"):
         write_huggingface(Run(tmp_path, config, two, task), tmp_path)
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
     with pytest.raises(UserError, match="Marian has sinusoidal positions"):

@@ -124,8 +124,8 @@ def test_logits_of_more_than_a_text_are_refused_by_the_field(run: Run, monkeypat
     with pytest.raises(UserError) as refused:
         programs_of(with_logits(run, monkeypatch, logits))
     assert str(refused.value) == (
-        f"{run.folder}: the logits of Stars are of more than a text: of `tags` of its Words; "
-        "give it a method `programs`, as clew.tasks.programs has it"
+        f"{run.folder}: the logits of Stars need more than a text: `tags` of its Words; "
+        "give it a method `programs`, as described in clew.tasks.programs"
     )
 
 
@@ -166,12 +166,12 @@ class OneOutput(torch.nn.Module):
 
 
 def test_a_task_without_a_body_is_refused(run: Run) -> None:
-    with pytest.raises(UserError, match="Linear offers no programs, and has no `body` that reads tokens, whose vectors could be given"):
+    with pytest.raises(UserError, match="Linear defines no programs, and has no `body` that reads tokens, whose vectors could be exported"):
         programs_of(Run(run.folder, run.config, run.vocabularies, torch.nn.Linear(1, 1)))
 
 
 @pytest.mark.parametrize(("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees"), ("graph_lstm", "a graph")])
 def test_a_body_that_reads_no_text_by_itself_is_refused(run: Run, family: str, what: str) -> None:
     config = run.config.model_copy(update={"model": run.config.model.model_copy(update={"family": family})})
-    with pytest.raises(UserError, match=f"Stars offers no programs, and none are known for a body that reads {what}; give it"):
+    with pytest.raises(UserError, match=f"Stars defines no programs, and there is no default for a body that reads {what}; give it"):
         programs_of(Run(run.folder, config, run.vocabularies, run.task))

@@ -82,7 +82,7 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
 
 def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
     (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}]))
-    with pytest.raises(UserError, match="this has Transformer, Dense"):
+    with pytest.raises(UserError, match="this file has Transformer, Dense"):
         sentence_task(tmp_path, None)  # type: ignore[arg-type]
 
 
@@ -99,5 +99,7 @@ def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_
     task = sentence_task(tmp_path, Understood({}, {}, 5)).task
     assert (task["pooling"], task["longest"], task["normalise"]) == ("first", 7, False)
     (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
-    with pytest.raises(UserError, match="default_prompt_name is 'query', words before every text"):
+    with pytest.raises(
+        UserError, match="default_prompt_name is 'query', a prompt before every text, which clew does not add; set it to null"
+    ):
         sentence_task(tmp_path, Understood({}, {}, 5))

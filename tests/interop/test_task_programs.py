@@ -5,7 +5,8 @@ import pytest
 from clew.core.errors import UserError
 from clew.interop.signatures import Port, check_same
 from clew.interop.task_programs import programs_of
-from clew.layers.cells import LSTM, LSTMState
+from clew.layers.cells import LSTM
+from clew.layers.lstm_cells import LSTMState
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.loaded import Run
@@ -61,14 +62,14 @@ def test_a_state_that_does_not_begin_with_zeros_is_refused(tmp_path: Path) -> No
     run = untrained("lstm", tmp_path / "run")
     cell = next(part for part in run.task.modules() if isinstance(part, LSTM))
     cell.initial_state = lambda batch_size, memory=None, *, like: LSTMState(*like.new_ones(2, batch_size, 8))
-    with pytest.raises(UserError, match="a layer's state does not begin with zeros, as that of a program does"):
+    with pytest.raises(UserError, match="a program starts from a state of zeros, which a layer of this model does not"):
         programs_of(run)
 
 
 def test_a_program_that_gives_something_else_is_refused(tmp_path: Path) -> None:
     (program,) = programs_of(untrained("window", tmp_path / "run"))
     check_same(program, lambda tensors: program.module(*tensors))
-    with pytest.raises(UserError, match="the program step was written, but its output next.0.window is not the run's"):
+    with pytest.raises(UserError, match="the output next.0.window of the exported program step differs from the run's"):
         check_same(
             program,
             lambda tensors: [

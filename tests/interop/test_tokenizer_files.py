@@ -59,7 +59,7 @@ def test_a_file_that_is_cut_short_or_of_another_kind_is_refused(tmp_path: Path) 
         with pytest.raises(UserError, match="copy it again"):
             tokenizer_of(read_sentencepiece(path)), number
     path = learn(TEXTS, tmp_path / "word", model_type="word", vocab_size=12)
-    with pytest.raises(UserError, match="the model is a word model; clew reads unigram and bpe"):
+    with pytest.raises(UserError, match="is a word model; clew reads unigram and bpe"):
         read_sentencepiece(path)
 
 
@@ -96,7 +96,7 @@ def test_byte_pairs_are_read_from_their_two_files(kind: str, model_type: str, tm
     assert found.encode_batch(texts) == whole.encode_batch(texts)
     assert (found.frame, found.end, found.pad, found.mask) == (whole.frame, whole.end, whole.pad, whole.mask)
     (tmp_path / "merges.txt").write_text("not merges\n")
-    with pytest.raises(UserError, match="does not go with vocab.json"):
+    with pytest.raises(UserError, match="does not match vocab.json"):
         read_tokenizer(tmp_path, model_type)
 
 

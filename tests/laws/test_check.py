@@ -92,7 +92,7 @@ def test_a_broken_law_says_what_it_means_and_shows_its_smallest_case():
     result = broken_laws("cell", wrong.LooksAhead)["causality"]
     first, meaning, numbers, smallest = str(result).split("\n    ")
     assert first == "cell 'mine': causality is broken"
-    assert meaning == "What comes out at a position depends on nothing after it."
+    assert meaning == "The output at a position does not depend on later positions."
     assert numbers.startswith("y up to position 0 when x after position 0 changes: differs by ")
     assert "at row 0, position 0, feature " in numbers
     assert smallest == "smallest case: batch 1, length 2, input_dim 2, dim 3, seed 0"
@@ -109,7 +109,7 @@ def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
         (wrong.NotACell, "a cell must be a clew.layers.cells.Cell; NotACell is not"),
         (wrong.WrongWidth, "y must have the shape (1, 3), not (1, 6)"),
         (wrong.OnlyOutput, "a step must return (y, state), not a Tensor"),
-        (wrong.StateChangesForm, "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must stay"),
+        (wrong.StateChangesForm, "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must not change"),
         (
             wrong.StateOfNumbers,
             "initial_state gave a state that cannot be carried: a state holds tensors in tuples, lists and dicts, not int",
@@ -135,7 +135,7 @@ def test_an_exception_is_told_with_its_place_in_the_users_file():
 
 def test_a_position_that_forgets_to_announce_a_method_is_told_which():
     sentence = broken_laws("position", wrong.Unannounced)["contract"].broken.sentence
-    assert sentence == "it gives scores, but biases is False, so scores is never called; set biases = True"
+    assert sentence == "it implements scores, but biases is False, so scores is never called; set biases = True"
 
 
 def test_a_width_that_a_member_refuses_is_not_held_against_it():

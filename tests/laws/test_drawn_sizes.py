@@ -13,12 +13,13 @@ from clew.laws.sequences import SEQUENCE_LAWS
 from clew.laws.trees import TREE_LAWS
 from clew.laws.vectors import NORM_LAWS, POOLING_LAWS
 from clew.layers.attention import SelfAttention
-from clew.layers.cells import CELLS, GRU, LSTM, Elman, StackedCell
+from clew.layers.cells import CELLS, GRU, LSTM, Elman
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import ACTIVATIONS, FeedForward
 from clew.layers.gated_convolution import GatedConvolution
 from clew.layers.graph_lstm import GRAPH_LAYERS
 from clew.layers.grid_lstm import GRID_LAYERS
+from clew.layers.nested_cells import StackedCell
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS

@@ -11,10 +11,11 @@ from clew.core.masks import reverse_rows
 from clew.core.state import map_tree
 from clew.core.taps import is_watched
 from clew.core.types import Fixed, Memory
-from clew.layers.cells import GRU, LSTM, Cell, Elman, LSTMState
+from clew.layers.cells import GRU, LSTM, Cell, Elman
 from clew.layers.characters import CharacterCNN
 from clew.layers.graph_lstm import GraphLSTM
 from clew.layers.grid_lstm import GridGRU, GridLSTM, GridLSTMCell
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
 from clew.layers.positions import ALiBi, Position
@@ -823,6 +824,13 @@ class TellsTensors(Own):
         return list(self.logits(batch))
 
 
+class CountsTexts(Own):
+    """A text's ids depend on how many are encoded together."""
+
+    def encode(self, examples):
+        return [each._replace(target=each.target + len(examples)) for each in super().encode(examples)]
+
+
 def own_task(task):
     return text_task(task, OwnConfig, text_use("a number", "number"))
 
@@ -833,4 +841,5 @@ TASKS = {
     "padding": [own_task(MeanOverPadding)],
     "batched is single": [own_task(RanksRows)],
     "json": [own_task(TellsTensors)],
+    "on disk": [own_task(CountsTexts)],
 }

@@ -85,8 +85,8 @@ def test_what_is_saved_of_an_adapted_body_is_what_is_trained() -> None:
         (
             "recurrent",
             "lora",
-            "transfer.adapter=lora is for the maps (query, key, value, output, inner, gate, outer), and this body has none of them; "
-            "take transfer.freeze instead",
+            "transfer.adapter=lora adapts the maps query, key, value, output, inner, gate, outer, and this body has none of them; "
+            "use transfer.freeze instead",
         ),
         ("bert", {"name": "lora", "targets": ["queri"]}, "unknown map for transfer.adapter.targets 'queri'; did you mean 'query'?"),
         ("bert", {"name": "lora", "targets": ["gate"]}, "unknown map for transfer.adapter.targets 'gate'; known: inner, key,"),

@@ -9,8 +9,9 @@ from clew.core.masks import Places
 from clew.core.state import copy_state, select_rows
 from clew.core.taps import watching
 from clew.core.types import Memory
-from clew.layers.attention import Attention, CrossAttention, SelfAttention
+from clew.layers.attention import Attention, SelfAttention
 from clew.layers.caches import RING_CHUNK
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
 from tests.references import attention as references
@@ -210,7 +211,7 @@ def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match="cross-attention reads its memory from the state; start it with initial_state"):
         CrossAttention(4, 2)(torch.zeros(1, 1, 4))
     with pytest.raises(
-        UserError, match="SelfAttention sees the whole sequence at once, so it cannot go on from a state; give it the sequence"
+        UserError, match="SelfAttention sees the whole sequence at once, so it cannot continue from a state; give it the sequence"
     ):
         SelfAttention(4, 2, causal=False)(torch.zeros(1, 1, 4), None, ())
     layer = CrossAttention(4, 2)

@@ -6,7 +6,8 @@ from clew.core.errors import UserError
 from clew.core.state import select_rows
 from clew.core.types import Memory
 from clew.layers.attentive import AttentiveCell, FeedingCell, Looking
-from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, StackedCell
+from clew.layers.cells import CELLS, GRU, LSTM, Elman
+from clew.layers.nested_cells import DroppedCell, StackedCell
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES, Additive, Dot
 from tests.references import attention as references
@@ -200,7 +201,7 @@ def test_a_location_score_counts_only_real_places_and_refuses_one_past_its_last(
     x, values = randn(2, 1, 2), memory().values
     short = torch.arange(4) < torch.tensor([3, 2])[:, None]
     layer(x, None, layer.initial_state(2, Memory(values, short), like=x))
-    with pytest.raises(UserError, match="location scores know 3 places, but there are 4; raise the option max_length of the score"):
+    with pytest.raises(UserError, match="location scores have 3 positions, but a key has position 4; raise the score's option max_length"):
         layer(x, None, layer.initial_state(2, Memory(values), like=x))
 
 
@@ -235,15 +236,15 @@ def test_a_memory_without_a_real_place_breaks_no_gradient():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"a feeding cell hands its inner cell \[x; h~\] of width 7, but it takes 4"):
+    with pytest.raises(UserError, match=r"a feeding cell gives its inner cell \[x; h~\] of width 7, but that takes 4"):
         FeedingCell(2, 5, 3, Elman(4, 4), Dot(4, 3))
-    with pytest.raises(UserError, match=r"a feeding cell hands its inner cell \[x; context\] of width 5, but it takes 7"):
+    with pytest.raises(UserError, match=r"a feeding cell gives its inner cell \[x; context\] of width 5, but that takes 7"):
         FeedingCell(2, 7, 3, Elman(7, 4), Dot(4, 3), joined=False)
-    with pytest.raises(UserError, match=r"without a layer that joins them \[s; context\] is 7 wide, not 5"):
+    with pytest.raises(UserError, match=r"without joined, dim \(5\) must be that of \[s; context\], 7"):
         Looking(4, 5, 3, Dot(4, 3), joined=False)
     with pytest.raises(UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"):
         Looking(4, 4, 3, Dot(4, 3))(torch.zeros(1, 1, 4))
-    with pytest.raises(UserError, match=r"an attentive cell hands its inner cell \[x; context\] of width 5, but it takes 4"):
+    with pytest.raises(UserError, match=r"an attentive cell gives its inner cell \[x; context\] of width 5, but that takes 4"):
         AttentiveCell(2, 3, Elman(4, 4), Dot(4, 3))
     with pytest.raises(UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"):
         Recurrent(attentive()).initial_state(2, like=torch.zeros(1))

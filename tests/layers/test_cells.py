@@ -8,7 +8,9 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.core.types import Memory
 from clew.kernels import only_equations
-from clew.layers.cells import CELLS, GRU, LSTM, DroppedCell, Elman, LSTMState, ProjectedLSTM, StackedCell
+from clew.layers.cells import CELLS, GRU, LSTM, Elman, ProjectedLSTM
+from clew.layers.lstm_cells import LSTMState
+from clew.layers.nested_cells import DroppedCell, StackedCell
 from clew.layers.recurrent import Recurrent, unbind_steps
 from clew.layers.residual_cell import ResidualCell
 from clew.layers.wiring import Residual
@@ -282,7 +284,7 @@ def test_mistakes_are_told_in_a_sentence():
         Elman(2, 3, nonlinearity="tan")
     with pytest.raises(UserError, match="unknown cell_output 'none'; known: identity, tanh"):
         LSTM(2, 3, cell_output="none")
-    with pytest.raises(UserError, match=r"a residual connection adds what comes in \(2\) to what comes out \(3\); make them equal"):
+    with pytest.raises(UserError, match=r"a residual connection adds its input \(2 wide\) to its output \(3 wide\); make them equal"):
         ResidualCell(GRU(2, 3))
     with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
         GRU(0, 3)

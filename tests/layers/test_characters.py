@@ -58,8 +58,8 @@ def test_dropped_letters_come_back_in_evaluation():
 @pytest.mark.parametrize(
     ("part", "sentence"),
     [
-        ({"name": "cnn", "widths": [3, 4], "filters": [5]}, "as many numbers of filters as widths"),
-        ({"name": "cnn", "widths": []}, "as many numbers of filters as widths"),
+        ({"name": "cnn", "widths": [3, 4], "filters": [5]}, "one number of filters per width"),
+        ({"name": "cnn", "widths": []}, "one number of filters per width"),
         ({"name": "cnn", "widths": [0]}, "all at least 1"),
         ({"name": "cnn", "widths": [1, 2, 3, 4, 5, 6]}, "all at least 1"),
         ({"name": "cnn", "widths": 3}, "takes a list of whole numbers or null, not 3"),

@@ -92,5 +92,7 @@ def test_attention_and_the_network_above_it_are_one_block() -> None:
 
 def test_an_embedding_that_reads_another_body_asks_for_the_pieces() -> None:
     context, words = read(build_recurrent(RecurrentConfig(dim=4), Tokens(7)), "sum")
-    with pytest.raises(UserError, match="this embedding reads another body's vectors; give it the words' pieces"):
+    with pytest.raises(
+        UserError, match="this embedding reads the levels of another body; give it the words' pieces, as the context of Words"
+    ):
         context(words._replace(context=None))

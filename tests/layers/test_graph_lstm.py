@@ -140,8 +140,8 @@ def test_half_precision_runs(order, type_dim):
 def test_mistakes_have_their_sentences():
     for graph, node in ((CYCLE, 0), (Graph(3, ((0, 1, 0), (1, 2, 0), (2, 1, 0))), 1)):
         sentence = (
-            f"graph 2 has no order along its edges: node {node}, counted from 0, is on a cycle or behind one; "
-            "leave an edge of the cycle out, or take order=rounds"
+            f"graph 2 has no order along its edges: node {node}, counted from 0, is on a cycle or after one; "
+            "remove an edge of the cycle, or take order=rounds"
         )
         with pytest.raises(UserError, match=sentence):
             GraphLSTM(2, 3, num_types=3)(torch.zeros(2, graph.num_nodes, 2), batch_graphs([chain(2), graph]))
@@ -155,7 +155,7 @@ def test_mistakes_have_their_sentences():
         GraphLSTM(2, 3, num_types=0)
     with pytest.raises(UserError, match="unknown order 'round'; did you mean 'rounds'"):
         GraphLSTM(2, 3, order="round")
-    with pytest.raises(UserError, match="gives half of its width to each, so 3 must be even"):
+    with pytest.raises(UserError, match=r"both_ways gives half of the width to each direction, so dim \(3\) must be even"):
         graph_lstm(2, 3, both_ways=True)
 
 

@@ -181,7 +181,7 @@ def test_blocks_join_squares_of_cells_row_by_row_with_zeros_outside():
 
 
 def test_mistakes_have_their_sentences():
-    with pytest.raises(UserError, match=r"a grid is read from 1, 2 or 4 of its corners, not in directions=3"):
+    with pytest.raises(UserError, match=r"directions \(3\) must be 1, 2 or 4: the number of corners that a grid is read from"):
         GridLSTM(2, 3, directions=3)
     with pytest.raises(UserError, match="a grid cell's widths must be at least 1, not input_dim=0, dim=3"):
         GridLSTM(0, 3)

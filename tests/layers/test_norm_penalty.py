@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from clew.core.state import leaves, with_leaves
 from clew.core.types import Memory
 from clew.layers.attentive import AttentiveCell
-from clew.layers.cells import CELLS, Cell, Elman, LSTMState
+from clew.layers.cells import CELLS, Cell, Elman
+from clew.layers.lstm_cells import LSTMState
 from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.layers.recurrent import Bidirectional, Recurrent, unbind_steps
 from clew.layers.scores import SCORES

@@ -63,6 +63,6 @@ def test_places_go_row_by_row_through_each_own_grid() -> None:
 
 
 def test_impossible_patches_are_refused() -> None:
-    with pytest.raises(UserError, match="a patch has 1 x 1 pixel of 1 channel at least, not 0 x 2 of 3"):
+    with pytest.raises(UserError, match="a patch must have at least 1 x 1 pixel and 1 channel, not 0 x 2 and 3"):
         PatchReader(0, 2)
     assert set(GRID_POSITIONS) == {"none", "sinusoidal", "learned"}

@@ -50,5 +50,5 @@ def test_a_new_layer_mix_is_the_mean():
 
 
 def test_a_layer_mix_refuses_another_number_of_levels():
-    with pytest.raises(UserError, match="this mix weighs 3 levels, but 2 were given"):
+    with pytest.raises(UserError, match="this mix takes 3 levels, not 2"):
         LayerMix(3)([randn(1, 1, 1)] * 2)

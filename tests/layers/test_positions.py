@@ -119,7 +119,7 @@ def test_learnt_positions_refuse_one_past_their_last():
 
 
 def test_rotary_refuses_an_odd_width():
-    with pytest.raises(UserError, match=r"rotary positions turn pairs of features, so head_dim \(3\) must be even"):
+    with pytest.raises(UserError, match=r"rotary positions rotate pairs of features, so head_dim \(3\) must be even"):
         Rotary(6, 2, 3)
 
 

@@ -42,7 +42,7 @@ def test_rows_of_a_pyramid_are_the_same_alone_and_beside_longer_ones():
 
 
 def test_a_pyramid_refuses_a_state():
-    with pytest.raises(UserError, match="Halved sees the whole sequence at once, so it cannot go on from a state"):
+    with pytest.raises(UserError, match="Halved sees the whole sequence at once, so it cannot continue from a state"):
         Halved(bilstm(2, 1))(torch.zeros(1, 2, 1), None, ())
 
 

@@ -40,7 +40,7 @@ def test_a_backward_reader_is_the_backward_half_of_two_readers():
     both, (_, state) = Bidirectional(ahead, back)(x, mask)
     y, ended = Backward(back)(x, mask)
     assert torch.equal(y, both[..., 4:]) and torch.equal(ended.cell, state.cell)
-    with pytest.raises(UserError, match="Backward sees the whole sequence at once, so it cannot go on from a state"):
+    with pytest.raises(UserError, match="Backward sees the whole sequence at once, so it cannot continue from a state"):
         Backward(back)(x, mask, ended)
 
 
@@ -65,7 +65,7 @@ def test_the_backward_reader_of_a_bidirectional_layer_sees_the_future():
 
 def test_a_bidirectional_layer_refuses_a_state():
     layer = Bidirectional(Recurrent(Elman(1, 2)), Recurrent(Elman(1, 2)))
-    with pytest.raises(UserError, match="Bidirectional sees the whole sequence at once, so it cannot go on from a state"):
+    with pytest.raises(UserError, match="Bidirectional sees the whole sequence at once, so it cannot continue from a state"):
         layer(torch.zeros(1, 1, 1), None, ())
 
 
@@ -114,7 +114,7 @@ def test_a_stack_with_a_layer_that_is_not_causal_refuses_a_state():
     stack = Stack([Recurrent(Elman(2, 4)), SelfAttention(4, 2, causal=False)])
     x = torch.zeros(1, 3, 2)
     _, state = stack(x)
-    with pytest.raises(UserError, match="Stack sees the whole sequence at once, so it cannot go on from a state"):
+    with pytest.raises(UserError, match="Stack sees the whole sequence at once, so it cannot continue from a state"):
         stack(x, None, state)
 
 

@@ -55,7 +55,7 @@ def test_a_location_score_refuses_a_place_past_its_last():
     score = Location(2, 2, max_length=4)
     attention = SelfAttention(4, 2, score=score)
     attention(torch.randn(1, 4, 4))
-    with pytest.raises(UserError, match="location scores know 4 places, but there are 5; raise the option max_length of the score"):
+    with pytest.raises(UserError, match="location scores have 4 positions, but a key has position 5; raise the score's option max_length"):
         attention(torch.randn(1, 5, 4))
 
 

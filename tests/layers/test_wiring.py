@@ -89,9 +89,9 @@ def test_the_norm_of_a_connection_is_chosen_by_name():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
+    with pytest.raises(UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"):
         Residual(3, FeedForward(4))
-    with pytest.raises(UserError, match=r"a residual connection adds to what comes out \(4\) as many features that are read, of 3"):
+    with pytest.raises(UserError, match=r"a residual connection adds inputs to outputs, so dim \(4\) must be at most reads \(3\)"):
         Beside(5, FeedForward(4), reads=3, keeps=1, residual=True)
     with pytest.raises(UserError, match=r"unknown norm 'layr'; did you mean 'layer'\? known: layer, none, rms"):
         PreNorm(4, FeedForward(4), norm="layr")

@@ -47,7 +47,7 @@ def test_means_are_told_apart_by_whether_there_is_an_answer() -> None:
     assert scores.mean("exact") == pytest.approx(1 / 3)
     assert scores.mean("f1", answerable=True) == 0.5
     assert scores.mean("f1", answerable=False) == 0
-    with pytest.raises(UserError, match=r"answers \(1\) must be as many as questions \(2\)"):
+    with pytest.raises(UserError, match=r"there must be as many answers \(1\) as questions \(2\)"):
         score_answers(["a"], [[], []])
 
 

@@ -84,7 +84,7 @@ def test_one_example_has_no_spread() -> None:
     [
         (([], []), {}, "the bootstrap needs at least one example, each with one score"),
         (([1.0], [1.0, 2.0]), {}, "paired systems are scored on the same examples, but one has 1 scores and the other 2"),
-        (([1.0, math.nan], [1.0, 2.0]), {}, "example 2 has a score that is no finite number; leave it out of both systems"),
+        (([1.0, math.nan], [1.0, 2.0]), {}, "example 2 has a score that is not a finite number; leave it out of both systems"),
         (([1.0], [2.0]), {"samples": 0}, "samples (0) must be at least 1"),
     ],
 )

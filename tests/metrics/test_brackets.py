@@ -247,4 +247,4 @@ def test_shares_add_up_to_the_whole(parts):
 def test_every_gold_tree_has_a_prediction():
     with pytest.raises(UserError) as caught:
         score_brackets([parse_tree("(S (NN a))")], [])
-    assert str(caught.value) == "predicted trees (0) must be as many as gold trees (1); give None for a sentence without a parse"
+    assert str(caught.value) == "there must be as many predicted trees (0) as gold trees (1); give None for a sentence without a parse"

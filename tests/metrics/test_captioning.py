@@ -160,7 +160,7 @@ def test_coverage_counts_things_and_not_words() -> None:
 
 
 def test_what_cannot_be_scored_is_refused() -> None:
-    with pytest.raises(UserError, match=r"captions \(2\) must be as many as lists of references \(1\)"):
+    with pytest.raises(UserError, match=r"there must be as many captions \(2\) as lists of references \(1\)"):
         measure_captions(["a", "b"], [["a"]])
     with pytest.raises(UserError, match="caption 1 has no reference; every caption needs at least one"):
         measure_captions(["a", "b"], [["a"], []])

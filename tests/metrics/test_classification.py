@@ -84,7 +84,7 @@ def test_an_interval_is_what_resampling_examples_gives(name):
 def test_mistakes_have_their_sentences():
     with pytest.raises(UserError, match="unknown label 'd'; known: a, b, c"):
         counted([("a", "d")])
-    with pytest.raises(UserError, match=r"predicted labels \(0\) must be as many as gold ones \(1\)"):
+    with pytest.raises(UserError, match=r"there must be as many predicted labels \(0\) as gold ones \(1\)"):
         count_confusion(["a"], [], LABELS)
     with pytest.raises(UserError, match="nothing was counted, so there is no score; give at least one example"):
         _ = counted([]).accuracy

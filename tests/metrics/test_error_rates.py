@@ -120,5 +120,5 @@ def test_a_hundred_thousand_equal_characters_are_aligned_at_once() -> None:
 def test_what_is_no_list_of_sentences_is_refused() -> None:
     with pytest.raises(UserError, match="hypotheses is one string; give a list of them"):
         word_errors("a b", ["a b"])
-    with pytest.raises(UserError, match=r"hypotheses \(1\) must be as many as references \(2\)"):
+    with pytest.raises(UserError, match=r"there must be as many hypotheses \(1\) as references \(2\)"):
         character_errors(["a"], ["a", "b"])

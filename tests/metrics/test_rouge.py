@@ -85,13 +85,13 @@ def test_the_longest_common_subsequence_is_that_of_the_table(a, b):
 
 
 def test_mistakes_are_told():
-    with pytest.raises(UserError, match=r"^candidates \(1\) must be as many as references \(0\)$"):
+    with pytest.raises(UserError, match=r"^there must be as many candidates \(1\) as references \(0\)$"):
         rouge(["a"], [])
     with pytest.raises(UserError, match=r"^candidates is one string; give a list of texts$"):
         rouge("a", ["a"])
     with pytest.raises(UserError, match=r"^references is one string; give a list of texts$"):
         rouge(["a"], "a")
-    with pytest.raises(UserError, match=r"^a candidate has no reference to be held against; give at least one$"):
+    with pytest.raises(UserError, match=r"^a candidate has no reference; give at least one$"):
         rouge(["a"], [[]])
     with pytest.raises(UserError, match=r"^n \(0\) must be at least 1$"):
         rouge_n(["a"], [["a"]], 0)

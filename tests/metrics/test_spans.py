@@ -99,7 +99,7 @@ def test_conllevals_brackets_are_of_no_scheme_here():
     """To conlleval each is a phrase of one word."""
     assert word_by_word(["[-X", "]-X", "O"], ["[-X", "]-X", "O"]) == (2, 2, 2)
     for tag in ("[-X", "]-X"):
-        with pytest.raises(UserError, match=f"the tag '.{tag[1:]}' is of no scheme; a tag is O, or B-, I-, E- or S- and a label"):
+        with pytest.raises(UserError, match=f"the tag '.{tag[1:]}' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"):
             score_spans([[tag]], [["O"]])
 
 
@@ -150,7 +150,7 @@ def test_sentences_add_and_have_an_interval():
 
 
 def test_unequal_sentences_are_refused():
-    with pytest.raises(UserError, match="sentence 2 has 1 gold tags and 2 predicted ones; each word has one of both"):
+    with pytest.raises(UserError, match="sentence 2 has 1 gold tags and 2 predicted ones; each word needs one of each"):
         score_spans([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(UserError, match="must be as many as"):
+    with pytest.raises(UserError, match="there must be as many hypotheses"):
         score_spans([["O"]], [])

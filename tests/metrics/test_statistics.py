@@ -180,7 +180,7 @@ def test_the_interval_of_a_metric_is_its_own_and_not_of_a_mean_of_sentences() ->
 def test_what_is_no_statistic_is_refused() -> None:
     with pytest.raises(UserError, match="unknown formula 'f2'; did you mean 'f1'"):
         score("f2", [(1, 1, 1)])
-    with pytest.raises(UserError, match="every example has as many statistics as the others, all of them finite numbers"):
+    with pytest.raises(UserError, match="statistics must be finite numbers, the same count for every example; leave out the others"):
         score("f1", [(1, 1, 1), (1, 1)])
     with pytest.raises(UserError, match="the bootstrap needs at least one example"):
         paired_score_bootstrap([np.zeros((0, 3))], [np.zeros((0, 3))], FORMULAS["f1"])

@@ -73,7 +73,7 @@ def test_alignments_are_right_where_the_largest_weight_is():
 
 def test_mistakes_are_told():
     for measure in (exact_match, word_error_rate, character_error_rate, error_rate):
-        with pytest.raises(UserError, match=r"^hypotheses \(1\) must be as many as references \(0\)$"):
+        with pytest.raises(UserError, match=r"^there must be as many hypotheses \(1\) as references \(0\)$"):
             measure(["a"], [])
         with pytest.raises(UserError, match=r"^references is one string; give a list of them$"):
             measure(["a"], "a")

@@ -119,7 +119,7 @@ def test_scores_of_different_kinds_do_not_add():
 
 
 def test_mistakes_are_told():
-    with pytest.raises(UserError, match=r"^hypotheses \(1\) must be as many as references \(2\)$"):
+    with pytest.raises(UserError, match=r"^there must be as many hypotheses \(1\) as references \(2\)$"):
         bleu(["a"], ["a", "b"])
     with pytest.raises(UserError, match=r"^hypotheses is one string; give a list of sentences$"):
         bleu("a", ["a"])

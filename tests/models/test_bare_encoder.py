@@ -98,5 +98,7 @@ def test_every_encoder_obeys_the_laws_wherever_the_decoder_looks(encoder: str, l
 def test_what_a_bare_encoder_has_not_is_refused() -> None:
     with pytest.raises(UserError, match=r"model.encoder=bare has no layers, but model.encoder_layers is 2; leave it out"):
         build("bare", encoder_layers=2)
-    with pytest.raises(UserError, match=r"model.bridge=copy starts a decoder where a recurrent encoder ended"):
+    with pytest.raises(
+        UserError, match=r"model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none"
+    ):
         build("bare", bridge="copy")

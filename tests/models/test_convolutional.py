@@ -67,7 +67,7 @@ def test_a_convolutional_model_has_its_number_of_parameters_by_formula():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match="rotary positions act inside self-attention, which a convolutional model has not; take learned"):
+    with pytest.raises(UserError, match="rotary positions act inside self-attention, and a convolutional model has none; take learned"):
         build("convolutional", position="rotary")
-    with pytest.raises(UserError, match=r"width \(4\) must be at least 1, and odd for a convolution that is not causal"):
+    with pytest.raises(UserError, match=r"width \(4\) must be at least 1, and odd unless the convolution is causal"):
         build("convolutional", width=4)

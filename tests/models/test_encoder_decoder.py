@@ -275,12 +275,12 @@ def test_mistakes_are_told_in_a_sentence():
     memory = body.encode(tokens)
     with pytest.raises(UserError, match="an encoder-decoder writes from a source; give initial_state a memory: body.encode"):
         body.initial_state(2)
-    with pytest.raises(UserError, match="an encoder-decoder writes from a source; give it the state of initial_state"):
+    with pytest.raises(UserError, match="an encoder-decoder writes from a source; give it a state of initial_state"):
         body(tokens)
     with pytest.raises(UserError, match="3 rows cannot share 2 rows of memory; the rows must be a multiple of the sentences"):
         body.initial_state(3, memory)
     with pytest.raises(
-        UserError, match="an encoder-decoder has one source and one target a row; give it a boolean mask, not document numbers"
+        UserError, match="an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers"
     ):
         body(tokens, torch.ones_like(tokens), body.initial_state(2, memory))
     with pytest.raises(UserError, match="give it a boolean mask, not document numbers"):

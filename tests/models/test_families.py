@@ -209,7 +209,7 @@ def test_mistakes_are_told_in_a_sentence():
         MixedConfig(layers=["atention"])
     with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\); or give head_dim"):
         build_gpt(GPTConfig(dim=10, num_heads=4), Tokens(VOCABULARY))
-    with pytest.raises(UserError, match=r"a Residual connection adds what comes in \(3\) to what comes out \(4\); make them equal"):
+    with pytest.raises(UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"):
         build("recurrent", wiring="residual")
     with pytest.raises(UserError, match="position 'learned' is added to the embedding, not inside a layer; write model.position=learned"):
         build("mixed", layers=[{"name": "attention", "position": "learned"}])

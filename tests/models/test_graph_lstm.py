@@ -65,5 +65,5 @@ def test_nodes_may_hold_vectors():
 def test_a_state_is_refused():
     body = build()
     assert body.initial_state(2) is None and body.max_length is None
-    with pytest.raises(UserError, match="a graph is read as a whole, and this body takes no state"):
+    with pytest.raises(UserError, match="a graph is read as a whole, so this body takes no state; call it without one"):
         body(GraphInputs(torch.zeros(1, 4, dtype=torch.long), None, batch_graphs([CHAIN])), state=())

@@ -66,9 +66,9 @@ def test_a_grid_of_tokens_is_read_as_their_vectors_are():
 def test_mistakes_have_their_sentences():
     with pytest.raises(UserError, match=r"so model.dim \(6\) must be divisible by model.directions \(4\)"):
         build(dim=6)
-    with pytest.raises(UserError, match="from how many corners a layer reads; leave model.layer.directions out"):
+    with pytest.raises(UserError, match="model.directions sets the number of corners for all layers; leave model.layer.directions out"):
         build(layer={"name": "grid_lstm", "directions": 2})
-    with pytest.raises(UserError, match="a grid is read as a whole, and this body takes no state"):
+    with pytest.raises(UserError, match="a grid is read as a whole, so this body takes no state; call it without one"):
         build()(torch.zeros(1, 2, 2, FEATURES).double(), None, ())
     with pytest.raises(UserError, match=r"reads grids of vectors \(batch, height, width, 2\), not a tensor of the shape \[1, 2, 2\]"):
         build()(torch.zeros(1, 2, FEATURES).double())

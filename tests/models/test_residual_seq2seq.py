@@ -139,9 +139,9 @@ def test_a_model_with_no_layer_behind_attention_writes_what_the_equations_write(
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match="model.residual=true joins layers from the second on, and both halves have one; raise"):
+    with pytest.raises(UserError, match="model.residual=true is for layers from the second on, and encoder and decoder have one; raise"):
         build("luong", residual=True)
-    with pytest.raises(UserError, match="model.join=none is for model.attention=after, not before; model.readout=none is what before has"):
+    with pytest.raises(UserError, match="model.join=none is for model.attention=after, not before; with before, set model.readout=none"):
         build("bahdanau", join="none")
     with pytest.raises(UserError, match=r"model.expectation \(0.5\) is for hard attention, and soft attention always takes the mean; set"):
         build("luong", expectation=0.5)

@@ -181,14 +181,16 @@ def test_an_initial_scale_bounds_every_parameter():
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown score 'addtive'; did you mean 'additive'"):
         Seq2SeqConfig(score="addtive")
-    with pytest.raises(UserError, match="model.hard=true draws where attention looks, but model.attention=none does not look"):
+    with pytest.raises(UserError, match="model.hard=true draws where to attend, but model.attention=none does not attend"):
         build("bottleneck", hard=True)
     with pytest.raises(UserError, match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"):
         build("bottleneck", bridge="zero")
-    with pytest.raises(UserError, match="model.bridge=copy needs one reader and as many layers in both halves, not direction both and 1"):
+    with pytest.raises(
+        UserError, match="model.bridge=copy needs one reader and as many encoder as decoder layers, not direction both and 1"
+    ):
         build("bahdanau", bridge="copy")
     body = build("bahdanau", score={"name": "location", "max_length": 3})
     batch = pair_of([[2, 3, 4, 5]])
     state = body.initial_state(1, body.encode(batch.source))
-    with pytest.raises(UserError, match="location scores know 3 places, but there are 4; raise the option max_length of the score"):
+    with pytest.raises(UserError, match="location scores have 3 positions, but a key has position 4; raise the score's option max_length"):
         body(batch.tokens, None, state)

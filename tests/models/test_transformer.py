@@ -4,7 +4,8 @@ from pydantic import ValidationError
 from torch import nn
 
 from clew.core.errors import UserError
-from clew.layers.attention import CrossAttention, SelfAttention
+from clew.layers.attention import SelfAttention
+from clew.layers.cross_attention import CrossAttention
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.wiring import WIRINGS
@@ -172,11 +173,9 @@ def test_mistakes_are_told_in_a_sentence():
         TransformerConfig(encoder_layers=["cross_attention"])
     with pytest.raises(ValidationError, match=r"unknown layer 'cross_atention'; did you mean 'cross_attention'\?"):
         TransformerConfig(decoder_layers=["cross_atention"])
-    with pytest.raises(
-        UserError, match="model.decoder_layers has no cross_attention, so that nothing of the source would reach the decoder"
-    ):
+    with pytest.raises(UserError, match="model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder"):
         build("transformer", decoder_layers=["attention", "feedforward"])
-    with pytest.raises(UserError, match=r"a lstm layer that reads both ways gives half of its width to each, so dim \(9\) must be even"):
+    with pytest.raises(UserError, match=r"a lstm layer of an encoder gives half of its width to each direction, so dim \(9\) must be even"):
         build("transformer", dim=9, num_heads=3, encoder_layers=["lstm"])
     with pytest.raises(UserError, match=r"unknown activation 'gelo'; did you mean 'gelu'"):
         build("transformer", activation="gelo")

@@ -51,5 +51,5 @@ def test_words_in_a_chain_are_read_as_by_an_lstm():
 def test_a_state_is_refused():
     body = build()
     assert body.initial_state(2) is None and (body.max_children, build(layer="n_ary_lstm").max_children) == (None, 2)
-    with pytest.raises(UserError, match="a tree is read as a whole, and this body takes no state"):
+    with pytest.raises(UserError, match="a tree is read as a whole, so this body takes no state; call it without one"):
         body(TreeInputs(torch.zeros(1, 1, dtype=torch.long), None, batch_trees([head_nodes([0])])), state=())

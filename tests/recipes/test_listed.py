@@ -57,7 +57,7 @@ def kept(settings: list[str], part: str = "train") -> list[Any]:
 def test_a_table_in_memory_is_kept_as_its_rows(kind: str) -> None:
     settings = listed_settings("classify", [], TABLES[kind]())
     assert kept(settings) == ROWS
-    assert {"data.text=text", "data.label=label", "data.format=jsonl"} <= set(settings)
+    assert {"data.text=text", "data.label=label", "data.format=null"} <= set(settings)
 
 
 @pytest.mark.parametrize("kind", ["dicts", "a dict of columns", "pandas str", "polars", "datasets"])
@@ -91,6 +91,38 @@ def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
     assert [(row["text"], row["label"], row["day"][:10]) for row in found] == [("a", 1, "2020-01-02"), (None, None, "2020-01-02")]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "examples", "role"),
+    [
+        ("classify", [("a", float("nan"))], "label"),
+        ("classify", [(np.float64("nan"), "x")], "text"),
+        ("classify", [("a", ["x", float("nan")])], "label"),
+        ("translate", [("a", float("nan"))], "target"),
+    ],
+)
+def test_a_missing_value_in_a_tuple_is_no_text(recipe: str, examples: list[Any], role: str) -> None:
+    with pytest.raises(UserError, match=f"the field for data.{role} is null"):
+        listed_settings(recipe, [], examples)
+
+
+def test_faulty_tuples_are_left_out_and_counted_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = [("", "x"), *zip(TEXTS, LABELS, strict=True), ("a", None)]
+    with pytest.raises(UserError, match="^example 1: the field for data.text is empty; mend it, or leave such records out"):
+        listed_settings("classify", [], examples)
+    said: list[str] = []
+    assert kept(listed_settings("classify", ["data.faults=skip"], examples, said.append)) == ROWS
+    assert said == ["train: skipped 2 x empty field (first: example 1)"]
+    with pytest.raises(UserError, match="the list of examples"):
+        listed_settings("classify", ["data.faults=skip"], examples[:1])
+
+
+def test_columns_with_one_name_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([("a", "b", "x")], columns=["text", "text", "label"])
+    with pytest.raises(UserError, match=r"^data= has several columns 'text'; rename them or drop all but one$"):
+        listed_settings("classify", [], frame)
+
+
 @pytest.mark.parametrize("data", [lambda: iter(TEXTS), lambda: TEXTS, lambda: np.array(TEXTS), lambda: {"text": TEXTS}, lambda: ROWS])
 def test_texts_for_a_language_model_are_documents(data: Callable[[], Any]) -> None:
     assert kept(listed_settings("text-lstm", [], data())) == [{"text": text} for text in TEXTS]
@@ -112,6 +144,10 @@ def test_mistakes_are_told() -> None:
             "the columns of data= are of different lengths: text 1, label 2; a column has a value for each",
         ),
         ({"trian": [("a", "x")]}, "unknown part of data 'trian'; did you mean 'train'?"),
+        (
+            {"text": "review", "label": "stars"},
+            "data= takes examples, and data={'text': 'review'} has none; a column is named by data.text=review",
+        ),
         ({"valid": [("a", "x")]}, "data= has no part 'train'; give examples to train on"),
         ([], "data= has an empty list for the part 'train'; give a list with examples in it"),
         (3, "data= takes a list of examples, or one for each part, and the part 'train' is 3"),
@@ -128,3 +164,21 @@ def test_mistakes_are_told() -> None:
         assert str(caught.value).startswith(sentence)
     with pytest.raises(UserError, match=r"^examples are given by data=, and by data.train=a.csv too; leave one of them out$"):
         listed_settings("classify", ["data.train=a.csv"], ROWS)
+
+
+def test_a_file_takes_the_place_of_examples() -> None:
+    Path("a.csv").write_text("text,label\na,x\n")
+    for data in ("a.csv", Path("a.csv"), {"train": Path("a.csv")}):
+        assert listed_settings("classify", [], data) == ["data.corpus=null", 'data.train="a.csv"']
+    assert listed_settings("translate", [], [Path("a.de"), Path("a.en")]) == ["data.corpus=null", 'data.train=["a.de", "a.en"]']
+    with pytest.raises(UserError, match="data= has files for some parts and examples for others; give files for all of them, or examples"):
+        listed_settings("classify", [], {"train": Path("a.csv"), "valid": ROWS})
+    with pytest.raises(UserError, match=r"'a.csv' is a file; to read it give pathlib.Path\('a.csv'\), since a string is the text itself"):
+        listed_settings("text-lstm", [], "a.csv")
+
+
+def test_a_grid_is_for_the_command_line() -> None:
+    with pytest.raises(
+        UserError, match=r"^'seed=1,2' has several values, a grid of 2 runs, for the command line: clew train text-lstm seed=1,2; in"
+    ):
+        clew.train("text-lstm", "seed=1,2")

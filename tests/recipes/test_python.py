@@ -43,13 +43,14 @@ def test_a_second_run_of_other_settings_gets_its_own_folder(tmp_path: Path, caps
     with pytest.raises(UserError, match="none.txt"):
         clew.train("text-lstm", *given, "data.train=none.txt")
     assert "another run" not in capsys.readouterr().err
-    with pytest.raises(
-        UserError,
-        match="runs/text-lstm is a run of exactly these settings; go on with it by `resume=True`, or start another with `out=DIR`",
-    ):
-        clew.train("text-lstm", *given)
     assert clew.train("text-lstm", *given, resume=True, quiet=True).folder == Path("runs/text-lstm")
     assert clew.train("text-lstm", resume=True, quiet=True).folder == Path("runs/text-lstm-2")
+
+
+def test_the_same_call_again_trains_in_a_new_folder(tmp_path: Path) -> None:
+    """As when a notebook's cell is run twice."""
+    folders = [clew.train("text-lstm", *lstm_settings(tmp_path, steps=1), quiet=True).folder for _ in range(2)]
+    assert folders == [Path("runs/text-lstm"), Path("runs/text-lstm-2")]
 
 
 def test_what_is_offered_is_listed() -> None:

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from clew.core.config import Section
+from clew.core.devices import choose_device
 from clew.core.errors import UserError
 from clew.core.types import Source
 from clew.data.kinds.text import find_texts
@@ -14,7 +15,7 @@ from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
 from clew.recipes.running import config_of
-from clew.runs.build import build_task, choose_device, train_tokenizer
+from clew.runs.build import build_task, train_tokenizer
 from clew.tasks.learning import Encoding
 from clew.tasks.streams import Streams
 from clew.text.labels import Labels

@@ -99,7 +99,7 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
         ("[1]", "run/config.json is not a run's config: it holds no fields"),
         ('{"format": 1, "recipe": "x", "sed": 1}', "run/config.json: unknown field 'sed'; did you mean 'seed'?"),
         ('{"format": 1, "seed": ' + "9" * 5000 + "}", "run/config.json is not JSON: Exceeds the limit (4300 digits)"),
-        ('{"format": ' + "[" * 99999, "run/config.json is not JSON that can be read: it is nested too deep"),
+        ('{"format": ' + "[" * 99999, "run/config.json is JSON that is nested too deeply to be read"),
         ('{"format": "' + "x" * 9999 + '"}', "run/config.json is of format 'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxx"),
         ('{"format": 1, "recipe": "x", "text": {"tokenizer": "\\ud800"}}', "run/config.json: text.tokenizer: unknown tokenizer '\\ud800';"),
     ],

@@ -14,11 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 import clew
-from clew.cli.evaluate import scored
-from clew.cli.evaluate_examples import examples_of
 from clew.layers import precision as layers_precision
 from clew.metrics.statistics import score
-from clew.runs.upgrading import FORMAT
+from clew.runs.evaluation import examples_of, score_part
+from clew.runs.run_files import FORMAT
 from clew.tasks import TASKS
 from tests.runs.frozen.asking import ask, command, differences, plain
 
@@ -116,7 +115,7 @@ def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) 
     if entry.learning is None or not entry.learning.has_examples:
         pytest.skip("learns from no examples")
     for part, examples in examples_of(kept.run.folder, kept.run.config, [], []).items():
-        found = scored(kept.run, kept.run.config, part, examples)
+        found = score_part(kept.run, kept.run.config, part, examples)
         each = [json.loads(json.dumps(found.statistics[example.id])) for example in examples]
         assert "loss" in found.measures
         for name, value in found.measures.items():

@@ -69,5 +69,5 @@ def test_transformers_has_no_place_for_layers_of_unlike_size(runs, tmp_path: Pat
     from clew.interop.huggingface.writing import write_huggingface
 
     pruned = prune_run(runs["gpt"], ["1.1"], tmp_path / "pruned")
-    with pytest.raises(UserError, match="heads of this run were pruned; --to onnx"):
+    with pytest.raises(UserError, match="this run's were pruned; use --to onnx"):
         write_huggingface(pruned, tmp_path)

@@ -82,9 +82,10 @@ def test_the_measure_of_a_run_is_what_its_score_stands_for(recipe: str, measured
         (["training.steps=200"], END, False),
         (["training.steps=200", "training.patience=1"], END, True),
         (["training.steps=200", "training.patience=2"], END, False),
+        (["training.steps=200"], {**END, "stopped_by": "StopAt"}, True),
         (["training.steps=60"], None, False),
     ],
-    ids=["reached", "passed", "asked for more", "lost patience", "not yet", "no summary"],
+    ids=["reached", "passed", "asked for more", "lost patience", "not yet", "stopped by a callback", "no summary"],
 )
 def test_a_run_is_finished_at_its_last_step_or_without_patience(settings: list[str], end: dict | None, finished: bool) -> None:
     """One evaluation after step 40, the best, was worse."""
@@ -112,6 +113,8 @@ def test_time_is_what_the_run_says_or_what_its_speed_amounts_to() -> None:
     logged = [{"step": 10, "tokens_per_second": 32}, {"step": 20, "valid.loss": 1.0}, {"step": 40, "tokens_per_second": 64}]
     assert summarise(new_run("speed", *logged)).seconds == pytest.approx(25.0)
     assert summarise(new_run("said", *logged, {**END, "seconds": 31.5})).seconds == 31.5
+    under_way = [{"step": 10, "tokens_per_second": 32, "seconds": 2.5}, {"step": 20, "tokens_per_second": 32, "seconds": 4.0}]
+    assert summarise(new_run("under way", *under_way)).seconds == 4.0
 
 
 def test_what_is_not_finite_or_no_number_is_no_score() -> None:

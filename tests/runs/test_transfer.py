@@ -121,7 +121,7 @@ def test_a_base_that_was_moved_is_found_beside_its_adapter_or_where_the_variable
 def test_an_adapter_is_refused_where_whole_weights_are_needed(bert: Path, tmp_path: Path) -> None:
     classifier(tmp_path, bert, LORA)
     for setting in ("transfer.from=run", "embedding.from=run"):
-        with pytest.raises(UserError, match="`clew merge run --out DIR` makes a run of"):
+        with pytest.raises(UserError, match="`clew runs merge run --out DIR` makes a run of"):
             run_recipe("classify", [*labelled_file(tmp_path), setting, *TINY], out=Path("other"))
     weights = read_weights(Path("run") / WEIGHTS)
     weights.pop("output.bias")

@@ -10,7 +10,8 @@ from clew.core.errors import UserError
 from clew.recipes.running import config_of, resumed
 from clew.runs.directory import json_hash, read_config, write_config
 from clew.runs.embedding import BorrowedBody
-from clew.runs.upgrading import DATA_1, FORMAT, TASK_2, upgraded
+from clew.runs.run_files import FORMAT
+from clew.runs.upgrading import DATA_1, TASK_2, upgraded
 from clew.tasks import TASKS
 from clew.text.train import train_word
 from clew.training.checkpoints import told_now

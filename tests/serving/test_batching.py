@@ -66,7 +66,7 @@ def test_a_call_whose_asker_leaves_is_not_answered() -> None:
             gone, stays = asyncio.ensure_future(call("b")), asyncio.ensure_future(call("e"))
             while len(batcher.waiting) < 2:
                 await asyncio.sleep(0.001)
-            with pytest.raises(Busy, match="2 requests wait already"):
+            with pytest.raises(Busy, match="2 requests are waiting already"):
                 await call("d")
             gone.cancel()
             await asyncio.wait([gone])

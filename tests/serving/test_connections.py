@@ -95,7 +95,7 @@ def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
         assert is_cut(silent)
         half.settimeout(20)
         answer = half.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 408 ") and b"was not there within 0.3 seconds" in answer
+        assert answer.startswith(b"HTTP/1.1 408 ") and b"did not arrive within 0.3 seconds" in answer
         with connect(port) as honest:
             assert b"200" in ask(honest)
     assert cut.count("head") == 3
@@ -174,7 +174,7 @@ def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> Non
             time.sleep(0.001)
         with connect(port) as third:
             answer = third.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 503 ") and b"there are 2 connections already; come again" in answer
+        assert answer.startswith(b"HTTP/1.1 503 ") and b"there are 2 connections already; try again" in answer
         assert b"retry-after: 1" in answer
         release.set()
         assert b'"x"' in read_to(first, b'"x"') and b'"x"' in read_to(second, b'"x"')

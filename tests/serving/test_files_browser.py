@@ -161,7 +161,7 @@ def test_a_link_restores_the_file_as_long_as_the_page_is_served(page: Any, serve
     page.goto(link[: link.index("file-")] + "file-gone")
     settle(page)
     page.wait_for_selector(".drop.refused")
-    assert "no longer here" in page.inner_text(".drop .state") and "sent to it" in page.inner_text(".panel .state")
+    assert "no longer has" in page.inner_text(".drop .state") and "uploaded ones" in page.inner_text(".panel .state")
 
 
 def test_a_run_that_reads_texts_and_one_that_reads_files_stand_beside_each_other(page: Any, server: str) -> None:

@@ -194,41 +194,45 @@ def test_embeddings_are_the_vectors_that_python_gives_as_floats_and_as_base64(se
 
 
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
-    ("completions", {"prompt": "a", "best_of": 3}, "best_of (3) is not supported here: ask for n, and choose yourself"),
+    ("completions", {"prompt": "a", "best_of": 3}, "best_of (3) is not supported here: set n, and choose among the texts"),
     ("completions", {"prompt": "a", "suffix": "b"}, "suffix ('b') is not supported here"),
     ("completions", {"prompt": "a", "frequency_penalty": 0.5}, "frequency_penalty (0.5) is not supported here"),
     ("completions", {"prompt": "a", "max_tokns": 5}, "unknown field 'max_tokns'; did you mean 'max_tokens'?"),
     ("completions", {"prompt": "a", "max_tokens": 5000}, "max_new must be at most 4096 here, not 5000"),
-    ("completions", {"prompt": "a" * 10_001}, "text 1 has 10,001 characters, and at most 10,000 are taken here"),
+    ("completions", {"prompt": "a" * 10_001}, "text 1 has 10,001 characters, but at most 10,000 are read here"),
     ("completions", {"prompt": "Ж"}, "the prompt has characters the model has never seen: 'Ж' (U+0416)"),
-    ("completions", {"prompt": [999]}, "the prompt has the token 999, and the model's are 0 to"),
-    ("completions", {"prompt": [1] * 10_001}, "the prompt has 10,001 tokens, and at most 10,000 are taken here; send it in parts"),
-    ("embeddings", {"input": [999]}, "the input has the token 999, and the model's are 0 to"),
-    ("completions", {"prompt": []}, "prompt has no text; give one, empty if need be"),
+    ("completions", {"prompt": [999]}, "the prompt has the token 999, but the model's tokens are 0 to"),
+    ("completions", {"prompt": [1] * 10_001}, "the prompt has 10,001 tokens, but at most 10,000 are read here; send it in parts"),
+    ("embeddings", {"input": [999]}, "the input has the token 999, but the model's tokens are 0 to"),
+    ("completions", {"prompt": []}, "prompt is an empty list; give at least one text, which may be empty"),
     ("completions", {"prompt": "a", "temperature": 2.5}, "temperature must be at most 2, not 2.5"),
-    ("completions", {"prompt": "a", "temperature": 0, "n": 2}, "n is for sampling, and with temperature 0 each text would be the same"),
+    ("completions", {"prompt": "a", "temperature": 0, "n": 2}, "n needs sampling, since with temperature 0 all texts are the same"),
     ("completions", {"prompt": "a", "top_p": 0}, "top_p (0) leaves no token"),
-    ("completions", {"prompt": "a", "stop": ["a", "b", "c", "d", "e"]}, "stop takes a text, or up to 4 of them, none of which is empty"),
-    ("completions", {"prompt": "a", "stop": ""}, "stop takes a text, or up to 4 of them"),
-    ("completions", {"prompt": "a", "echo": True, "logprobs": 1}, "logprobs of an echoed prompt are not told here"),
+    ("completions", {"prompt": "a", "stop": ["a", "b", "c", "d", "e"]}, "stop takes one text, or a list of up to 4, none of them empty"),
+    ("completions", {"prompt": "a", "stop": ""}, "stop takes one text, or a list of up to 4"),
+    ("completions", {"prompt": "a", "echo": True, "logprobs": 1}, "logprobs of an echoed prompt are not supported"),
     ("chat/completions", {"messages": []}, "messages is empty; give at least one"),
     ("chat/completions", {"messages": [{"content": "a"}]}, "message 1 has no role; give it one, such as user"),
     (
         "chat/completions",
         {"messages": [{"role": "system", "content": "a"}]},
-        "message 1 has the role 'system', and this model's chat has none",
+        "message 1 has the role 'system', which this model's chat template does not have",
     ),
-    ("chat/completions", {"messages": [{"role": "user"}]}, "message 1 takes a text as its content, or a list of parts, not None"),
-    ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "message 1 has a part that is no text"),
+    ("chat/completions", {"messages": [{"role": "user"}]}, "message 1: content must be a text or a list of parts, not None"),
+    ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "message 1 has a part that is not text"),
     ("chat/completions", {"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]}, "message 1 has 'tool_calls'"),
-    ("chat/completions", {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}, "top_logprobs is for logprobs"),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2},
+        "top_logprobs needs logprobs; set it to true",
+    ),
     ("chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": [{}]}, "tools ([{}]) is not supported here"),
-    ("embeddings", {"input": []}, "input has no text; give at least one"),
-    ("embeddings", {"input": "a", "encoding_format": "int8"}, "encoding_format is float or base64, not 'int8'"),
+    ("embeddings", {"input": []}, "input is empty; give at least one text"),
+    ("embeddings", {"input": "a", "encoding_format": "int8"}, "encoding_format must be float or base64, not 'int8'"),
     (
         "embeddings",
         {"input": "a", "dimensions": 4},
-        "dimensions (4) is not supported here: a vector has the width of the model; leave it out",
+        "dimensions (4) is not supported here: vectors have the width of the model; leave it out",
     ),
 ]
 
@@ -251,7 +255,7 @@ def test_values_that_change_nothing_are_taken(served: Served) -> None:
 def test_a_model_of_another_kind_does_not_write(served: Served) -> None:
     with pytest.raises(openai.NotFoundError, match="there is no model 'classifier' that can do this; known: bytes, lstm"):
         served.client.completions.create(model="classifier", prompt="a")
-    with pytest.raises(openai.BadRequestError, match="model must be given; known: bytes, lstm"):
+    with pytest.raises(openai.BadRequestError, match="model is missing; known: bytes, lstm"):
         served.client.post("/completions", body={"prompt": "a"}, cast_to=object)
 
 
@@ -282,7 +286,7 @@ def test_a_full_queue_is_an_error_of_the_server_that_says_when_to_come_back(serv
     finally:
         writer.queue = before
     assert error.value.status_code == 503 and error.value.response.headers["retry-after"] == "1"
-    assert error.value.type == "server_error" and "0 requests wait already" in error.value.body["message"]
+    assert error.value.type == "server_error" and "0 requests are waiting already" in error.value.body["message"]
 
 
 def writer_name(served: Served, writer: Any) -> str:
@@ -350,12 +354,12 @@ def test_a_message_is_data_and_no_template() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("{% for m in messages %}{{ m }}{% endfor %}", "is not JSON, and a chat template is, such as"),
-        ("{% for m in messages %}", "a template of Jinja is a program, and is not run here"),
-        ("[1]", "a chat template is an object with fields, not [1]"),
-        ('{"user": "hello"}', "user has {content} 0 times, and needs it once, where the message goes"),
+        ("{% for m in messages %}{{ m }}{% endfor %}", "is not JSON; a chat template is a JSON object such as"),
+        ("{% for m in messages %}", "a Jinja template is a program, which is not run here"),
+        ("[1]", "a chat template must be an object with fields, not [1]"),
+        ('{"user": "hello"}', "user has {content} 0 times, but needs it once, where the message goes"),
         ('{"usr": "{content}"}', "unknown field 'usr'; did you mean 'user'?"),
-        ('"' + "a" * 100_001 + '"', "a chat template has at most 100,000"),
+        ('"' + "a" * 100_001 + '"', "a chat template must have at most 100,000"),
     ],
 )
 def test_a_template_that_is_none_is_refused(tmp_path: Path, text: str, sentence: str) -> None:

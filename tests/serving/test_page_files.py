@@ -82,7 +82,7 @@ PATHS = ["0.png", str(FROZEN / "captioning" / "0.png"), "/etc/passwd", "file-0",
 @pytest.mark.parametrize("text", PATHS, ids=str)
 def test_no_path_is_read(text: Any, inspector: Inspector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FROZEN / "captioning")
-    with pytest.raises(UserError, match="a page only those that are sent to it"):
+    with pytest.raises(UserError, match="the page only uploaded ones"):
         inspector.look("caption", AskedLook(runs=(name_of(inspector, "captioning"),), options={"text": text}))
 
 
@@ -109,7 +109,7 @@ def test_a_file_is_described_and_its_bytes_are_no_page(app: Any, inspector: Insp
     assert content.content == hostile and content.headers["content-type"] == "application/octet-stream"
     assert content.headers["content-disposition"] == "attachment"
     sound = send(inspector, "transcription")
-    assert sound["plays"] == "audio/wav" and sound["about"] == "0.30 seconds, 4,000 samples a second"
+    assert sound["plays"] == "audio/wav" and sound["about"] == "0.30 seconds, 4,000 samples per second"
 
 
 REFUSED = [
@@ -131,8 +131,8 @@ def test_a_file_that_cannot_be_read_is_refused_when_it_is_sent(task: str, data: 
 def test_what_is_wrong_with_a_request_is_said(app: Any, inspector: Inspector) -> None:
     name = name_of(inspector, "captioning")
     asked = [
-        ({"runs": ["gpt"], "data": ""}, "gpt reads texts and no files; type one"),
-        ({"runs": [name], "data": "!"}, "data is no base64"),
+        ({"runs": ["gpt"], "data": ""}, "gpt reads texts, not files; type a text"),
+        ({"runs": [name], "data": "!"}, "data is not base64"),
         ({"runs": [name]}, "data"),
         ({"runs": [name, "gpt"]}, "data"),
     ]
@@ -143,7 +143,7 @@ def test_what_is_wrong_with_a_request_is_said(app: Any, inspector: Inspector) ->
         found = ask(app, path)
         assert found.status_code in (404, 422) and set(found.json()) == {"error"}
     mixed = AskedLook(runs=(name, "gpt"), options={"text": send(inspector, "captioning")["file"]})
-    with pytest.raises(UserError, match="reads files and .*gpt texts; look at each by itself"):
+    with pytest.raises(UserError, match="reads files and .*gpt reads texts; look at them separately"):
         inspector.look("levels", mixed)
 
 
@@ -157,7 +157,7 @@ def test_the_file_that_was_asked_for_longest_ago_makes_room(monkeypatch: pytest.
     last = held.put(FileBytes("more.png", pictures[0].data), "picture")["file"]
     assert held.get(second) is None and held.get(first) and held.get(last)
     assert held.put(pictures[0], "picture")["file"] in held.samples and held.size <= held_files.MOST_HELD
-    with pytest.raises(UserError, match="this file is no longer here; choose it once more"):
+    with pytest.raises(UserError, match="the server no longer has this file; choose it again"):
         held.find(second)
 
 

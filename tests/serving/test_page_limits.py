@@ -53,7 +53,7 @@ def test_a_text_that_is_too_long_is_refused_with_the_limit_and_takes_no_memory(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.status_code == 422
-    assert f"the text has 900,000 characters, and the page reads at most {longest} here; shorten it" in found.json()["error"]
+    assert f"the text has 900,000 characters, but the page reads at most {longest} here; shorten it" in found.json()["error"]
     assert peak < 50_000_000
 
 
@@ -61,7 +61,7 @@ def test_attention_that_would_take_gigabytes_is_refused_before_the_model_reads(m
     run = small_run("heads")
     monkeypatch.setattr(type(run.task), "forward", lambda *given, **options: pytest.fail("the model was run"))
     with pytest.raises(
-        UserError, match=r"attention of heads takes about .* GB for this text, and a view of the page at most 4 GB; shorten"
+        UserError, match=r"attention of heads takes about .* GB for this text, but a view of the page may take at most 4 GB; shorten"
     ):
         Inspector([run]).view("attention", AskedLook(runs=("heads",), options={"text": "a " * 9_999}))
 
@@ -87,7 +87,7 @@ def test_a_text_of_a_thousand_tokens_is_within_the_limits_of_a_model_of_twelve_l
 
 def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:
     check_parts([Note("a" * 1000), Table(("word",), [("the",)] * 1000)])
-    with pytest.raises(UserError, match=r"the picture has about 62 MB, and the page shows at most 32 MB; shorten the text"):
+    with pytest.raises(UserError, match=r"the picture has about 62 MB, but the page shows at most 32 MB; shorten the text"):
         check_parts([Note("a" * 10_000_000)])
 
 

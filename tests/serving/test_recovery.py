@@ -80,7 +80,9 @@ def test_a_worker_that_panicked_a_hundred_times_gave_a_hundred_answers_and_goes_
     with caplog.at_level(logging.ERROR, logger="clew"):
         found = ask_all(service.app(), [("/classify", {"text": "attack"}), ("/health", None)] * 100)
     assert [response.status_code for response in found] == [500, 200] * 100
-    assert all("the server goes on" in answer.json()["error"] or "MemoryError" in answer.json()["error"] for answer in found[::2])
+    assert all(
+        "ended the work on this request" in answer.json()["error"] or "MemoryError" in answer.json()["error"] for answer in found[::2]
+    )
     logged = [record.message for record in caplog.records]
     for kind in (Panic, SystemExit, KeyboardInterrupt, GeneratorExit):  # a MemoryError is an Exception, and answered as one
         assert logged.count(f"the worker met {kind.__name__}, and goes on") == 20

@@ -126,7 +126,7 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
     "a picture": ("transcription", content("captioning"), "this is no sound file that can be read"),
     "an empty sound": ("transcription", wav(0), "0 frames"),
     "a short sound": ("transcription", wav(100, 4000), "was cut short"),
-    "too long a sound": ("transcription", wav(4000 * 900), "frames, and at most 10,000 are read here"),
+    "too long a sound": ("transcription", wav(4000 * 900), "frames, but at most 10,000 are read here"),
     "a pickle": ("captioning", b"\x80\x04\x95\x10", "this is no picture that can be read"),
 }
 
@@ -143,13 +143,13 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(case: str, serve: Serve) -
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, 'give "picture", or several in "texts"'),
-    ({"picture": {"data": "%%%"}}, "picture 1: data is no base64"),
-    ({"picture": {"data": "é"}}, "picture 1: data is no base64"),
+    ({"picture": {"data": "%%%"}}, "picture 1: data is not base64"),
+    ({"picture": {"data": "é"}}, "picture 1: data is not base64"),
     ({"picture": {"data": 3}}, "data takes"),
     ({"picture": {"data": "", "kind": "png"}}, "kind"),
     ({"picture": {"data": "", "name": 5}}, "name takes"),
     ({"picture": {"data": "", "name": "x" * 300}}, "name"),
-    ({"texts": [{"data": ""}] * 33}, "texts are 1 to 32 in a request, not 33"),
+    ({"texts": [{"data": ""}] * 33}, "texts takes 1 to 32 items in a request, not 33"),
     ({"texts": [sent(content("captioning")), {"data": "AAAA"}]}, "picture 2: this is no picture"),
 ]
 
@@ -169,7 +169,7 @@ def test_a_file_may_be_larger_than_a_text_and_is_bounded(serve: Serve) -> None:
     assert len(large["data"]) > MOST_BYTES
     one, two, three = ask_all(guard, [("/caption", {"picture": each}) for each in (large, larger, {"data": "A" * MOST_BODY})])
     assert one.status_code == 200
-    assert two.status_code == 400 and "16,000,001 bytes, and 16,000,000 are taken at most" in two.json()["error"]
+    assert two.status_code == 400 and "16,000,001 bytes, but at most 16,000,000 are read" in two.json()["error"]
     assert three.status_code == 413 and "24,000,000 bytes" in three.json()["error"]
     assert guard.held == 0
 
@@ -181,7 +181,7 @@ def test_many_large_bodies_at_once_are_told_to_come_back() -> None:
     guard = Guard(app, most_bytes=MOST_BODY)
     guard.held = MOST_LARGE * MOST_BODY - MOST_BYTES
     (found,) = ask_all(guard, [("/caption", {"picture": {"data": "A" * 2 * MOST_BYTES}})])
-    assert found.status_code == 503 and "ask again" in found.json()["error"]
+    assert found.status_code == 503 and "try again" in found.json()["error"]
 
 
 def test_the_routes_say_how_a_file_is_sent(serve: Serve) -> None:

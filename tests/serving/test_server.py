@@ -68,7 +68,7 @@ def test_who_waits_longer_is_told_so() -> None:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(UserError, match="'203.0.113.7' is no address of this machine"):
+    with pytest.raises(UserError, match="'203.0.113.7' is not an address of this machine"):
         listen(0, "203.0.113.7")
 
 
@@ -89,5 +89,5 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])
 def test_what_is_no_port_is_refused(port: int) -> None:
-    with pytest.raises(UserError, match=f"a port is between 0 and 65535, not {port}"):
+    with pytest.raises(UserError, match=f"a port must be between 0 and 65535, not {port}"):
         listen(port)

@@ -144,18 +144,18 @@ def test_one_request_that_is_refused_leaves_the_others_alone(make: Make) -> None
 
 
 MISTAKES: list[tuple[Any, str]] = [
-    (b"{", "what was posted is not JSON"),
-    (b"\xff\xfe", "what was posted is not JSON"),
-    (b"[1]", "an object with fields"),
-    (b"[" * 100_000, "what was posted is not JSON"),
+    (b"{", "the request body is not valid JSON"),
+    (b"\xff\xfe", "the request body is not valid JSON"),
+    (b"[1]", "the request body must be a JSON object with fields"),
+    (b"[" * 100_000, "the request body is not valid JSON"),
     ({}, 'give "text", or several in "texts"'),
     ({"text": "a", "texts": ["a"]}, "not both"),
     ({"text": 5}, "text takes a text, not 5"),
     ({"texts": "a"}, "texts takes a list, not 'a'"),
     ({"texts": [["a", "b"]]}, "takes one text; give it as a string"),
-    ({"texts": []}, "texts are 1 to 256 in a request, not 0"),
-    ({"texts": ["a"] * 257}, "texts are 1 to 256 in a request, not 257"),
-    ({"text": "a" * 10_001}, "text 1 has 10,001 characters, and at most 10,000 are taken here"),
+    ({"texts": []}, "texts takes 1 to 256 items in a request, not 0"),
+    ({"texts": ["a"] * 257}, "texts takes 1 to 256 items in a request, not 257"),
+    ({"text": "a" * 10_001}, "text 1 has 10,001 characters, but at most 10,000 are read here"),
     (b'{"text": "\\ud800"}', "character 1 of the text 1 (U+D800) is half a character"),
     ({"text": "a", "temprature": 1}, "unknown field 'temprature'; did you mean 'temperature'?"),
     ({"text": "a", "temperature": 0}, "temperature must be above 0, not 0"),
@@ -163,8 +163,8 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"text": "a", "max_new": True}, "max_new takes a whole number, not True"),
     ({"text": "a", "max_new": 10**6}, "max_new must be at most 4096 here, not 1000000"),
     ({"text": "a", "seed": 10**30}, "seed takes a number between -2^63 and 2^63"),
-    ({"texts": ["a"] * 200, "samples": 64}, "200 texts of 64 samples each are more than 1024"),
-    ({"texts": ["a", "b"], "stream": True}, "stream is for one text"),
+    ({"texts": ["a"] * 200, "samples": 64}, "200 texts with 64 samples each are more than 1024 rows"),
+    ({"texts": ["a", "b"], "stream": True}, "stream needs one text"),
     ({"text": "a", "stream": True, "method": "beam"}, "beam search chooses only at the end"),
 ]
 
@@ -205,7 +205,7 @@ def test_a_full_queue_says_when_to_come_back(make: Make) -> None:
         found = ask_together(make("lstm", queue=2), [("/generate", {"text": "the", "max_new": 2, **options})] * 4)
         assert sorted(response.status_code for response in found) == [200, 200 if options else 503, 503, 503]
     refused = next(response for response in found if response.status_code == 503)
-    assert refused.headers["retry-after"] == "1" and "2 requests wait already" in refused.json()["error"]
+    assert refused.headers["retry-after"] == "1" and "2 requests are waiting already" in refused.json()["error"]
 
 
 def test_a_late_answer_is_none_and_the_next_is_in_time(make: Make) -> None:
@@ -278,7 +278,9 @@ def test_a_fault_of_ours_says_so_and_no_more(make: Make, monkeypatch: pytest.Mon
     monkeypatch.setattr(Classifier, "classify", broken)
     with caplog.at_level(logging.DEBUG, logger="clew"):
         found = ask(make("classifier"), "/classify", {"text": "a red fox"})
-    assert found.status_code == 500 and found.json() == {"error": "this is a fault in clew: ZeroDivisionError; --debug shows where"}
+    assert found.status_code == 500 and found.json() == {
+        "error": "this is a fault in clew: ZeroDivisionError; restart with --debug to see where"
+    }
     assert caplog.text == ""
 
 

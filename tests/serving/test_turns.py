@@ -13,13 +13,18 @@ from tests.instruments.small_runs import small_run
 from tests.serving.conftest import Make
 
 TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "samples": 32}, "32 texts with 1 beam are up to 131,072 tokens to write"),
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "beams": 64}, "1 text with 64 beams are up to 262,144 tokens to write"),
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "n_best": 64}, "1 text with 64 beams are up to 262,144 tokens to write"),
-    ("lstm", "generate", {"texts": ["a"] * 256, "max_new": 4096}, "256 texts with 1 beam are up to 1,048,576 tokens to write"),
-    ("transformer", "translate", {"texts": ["a"] * 100, "max_new": 100, "beams": 64}, "100 texts with 64 beams are up to 640,000 tokens"),
-    ("parser", "parse", {"text": "a " * 1000, "beams": 64}, "1 text with 64 beams are up to 256,640 tokens to write"),
-    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x" * 9, *map(str, range(3000))]}, "256 texts and 3,001 choices for each are"),
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "samples": 32}, "32 texts with 1 beam may generate 131,072 tokens"),
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "beams": 64}, "1 text with 64 beams may generate 262,144 tokens"),
+    ("gpt", "generate", {"text": "a", "max_new": 4096, "n_best": 64}, "1 text with 64 beams may generate 262,144 tokens"),
+    ("lstm", "generate", {"texts": ["a"] * 256, "max_new": 4096}, "256 texts with 1 beam may generate 1,048,576 tokens"),
+    (
+        "transformer",
+        "translate",
+        {"texts": ["a"] * 100, "max_new": 100, "beams": 64},
+        "100 texts with 64 beams may generate 640,000 tokens",
+    ),
+    ("parser", "parse", {"text": "a " * 1000, "beams": 64}, "1 text with 64 beams may generate 256,640 tokens"),
+    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x" * 9, *map(str, range(3000))]}, "256 texts with 3,001 choices each are"),
     ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x", "y"], "template": "{text} {choice}" + "z" * 9000}, "characters to read"),
 ]
 
@@ -28,9 +33,9 @@ TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
 def test_what_would_take_minutes_is_refused_with_the_bound(name: str, verb: str, body: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence) as refused:
         call_of(small_run(name), verb, body)
-    assert "a request has at most 100,000 (texts x samples x max_new x beams); ask for less, or in parts" in str(refused.value) or (
-        "a request has at most 2,560,000; ask in parts" in str(refused.value)
-    )
+    assert "a request may generate at most 100,000 (texts x samples x max_new x beams); ask for less, or send several requests" in str(
+        refused.value
+    ) or ("a request may have at most 2,560,000; send several requests" in str(refused.value))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +58,7 @@ def test_one_text_may_have_what_the_runs_own_settings_ask_for() -> None:
     wide = run.config.decoding.model_copy(update={"max_new": 60_000, "method": "beam"})
     large = type(run)(run.folder, run.config.model_copy(update={"decoding": wide}), run.vocabularies, run.task)
     assert call_of(large, "generate", {"text": "a"}).options.max_new == 60_000
-    with pytest.raises(UserError, match="2 texts with 4 beams are up to 480,000 tokens to write, and a request has at most 240,000"):
+    with pytest.raises(UserError, match="2 texts with 4 beams may generate 480,000 tokens, but a request may generate at most 240,000"):
         call_of(large, "generate", {"texts": ["a", "b"]})
 
 

@@ -60,7 +60,7 @@ def test_a_request_that_comes_late_does_not_take_the_place_of_a_newer_one() -> N
     busy = worker.submit(lambda: started.set() or released.wait(10))
     assert started.wait(10)
     newer = worker.submit(lambda: "newer", "tab", number=2)
-    with pytest.raises(Superseded, match="a newer request of this view came before it"):
+    with pytest.raises(Superseded, match="a newer request for this view arrived before it"):
         worker.submit(lambda: "older", "tab", number=1)
     released.set()
     assert newer.result.result(10) == "newer" and busy.result.result(10)
@@ -82,11 +82,11 @@ def test_the_queue_is_bounded() -> None:
         pass
     for _ in range(2):
         worker.submit(lambda: None)
-    with pytest.raises(Busy, match="2 requests wait already"):
+    with pytest.raises(Busy, match="2 requests are waiting already"):
         worker.submit(lambda: None)
     free.set()
     assert worker.close(5.0)
-    with pytest.raises(Busy, match="ending"):
+    with pytest.raises(Busy, match="shutting down"):
         worker.submit(lambda: None)
 
 
@@ -137,7 +137,7 @@ def test_closing_ends_what_runs_and_what_waits() -> None:
     jobs = [worker.submit(until(threading.Event(), nn.Linear(1, 1))) for _ in range(3)]
     assert worker.close(5.0)
     for job in jobs:
-        with pytest.raises(Ended, match="ending"):
+        with pytest.raises(Ended, match="shutting down"):
             job.result.result(1)
 
 

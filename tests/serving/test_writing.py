@@ -143,7 +143,7 @@ def test_a_batch_ends_when_the_worker_does() -> None:
         await asyncio.wait([asked], timeout=5.0)
         return asked.exception()
 
-    assert "the server is ending" in str(with_writer(work))
+    assert "the server is shutting down" in str(with_writer(work))
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_cepstra_are_the_cosine_transform_of_the_bands(count: int) -> None:
 
 
 def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
-    with pytest.raises(UserError, match=r"cepstra \(6\) are made of num_mels \(5\) bands"):
+    with pytest.raises(UserError, match=r"cepstra \(6\) must be from 0 to num_mels \(5\)"):
         LogMel(1000, 5, cepstra=6)
 
 
@@ -276,7 +276,7 @@ def test_what_is_no_sound_or_frame_is_refused() -> None:
         (lambda: LogMel(8000, 100_000), "100,000 bands are narrower than a spectrum of 65,536 points; lower num_mels or raise low"),
         (lambda: Frames(4, stack=0), r"stack \(0\) and skip \(0\) must be at least 1, and deltas \(0\) at least 0"),
         (lambda: Frames(4, normalisation="uterance"), "unknown normalisation 'uterance'; did you mean 'utterance'"),
-        (lambda: Frames(4, Normalisation((0.0,), (1.0,))), "the normalisation is of 1 features, and frames have 4"),
+        (lambda: Frames(4, Normalisation((0.0,), (1.0,))), "the normalisation has 1 features, but frames have 4"),
         (lambda: SpecAugment(share=1.5), r"masks and their widths must be 0 or more \(0\), and share \(1.5\) from 0 to 1"),
         (lambda: body(Frames(4)).embedding.weight, "this embedding reads vectors and has no table of tokens"),
         (lambda: Frames(4).embedding(8, word_dropout=0.1), r"model.word_dropout \(0.1\) drops words of a table"),

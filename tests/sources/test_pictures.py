@@ -245,7 +245,7 @@ def test_what_pictures_have_not_is_refused() -> None:
         MODELS["recurrent"].build(MODELS["recurrent"].config(word_dropout=0.1), Patches())
     with pytest.raises(UserError, match="shared embeddings are a table of tokens, and pictures have none"):
         MODELS["seq2seq"].build(MODELS["seq2seq"].config(shared_embeddings=True), Tokens(192), Patches())
-    with pytest.raises(UserError, match=r"this body reads pictures \(batch, height, width, 3\) as its source's collate gives them"):
+    with pytest.raises(UserError, match=r"this body reads pictures \(batch, height, width, 3\), as its source's collate makes them"):
         build("recurrent", Patches()).embedding.read(torch.zeros(1, 2, 192))
     with pytest.raises(UserError, match=r"std \(\[0, 0, 0\]\) must be one number, or one for each of 3 channels; std is above 0"):
         Patches(std=0).embedding(4)

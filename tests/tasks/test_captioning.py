@@ -130,7 +130,7 @@ def test_the_caption_to_look_at_may_be_given(run: Path) -> None:
     loaded = clew.load(run / "run")
     view = clew.look(loaded, "caption", text=str(run / "0.png"), target="a second thing")
     assert view.facts["words"][:-1] == ["a", "second", "thing"]
-    with pytest.raises(UserError, match="there is no picture to caption; name a file: text=FILE"):
+    with pytest.raises(UserError, match="caption needs a picture; name a file: text=FILE"):
         clew.look(loaded, "caption")
     with pytest.raises(UserError, match="boxes are for models that read regions, and this one reads whole pictures"):
         clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])

@@ -234,7 +234,7 @@ def test_of_several_labels_one_that_training_never_saw_is_one_that_is_missed() -
 
 def test_mistakes_have_their_sentences() -> None:
     with pytest.raises(
-        UserError, match=r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part has"
+        UserError, match=r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part does not have it"
     ):
         encoded(classifier(), [Labelled("a", ("pso",), id="t.csv:9")])
     with pytest.raises(UserError, match="every training example has the label 'pos', so there is nothing to tell apart"):

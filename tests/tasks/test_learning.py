@@ -37,7 +37,7 @@ def test_only_a_language_models_body_learns_from_running_text() -> None:
 
 def test_a_recipe_is_printed_with_the_fields_that_count_alone() -> None:
     lines = commented_yaml(config_of("tag"))
-    assert "\n  tags: null" in lines and "\n  size: 10000" not in lines and "directions" not in lines
+    assert "\n  tags: null" in lines and "\n  size: 10000" not in lines and "\n  directions" not in lines
     assert readers_of("directions") == ["translation", "sequence"]
 
 

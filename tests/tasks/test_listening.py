@@ -90,7 +90,7 @@ def test_a_pyramid_has_no_more_layers_than_the_encoder_and_nothing_to_add() -> N
         vocabularies = TASKS["listening"].learns.vocabularies
         build_task(config, vocabularies(transcribed(), RunTokenizers(config), config.task), to_train=False)
 
-    with pytest.raises(UserError, match=r"model.pyramid \(3\) is of the encoder's layers, and there are 2; lower it"):
+    with pytest.raises(UserError, match=r"model.pyramid \(3\) must be at most the number of the encoder's layers, 2"):
         built("model.pyramid=3")
-    with pytest.raises(UserError, match="model.pyramid joins pairs of places, so that nothing of their width can be added"):
+    with pytest.raises(UserError, match="model.pyramid joins pairs of positions, so a layer's input is twice too wide to add"):
         built("model.residual=true")

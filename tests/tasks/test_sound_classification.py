@@ -56,7 +56,7 @@ def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
     table.write_text("file,label\n" + "".join(f"{path},{label}\n" for path, label in rows), encoding="utf-8")
     assert [(each.input, each.labels) for each in read_labelled_inputs(table, SOUND_FILES)] == [(each.input, each.labels) for each in found]
     lines = folder / "lines.jsonl"
-    written = list(LABELLED_SOUNDS.rows([(each.input, each.label) for each in found]) if LABELLED_SOUNDS.rows else ())
+    written = list(LABELLED_SOUNDS.rows([(each.input, each.label) for each in found], Notes()) if LABELLED_SOUNDS.rows else ())
     lines.write_text("".join(json.dumps(row) + "\n" for row in written), encoding="utf-8")
     assert [(each.input, each.labels) for each in read_labelled_inputs(lines, SOUND_FILES)] == [(each.input, each.labels) for each in found]
 
@@ -69,7 +69,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "):
         list(read_labelled_inputs(folder / "empty", SOUND_FILES))
     with pytest.raises(UserError, match="names sounds by their paths, and a Tensor has none"):
-        list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")]) if LABELLED_SOUNDS.rows else ())
+        list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")], Notes()) if LABELLED_SOUNDS.rows else ())
     with pytest.raises(UserError, match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it"):
         LABELLED_SOUNDS.read(LabelledSoundsData(), seed=1)
 

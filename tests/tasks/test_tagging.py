@@ -142,7 +142,10 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        ("Ada/B-PRE", "names.conll:9, word 1: unknown label 'PRE'; did you mean 'PER'? known: LOC, PER; the training part has it not"),
+        (
+            "Ada/B-PRE",
+            "names.conll:9, word 1: unknown label 'PRE'; did you mean 'PER'? known: LOC, PER; the training part does not have it",
+        ),
         ("it/O Ada/NOUN", "names.conll:9, word 2: the tag 'NOUN' is of no phrase, as those of the training part are; "),
     ],
 )
@@ -181,7 +184,7 @@ def test_a_tag_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(
     assert both.statistics[known.id]["loss"]["mean"] == pytest.approx(first.statistics[known.id]["loss"]["mean"])
     if output == "crf":
         assert both.loss == pytest.approx(first.loss)
-    with pytest.raises(UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part has it not"):
+    with pytest.raises(UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part does not have it"):
         encoded(task, [known, odd], to_train=True)
 
 

@@ -33,5 +33,5 @@ def test_scaling_keeps_the_variance_and_the_gradient_of_wide_heads() -> None:
 def test_the_finding_states_what_its_rows_have() -> None:
     finding = run("quick", 0, lambda line: None)
     plain, scaled = finding.rows[0][2].split(" and ")
-    assert f"{plain}, divided {scaled}" in finding.found
+    assert f"{plain}, scaled {scaled}" in finding.found
     assert finding == run("quick", 0, lambda line: None)

@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,36 @@ def test_batches_that_are_a_function_of_their_position_will_do(tmp_path: Path) -
     assert fit(Line(), batches, tmp_path / "line", steps=3, device="cpu").step == 3
 
 
+@dataclass(frozen=True)
+class Points:
+    """A batch as a dataclass, with something that is no tensor."""
+
+    x: Tensor
+    y: Tensor
+    about: str
+
+
+class NamedLine(Line):
+    def forward(self, batch: Points) -> Tensor:
+        assert batch.about == "points"
+        return super().forward((batch.x, batch.y))
+
+
+def as_points(rows: Any) -> Points:
+    x, y = torch.utils.data.default_collate(rows)
+    return Points(x, y, "points")
+
+
+def test_a_batch_that_is_a_dataclass_trains_as_a_tuple_does(tmp_path: Path) -> None:
+    fits = [
+        fit(module, DataLoader(points(), batch_size=7, collate_fn=collate), tmp_path / name, steps=6, accumulate=2, learning_rate=0.1)
+        for name, module, collate in (("tuple", Line(), None), ("dataclass", NamedLine(), as_points))
+    ]
+    weights = [fitted.module.map.weight for fitted in fits]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+    assert not torch.equal(weights[0], Line().map.weight)
+
+
 class Endless(IterableDataset[Any]):
     def __iter__(self) -> Any:
         return iter(points())
@@ -343,8 +374,10 @@ def test_a_module_that_gives_no_loss_is_refused(tmp_path: Path, name: str) -> No
 
 def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
-    with pytest.raises(UserError, match="fit has no setting 'epochs'; it has learning_rate, schedule, clip_norm"):
+    with pytest.raises(UserError, match=r"fit has no setting 'epochs'; did you mean 'steps'\? it has learning_rate, schedule, clip_norm"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, epochs=3)  # type: ignore[call-arg]
+    with pytest.raises(UserError, match=r"fit has no setting 'lr'; did you mean learning_rate\? it has learning_rate"):
+        clew.fit(Line(), loader, tmp_path / "line", steps=2, lr=0.1)  # type: ignore[call-arg]
     with pytest.raises(UserError, match="steps must be at least 1, not 0"):
         clew.fit(Line(), loader, tmp_path / "line", steps=0)
     with pytest.raises(UserError, match="unknown optimiser 'adm'; did you mean 'adam'"):
@@ -362,7 +395,7 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
-    with pytest.raises(UserError, match="line has a fit already; go on with it by resume=True, or choose another folder"):
+    with pytest.raises(UserError, match="line has a fit already; go on with it by resume=True, replace it by overwrite=True, or choose"):
         fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
@@ -387,5 +420,5 @@ def test_what_was_measured_is_in_the_metrics(tmp_path: Path) -> None:
     fit(Line(), DataLoader(points(), batch_size=8), tmp_path / "line", steps=2, device="cpu", log_every=1, evaluate=lambda module: 3.5)
     records = [json.loads(line) for line in (tmp_path / "line" / "metrics.jsonl").read_text().splitlines()]
     assert [record.get("valid.loss") for record in records] == [None, None, 3.5, None]
-    assert set(records[0]) == {"step", "train.loss", "epoch", "gradient_norm", "learning_rate", "rows_per_second"}
+    assert set(records[0]) == {"step", "train.loss", "epoch", "gradient_norm", "learning_rate", "rows_per_second", "seconds"}
     assert records[-1]["best.valid.loss"] == 3.5 and records[-1]["best.step"] == 2

@@ -1,6 +1,10 @@
 """Records for TensorBoard, Weights & Biases and MLflow; each is tested where its package is installed."""
 
+import json
+import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +33,8 @@ def trained_twice(tmp_path: Path, log: str) -> None:
     run_recipe("text-lstm", ["training.steps=6"], out=Path("runs/one"), resume=True)
 
 
-@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")  # MLflow's, of SQLAlchemy
 def test_mlflow_has_every_record_of_a_run_that_goes_on_as_one_run(tmp_path: Path) -> None:
     tracking = pytest.importorskip("mlflow.tracking")
     pytest.importorskip("sqlalchemy")
@@ -41,14 +46,61 @@ def test_mlflow_has_every_record_of_a_run_that_goes_on_as_one_run(tmp_path: Path
         assert [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, name)] == measured(name)
 
 
-@pytest.mark.filterwarnings("ignore")  # theirs
+def wandb_records(path: Path) -> Iterator[bytes]:
+    """The records of a file that Weights & Biases wrote: LevelDB's log, behind seven bytes. Its library writes such files and reads them
+    in a program of its own, so that only what a record holds can be read by its messages."""
+    content, at, whole = path.read_bytes(), 7, b""
+    assert content.startswith(b":W&B")
+    while at + 7 <= len(content):
+        left = BLOCK - at % BLOCK
+        if left < 7:
+            at += left
+            continue
+        length, kind = struct.unpack("<HB", content[at + 4 : at + 7])
+        whole += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (FULL, LAST):
+            yield whole
+            whole = b""
+
+
+BLOCK, FULL, LAST = 32768, 1, 4
+
+
+def wandb_history(path: Path) -> list[dict[str, Any]]:
+    """What was logged, as the messages of the library have it."""
+    messages = pytest.importorskip("wandb.proto.wandb_internal_pb2")
+    rows = []
+    for content in wandb_records(path):
+        record = messages.Record()
+        record.ParseFromString(content)
+        if record.WhichOneof("record_type") == "history":
+            rows.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item})
+    return rows
+
+
+@pytest.mark.slow
 def test_wandb_writes_offline_and_goes_on_as_the_same_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb")
     trained_twice(tmp_path, "wandb")
-    written = list(Path("runs/one/wandb").glob("offline-run-*/run-*.wandb"))
+    written = sorted(Path("runs/one/wandb").glob("offline-run-*/run-*.wandb"), key=lambda path: path.stat().st_mtime)
     assert len(written) == 2 and len({path.name for path in written}) == 1
-    assert all(b"train/loss" in path.read_bytes() for path in written)
+    logged = [row for path in written for row in wandb_history(path)]
+    for name in ("train.loss", "valid.loss"):
+        found = [(row["step"], row[key]) for row in logged if (key := name.replace(".", "/")) in row]
+        assert found == measured(name)
     assert not Path("runs/one/events").exists()
+
+
+def test_tensorboard_shows_every_record_of_a_run_that_goes_on(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    trained_twice(tmp_path, "tensorboard")
+    shown = accumulator.EventAccumulator("runs/one/events")
+    shown.Reload()
+    for name in ("train.loss", "valid.loss"):
+        found = [(event.step, event.value) for event in shown.Scalars(name.replace(".", "/"))]
+        assert [step for step, _ in found] == [step for step, _ in measured(name)]
+        assert [value for _, value in found] == pytest.approx([value for _, value in measured(name)])  # events hold float32
 
 
 def test_a_logger_that_is_not_installed_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +110,10 @@ def test_a_logger_that_is_not_installed_is_refused_before_anything_is_read(monke
     )
     with pytest.raises(UserError, match=sentence):
         check_training(config_of("text-lstm", ["training.log=[wandb]"]).training)
+
+
+def test_one_logger_needs_no_brackets() -> None:
+    assert config_of("text-lstm", ["training.log=wandb"]) == config_of("text-lstm", ["training.log=[wandb]"])
 
 
 def test_a_logger_that_is_none_is_refused() -> None:

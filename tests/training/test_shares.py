@@ -74,7 +74,7 @@ def test_a_process_without_rows_is_fed_the_first_row_which_counts_for_nothing() 
     x = torch.arange(6.0).reshape(3, 2)
 
     class LastOfFour(Batches):
-        def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1) -> Iterator[tuple[int, int, Any]]:
+        def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
             return super().ahead(epoch, batch, 3, 4)
 
     batches = LastOfFour(lambda epoch: 1, lambda epoch, number: Rows(x))

@@ -1,4 +1,4 @@
-"""The workloads, a file each, or a file for those that differ in sizes alone."""
+"""The workloads: one file each, or one for workloads that differ only in sizes."""
 
 from clew.bench.workload import Workload
 from clew.bench.workloads.cells import CELLS_TRAIN

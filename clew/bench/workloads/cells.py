@@ -1,4 +1,4 @@
-"""Cells for which no library has a fused kernel, forwards and backwards, beside torch.nn.LSTM: what their equations cost beside it."""
+"""Cells for which no library has a fused kernel, forwards and backwards, against torch.nn.LSTM."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ PEER = "nn.LSTM"
 
 
 class Leaky(Cell):
-    """h' = (1 - a) * h + a * tanh(W x + U h), a cell of one's own: that of CONTRIBUTING.md."""
+    """h' = (1 - a) * h + a * tanh(W x + U h), the user's cell of CONTRIBUTING.md."""
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__(input_dim, dim)

@@ -1,4 +1,4 @@
-"""Greedy decoding with a model of given sizes in bfloat16 beside its peers: what such workloads share. CUDA alone."""
+"""The common part of workloads for greedy decoding in bfloat16 with a model of given sizes against its peers. CUDA only."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ DTYPE = torch.bfloat16
 
 
 class DecodingSizes(Protocol):
-    """The sizes of a language model: in words, the model of ours that has them, and what decoding with it costs."""
+    """The sizes of a language model: as text, as a model of ours, and the cost of decoding with it."""
 
     @property
     def vocabulary(self) -> int: ...
@@ -30,7 +30,7 @@ Sizes = TypeVar("Sizes", bound=DecodingSizes)
 
 
 class Peer(NamedTuple):
-    """A side besides ours: `make(sizes, prompt, max_new)` builds it on the prompt's device and gives what is timed."""
+    """A peer: `make(sizes, prompt, max_new)` builds it on the prompt's device and returns the function to time."""
 
     name: str
     make: Callable[[Any, Tensor, int], Call]
@@ -38,11 +38,11 @@ class Peer(NamedTuple):
 
 
 def decode_workload(name: str, model: str, batch: int, full: Sizes, quick: Sizes, peers: tuple[Peer, ...]) -> Workload:
-    """128 tokens after a prompt of 128, in each of `batch` rows; `name` is without the batch, `model` what is decoded with."""
+    """128 tokens after a prompt of 128 in each of `batch` rows; `name` is the name without the batch, `model` the model in words."""
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((full, 128, 128), quick=(quick, 16, 24))
-        prompt = torch.randint(1, sizes.vocabulary, (batch, length), device=setting.device)  # 0 is padding to transformers
+        prompt = torch.randint(1, sizes.vocabulary, (batch, length), device=setting.device)  # 0 is padding in transformers
 
         def ours() -> Call:
             return decode_greedily(sizes.ours(setting.device, DTYPE).eval(), prompt, new)

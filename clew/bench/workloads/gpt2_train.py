@@ -1,6 +1,6 @@
-"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, beside a minimal GPT. CUDA alone.
+"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, against a minimal GPT. CUDA only.
 
-Ours is run in another way besides: with passes that are not captured as CUDA graphs.
+Ours also runs in a second way, without capturing passes as CUDA graphs.
 """
 
 from functools import partial

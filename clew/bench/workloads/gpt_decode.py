@@ -1,4 +1,4 @@
-"""Greedy decoding with a character GPT beside a hand-written loop over a cache that grows."""
+"""Greedy decoding with a character GPT against a hand-written loop with a growing cache."""
 
 import torch
 

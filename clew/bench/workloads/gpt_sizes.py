@@ -1,4 +1,4 @@
-"""The sizes of a GPT: the two models that have them, and what a call of them costs."""
+"""The sizes of a GPT: the two models with these sizes, and the cost of a call."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class GPTSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Those of matrices that a token is multiplied with, the output layer's among them."""
+        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
         return 12 * self.num_layers * self.dim**2 + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype = torch.float32) -> LanguageModel:
@@ -35,11 +35,11 @@ class GPTSizes(NamedTuple):
         return MinimalGPT(*self).to(device, dtype)
 
     def training_cost(self, batch: int, length: int) -> Cost:
-        """A query is multiplied with the keys, and the weights with the values, of half the positions on average."""
+        """The cost of a training step; on average a query attends to half of the positions."""
         return trained(self.weights, batch * length, self.num_layers * self.dim * length * batch * length)
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """Keys and values of the positions before are read by every step; the prompt is read in one."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
         return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
 
 

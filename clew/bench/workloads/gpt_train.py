@@ -1,4 +1,4 @@
-"""A training step of a character GPT in clew's loop beside a minimal GPT, eager."""
+"""A training step of a character GPT in clew's loop against a minimal GPT, eager."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Greedy decoding with a Llama of GPT-2's depth and width (134M, random weights) beside transformers."""
+"""Greedy decoding with a Llama of GPT-2's depth and width (134M, random weights) against transformers."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class LlamaSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Those of matrices that a token is multiplied with, the output layer's among them."""
+        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
         return self.num_layers * (4 * self.dim**2 + 3 * self.dim * self.hidden_dim) + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -36,7 +36,7 @@ class LlamaSizes(NamedTuple):
         return LanguageModel(body, None, LanguageModelConfig(bias=False)).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """Keys and values of the positions before are read by every step; the prompt is read in one."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
         return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
 
 

@@ -1,4 +1,4 @@
-"""Greedy decoding with an LSTM beside a loop over torch.nn.LSTM, in bfloat16 on CUDA."""
+"""Greedy decoding with an LSTM against a loop over torch.nn.LSTM, in bfloat16 on CUDA."""
 
 import torch
 
@@ -14,7 +14,7 @@ PEER, PROMPT = "nn.LSTM loop", 16
 
 
 def lstm_decode(name: str, batch: int, full: tuple[int, int, int, int], cpu: tuple[int, int, int, int] | None = None) -> Workload:
-    """Sizes are vocabulary, layers, dim and tokens."""
+    """Sizes are (vocabulary, layers, dim, tokens)."""
 
     def build(setting: Setting) -> Work:
         vocabulary, layers, dim, new = setting.sizes(full, cpu=cpu, quick=(min(full[0], 1_000), full[1], full[2] // 4, 24))

@@ -1,4 +1,4 @@
-"""A training step of a word LSTM language model beside torch.nn.LSTM, the state carried from step to step (Zaremba's medium model)."""
+"""A training step of a word-level LSTM language model with a carried state (Zaremba's medium model) against torch.nn.LSTM."""
 
 import torch
 import torch.nn.functional as F

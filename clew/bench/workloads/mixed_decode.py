@@ -1,4 +1,4 @@
-"""Greedy decoding with LSTM and attention layers in turns (random weights) beside the same model whose step is not captured."""
+"""Greedy decoding with alternating LSTM and attention layers (random weights) against the same model without capturing its step."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class MixedSizes(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Those of matrices that a token is multiplied with, the output layer's among them."""
+        """The number of weights in matrices that a token is multiplied with, including the output layer's."""
         return self.num_layers // 2 * (8 + 4) * self.dim**2 + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype) -> LanguageModel:
@@ -36,7 +36,7 @@ class MixedSizes(NamedTuple):
         return LanguageModel(build_mixed(config, Tokens(self.vocabulary)), None).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """Keys and values of the positions before are read by every step; the prompt is read in one."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
         return decoded(self.weights, batch, new, dtype, cached=self.num_layers * self.dim * (prompt + new / 2))
 
 

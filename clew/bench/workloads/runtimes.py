@@ -1,4 +1,4 @@
-"""Decoding on a CPU beside what only runs models: CTranslate2, ONNX Runtime and llama.cpp, in float32, and all in 8 bits."""
+"""Decoding on a CPU against inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, in float32 and in int8."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +20,7 @@ from clew.layers.precision import quantise
 
 FLOAT = f"{OURS}, float32"
 RUNTIMES = {"CTranslate2": "ctranslate2", "ONNX Runtime": "onnxruntime", "llama.cpp": "xllamacpp"}
-"""Peers by the package that each needs."""
+"""Peers, each with the package that it needs."""
 CPU = torch.device("cpu")
 GPT, SMALL_GPT = GPTSizes(512, 384, 6, 6, 256), GPTSizes(512, 128, 2, 2, 64)
 LLAMA, SMALL_LLAMA = LlamaSizes(512, 384, 8, 6, 1024, 256), LlamaSizes(512, 128, 2, 2, 352, 64)
@@ -28,13 +28,13 @@ PROMPT = 16
 
 
 def peers(compute: str, calls: dict[str, Callable[[], Call]], theirs: Callable[[], Call], ours: Callable[[], Call]) -> list[Side]:
-    """In float32 transformers is a side too, which has no int8 of its own; in int8 our own float32."""
+    """The runtimes, and before them in float32 transformers, which has no int8 of its own, or in int8 our own float32."""
     runtimes = [Side(name, call, needs=RUNTIMES[name]) for name, call in calls.items()]
     return [Side("transformers", theirs, needs="transformers"), *runtimes] if compute == "float32" else [Side(FLOAT, ours), *runtimes]
 
 
 def generating(name: str, about: str, full: Any, quick: Any, model: Callable[[dict[str, int]], Any], compute: str, new: int) -> Workload:
-    """Greedy decoding of one text with a model of these sizes."""
+    """A workload for greedy decoding of one text with a model of these sizes."""
 
     def build(setting: Setting) -> Work:
         sizes, written = setting.sizes((full, new), quick=(quick, 24))
@@ -65,7 +65,7 @@ def generating(name: str, about: str, full: Any, quick: Any, model: Callable[[di
 
 
 def translating(compute: str) -> Workload:
-    """Beam search of one sentence with the base Transformer."""
+    """A workload for beam search of one sentence with the base Transformer."""
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((transformer_beam.FULL, 16, 32), quick=(transformer_beam.QUICK, 10, 10))

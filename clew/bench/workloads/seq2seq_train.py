@@ -1,4 +1,4 @@
-"""A training step of encoder-decoders beside plain torch: three with attention over a bidirectional LSTM, and the Transformer."""
+"""A training step of encoder-decoders against plain torch: three with attention over a bidirectional LSTM, and the Transformer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Pairs(NamedTuple):
 
 
 class Ours(nn.Module):
-    """An encoder-decoder under an output layer, as a task."""
+    """An encoder-decoder with an output layer, as a task."""
 
     def __init__(self, vocabulary: int, settings: dict[str, Any]):
         super().__init__()
@@ -49,7 +49,7 @@ class Ours(nn.Module):
 def seq2seq_train(
     name: str, about: str, settings: dict[str, Any], peer: str, plain: Callable[[int, int], nn.Module], weights: Callable[[int, int], float]
 ) -> Workload:
-    """`plain` builds the peer for a vocabulary and a width; `weights` are those that a pair of a source's and a target's token is
+    """`plain` builds the peer for a vocabulary and a width; `weights` is the number of weights that a source token and a target token are
     multiplied with."""
 
     def build(setting: Setting) -> Work:

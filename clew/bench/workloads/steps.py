@@ -1,4 +1,4 @@
-"""What several workloads call: a training step as a person writes it, a step of clew's own loop, greedy decoding."""
+"""Calls shared by workloads: a hand-written training step, a step of clew's own loop, and greedy decoding."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -46,7 +46,7 @@ def loop_step(
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     capture: bool = True,
 ) -> Call:
-    """A step of clew's training loop on a batch in the host's memory; its copy and the gradient's norm are part of it."""
+    """A step of clew's training loop on a batch in host memory, including the copy to the device and the gradient's norm."""
     device = next(task.parameters()).device
     batches = Loader(Batches(lambda epoch: MANY, lambda epoch, number: batch), 0, pin=device.type == "cuda")
     steps = train(
@@ -71,7 +71,7 @@ def decode_greedily(task: LanguageModel, prompt: Tensor, max_new: int) -> Call:
 
 
 class WithoutSignature:
-    """A stepper that does not say what it depends on, so that every step of it runs eagerly (see `decoding.engine`)."""
+    """A stepper without a signature, so that every step runs eagerly (see `decoding.engine`)."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper

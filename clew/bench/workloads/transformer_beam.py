@@ -1,4 +1,4 @@
-"""Beam search with the base Transformer beside transformers' Marian of the same sizes: width 5, as many tokens for every sentence."""
+"""Beam search with the base Transformer against transformers' Marian of the same sizes: width 5, the same length for every sentence."""
 
 import tokenizers
 import torch

@@ -123,12 +123,17 @@ def captioned_in(files: Given, data: CaptionedData, notes: Notes) -> Iterator[Ca
     return chain.from_iterable(read_captioned(file, notes=notes, **options) for file in files)
 
 
-def captioned_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def captioned_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(path, caption), or (path, captions)."""
-    for example in read_captioned(examples):
+    for example in read_captioned(examples, notes=notes):
         yield {"image": path_of(example.picture), "captions": list(example.captions)}
 
 
 CAPTIONED = Kind(
-    name="pictures with captions", section=CaptionedData, read_parts=captioned_of, read_files=captioned_in, rows=captioned_rows
+    name="pictures with captions",
+    section=CaptionedData,
+    read_parts=captioned_of,
+    read_files=captioned_in,
+    rows=captioned_rows,
+    is_plain=False,
 )

@@ -16,6 +16,7 @@ from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.readers import holds_no
 from clew.data.scene_regions import REGIONS, region_scenes
 
@@ -41,7 +42,7 @@ def graphs_of(data: DependencyGraphsData, seed: int, notes: Notes) -> Parts:
     if not has_graphs(data.corpus):
         able = ", ".join([*(name for name in CORPORA if has_graphs(name)), REGIONS])
         raise UserError(f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as those of {able}")
-    parts = {part: list(graphs_in(files, data, notes)) for part, files in find_files(data.corpus).items()}
+    parts = {part: gather(graphs_in(files, data, notes)) for part, files in find_files(data.corpus).items()}
     return cut(parts["train"], data, seed, parts.get("valid"), parts.get("test"))
 
 

@@ -59,9 +59,9 @@ def described_in(files: Given, data: DescribedData, notes: Notes) -> Iterator[De
     return chain.from_iterable(read_described(file, notes=notes, **options) for file in files)
 
 
-def described_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def described_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(path, sentences), with boxes and phrases where there are any."""
-    for example in read_described(examples):
+    for example in read_described(examples, notes=notes):
         picture = example.picture
         found: dict[str, Any] = {"image": path_of(picture.picture if isinstance(picture, Regions) else picture)}
         found["sentences"] = list(example.sentences)
@@ -71,5 +71,10 @@ def described_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 DESCRIBED = Kind(
-    name="pictures with paragraphs", section=DescribedData, read_parts=described_of, read_files=described_in, rows=described_rows
+    name="pictures with paragraphs",
+    section=DescribedData,
+    read_parts=described_of,
+    read_files=described_in,
+    rows=described_rows,
+    is_plain=False,
 )

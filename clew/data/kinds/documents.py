@@ -9,11 +9,11 @@ from clew.core.files import cache_folder
 from clew.data.documents import Documents, corpus_documents, cut_off, documents_at, joined
 from clew.data.example_splits import PARTS
 from clew.data.kinds.section import Column
-from clew.data.kinds.text import TextData
+from clew.data.kinds.text import PlainTextData
 from clew.data.notes import Notes
 
 
-class DocumentsData(TextData):
+class DocumentsData(PlainTextData):
     """Where the documents come from: corpora by name, and files of one's own."""
 
     format: str | None = Field(None, description="lines, jsonl; told from the file where not given")

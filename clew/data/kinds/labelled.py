@@ -12,6 +12,7 @@ from clew.data.examples import Labelled, Parsed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.readers import read_labelled
 
 
@@ -42,12 +43,17 @@ def labelled_of(data: LabelledData, seed: int, notes: Notes) -> Parts:
         return cut_files(lambda files: labelled_in(files, data, notes), data, seed, by_label=True)
     if isinstance(get_corpus(data.corpus).content, Trees):
         found = read_corpus(data.corpus, seed=seed, notes=notes)
-        texts = {part: [Labelled(one.key, (one.tree.label,), id=one.id) for one in examples] for part, examples in found.items()}
+        texts: dict[str, Iterable[Labelled]] = {part: map(label_of_all, examples) for part, examples in found.items()}
         if data.phrases:
-            texts["train"] = [phrase for one in found["train"] for phrase in phrases_of(one)]
+            texts["train"] = chain.from_iterable(map(phrases_of, found["train"]))
     else:
-        texts = {part: list(each) for part, each in read_corpus(data.corpus, kind=LabelTable.kind, seed=seed, notes=notes).items()}
-    return {part: list(renamed(examples, data, notes)) for part, examples in texts.items()}
+        texts = dict(read_corpus(data.corpus, kind=LabelTable.kind, seed=seed, notes=notes))
+    return {part: gather(renamed(examples, data, notes)) for part, examples in texts.items()}
+
+
+def label_of_all(example: Parsed) -> Labelled:
+    """A tree's words with the label of its root."""
+    return Labelled(example.key, (example.tree.label,), id=example.id)
 
 
 def phrases_of(example: Parsed) -> Iterator[Labelled]:
@@ -76,9 +82,9 @@ def renamed(examples: Iterable[Labelled], data: LabelledData, notes: Notes) -> I
             yield example._replace(labels=tuple(dict.fromkeys(label for label in labels if label is not None)))
 
 
-def labelled_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def labelled_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(text, label), or (text, second, label); several labels are a list."""
-    for example in read_labelled(examples):
+    for example in read_labelled(examples, notes=notes):
         second = {} if example.second is None else {"second": example.second}
         yield {"text": example.text, **second, "label": example.labels[0] if len(example.labels) == 1 else example.labels}
 

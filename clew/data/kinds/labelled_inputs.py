@@ -59,12 +59,12 @@ def labelled_inputs(
             check=lambda each: files.check(each.input),
         )
 
-    def rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    def rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
         """(path, label); several labels are a list."""
-        for each in read_labelled_inputs(examples, files):
+        for each in read_labelled_inputs(examples, files, notes=notes):
             yield {files.column: files.path(each.input), "label": each.labels[0] if len(each.labels) == 1 else list(each.labels)}
 
-    return Kind(name=f"labelled {files.name}s", section=section, read_parts=read_parts, read_files=read_files, rows=rows)
+    return Kind(name=f"labelled {files.name}s", section=section, read_parts=read_parts, read_files=read_files, rows=rows, is_plain=False)
 
 
 def split_key(example: LabelledInput) -> str:

@@ -111,5 +111,9 @@ def pictures_below(folder: Path) -> Sequence[Path]:
 
 
 LABELLED_PIXELS = Kind(
-    name="pictures with labels of pixels", section=LabelledPixelsData, read_parts=labelled_pixels_of, read_files=labelled_pixels_in
+    name="pictures with labels of pixels",
+    section=LabelledPixelsData,
+    read_parts=labelled_pixels_of,
+    read_files=labelled_pixels_in,
+    is_plain=False,
 )

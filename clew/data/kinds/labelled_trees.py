@@ -11,6 +11,7 @@ from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.labelled import ColumnsData
 from clew.data.labelled_trees import labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.tree_files import labelled_nodes
 
 
@@ -28,7 +29,7 @@ def labelled_trees_of(data: LabelledTreesData, seed: int, notes: Notes) -> Parts
         raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
     as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = labelled_nodes if isinstance(content, Trees) else labelled_roots
     found = read_corpus(data.corpus, seed=seed, notes=notes)
-    return {part: list(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
+    return {part: gather(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
 
 
 def labelled_trees_in(files: Given, data: LabelledTreesData, notes: Notes) -> Iterator[LabelledTree]:

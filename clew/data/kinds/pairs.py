@@ -1,6 +1,7 @@
 """Pairs: a text and what becomes of it. From tables, parallel text, dialogues, corpora and generators."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Self
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from clew.data.given_files import at_home
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.readers import read_pairs
 from clew.data.synthetic import SYNTHETIC, synthetic_lines
 
@@ -44,8 +46,8 @@ def pairs_of(data: PairsData, seed: int, notes: Notes) -> Parts:
         return many_directions(data, seed, notes)
     if data.corpus in SYNTHETIC:
         lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)
-        pairs = [Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)]
-        return cut(pairs, data, seed)
+        pairs = (Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1))
+        return cut(gather(pairs), data, seed)
     if data.corpus is not None:
         if data.corpus not in CORPORA:
             raise unknown("corpus", data.corpus, [*CORPORA, *SYNTHETIC])
@@ -68,16 +70,21 @@ def many_directions(data: PairsData, seed: int, notes: Notes) -> Parts:
     """The pairs of every direction, each marked with the language that it goes into."""
     if data.source is not None or data.target is not None:
         raise UserError("data.directions takes the place of data.source and data.target; leave these out")
-    found: dict[str, list[Pair]] = {}
+    read: dict[tuple[str, str], Parts] = {}
     for direction in data.directions or []:
         source, dash, target = direction.partition("-")
         if not (source and dash and target):
             raise UserError(f"data.directions: '{direction}' is not two languages with a hyphen between, such as de-en")
-        for part, pairs in one_direction(data, source, target, seed, notes).items():
-            found.setdefault(part, []).extend(pair._replace(id=f"{pair.id} {direction}", into=target) for pair in pairs)
-    if not found:
+        read[direction, target] = one_direction(data, source, target, seed, notes)
+    if not read:
         raise UserError("data.directions is empty; name at least one, such as [de-en]")
-    return dict(found)
+
+    def marked(part: str) -> Iterator[Pair]:
+        for (direction, target), parts in read.items():
+            for pair in parts.get(part, ()):
+                yield pair._replace(id=f"{pair.id} {direction}", into=target)
+
+    return {part: gather(marked(part)) for part in dict.fromkeys(chain.from_iterable(read.values()))}
 
 
 def one_direction(data: PairsData, source: str, target: str, seed: int, notes: Notes) -> Parts:
@@ -85,13 +92,13 @@ def one_direction(data: PairsData, source: str, target: str, seed: int, notes: N
     their number, so that a sentence is on one side in every language."""
     if data.corpus is not None:
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
-    given: dict[str, list[Pair]] = {}
+    given: dict[str, Sequence[Pair]] = {}
     for part in PARTS:
         if (files := getattr(data, part)) is None:
             continue
         if isinstance(files, list):
             raise UserError(f"with data.directions, data.{part} is what the names of its files begin with, not a list")
-        given[part] = list(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
+        given[part] = gather(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
     return cut(given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2])
 
 
@@ -101,7 +108,7 @@ def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
         raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
     data.check_given("data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`")
     parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
-    return {part: [pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)] for part in parts}
+    return {part: gather(pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)) for part in parts}
 
 
 def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
@@ -115,9 +122,9 @@ def language(name: str | int | None, role: str) -> str | None:
     return name
 
 
-def pair_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def pair_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(source, target)."""
-    for example in read_pairs(examples):
+    for example in read_pairs(examples, notes=notes):
         yield {"source": example.source, "target": example.target}
 
 

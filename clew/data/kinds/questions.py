@@ -40,9 +40,9 @@ def questions_in(files: Given, data: QuestionsData, notes: Notes) -> Iterator[Qu
     return chain.from_iterable(read_questions(file, notes=notes, **options) for file in files)
 
 
-def question_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def question_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(question, passage, answer), with where it begins; or (question, passage) where there is no answer."""
-    for example in read_questions(examples):
+    for example in read_questions(examples, notes=notes):
         starts = [answer.start for answer in example.answers]
         yield {"question": example.question, "passage": example.passage, "answer": example.texts, "answer_start": starts}
 

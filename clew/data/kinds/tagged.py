@@ -36,9 +36,9 @@ def sentences_in(files: Given, data: TaggedData, notes: Notes) -> Iterator[Sente
     )
 
 
-def tagged_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def tagged_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(words, tags)."""
-    for example in read_sentences(examples):
+    for example in read_sentences(examples, notes=notes):
         yield {"words": example.words, "tags": example.tags}
 
 

@@ -12,10 +12,11 @@ from clew.data.example_splits import PARTS
 from clew.data.kinds.section import Column, DataSection
 from clew.data.splits import split_text
 from clew.data.text_files import FIELD, TextSource, TextString, find_text
+from clew.data.text_streams import stream_of
 
 
-class TextData(DataSection):
-    """Where the text comes from: a corpus by name, or a file or folder of one's own."""
+class PlainTextData(DataSection):
+    """Where text comes from: a corpus by name, or a file or folder of one's own."""
 
     text: Column | None = Field(
         None, description="labelled texts, documents and JSON lines of text: the column of the text, by name or number"
@@ -27,7 +28,19 @@ class TextData(DataSection):
         return FIELD if self.text is None else str(self.text)
 
 
-def find_texts(data: TextData) -> dict[str, TextSource]:
+class TextData(PlainTextData):
+    """Where the text comes from: a corpus by name, or a file or folder of one's own, which may be read as a stream."""
+
+    stream: bool = Field(
+        False,
+        description="of files of your own: encode the text while it is trained on, and not before, so that the disk need not hold its ids",
+    )
+    shuffle_window: int = Field(
+        10_000, ge=1, description="a stream: how many documents are shuffled among each other; at most as many as have 8 million characters"
+    )
+
+
+def find_texts(data: PlainTextData) -> dict[str, TextSource]:
     """The text's parts by name: train, valid, and test where there is one."""
     data.check_given("data.train names your text, e.g. `clew train text-lstm data.train=book.txt`")
     parts = corpus_parts(data.corpus) if data.corpus is not None else own_parts(data)
@@ -42,6 +55,19 @@ def find_texts(data: TextData) -> dict[str, TextSource]:
     )
 
 
+def find_streamed(data: TextData) -> dict[str, TextSource]:
+    """The parts of a text that is trained on as a stream. Valid and test are files, or its first documents."""
+    if data.corpus is not None:
+        raise UserError("data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or leave it out")
+    paths = own_parts(data)
+    if "train" not in paths:
+        raise UserError("data.stream=true needs the files to stream; name them with data.train=FOLDER")
+    parts = {name: find_text(path, data.field) for name, path in paths.items() if name != "train"}
+    fractions = {name: getattr(data, f"{name}_fraction") for name in PARTS[1:] if name not in parts}
+    whole = stream_of(paths["train"], data.field, data.shuffle_window)
+    return {**whole.hold_out({name: fraction for name, fraction in fractions.items() if fraction}), **parts}
+
+
 def corpus_parts(name: str) -> Mapping[str, Path | TextSource]:
     """The text of a corpus, or of one that holds sentences what a model would read of them, a line each."""
     if holds_sentences(name):
@@ -49,7 +75,7 @@ def corpus_parts(name: str) -> Mapping[str, Path | TextSource]:
     return {part: file for part, file in find_corpus(name)._asdict().items() if file is not None}
 
 
-def own_parts(data: TextData) -> Mapping[str, Path]:
+def own_parts(data: PlainTextData) -> Mapping[str, Path]:
     """The files or folders that are named."""
     found = {}
     for part in PARTS:
@@ -61,6 +87,6 @@ def own_parts(data: TextData) -> Mapping[str, Path]:
     return found
 
 
-def text_of(path: Path | str, data: TextData) -> TextSource:
+def text_of(path: Path | str, data: PlainTextData) -> TextSource:
     """The text of a file or folder, read as the config says."""
     return find_text(data.given(path), data.field)

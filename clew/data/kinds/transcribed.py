@@ -122,12 +122,17 @@ def transcribed_in(files: Given, data: TranscribedData, notes: Notes) -> Iterato
         yield from read_transcribed(file, sound=data.sound, text=data.text, format=data.format, header=data.header, notes=notes)
 
 
-def transcribed_rows(examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def transcribed_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
     """(path, text)."""
-    for example in read_transcribed(examples):
+    for example in read_transcribed(examples, notes=notes):
         yield {"sound": given_path(example.input), "text": example.text}
 
 
 TRANSCRIBED = Kind(
-    name="transcribed sounds", section=TranscribedData, read_parts=transcribed_of, read_files=transcribed_in, rows=transcribed_rows
+    name="transcribed sounds",
+    section=TranscribedData,
+    read_parts=transcribed_of,
+    read_files=transcribed_in,
+    rows=transcribed_rows,
+    is_plain=False,
 )

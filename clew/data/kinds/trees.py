@@ -9,6 +9,7 @@ from clew.data.examples import Parsed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
+from clew.data.parts import gather
 from clew.data.readers import read_parsed
 from clew.data.trees import cleaned
 
@@ -22,7 +23,7 @@ def trees_of(data: TreesData, seed: int, notes: Notes) -> Parts:
     data.check_given("data.train names your trees, e.g. `clew train parse data.train=trees.mrg`")
     if data.corpus is not None:
         found = read_corpus(data.corpus, kind=Trees.kind, seed=seed, notes=notes)
-        return {part: list(clean(examples, notes)) for part, examples in found.items()}
+        return {part: gather(clean(examples, notes)) for part, examples in found.items()}
     return cut_files(lambda files: trees_in(files, data, notes), data, seed)
 
 

@@ -1,4 +1,4 @@
-"""Folders as Hugging Face's `transformers` reads and writes them. ARCHITECTURES has those that clew knows, a file each."""
+"""Folders in the format of Hugging Face's `transformers`. ARCHITECTURES lists those that clew knows, one file each."""
 
 from clew.interop.huggingface.architecture import Architecture
 from clew.interop.huggingface.bert import BERT
@@ -11,4 +11,4 @@ from clew.interop.huggingface.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
 ARCHITECTURES: tuple[Architecture, ...] = (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, GPT2, LLAMA, MISTRAL, MARIAN)
 BY_FAMILY: dict[str, Architecture] = {"bert": BERT, "gpt": GPT2, "llama": LLAMA, "transformer": MARIAN}
-"""The architecture that a family of clew's is written as, where it was not imported as another."""
+"""The architecture that each family of clew is exported as, unless the run was imported as another."""

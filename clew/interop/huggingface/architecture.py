@@ -1,4 +1,4 @@
-"""What a file on one architecture says: how its config is read and written, and which of its tensors are which of clew's."""
+"""The description of one architecture: how its config is read and written, and how its tensors map to clew's."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 BIAS = "output.bias"
-"""Where an output layer of theirs has none, ours is 0. What else they have not is how a task answers, and stays as it is built."""
+"""If their output layer has no bias, ours is set to 0. Other tensors that they lack belong to the task and keep their initial values."""
 
 
 @dataclass(frozen=True)
 class Understood:
-    """A checkpoint's config in clew's words."""
+    """A checkpoint's config, converted to clew's sections."""
 
     model: dict[str, Any]
     task: dict[str, Any]
     vocabulary: int
     labels: Labels | None = None
     sections: dict[str, Any] = field(default_factory=dict)
-    """Of other sections: decoding, training."""
+    """Fields of other sections: decoding, training."""
 
 
 @dataclass(frozen=True)
 class TaskRead:
-    """What a checkpoint's config says of its output layer: the section task without its name, labels, and fields of other sections."""
+    """The output layer in a checkpoint's config: the section task without its name, labels, and fields of other sections."""
 
     task: dict[str, Any]
     labels: Labels | None = None
@@ -41,10 +41,10 @@ class TaskRead:
 
 @dataclass(frozen=True)
 class Head:
-    """An output layer over an architecture's body. `names` are the classes of `transformers` that have it; the first is written.
+    """An output layer over an architecture's body. `names` are the classes of `transformers` that have it; the first is used for export.
 
-    `read(checkpoint, model)` understands a config, where `model` is the section of the body; `entries(task)` are its tensors; `write(model,
-    task, out)` are its fields in the config of a run that fits.
+    `read(checkpoint, model)` reads a config, given the body's section `model`; `entries(task)` is its weight map; `write(model, task, out)`
+    gives its fields in the config of an exported run, or refuses a run that they cannot express.
     """
 
     names: tuple[str, ...]
@@ -55,13 +55,13 @@ class Head:
 
 @dataclass(frozen=True)
 class Architecture:
-    """`heads` are the output layers that `transformers` has over a body, by clew's name of the task.
+    """One architecture. `heads` are its output layers in `transformers`, by clew's name of the task.
 
-    `read(checkpoint)` understands what a config says of the body; `entries(model)` are its tensors; `write(model, out)` are its fields in
-    the config of a run that fits; `reorder(model, tensors)` is the same run with its features as the architecture has them. `prefix` is
-    what the body's tensors begin with under an output layer, `outputs` a pattern of those that are not the body's. `leftovers` are
-    patterns of tensors that are not needed, `spare` of weights that a class may have and not use; `copies` are tensors that say again what
-    others say, and `made` patterns of tensors of clew's that a checkpoint has not.
+    `read(checkpoint)` gives the section of the body; `entries(model)` is the body's weight map; `write(model, out)` gives the body's fields
+    in the config of an exported run; `reorder(model, tensors)` permutes the features of a run as the architecture needs them. `prefix`
+    starts the names of the body's tensors under an output layer, and `outputs` is a pattern of all other names. `leftovers` are patterns of
+    tensors that are not needed, `spare` of weights that a class may have without using; `copies` maps tied tensors to their originals, and
+    `made` are patterns of clew's tensors that no checkpoint has.
     """
 
     heads: Mapping[str, Head]
@@ -78,28 +78,28 @@ class Architecture:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """The task of each of their classes."""
+        """Maps each of their classes to clew's task."""
         return {name: task for task, head in self.heads.items() for name in head.names}
 
     def understand(self, checkpoint: Checkpoint, name: str) -> Understood:
         model, task = self.read(checkpoint), self.names[name]
-        found = self.heads[task].read(checkpoint, model)
+        head = self.heads[task].read(checkpoint, model)
         checkpoint.config.skip("tie_word_embeddings")
         vocabulary = checkpoint.config.get("vocab_size", int)
-        return Understood(model, {"name": task, **found.task}, vocabulary, found.labels, found.sections)
+        return Understood(model, {"name": task, **head.task}, vocabulary, head.labels, head.sections)
 
     def all_entries(self, model: Any, task: Any) -> list[Entry]:
-        """The tensors of a run with these sections."""
+        """The weight map of a run with these sections."""
         return [*self.entries(model), *self.heads[task.name].entries(task)]
 
     def config(self, model: Any, task: Any, out: "Outgoing") -> dict[str, Any]:
-        """The config for a run that fits; what has no field is refused."""
+        """The config of a run; settings that it cannot express are refused."""
         return {**self.write(model, out), **self.heads[task.name].write(model, task, out)}
 
 
 @dataclass(frozen=True)
 class Outgoing:
-    """What an architecture's `write` is told of a run besides its model and task."""
+    """What an architecture's `write` needs of a run besides its model and task."""
 
     name: str
     tokenizer: Tokenizer
@@ -107,9 +107,9 @@ class Outgoing:
 
 
 def only(section: Section, architecture: str, **wanted: Any) -> None:
-    """Refuses a run whose settings an architecture has no field for."""
+    """Refuse a run with settings that an architecture has no field for."""
     for name, values in wanted.items():
         value = getattr(section, name)
         if value not in (values if isinstance(values, tuple) else (values,)):
             what = getattr(section, "family", None) or getattr(section, "name", "")
-            raise UserError(f"{architecture} cannot express {name}={value!r} of this {what}; it has {values!r} alone")
+            raise UserError(f"{architecture} cannot express {name}={value!r} of this {what}; it supports {values!r} only")

@@ -1,4 +1,4 @@
-"""BERT as `transformers` has it."""
+"""BERT in `transformers`."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ MASKED = filler(
 NEXT_SENTENCE = with_bias("cls.seq_relationship", "next_sentence")
 POOLER = with_bias("bert.pooler.dense", "pooling.dense")
 POOLER_FIELDS = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_head", "type")
-"""Of the first release's configs; nothing reads them."""
+"""Fields in the configs of the first release, which nothing reads."""
 
 
 def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> list[Entry]:
@@ -55,8 +55,8 @@ def entries(model: BERTConfig) -> list[Entry]:
 
 
 def read_masked(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
-    found = MASKED.read(checkpoint, model)
-    return TaskRead({**found.task, "next_sentence": "cls.seq_relationship.weight" in checkpoint})
+    head = MASKED.read(checkpoint, model)
+    return TaskRead({**head.task, "next_sentence": "cls.seq_relationship.weight" in checkpoint})
 
 
 def masked_entries(task: Any) -> list[Entry]:
@@ -69,7 +69,7 @@ def write_masked(model: BERTConfig, task: Any, out: Outgoing) -> dict[str, Any]:
 
 
 def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dict[str, Any]:
-    """The section model of BERT, and of what was made after it; `skipped` positions are never taken."""
+    """The section model of BERT and its successors; the first `skipped` positions are never used."""
     fields.expect("is_decoder", False)
     fields.expect("add_cross_attention", False)
     fields.expect("position_embedding_type", "absolute")
@@ -77,8 +77,8 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
     fields.expect("chunk_size_feed_forward", 0)
     fields.skip("directionality", *(f"pooler_{part}" for part in POOLER_FIELDS))
     dim, heads, longest = (fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings"))
-    fields.check(dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")
-    fields.check(longest > skipped, f"max_position_embeddings ({longest}) leaves no position to read at")
+    fields.check(dim % heads == 0, f"hidden_size ({dim}) must be divisible by num_attention_heads ({heads})")
+    fields.check(longest > skipped, f"max_position_embeddings ({longest}) must be larger than {skipped}")
     fields.expect("embedding_size", dim, default=dim)
     return {
         "family": "bert",

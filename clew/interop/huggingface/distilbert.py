@@ -1,4 +1,4 @@
-"""DistilBERT as `transformers` has it: BERT without segments and pooler, with names of its own."""
+"""DistilBERT in `transformers`: BERT without segments and pooler, with other names of tensors."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields = checkpoint.config
     fields.skip("qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds", "tie_weights_")
     dim, heads = fields.get("dim", int), fields.get("n_heads", int)
-    fields.check(dim % heads == 0, f"dim ({dim}) is no multiple of n_heads ({heads})")
+    fields.check(dim % heads == 0, f"dim ({dim}) must be divisible by n_heads ({heads})")
     return {
         "family": "bert",
         "dim": dim,

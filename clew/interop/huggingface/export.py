@@ -1,4 +1,4 @@
-"""The way out to `transformers`: the folder with its card."""
+"""Export to `transformers`: the folder with its model card."""
 
 from pathlib import Path
 

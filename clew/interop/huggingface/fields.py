@@ -1,4 +1,4 @@
-"""The fields of a config.json: each is read as what it should be, or checked to be what clew computes; the rest is named."""
+"""The fields of a config.json. Each is read with its type, or checked to have a value that clew supports; unread fields are reported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,26 +42,26 @@ HARMLESS = {
     "use_cache",
     "vocab_size",
 }
-"""Fields of any model that say nothing of what it computes, or are read elsewhere."""
+"""Fields that do not affect what a model computes, or that are read elsewhere."""
 
 
 class Fields:
-    """The fields, and which of them were asked for."""
+    """The fields, with a record of which were read."""
 
     def __init__(self, values: Mapping[str, Any], path: Path):
         self.values = values
         self.path = path
         self.asked: set[str] = set()
         self.largest: int | None = None
-        """The longest side of any tensor, once that is known: no size of a model is above it."""
+        """The longest side of any tensor, once known; no size of the model can exceed it."""
 
     def get(self, name: str, kind: type, default: Any = MISSING) -> Any:
-        """The value of a field; one without a default must be there. A whole number is a number too."""
+        """The value of a field, which is required without a default. An integer is accepted as a float."""
         self.asked.add(name)
         value = self.values.get(name, MISSING)
         if value is MISSING or (value is None and default is not MISSING):
             if default is MISSING:
-                raise UserError(f"{self.path} has no field {name}, without which the model cannot be built; add it, or copy the file again")
+                raise UserError(f"{self.path} has no field {name}, which the model requires; add it, or copy the file again")
             return default
         if kind is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
             return float(value)
@@ -74,48 +74,48 @@ class Fields:
         return value
 
     def check_size(self, name: str, value: int) -> None:
-        """Refuses a size that no tensor of the checkpoint has room for, before anything is built by it."""
+        """Refuse a size larger than any tensor of the checkpoint, before anything of that size is built."""
         most = MOST_POSITIONS if name in COMPUTED else self.largest
         if most is not None and value > most:
-            why = "clew reads texts of so many tokens at most" if name in COMPUTED else "no tensor of the checkpoint has a side as long"
+            why = "clew reads texts of at most so many tokens" if name in COMPUTED else "no tensor of the checkpoint has a side as long"
             raise UserError(f"{self.path}: {name} ({shown(value)}) is above {most:,}: {why}; copy the checkpoint again")
 
     def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
-        """A field that clew computes for some values alone; where it is not given, or null, it is the first of them."""
+        """The value of a field of which clew supports only some values; the default, for a missing field or null, is the first of them."""
         self.asked.add(name)
         value = self.values.get(name)
         if value is None:
             value = supported[0] if default is MISSING else default
         if not any(value == known and isinstance(value, bool) == isinstance(known, bool) for known in supported):
             known = " or ".join(shown(each) for each in supported)
-            raise UserError(f"{self.path}: {name} is {shown(value)}; clew computes this architecture with {known} alone")
+            raise UserError(f"{self.path}: {name} is {shown(value)}; clew computes this architecture with {known} only")
         return value
 
     def choose(self, name: str, table: Mapping[str, str], default: str) -> str:
-        """Our word for the value of a field."""
+        """Our name for the value of a field."""
         value = self.get(name, str, default)
         if value not in table:
             raise UserError(f"{self.path}: {name} is {shown(value)}; clew knows {', '.join(table)}")
         return table[value]
 
     def skip(self, *names: str) -> None:
-        """Fields that say nothing of what a trained model computes."""
+        """Mark fields that do not affect what a trained model computes as read."""
         self.asked |= set(names)
 
     def unread(self) -> list[str]:
         return sorted(set(self.values) - self.asked - HARMLESS)
 
     def check(self, rule: bool, sentence: str) -> None:
-        """Refuses fields that contradict each other."""
+        """Refuse fields that contradict each other."""
         if not rule:
             raise UserError(f"{self.path}: {sentence}")
 
 
 COMPUTED = {"max_position_embeddings"}
-"""Sizes that need not be those of a tensor: some positions are computed."""
+"""Sizes that need not be sizes of a tensor, since some positions are computed."""
 MOST_POSITIONS = 2**24
 SIGNED = {"type_vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_eos_token_id"}
-"""Numbers that may be 0."""
+"""Integers that may be 0 or negative."""
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_python": "gelu",

@@ -1,4 +1,4 @@
-"""A folder as `transformers` writes it: its config, and its tensors in one file of safetensors or in several. Nothing is unpickled."""
+"""A folder written by `transformers`: its config, and its tensors in one or several safetensors files. Nothing is unpickled."""
 
 import math
 import os
@@ -21,11 +21,11 @@ GENERATION = "generation_config.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 READABLE = {"F64", "F32", "F16", "BF16"}
 OLD_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-"""How the norms of the first published models call their parts."""
+"""The names of norm weights in the first published models, with today's."""
 
 
 class Checkpoint:
-    """The config, and the names of all tensors; a tensor is read when it is asked for, and is float32 then."""
+    """The config, and the names and shapes of all tensors. A tensor is read on demand, as float32."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -36,15 +36,15 @@ class Checkpoint:
             for name, kind, shape in tensors_in(path):
                 self.shapes[modern(name)] = shape
                 if modern(name) in self.files:
-                    raise UserError(f"{path}: the tensor {name} is in {self.files[modern(name)][0].name} too; copy the checkpoint again")
+                    raise UserError(f"{path}: the tensor {name} is also in {self.files[modern(name)][0].name}; copy the checkpoint again")
                 self.files[modern(name)] = path, name
                 self.config.largest = max(self.config.largest or 1, *shape, 1)
                 if kind not in READABLE and not kind.startswith(("I", "U", "BOOL")):
-                    raise UserError(f"{path}: the tensor {name} is of the type {kind}; clew reads {', '.join(sorted(READABLE))}")
+                    raise UserError(f"{path}: the tensor {name} has the type {kind}; clew reads {', '.join(sorted(READABLE))}")
 
     @property
     def num_values(self) -> int:
-        """All numbers in its tensors."""
+        """The number of values in all tensors."""
         return sum(map(math.prod, self.shapes.values()))
 
     def rename(self, names: dict[str, str]) -> None:
@@ -58,14 +58,14 @@ class Checkpoint:
         path, theirs = self.files[name]
         try:
             with safe_open(path, "pt") as file:
-                found = file.get_tensor(theirs)
+                tensor = file.get_tensor(theirs)
         except UNREADABLE as error:
             raise cut_short(path, error) from None
-        if not found.is_floating_point():
+        if not tensor.is_floating_point():
             raise UserError(
-                f"{path}: the weights {theirs} are whole numbers ({str(found.dtype).removeprefix('torch.')}): they are quantised"
+                f"{path}: the weights {theirs} are quantised ({str(tensor.dtype).removeprefix('torch.')}); use a checkpoint in floats"
             )
-        return found.to(torch.float32)
+        return tensor.to(torch.float32)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -89,24 +89,24 @@ def weight_files(folder: Path) -> list[Path]:
     for path in files:
         there = {name for name, *_ in tensors_in(path)}
         if lacking := sorted(name for name, file in weights.items() if file == path.name and name not in there):
-            raise UserError(f"{path} has no tensor {lacking[0]}, which {INDEX} says is there; copy the shards again")
+            raise UserError(f"{path} has no tensor {lacking[0]}, which {INDEX} lists; copy the shards again")
     return files
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:
-    """A file of a checkpoint by name. One that lies elsewhere is refused; in the cache of Hugging Face's hub, files are links to others
-    of the same model."""
+    """The path of a checkpoint's file, which must lie in the folder or, in the cache of the Hugging Face hub, where files are links, in the
+    cache of the same model."""
     root = folder.resolve()
     if root.parent.name == "snapshots":
         root = root.parent.parent
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or not Path(os.path.realpath(path)).is_relative_to(root):
-        raise UserError(f"{source} names {named(name)}, which is outside of {folder}; a checkpoint's files are in its own folder")
+        raise UserError(f"{source} names {named(name)}, which is outside {folder}; a checkpoint's files must be in its own folder")
     return path
 
 
 def tensors_in(path: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Names, types and shapes, as the head of a file tells them."""
+    """Names, types and shapes from the header of a file."""
     check_regular(path)
     try:
         with safe_open(path, "pt") as file:
@@ -119,35 +119,35 @@ def tensors_in(path: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 def cut_short(path: Path, error: Exception) -> UserError:
     return UserError(
-        f"{path} cannot be read as safetensors ({shortened(str(error).strip(), 150)}): it is damaged or cut short; copy it again"
+        f"{path} cannot be read as safetensors ({shortened(str(error).strip(), 150)}); it is damaged or cut short: copy it again"
     )
 
 
 def pickled(path: Path) -> UserError:
-    """The refusal of a file that may run code when it is read, with the way to convert it."""
+    """The error for a file that may run code when it is loaded, with a way to convert it."""
     folder = path.parent
     names = read_object(folder / CONFIG).get("architectures") if (folder / CONFIG).is_file() else None
     name = names[0] if isinstance(names, list) and names else None
-    if not isinstance(name, str) or not name.isidentifier():  # it stands in a command
+    if not isinstance(name, str) or not name.isidentifier():  # the name goes into a command
         return UserError(
-            f"{path} may be a pickle, which can run code when it is read; where you trust it, load it with the program that wrote it and "
+            f"{path} may be a pickle, which can run code when loaded; if you trust it, load it with the program that wrote it and "
             "save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"
         )
     code = f"import sys, transformers; transformers.{name}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])"
     return UserError(
-        f"{path} may be a pickle, which can run code when it is read; where you trust it, convert it to {WEIGHTS} with: "
+        f"{path} may be a pickle, which can run code when loaded; if you trust it, convert it to {WEIGHTS} with: "
         + shlex.join(["python", "-c", code, str(folder)])
     )
 
 
 def read_object(path: Path) -> dict[str, Any]:
     try:
-        found = read_json(inside(path.parent, path.name, path.parent))
+        content = read_json(inside(path.parent, path.name, path.parent))
     except UserError as error:
-        raise UserError(f"{error}; a checkpoint of Hugging Face's has it" if not path.exists() else str(error)) from None
-    if not isinstance(found, dict):
-        raise UserError(f"{path} holds {shown(found)} where fields are expected")
-    return found
+        raise UserError(f"{error}; a Hugging Face checkpoint needs it" if not path.exists() else str(error)) from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} should hold a JSON object, not {shown(content)}; copy it again")
+    return content
 
 
 def modern(name: str) -> str:

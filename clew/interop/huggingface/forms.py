@@ -1,4 +1,4 @@
-"""What a task is in a folder of `transformers`, whatever its architecture: FORMS has those that it knows, by clew's name of the task."""
+"""The files of each task in a folder of `transformers`, whatever the architecture: FORMS, by clew's name of the task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ from transformers import AutoTokenizer, {name}
 
 tokenizer = AutoTokenizer.from_pretrained(".")
 model = {name}.from_pretrained(".").eval()
-words = "Ada met Bo .".split()  # punctuation stands apart
+words = "Ada met Bo .".split()  # punctuation marks are words
 read = tokenizer(" ".join(words), return_tensors="pt")
 with torch.no_grad():
     best = model(**read).logits[0].argmax(-1).tolist()
 starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
-tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is told by its first piece
+tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is that of its first piece
 """
 PLAIN = """
 
@@ -44,7 +44,7 @@ def begins(before, tag):
     return tag[0] in "BS" or before[0] in "OES" or before[1:] != tag[1:]
 
 
-# learnt as {scheme}; as IOB2, B- on a phrase's first word and I- on its others:
+# the model predicts {scheme}; convert to IOB2, with B- on a phrase's first word and I- on its others:
 tags = [tag if tag == "O" else ("B" if begins(before, tag) else "I") + tag[1:] for before, tag in zip(["O", *tags], tags)]
 """
 
@@ -59,7 +59,7 @@ def tag_lines(run: Run, name: str) -> str:
 
 
 def one_tokenizer(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, labels: str = "labels") -> dict[str, Any]:
-    """The tokenizer, and the labels by their role where there are such."""
+    """The tokenizer, and the labels by their role if there are any."""
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
     tokenizer = filled_to(read_tokenizer(where, kind), understood.vocabulary, folder)
@@ -67,19 +67,19 @@ def one_tokenizer(path: Path, folder: Path, checkpoint: Checkpoint, understood: 
 
 
 def two_tokenizers(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood) -> dict[str, Any]:
-    """Of the source and of the target."""
+    """The tokenizers of the source and of the target."""
     source, target = marian_tokenizers(folder)
     sizes = understood.vocabulary, checkpoint.config.get("decoder_vocab_size", int, understood.vocabulary)
     return {"source": filled_to(source, sizes[0], folder), "target": filled_to(target, sizes[1], folder)}
 
 
 def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, Any]:
-    """The section decoding of a checkpoint that ends its texts by other tokens than the tokenizer's end."""
+    """The section decoding of a checkpoint whose texts end with tokens other than the tokenizer's end token."""
     tokenizer: Tokenizer = vocabularies["tokenizer"]
     path = checkpoint.folder / GENERATION
     fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
-    given = fields.get("eos_token_id")
-    ends = [id for id in (given if isinstance(given, list) else [given]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
+    end_ids = fields.get("eos_token_id")
+    ends = [id for id in (end_ids if isinstance(end_ids, list) else [end_ids]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
     if ends in ([], [tokenizer.end]):
         return {}
     names = [tokenizer.token(id) for id in ends]
@@ -87,13 +87,13 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
 
 
 def searched(decoding: DecodingConfig) -> dict[str, Any]:
-    """How a translator searches; their length counts what the decoder reads first. Theirs divides by a power of it alone, and knows no
-    coverage."""
-    found: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
+    """The fields of a translator's search. Their length includes the decoder's start token. Their search divides scores by a power of the
+    length, and has no coverage penalty."""
+    fields: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
     if decoding.method != "beam":
-        return found
+        return fields
     early = {"likely": False, "full": True}.get(decoding.early_stop or "never", "never")
-    return {**found, "num_beams": decoding.beams, "length_penalty": decoding.length_penalty, "early_stopping": early}
+    return {**fields, "num_beams": decoding.beams, "length_penalty": decoding.length_penalty, "early_stopping": early}
 
 
 def sentence_files(run: Run, folder: Path) -> None:
@@ -102,9 +102,9 @@ def sentence_files(run: Run, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Form:
-    """`usage(run, name)` is Python that runs a model of a class of theirs. `vocabularies` reads those of a checkpoint, `sections` what its
-    files say of other sections of a config than those of body and task; `pairs` says that it may be told to judge two texts together.
-    `generation` are fields of generation_config.json, which is written where there are such; `beside` writes what else stands there."""
+    """The files of one task. `usage(run, name)` is Python code that runs a model of their class `name`. `vocabularies` reads those of a
+    checkpoint, `sections` the sections of a config other than body and task; `pairs` says that the user may ask for two texts together.
+    `generation` gives the fields of generation_config.json, if that is written; `beside` writes further files."""
 
     usage: Callable[[Run, str], str]
     vocabularies: Callable[[Path, Path, Checkpoint, Understood], dict[str, Any]] = one_tokenizer

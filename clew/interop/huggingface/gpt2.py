@@ -1,4 +1,4 @@
-"""GPT-2 as `transformers` has it: matrices turned, queries, keys and values in one."""
+"""GPT-2 in `transformers`: matrices are transposed; queries, keys and values are one matrix."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     fields.expect("add_cross_attention", False)
     fields.skip("reorder_and_upcast_attn", "n_ctx", *(f"summary_{part}" for part in SUMMARY))
     dim, heads = fields.get("n_embd", int), fields.get("n_head", int)
-    fields.check(dim % heads == 0, f"n_embd ({dim}) is no multiple of n_head ({heads})")
+    fields.check(dim % heads == 0, f"n_embd ({dim}) must be divisible by n_head ({heads})")
     return {
         "family": "gpt",
         "dim": dim,
@@ -73,7 +73,7 @@ def write(model: GPTConfig, out: Outgoing) -> dict[str, Any]:
 
 
 SUMMARY = ("activation", "first_dropout", "proj_to_labels", "type", "use_proj")
-"""Of a class that clew does not read."""
+"""Fields of a class that clew does not read."""
 SCORE = [entry("score.weight", "output.weight")]
 GPT2 = Architecture(
     heads={

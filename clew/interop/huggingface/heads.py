@@ -1,4 +1,4 @@
-"""Output layers that several architectures have, one function each: from the names of its classes and tensors to a `Head`."""
+"""Output layers shared by several architectures: one function each, from the names of classes and tensors to a `Head`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,40 +16,40 @@ DROPOUT = "classifier_dropout"
 
 
 def nothing(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
-    """The fields of a head that has none."""
+    """The config fields of a head that has none."""
     return {}
 
 
 def labels_of(fields: Fields) -> Labels:
-    """The names of the labels, by their ids; the library's own where the config has none."""
-    found = fields.get("id2label", dict, None)
-    if found is None:
+    """The names of the labels by id; by default those of the library, LABEL_0 and so on."""
+    id_to_name = fields.get("id2label", dict, None)
+    if id_to_name is None:
         count = fields.get("num_labels", int, 2)
         return Labels([f"LABEL_{number}" for number in range(count)])
-    names = [found.get(str(number), found.get(number)) for number in range(len(found))]
+    names = [id_to_name.get(str(number), id_to_name.get(number)) for number in range(len(id_to_name))]
     if not all(isinstance(name, str) for name in names):
-        raise UserError(f"{fields.path}: id2label should name the labels 0 to {len(found) - 1}, not {shown(found)}")
+        raise UserError(f"{fields.path}: id2label should name the labels 0 to {len(id_to_name) - 1}, not {shown(id_to_name)}")
     if len(set(names)) < len(names):
-        raise UserError(f"{fields.path}: id2label has a name twice: {shown(found)}; give every label its own")
+        raise UserError(f"{fields.path}: id2label has a name twice: {shown(id_to_name)}; give every label its own")
     return Labels([str(name) for name in names])
 
 
 def writer(name: str, who: str, *, tied: bool) -> Head:
-    """The next token; `tied` is what a config says that says nothing, `who` what has no bias."""
+    """Predicts the next token. `tied` is the default of tie_word_embeddings; `who` is the architecture's name in messages."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, tied), "bias": False})
 
     def write(model: Any, task: Any, out: Outgoing) -> dict[str, Any]:
         if task.bias:
-            raise UserError(f"{who} has no bias in its output layer, and this run has one; train with task.bias=false")
+            raise UserError(f"{who} has no bias in its output layer, but this run has one; train with task.bias=false")
         return {"tie_word_embeddings": task.tied}
 
     return Head((name,), read, lambda task: [] if task.tied else [entry("lm_head.weight", "output_weight")], write)
 
 
 def filler(*names: str, tied: Sequence[Entry], untied: Sequence[Entry], **fixed: Any) -> Head:
-    """Tokens that were taken out; `fixed` are settings that the class computes alone."""
+    """Predicts masked tokens. `fixed` are settings of which the class supports only this value."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         own = {"activation": model["activation"], "norm_eps": model["norm_eps"]}
@@ -66,8 +66,8 @@ def filler(*names: str, tied: Sequence[Entry], untied: Sequence[Entry], **fixed:
 def classifier(
     name: str, entries: Sequence[Entry], *, pooling: str, num_hidden: int = 0, dropout: str | None = DROPOUT, rate: float | None = None
 ) -> Head:
-    """Labels of a text, which is cut to the body's length. `dropout` is the field that has it, `rate` what it is where that is not given:
-    the body's own, unless it is said; a class without the field has none."""
+    """Predicts labels of a text, which is cut to the body's length. `dropout` is the field of its dropout (None: there is none), and `rate`
+    the default value, which is the body's dropout if not given."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -94,7 +94,7 @@ def classifier(
 
 
 def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
-    """A tag for the first piece of every word; `dropout` as a classifier has it, the body's where there is no field."""
+    """Predicts a tag for the first piece of every word. `dropout` is the field of its dropout; None: the body's dropout."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -110,12 +110,12 @@ def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
 
 
 def answerer(name: str) -> Head:
-    """Where an answer begins and ends."""
+    """Predicts where an answer begins and ends."""
     return Head((name,), lambda checkpoint, model: TaskRead({}), lambda task: with_bias("qa_outputs", "output"), nothing)
 
 
 def embedder(name: str, pooling: str, pooler: str | None = None, write: Callable[..., dict[str, Any]] = nothing) -> Head:
-    """No output layer: `pooling` makes a vector of a text, or `pooler`, where a checkpoint has those weights."""
+    """No output layer. A text's vector comes from `pooling`, or from `pooler` if the checkpoint has its weights."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         return TaskRead({"pooling": "pooler" if pooler is not None and f"{pooler}.weight" in checkpoint else pooling})
@@ -131,7 +131,7 @@ def dropout_of(fields: Fields, name: str | None, default: float) -> float:
 
 
 def answer_of(fields: Fields) -> tuple[str, Labels]:
-    """What is told of a text, one label, several or a number, and the labels."""
+    """The kind of a classifier's answer (one label, several labels, a number), and the labels."""
     labels = labels_of(fields)
     problem = fields.get("problem_type", str, None)
     if problem is None:
@@ -139,20 +139,20 @@ def answer_of(fields: Fields) -> tuple[str, Labels]:
     if problem not in PROBLEMS:
         raise UserError(f"{fields.path}: problem_type is {shown(problem)}; known: {', '.join(PROBLEMS)}")
     if problem == "regression" and len(labels) != 1:
-        raise UserError(f"{fields.path}: a regression of {len(labels)} numbers; clew tells one number of a text")
+        raise UserError(f"{fields.path}: a regression of {len(labels)} numbers; clew predicts one number per text")
     kind = PROBLEMS[problem]
     return kind, Labels(["number"]) if kind == "number" else labels
 
 
 def scheme(labels: Labels) -> str:
-    """How phrases are written by these tags."""
+    """The tag scheme of these labels."""
     if not all(map(is_phrase_tag, labels.names)) or set(labels.names) == {OUTSIDE}:
         return "none"
     return "bioes" if any(name.startswith(("E-", "S-")) for name in labels.names) else "iob2"
 
 
 def written_labels(labels: Labels | None, kind: str) -> dict[str, Any]:
-    """The fields of a config that name labels."""
+    """The config fields that name labels."""
     assert labels is not None
     names = dict(enumerate(labels.names))
     problem = next(name for name, ours in PROBLEMS.items() if ours == kind)

@@ -1,4 +1,4 @@
-"""Llama as `transformers` has it."""
+"""Llama in `transformers`."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ SCALINGS = {
         },
     ),
 }
-"""Their kinds of rotary scaling: our name, and our names of their options."""
+"""Their kinds of rotary scaling: our name of each, and our names of its options."""
 
 
 def entries(model: LlamaConfig) -> list[Entry]:
@@ -72,8 +72,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     dim, heads = fields.get("hidden_size", int), fields.get("num_attention_heads", int)
     groups = fields.get("num_key_value_heads", int, heads)
     head_dim = fields.get("head_dim", int, None)
-    fields.check(head_dim is not None or dim % heads == 0, f"hidden_size ({dim}) is no multiple of num_attention_heads ({heads})")
-    fields.check(heads % groups == 0, f"num_attention_heads ({heads}) is no multiple of num_key_value_heads ({groups})")
+    fields.check(head_dim is not None or dim % heads == 0, f"hidden_size ({dim}) must be divisible by num_attention_heads ({heads})")
+    fields.check(heads % groups == 0, f"num_attention_heads ({heads}) must be divisible by num_key_value_heads ({groups})")
     longest = fields.get("max_position_embeddings", int, 2048)
     base, scaling = rotary_of(fields, longest)
     return {
@@ -95,7 +95,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
-    """The base and the scaling of rotary positions, from the fields of old configs or of new ones."""
+    """The base and the scaling of rotary positions, from the fields of old or new configs."""
     fields.skip("rope_theta", "rope_scaling", "rope_parameters")
     values = {**(fields.get("rope_scaling", dict, None) or {}), **(fields.get("rope_parameters", dict, None) or {})}
     theirs = values.pop("rope_type", None) or values.pop("type", None) or "default"
@@ -106,17 +106,17 @@ def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
     if theirs not in SCALINGS:
         raise UserError(f"{fields.path}: the rotary scaling {shown(theirs)} is not known; clew knows {', '.join(SCALINGS)}")
     ours, options = SCALINGS[theirs]
-    found: dict[str, Any] = {"name": ours}
+    scaling: dict[str, Any] = {"name": ours}
     for name, value in values.items():
         if value is None:
             continue
         if name not in options and not (name == "original_max_position_embeddings" and value == longest):
             raise UserError(f"{fields.path}: the rotary scaling {theirs} has {name}={shown(value)}, which clew does not know")
         if name in options:
-            found[options[name]] = float(value) if isinstance(value, int) and name not in WHOLE else value
+            scaling[options[name]] = float(value) if isinstance(value, int) and name not in WHOLE else value
     if ours in ("dynamic", "yarn"):
-        found.setdefault("original_max_length", longest)
-    return float(base), found if len(found) > 1 else ours
+        scaling.setdefault("original_max_length", longest)
+    return float(base), scaling if len(scaling) > 1 else ours
 
 
 WHOLE = ("original_max_position_embeddings", "truncate")
@@ -148,13 +148,13 @@ def write(model: LlamaConfig, out: Outgoing) -> dict[str, Any]:
 
 
 def written_scaling(model: LlamaConfig) -> dict[str, Any] | None:
-    name, given = part_name(model.rotary_scaling), part_options(model.rotary_scaling)
+    name, scaling_options = part_name(model.rotary_scaling), part_options(model.rotary_scaling)
     if name == "none":
         return None
     theirs, options = next((theirs, options) for theirs, (ours, options) in SCALINGS.items() if ours == name)
-    if name == "dynamic" and given.get("original_max_length", model.max_length) != model.max_length:
-        raise UserError("Llama's dynamic scaling begins at its max_position_embeddings; set original_max_length to model.max_length")
-    return {"rope_type": theirs, **{other: given[ours] for other, ours in options.items() if ours in given}}
+    if name == "dynamic" and scaling_options.get("original_max_length", model.max_length) != model.max_length:
+        raise UserError("Llama's dynamic scaling starts at max_position_embeddings; set original_max_length to model.max_length")
+    return {"rope_type": theirs, **{other: scaling_options[ours] for other, ours in options.items() if ours in scaling_options}}
 
 
 LLAMA = Architecture(

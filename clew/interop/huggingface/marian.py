@@ -1,4 +1,4 @@
-"""Marian's Transformer as `transformers` has it: norms behind the layers, sines and cosines in two halves, a bias on every score."""
+"""Marian's Transformer in `transformers`: post-norm, sines and cosines in two halves, a bias in the output layer."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def entries(model: TransformerConfig) -> list[Entry]:
             entry("model.encoder.embed_tokens.weight", "body.encoder.embedding.tokens.weight"),
             entry("model.decoder.embed_tokens.weight", ours),
         ]
-    counts = [given if isinstance(given, int) else model.num_layers for given in (model.encoder_layers, model.decoder_layers)]
+    counts = [layers if isinstance(layers, int) else model.num_layers for layers in (model.encoder_layers, model.decoder_layers)]
     return [
         *tables,
         *repeated(ENCODER, counts[0]),
@@ -64,12 +64,12 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     dim, heads, hidden = fields.get("d_model", int), fields.get("encoder_attention_heads", int), fields.get("encoder_ffn_dim", int)
     fields.expect("decoder_attention_heads", heads, default=heads)
     fields.expect("decoder_ffn_dim", hidden, default=hidden)
-    fields.check(dim % heads == 0, f"d_model ({dim}) is no multiple of encoder_attention_heads ({heads})")
+    fields.check(dim % heads == 0, f"d_model ({dim}) must be divisible by encoder_attention_heads ({heads})")
     shared = fields.get("share_encoder_decoder_embeddings", bool, True) and not has_own_tables(checkpoint)
     vocabulary = fields.get("vocab_size", int)
     fields.check(
         not shared or fields.get("decoder_vocab_size", int, vocabulary) == vocabulary,
-        "decoder_vocab_size is not vocab_size, though both sides share their embeddings (share_encoder_decoder_embeddings)",
+        "decoder_vocab_size must equal vocab_size if both sides share their embeddings (share_encoder_decoder_embeddings)",
     )
     return {
         "family": "transformer",
@@ -90,7 +90,7 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def has_own_tables(checkpoint: Checkpoint) -> bool:
-    """Whether nothing is tied, and each side has vectors of its own, whatever share_encoder_decoder_embeddings says."""
+    """Whether the checkpoint is untied and each side has its own table, whatever share_encoder_decoder_embeddings says."""
     tables = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if checkpoint.config.get("tie_word_embeddings", bool, True) or not all(name in checkpoint for name in tables):
         return False
@@ -102,17 +102,17 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
     fields = checkpoint.config
     pad, end = fields.get("pad_token_id", int), fields.get("eos_token_id", int)
     start = fields.get("decoder_start_token_id", int, pad)
-    fields.check(start in (pad, end), f"decoder_start_token_id ({start}) is neither that of padding ({pad}) nor of the end ({end})")
+    fields.check(start in (pad, end), f"decoder_start_token_id ({start}) must be pad_token_id ({pad}) or eos_token_id ({end})")
     tied = fields.get("tie_word_embeddings", bool, True)
     task = {"tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
     path = checkpoint.folder / GENERATION
     own = {"max_length": fields.values.get("max_length")}
-    writing = Fields({**own, **read_object(path)}, path) if path.is_file() else fields  # transformers looks in one of them alone
+    writing = Fields({**own, **read_object(path)}, path) if path.is_file() else fields  # transformers reads only one of the two files
     beams, early = writing.get("num_beams", int, 1), writing.values.get("early_stopping") or False
     writing.check(isinstance(early, bool | str) and early in EARLY_STOPS, f"early_stopping is {shown(early)}; known: false, true, 'never'")
     last = writing.get("forced_eos_token_id", int, None)
-    writing.check(last in (None, end), f"forced_eos_token_id ({last}) is not eos_token_id ({end})")
-    longest = max(writing.get("max_length", int, 512) - 1, 1)  # theirs counts what the decoder reads first
+    writing.check(last in (None, end), f"forced_eos_token_id ({last}) must be eos_token_id ({end})")
+    longest = max(writing.get("max_length", int, 512) - 1, 1)  # their max_length includes the decoder's start token
     decoding = {
         "max_new": writing.get("max_new_tokens", int, longest),
         "method": "greedy" if beams == 1 else "beam",
@@ -126,7 +126,7 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
 
 
 EARLY_STOPS = {False: "likely", True: "full", "never": "never"}
-"""When their beam search ends, by the value of early_stopping."""
+"""Our names for the values of early_stopping, which says when beam search ends."""
 
 
 def translation_entries(task: Any) -> list[Entry]:
@@ -148,9 +148,9 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
     only(model, "Marian", wiring="post_norm", norm="layer", score="scaled", bias=True, activation=tuple(THEIR_ACTIVATIONS))
     for half in ("encoder_layers", "decoder_layers"):
         if isinstance(getattr(model, half), list):
-            raise UserError(f"Marian has layers of attention and a network alone; model.{half} lists others")
+            raise UserError(f"Marian has layers of attention and feed-forward networks only; model.{half} lists others")
     if part_name(model.position) != "sinusoidal" or part_options(model.position).get("base", 10000.0) != 10000.0:
-        raise UserError(f"Marian has sinusoidal positions of base 10000, which model.position={model.position!r} of this run is not")
+        raise UserError(f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r}")
     end, pad = out.tokenizer.end, pad_of(out)
     return {
         "model_type": "marian",
@@ -179,21 +179,21 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
 
 
 def in_halves(model: TransformerConfig, ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same model with its features in another order: where sines and cosines alternate, the even features first, then the odd ones.
+    """The same model with reordered features: if sines and cosines alternate, the even features come first, then the odd ones.
 
-    Norms and sums do not care which feature is where, so it is enough that all that reads and writes them agrees."""
+    Norms and sums do not depend on the order of features, so it is enough to permute every weight that reads or writes them."""
     if part_options(model.position).get("interleaved", True) is False:
         return ours
     order = torch.tensor([*range(0, model.dim, 2), *range(1, model.dim, 2)])
-    found = {}
+    reordered = {}
     for name, tensor in ours.items():
         part = name.split(".")[-2] if "." in name else name
         if part in ("tokens", "query", "key", "value", "inner", "output_weight") and tensor.ndim == 2:
             tensor = tensor[:, order]
         elif part in ("output", "outer", "norm"):
             tensor = tensor[order]
-        found[name] = tensor
-    return found
+        reordered[name] = tensor
+    return reordered
 
 
 FIXED = {
@@ -205,7 +205,7 @@ FIXED = {
     "is_encoder_decoder": True,
     "is_decoder": False,
 }
-"""Fields of configs that are older than the class, at the only value that it computes."""
+"""Fields in configs older than the class, with the only value that it supports."""
 IGNORED = (
     "encoder_layerdrop",
     "decoder_layerdrop",

@@ -1,4 +1,4 @@
-"""Mistral as `transformers` has it: Llama, where no window cuts what is read."""
+"""Mistral in `transformers`: Llama, without a sliding window."""
 
 from dataclasses import replace
 from typing import Any
@@ -11,7 +11,7 @@ from clew.interop.huggingface.heads import embedder, writer
 from clew.models.llama import LlamaConfig
 
 WINDOW = 4096
-"""That of a config which does not say."""
+"""The window of a config without the field."""
 
 
 def read(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -20,10 +20,10 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     window = fields.get("sliding_window", int, None) if "sliding_window" in fields.values else WINDOW
     if window is not None and window < longest:
         raise UserError(
-            f"{fields.path}: sliding_window is {window}, below max_position_embeddings ({longest}); clew computes Mistral without one: "
-            "take a checkpoint with sliding_window null, or set max_position_embeddings to the window where texts are no longer"
+            f"{fields.path}: sliding_window is {window}, below max_position_embeddings ({longest}); clew has no window for Mistral: "
+            "use a checkpoint with sliding_window null, or set max_position_embeddings to the window if your texts are no longer"
         )
-    fields.get("num_key_value_heads", int)  # not as many as heads, where it is not given
+    fields.get("num_key_value_heads", int)  # required: unlike Llama's, its default is not the number of heads
     fields.expect("attention_bias", False)
     fields.expect("mlp_bias", False)
     return llama.read(checkpoint)

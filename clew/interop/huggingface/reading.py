@@ -1,4 +1,4 @@
-"""A Hugging Face folder as a run: what its files say, in clew's words, and its weights under clew's names."""
+"""Read a Hugging Face folder as a run: its config in clew's sections, and its weights under clew's names."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from clew.interop.imported import Imported
 from clew.interop.weight_maps import check_all_used, take
 
 MOST = 1024
-"""Tokens of a row that a text is read in where it is scored, if the model has so many positions."""
+"""The maximum length of the rows in which a text is scored, if the model has as many positions."""
 
 
 def is_huggingface(path: Path) -> bool:
@@ -22,12 +22,12 @@ def is_huggingface(path: Path) -> bool:
 
 
 def read_huggingface(path: Path) -> Imported:
-    """All of a checkpoint but its weights, which are read once the run's model is built."""
+    """Read a checkpoint except its weights, which are read once the run's model is built."""
     folder = inner_folder(path)
     checkpoint = Checkpoint(folder)
     if checkpoint.config.values.get("quantization_config"):
         raise UserError(
-            f"{checkpoint.config.path}: the weights are quantised (quantization_config), which clew does not read; take whole ones"
+            f"{checkpoint.config.path}: the weights are quantised (quantization_config), which clew cannot read; use a checkpoint in floats"
         )
     name, architecture = architecture_of(checkpoint)
     add_body_prefix(checkpoint, architecture)
@@ -54,8 +54,8 @@ def read_huggingface(path: Path) -> Imported:
         left = check_all_used(checkpoint.files, entries, (*architecture.leftovers, *architecture.spare), str(folder))
         take(entries, tensors, checkpoint.shapes, checkpoint.read, str(folder))
         check_copies(checkpoint, architecture, set(left))
-        given = {ours for entry in entries for ours in entry.ours}
-        for ours in set(tensors) - given:
+        filled = {ours for entry in entries for ours in entry.ours}
+        for ours in set(tensors) - filled:
             assert any(re.fullmatch(made, ours) for made in architecture.made), ours
             if ours == BIAS:
                 tensors[ours].zero_()
@@ -66,7 +66,7 @@ def read_huggingface(path: Path) -> Imported:
 
 
 def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
-    """The class that the config names, and what is known of it."""
+    """The class that the config names, and its architecture."""
     names = checkpoint.config.get("architectures", list, None)
     if names is None:
         kind = checkpoint.config.get("model_type", str)
@@ -83,7 +83,7 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
 
 
 def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
-    """A body that was saved alone has its tensors without its name, and so have some of the first files with an output layer."""
+    """Add the body's prefix to tensor names, which bodies saved alone and some early files with an output layer lack."""
     prefix = architecture.prefix
     if not any(name.startswith(prefix) for name in checkpoint.files):
         checkpoint.rename({name: prefix + name for name in checkpoint.files if not re.match(architecture.outputs, name)})
@@ -96,6 +96,6 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
         alike = checkpoint.shapes[copy] == checkpoint.shapes[original]
         if not alike or not checkpoint.read(copy).equal(checkpoint.read(original)):
             raise UserError(
-                f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are one (tie_word_embeddings); "
+                f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are tied (tie_word_embeddings); "
                 "set that field to false, or save the checkpoint again"
             )

@@ -1,4 +1,4 @@
-"""RoBERTa, XLM-R and CamemBERT as `transformers` has them: BERT whose positions count from 2, with output layers of its own."""
+"""RoBERTa, XLM-R and CamemBERT in `transformers`: BERT with positions that count from 2, and with output layers of its own."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from clew.interop.weight_maps import Entry, entry, prefixed, repeated, rows_from
 from clew.models.bert import BERTConfig
 
 SKIPPED = 2
-"""Positions begin after the number of the padding token, which is 1."""
+"""Positions start after the id of the padding token, which is 1."""
 MASKED = [*with_bias("lm_head.dense", "transform"), *with_bias("lm_head.layer_norm", "norm"), entry("lm_head.bias", "output_bias")]
 UNTIED = [entry("lm_head.decoder.weight", "output_weight"), entry("lm_head.decoder.bias", "output_bias", optional=True)]
 LABELS = [*with_bias("classifier.dense", "pooling.dense"), *with_bias("classifier.out_proj", "output")]

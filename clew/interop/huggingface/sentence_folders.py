@@ -1,4 +1,4 @@
-"""Folders of `sentence-transformers`: an encoder, how its vectors are pooled, and whether they are of length 1."""
+"""Folders of `sentence-transformers`: an encoder, the pooling of its vectors, and whether they are normalised to length 1."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from clew.interop.huggingface.folders import CONFIG, inside, read_object
 
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
 OPTIONS = tuple(f"sentence_{kind}_config.json" for kind in ("bert", "roberta", "distilbert", "xlm-roberta"))
-"""What the file of an encoder's options is called, in its own folder."""
+"""The possible names of the file of an encoder's options."""
 POOLINGS = {"cls": "first", "mean": "mean", "max": "max", "lasttoken": "last"}
 FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -24,7 +24,7 @@ FLAGS = {
 
 
 def inner_folder(path: Path) -> Path:
-    """Where the encoder's own files are: the folder itself, or the one that modules.json names first."""
+    """The folder of the encoder's files: the folder itself, or the first one in modules.json."""
     if not (path / MODULES).is_file() or (path / CONFIG).is_file():
         return path
     return inside(path, modules_of(path)[0][1], path / MODULES)
@@ -39,12 +39,12 @@ def modules_of(path: Path) -> list[tuple[str, str]]:
 
 
 def sentence_task(path: Path, understood: Understood) -> Understood:
-    """The task that the modules describe."""
+    """Replace the task by the one that the modules describe."""
     modules = modules_of(path)
     kinds = [kind for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(
-            f"{path / MODULES}: clew knows Transformer, Pooling, and Normalize or not, in this order; this has {', '.join(kinds)}"
+            f"{path / MODULES}: clew reads Transformer, Pooling and, optionally, Normalize, in this order; this file has {', '.join(kinds)}"
         )
     settings = read_object(inside(path, modules[1][1], path / MODULES) / CONFIG)
     check_prompt(path / PROMPTS)
@@ -55,7 +55,7 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
     if longest is not None and (not isinstance(longest, int) or longest < 1):
         raise UserError(f"{options_path}: max_seq_length takes a whole number of at least 1, not {shown(longest)}")
     if options.get("do_lower_case"):
-        raise UserError(f"{options_path}: do_lower_case is true, which clew leaves to the tokenizer; give it a normalizer that does so")
+        raise UserError(f"{options_path}: do_lower_case is true, but clew leaves case to the tokenizer; give it a lower-casing normalizer")
     task = {
         "name": "representation",
         "pooling": pooling_of(settings, path / modules[1][1] / CONFIG),
@@ -66,17 +66,17 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
 
 
 def check_prompt(path: Path) -> None:
-    """Refuses a folder that has words put before every text."""
+    """Refuse a folder that puts a prompt before every text."""
     name = (read_object(path) if path.is_file() else {}).get("default_prompt_name")
     if name is not None:
         raise UserError(
-            f"{path}: default_prompt_name is {shown(name)}, words before every text; clew reads texts as they are: set it to null"
+            f"{path}: default_prompt_name is {shown(name)}, a prompt before every text, which clew does not add; set it to null"
         )
 
 
 def pooling_of(settings: dict[str, Any], path: Path) -> str:
     if settings.get("include_prompt") is False:
-        raise UserError(f"{path}: include_prompt is false; clew pools all of a text")
+        raise UserError(f"{path}: include_prompt is false, but clew pools the whole text; set it to true")
     chosen = [mode for flag, mode in FLAGS.items() if settings.get(flag)] or [str(settings.get("pooling_mode", "mean"))]
     if len(chosen) != 1 or chosen[0] not in POOLINGS:
         raise UserError(f"{path}: the pooling {' with '.join(chosen)} is not known; known: {', '.join(POOLINGS)}")
@@ -84,7 +84,7 @@ def pooling_of(settings: dict[str, Any], path: Path) -> str:
 
 
 def write_sentence_files(folder: Path, task: Any, dim: int, longest: int | None) -> None:
-    """What sentence-transformers reads beside an encoder; nothing where it has no such pooling."""
+    """Write the files that sentence-transformers needs beside an encoder; none if it does not have this pooling."""
     mode = next((theirs for theirs, ours in POOLINGS.items() if ours == task.pooling), None)
     if mode is None:
         return

@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints that have SentencePiece files: Llama's, XLM-R's, CamemBERT's, and Marian's two."""
+"""Tokenizers of checkpoints with SentencePiece files: Llama's, XLM-R's, CamemBERT's, and Marian's two."""
 
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ from clew.interop.sentencepiece_files import CONTROL, NORMAL, UNKNOWN, USER, Pie
 from clew.text.tokenizer import HIDDEN, Tokenizer
 
 UNKNOWN_COST = 10.0
-"""How much less probable than any piece SentencePiece takes an unknown character to be."""
+"""The score of an unknown character, below that of the worst piece, as in SentencePiece."""
 
 
 def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """The file's own ids; a text begins with <s> unless the options say otherwise."""
-    found = read_sentencepiece(files[0])
-    inner = tokenizer_of(found)
+    """Llama's tokenizer: the ids of the file. By default a text begins with `<s>`."""
+    contents = read_sentencepiece(files[0])
+    inner = tokenizer_of(contents)
     begin, end = options.get("bos_token") or "<s>", options.get("eos_token") or "</s>"
     adds = {begin: options.get("add_bos_token", True), end: options.get("add_eos_token", False)}
     for token in (begin, end):
         if inner.token_to_id(token) is None:
-            raise UserError(f"{files[0]} has not the token {token!r} of the tokenizer; see tokenizer_config.json")
+            raise UserError(f"{files[0]} does not have the tokenizer's token {token!r}; see tokenizer_config.json")
     frame = " ".join([*([begin] if adds[begin] else []), "$A", *([end] if adds[end] else [])])
     second = " ".join([*([f"{begin}:1"] if adds[begin] else []), "$B:1", *([f"{end}:1"] if adds[end] else [])])
     specials = [(token, inner.token_to_id(token)) for token in (begin, end)]
@@ -32,30 +32,30 @@ def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokeni
 
 
 def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """fairseq's ids: four tokens of its own and <mask> around the file's pieces. XLM-R's own four are the file's first three and <pad>;
-    CamemBERT has them besides the file's."""
-    found = read_sentencepiece(files[0])
+    """fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them. XLM-R's four replace the file's first
+    three; CamemBERT's come in addition to them."""
+    contents = read_sentencepiece(files[0])
     first = [Piece("<s>", 0.0, CONTROL), Piece("<pad>", 0.0, CONTROL), Piece("</s>", 0.0, CONTROL), Piece("<unk>", 0.0, UNKNOWN)]
-    pieces = found.pieces[3:]
+    pieces = contents.pieces[3:]
     if model_type == "camembert":
         first = [piece if piece.text in ("<pad>", "<unk>") else piece._replace(text=piece.text + UNUSED) for piece in first]
-        pieces = [Piece("<unk>" + UNUSED, 0.0, CONTROL), *found.pieces[1:]]
-    inner = tokenizer_of(found, [*first, *pieces, Piece("<mask>", 0.0, CONTROL)], unknown=3)
+        pieces = [Piece("<unk>" + UNUSED, 0.0, CONTROL), *contents.pieces[1:]]
+    inner = tokenizer_of(contents, [*first, *pieces, Piece("<mask>", 0.0, CONTROL)], unknown=3)
     ids = [(token, inner.token_to_id(token)) for token in ("<s>", "</s>")]
     if any(id is None for _, id in ids):
         raise UserError(
-            f"{files[0]} has not the tokens <s> and </s>, which stand around a text; it is no file of this model: copy it again"
+            f"{files[0]} does not have the tokens <s> and </s>, which stand around a text; it is not this model's file: copy it again"
         )
     inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ids)
     return inner
 
 
 UNUSED = "NOTUSED"
-"""What fairseq adds to the name of a token of its own that CamemBERT's file has too."""
+"""The suffix of fairseq's own tokens that CamemBERT's file has too."""
 
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The source's and the target's: each has the pieces of its own file, by ids that both share in vocab.json, or that each has."""
+    """The tokenizers of source and target. Each has the pieces of its own file; the ids are in one vocab.json, or in one file per side."""
     names = ("source.spm", "target.spm", "vocab.json")
     if lacking := [name for name in names if not (folder / name).is_file()]:
         raise UserError(f"{folder} has no {lacking[0]}; a Marian checkpoint has {', '.join(names)} for its tokenizers")
@@ -68,8 +68,9 @@ def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def marian(found: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
-    """A piece that only the other side's file has keeps its place, hidden from texts; a single character is found where the file has
-    none for it. `>>fra<<` before a text is one token."""
+    """One side's tokenizer. A piece that only the other side's file has keeps its id, but is hidden behind a NUL, which no text contains:
+    both sides have the same tokens under the same ids. A single character is matched even if the file has no piece for it. `>>fra<<`
+    before a text is one token."""
     if (
         not all(type(id) is int for id in ids.values())
         or sorted(ids.values()) != list(range(len(ids)))

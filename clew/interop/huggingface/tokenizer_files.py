@@ -1,4 +1,4 @@
-"""The tokenizer of a checkpoint: `tokenizer.json` as it is, or made of the vocabulary files that older checkpoints have."""
+"""The tokenizer of a checkpoint: its `tokenizer.json`, or one made of the vocabulary files of older checkpoints."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from clew.interop.huggingface.sentencepiece_tokenizers import fairseq, llama
 from clew.text.tokenizer import FILE, Tokenizer
 
 MOST_UNUSED = 2**18
-"""Tokens of a model that its tokenizer has not: tables are rounded up, but not by more."""
+"""The maximum number of a model's tokens that its tokenizer lacks; tables are rounded up, but not by more."""
 SPECIALS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 BERT_SPECIALS = {
     "unk_token": "[UNK]",
@@ -35,7 +35,7 @@ GPT2_SPECIALS = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "un
 
 
 def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
-    """The tokenizer of a folder; `model_type` says what its vocabulary files mean, where it has no tokenizer.json."""
+    """The tokenizer of a folder. Without a tokenizer.json, `model_type` says how to read its vocabulary files."""
     if (folder / FILE).is_file():
         return Tokenizer.load(inside(folder, FILE, folder))
     options = {**settings_in(folder, "special_tokens_map.json"), **settings_in(folder, "tokenizer_config.json")}
@@ -43,11 +43,11 @@ def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
         if all((folder / name).is_file() for name in names):
             return Tokenizer(build([inside(folder, name, folder) for name in names], options, model_type))
     known = ", ".join([FILE, *(" with ".join(names) for names, _ in VOCABULARY_FILES)])
-    raise UserError(f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save it there beside the model")
+    raise UserError(f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save one beside the model")
 
 
 def settings_in(folder: Path, name: str) -> dict[str, Any]:
-    """The fields of a file that need not be there; a special token may be written with its options."""
+    """The fields of an optional file. A special token may be an object with options, of which only the token is kept."""
     if not (folder / name).is_file():
         return {}
     fields = read_object(inside(folder, name, folder))
@@ -58,15 +58,15 @@ def settings_in(folder: Path, name: str) -> dict[str, Any]:
 
 
 def special_tokens(options: dict[str, Any], defaults: dict[str, str]) -> dict[str, str]:
-    found = {name: options.get(name) or default for name, default in defaults.items()}
-    for name, token in found.items():
+    specials = {name: options.get(name) or default for name, default in defaults.items()}
+    for name, token in specials.items():
         if not isinstance(token, str):
             raise UserError(f"the tokenizer's {name} takes a text, not {shown(token)}")
-    return found
+    return specials
 
 
 def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """BERT's, of a vocab.txt with a token a line."""
+    """BERT's tokenizer, from a vocab.txt with one token per line."""
     tokens = lines_of(files[0])
     vocabulary = {token: number for number, token in enumerate(tokens)}
     specials = special_tokens(options, BERT_SPECIALS)
@@ -86,20 +86,20 @@ def wordpiece(files: list[Path], options: dict[str, Any], model_type: str) -> to
 
 
 def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """GPT-2's and RoBERTa's, of a vocab.json and a merges.txt."""
+    """The tokenizer of GPT-2 or RoBERTa, from a vocab.json and a merges.txt."""
     is_roberta = model_type not in ("gpt2", "llama", "mistral")
     specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
     vocabulary = read_object(files[0])
     merges = [tuple(line.split(" ")) for line in lines_of(files[1]) if line and not line.startswith("#version")]
     if not all(isinstance(number, int) for number in vocabulary.values()) or not all(len(merge) == 2 for merge in merges):
         raise UserError(
-            f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens a line; copy them again"
+            f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens per line; copy them again"
         )
     check_there(specials, vocabulary, files[0])
     try:
         inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))  # type: ignore[arg-type]
     except Exception as error:  # the library raises bare Exception
-        raise UserError(f"{files[1]} does not go with {files[0].name}: {error}") from None
+        raise UserError(f"{files[1]} does not match {files[0].name} ({error}); copy both again") from None
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(options.get("add_prefix_space", False)))
     inner.decoder = decoders.ByteLevel()
     if is_roberta:
@@ -110,7 +110,7 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file; what Unicode alone calls the end of one, such as U+2028, is a token like others."""
+    """The lines of a file, split at \\n only: U+2028 and other line ends of Unicode may be tokens."""
     try:
         return read_text(path).removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -120,17 +120,18 @@ def lines_of(path: Path) -> list[str]:
 def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:
     for name, token in specials.items():
         if token not in vocabulary:
-            raise UserError(f"{path} has not the {name} {shown(token)} of the tokenizer; copy it again, or see tokenizer_config.json")
+            raise UserError(f"{path} does not have the tokenizer's {name} {shown(token)}; copy it again, or see tokenizer_config.json")
 
 
 def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
-    """A tokenizer with as many tokens as the model has vectors: tables are often rounded up, and what is never read stands for itself."""
+    """Extend a tokenizer to the number of vectors of the model. Tables are often rounded up; the ids beyond the tokenizer's become tokens
+    `<unused N>`, so that the vocabulary has one size everywhere."""
     if tokenizer.vocabulary > size:
-        raise UserError(f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model knows {size:,} (vocab_size)")
+        raise UserError(f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model has {size:,} (vocab_size); use its own")
     if size - tokenizer.vocabulary > MOST_UNUSED:
         raise UserError(
-            f"{where}: the model knows {size:,} tokens (vocab_size) and the tokenizer {tokenizer.vocabulary:,}; "
-            f"of more than {MOST_UNUSED:,} no text would ever be made: take the tokenizer that belongs to the model"
+            f"{where}: the model has {size:,} tokens (vocab_size) and the tokenizer {tokenizer.vocabulary:,}, a difference of more than "
+            f"{MOST_UNUSED:,}; use the tokenizer that belongs to the model"
         )
     if tokenizer.vocabulary < size:
         inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())
@@ -145,4 +146,4 @@ VOCABULARY_FILES: list[tuple[tuple[str, ...], Any]] = [
     (("sentencepiece.bpe.model",), fairseq),
     (("tokenizer.model",), llama),
 ]
-"""Which files make a tokenizer, and how."""
+"""Sets of files that make a tokenizer, each with the function that builds it."""

@@ -1,5 +1,5 @@
-"""The files of a tokenizer as `transformers` reads them: tokenizer.json as it is, and which tokens have which part; of a translator one for
-both sides, or Marian's two of SentencePiece."""
+"""Write a tokenizer's files for `transformers`: tokenizer.json and the roles of special tokens. A translator has one tokenizer for both
+sides, or Marian's two SentencePiece files."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,11 +15,11 @@ from clew.interop.sentencepiece_files import USER, Piece, pieces_of, write_sente
 from clew.text.tokenizer import FILE, HIDDEN, Tokenizer
 
 ENDLESS = 10**30
-"""What `transformers` writes for a length without bound."""
+"""The value of `transformers` for an unbounded length."""
 
 
 def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """The tokenizer; of a translator that of both sides, or both."""
+    """Write the tokenizer of a run; for a translator the shared one, or both."""
     tokenizer: Tokenizer = vocabularies.get("tokenizer") or vocabularies["source"]
     kind: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     if "target" in vocabularies:
@@ -42,8 +42,11 @@ def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mappi
 
 
 def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:
-    """A translator's: two of SentencePiece with the ids of their pieces, or one that puts an end behind a text; what the config says of
-    them."""
+    """Write a translator's tokenizers: two SentencePiece files with the ids of their pieces, or one shared tokenizer that appends the end
+    token. Return the fields for tokenizer_config.json.
+
+    A tokenizer counts as SentencePiece if the file that it would be makes the same tokenizer again (`pieces_of`).
+    """
     sides = {"source": pieces_of(source.inner), "target": pieces_of(target.inner)}
     if None not in sides.values():
         for side, found in sides.items():
@@ -56,8 +59,8 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
         return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": ids[0] != ids[1]}
     if source.hash != target.hash:
         raise UserError(
-            f"Marian has one tokenizer for both sides, or two of SentencePiece; this run has {source.kind} tokenizers of its own for each "
-            "side; train with text.joint=true, or write programs with --to onnx or --to torch"
+            f"Marian has one tokenizer for both sides, or two of SentencePiece, but this run has a {source.kind} tokenizer for each "
+            "side; train with text.joint=true, or export with --to onnx or --to torch"
         )
     inner = tokenizers.Tokenizer.from_str(source.to_json())
     if source.end is not None and source.frame is None:
@@ -68,12 +71,12 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
 
 
 def is_found(piece: Piece) -> bool:
-    """Whether a text may have this piece: it is not of the other side alone, and no name of a language, which is cut off before."""
+    """Whether a text may contain this piece: not one of the other side only, and not a language token, which is split off before."""
     return not piece.text.startswith(HIDDEN) and not (piece.kind == USER and piece.text.startswith(">>") and piece.text.endswith("<<"))
 
 
 def specials_of(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    """The tokens that have a part: unknown, beginning and end, padding, and what stands around a text that is read whole."""
+    """The tokens with a role: unknown, beginning, end, padding, mask, and those around a text for models that read it whole."""
     frame = tokenizer.frame
     whole = tokenizer.mask is not None and frame is not None
     around = frame.around([]).tokens if frame is not None else []

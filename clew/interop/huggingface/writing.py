@@ -1,4 +1,4 @@
-"""A run as a folder that `transformers` loads without code of its own: config, weights, tokenizer."""
+"""Write a run as a folder that `transformers` loads without custom code: config, weights, tokenizer."""
 
 import re
 from collections.abc import Mapping
@@ -24,23 +24,23 @@ from clew.tasks.generation import ends_of
 from clew.text.labels import Labels
 
 SHARD = 5 * 10**9
-"""Bytes of weights that one file holds at most."""
+"""The maximum size of a weights file in bytes."""
 
 
 def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
-    """Writes a run into a folder; one that no class of theirs computes is refused, with what differs."""
+    """Write a run into a folder. A run that none of their classes computes is refused, with the difference."""
     architecture, name = architecture_for(run)
     model, task = run.config.model, run.config.task
     body = run.task.body
     if is_adapted(run.task):
         raise UserError(
             f"{run.folder} is an adapter of another run's weights; "
-            f"`{command('clew', 'merge', run.folder, '--out', 'DIR')}` makes a whole run of both"
+            f"`{command('clew', 'runs', 'merge', run.folder, '--out', 'DIR')}` merges both into one run"
         )
     if getattr(model, "heads", None):
-        raise UserError(f"{name} has as many heads in every layer, and heads of this run were pruned; --to onnx and --to torch write it")
+        raise UserError(f"{name} has the same number of heads in every layer, but this run's were pruned; use --to onnx or --to torch")
     if not run.config.embedding.is_plain:
-        raise UserError(f"{name} has one table of tokens, and this run reads more (the section embedding)")
+        raise UserError(f"{name} embeds tokens only, but this run reads more (the section embedding); use --to onnx or --to torch")
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
     labels = next((each for each in run.vocabularies.values() if isinstance(each, Labels)), None)
     config = architecture.config(model, task, Outgoing(name, tokenizer, labels))
@@ -49,20 +49,19 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
     banned = config.pop("bad_words_ids", None)
     written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
     write_json(folder / CONFIG, written)
-    if (more := FORMS[task.name].generation) is not None:
-        found = generation_config(run, {**written, "bad_words_ids": banned})
-        write_json(folder / GENERATION, {**found, **more(run.config.decoding)})
+    if (generation := FORMS[task.name].generation) is not None:
+        fields = generation_config(run, {**written, "bad_words_ids": banned})
+        write_json(folder / GENERATION, {**fields, **generation(run.config.decoding)})
     write_tensors(folder, tensors, shard)
     write_tokenizer(folder, run.vocabularies, written)
 
 
 def architecture_for(run: Run) -> tuple[Architecture, str]:
-    """The architecture of a run's body, and the class of it that has the run's task."""
+    """The architecture of a run's body, and the name of its class with the run's task."""
     family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
-            f"transformers has no architecture for the family {family}, but for {', '.join(BY_FAMILY)} alone; "
-            "--to onnx and --to torch write any other"
+            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use --to onnx or --to torch"
         )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN
@@ -73,13 +72,13 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
         architecture = DISTILBERT
     if task not in architecture.heads:
-        raise UserError(f"transformers has no class for the task {task} over a {family}; it has one for {', '.join(architecture.heads)}")
+        raise UserError(f"transformers has no class for the task {task} over a {family}, only for {', '.join(architecture.heads)}")
     names = architecture.heads[task].names
     return architecture, was if was in names else names[0]
 
 
 def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tensor]:
-    """The tensors under their names; one that has none there is refused."""
+    """The tensors under their names. A tensor without a counterpart is refused."""
     ours = {key: tensor.detach().cpu().to(torch.float32) for key, tensor in run.task.state_dict().items()}
     entries = architecture.all_entries(run.config.model, run.config.task)
     named = {key for entry in entries for key in entry.ours}
@@ -87,32 +86,32 @@ def theirs_of(run: Run, architecture: Architecture, name: str) -> dict[str, Tens
     if unknown := sorted(set(ours) - named - set(made)):
         raise UserError(f"{name} has no place for {few_of(unknown)} of this run")
     if lacking := sorted(named - set(ours)):
-        raise UserError(f"{name} needs {few_of(lacking)}, which this run has not")
-    if {"answer.mean", "answer.scale"} <= set(made):  # numbers are learnt with mean 0 and variance 1, and theirs are told as they are
+        raise UserError(f"{name} needs {few_of(lacking)}, which this run does not have")
+    if {"answer.mean", "answer.scale"} <= set(made):  # ours predicts standardised numbers, theirs plain ones
         ours["output.weight"] = ours["output.weight"] * ours["answer.scale"]
         ours["output.bias"] = ours["output.bias"] * ours["answer.scale"] + ours["answer.mean"]
-    if "answer.temperature" in made:  # probabilities are mended by it, and theirs have no such number
+    if "answer.temperature" in made:  # calibrates our probabilities; theirs have no temperature
         ours |= {name: ours[name] / ours["answer.temperature"] for name in ("output.weight", BIAS)}
     if BIAS in made and ours[BIAS].any():
-        raise UserError(f"{name} has no bias in its output layer, and this run's is not 0")
+        raise UserError(f"{name} has no bias in its output layer, but this run's is not 0")
     return give(entries, ours if architecture.reorder is None else architecture.reorder(run.config.model, ours))
 
 
 def generation_config(run: Run, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Which tokens begin and end what is written."""
+    """The tokens that begin and end generated texts."""
     names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "bad_words_ids")
-    found = {name: config[name] for name in names if config.get(name) is not None}
+    fields = {name: config[name] for name in names if config.get(name) is not None}
     decoding = run.config.decoding
     if isinstance(decoding.stop, (str, list)):
         ends = ends_of(run.tokenizer, decoding)
-        found["eos_token_id"] = ends if len(ends) > 1 else ends[0]
+        fields["eos_token_id"] = ends if len(ends) > 1 else ends[0]
     if decoding.forced_end:
-        found["forced_eos_token_id"] = found.get("eos_token_id")
-    return found
+        fields["forced_eos_token_id"] = fields.get("eos_token_id")
+    return fields
 
 
 def write_tensors(folder: Path, tensors: dict[str, Tensor], shard: int) -> None:
-    """One file, or several with an index where they are large."""
+    """Write one file, or several with an index if the weights are large."""
     shards: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():

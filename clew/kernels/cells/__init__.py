@@ -1,1 +1,1 @@
-"""A cell's step, traced from its Python into expressions, and what runs such a step over a whole sequence."""
+"""A cell's step, traced from its Python code into expressions, and the kernels that run it over a whole sequence."""

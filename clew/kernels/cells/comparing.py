@@ -1,4 +1,4 @@
-"""What a walk of a cell gives, for the comparison with a loop over its steps, and what is said of it once a process."""
+"""Comparison of a walk of a cell with a loop over its steps, and messages that are logged once per process."""
 
 import logging
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ _said: set[str] = set()
 
 
 def results_of(walked: tuple[Tensor, State], real: Tensor | None, wanted: Sequence[Tensor]) -> list[Tensor]:
-    """y at real positions, the state, and the gradients of a sum of them with respect to `wanted`."""
+    """Return y at real positions, the state, and the gradients of a weighted sum of both with respect to `wanted`."""
     y, state = walked
     outputs = [y if real is None else torch.where(real[..., None], y, 0.0), *leaves(state)]
     weights = [torch.linspace(-1, 1, each.numel(), dtype=each.dtype, device=each.device).view_as(each) for each in outputs]
-    # Their graphs may go on into that of a whole chunk, which is still needed.
+    # The graph may be part of a whole chunk's graph, which is still needed.
     gradients = torch.autograd.grad(outputs, wanted, weights, retain_graph=True, allow_unused=True)
     return [
         *(each.detach() for each in outputs),
@@ -28,8 +28,7 @@ def results_of(walked: tuple[Tensor, State], real: Tensor | None, wanted: Sequen
 
 
 def aside() -> AbstractContextManager[None]:
-    """Within this context whoever looks at the tensors that are saved for the backward pass, as checkpoints do, sees none: what is tried
-    once is not done again when a part of the forward pass is."""
+    """Hide tensors saved for the backward pass in this context, so that checkpoints do not recompute a trial computation."""
     return torch.autograd.graph.saved_tensors_hooks(_same, _same)
 
 
@@ -37,14 +36,14 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def share(found: Tensor, wanted: Tensor) -> float:
-    """|found - wanted| / |wanted|."""
-    found, wanted = found.double(), wanted.double()
-    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-6))
+def share(actual: Tensor, expected: Tensor) -> float:
+    """Return |actual - expected| / |expected|."""
+    actual, expected = actual.double(), expected.double()
+    return float((actual - expected).norm() / expected.norm().clamp(min=1e-6))
 
 
 def say(level: int, sentence: str) -> None:
-    """Once a process; `--debug` shows what is below a warning."""
+    """Log a sentence once per process; `--debug` shows those below a warning."""
     if sentence not in _said:
         _said.add(sentence)
         log.log(level, sentence)

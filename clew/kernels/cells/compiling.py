@@ -1,4 +1,4 @@
-"""CUDA C compiled while the program runs, by the compiler that torch brings with it, and launched on torch's stream."""
+"""Compilation of CUDA C at run time, with the compiler that comes with torch, and launches on torch's stream."""
 
 import ctypes
 import os
@@ -15,11 +15,11 @@ COOPERATIVE = 95  # CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
 
 
 class Uncompiled(Exception):
-    """Why a kernel could not be compiled or loaded."""
+    """A kernel could not be compiled, loaded or launched."""
 
 
 class Kernels:
-    """Compiled functions of one source on one device. All blocks of a launch are on the GPU at the same time, or it fails."""
+    """Compiled functions of one source on one device. Launches are cooperative: they fail unless all blocks fit on the GPU together."""
 
     def __init__(self, code: bytes, names: Sequence[str], threads: int, shared: int):
         driver = library("libcuda.so.1", "nvcuda.dll")
@@ -46,14 +46,14 @@ class Kernels:
 
 
 def _device(driver: Any) -> ctypes.c_int:
-    """That of the current context."""
+    """Return the device of the current context."""
     device = ctypes.c_int()
     _check(driver, driver.cuCtxGetDevice(ctypes.byref(device)), "asking the driver")
     return device
 
 
 def compiled(source: str, headers: Mapping[str, str], architecture: str) -> bytes:
-    """Machine code for `architecture`, such as sm_90, of a file of this package and what it includes."""
+    """Compile a file of this package, with its headers, to machine code for `architecture`, such as sm_90."""
     nvrtc = library(*_nvrtc_names())
     folder = files(__package__)
     text = folder.joinpath(source).read_text()
@@ -87,11 +87,11 @@ def _nvrtc_names() -> tuple[str, ...]:
 
 @cache
 def library(*names: str) -> Any:
-    """The first that this system has: a pip-installed torch has its own beside it."""
+    """Load the first library that this system has; a torch installed by pip has its own beside it."""
     torch_folder = os.path.dirname(torch.__file__)
     site = os.path.dirname(torch_folder)
     version = (torch.version.cuda or "").partition(".")[0]
-    # Without a folder first: that is the one that torch has loaded, with the files that it needs beside it.
+    # Without a folder first: that finds the library that torch has loaded, together with its companion files.
     folders = ["", f"{site}/nvidia/cu{version}/lib/", f"{site}/nvidia/cuda_nvrtc/lib/", f"{torch_folder}/lib/"]
     for name in names:
         for folder in folders:
@@ -111,7 +111,7 @@ def _check(driver: Any, result: int, what: str) -> None:
 
 @cache
 def is_available() -> bool:
-    """Whether there is a compiler and a driver for the GPU that torch sees."""
+    """Whether there are a compiler and a driver, and torch sees a GPU."""
     try:
         library(*_nvrtc_names())
         library("libcuda.so.1", "nvcuda.dll")

@@ -1,4 +1,4 @@
-"""The backward pass of a walk, which has no derivative of its own."""
+"""Guard for the backward pass of a walk, which cannot be differentiated again."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,14 +11,14 @@ from clew.core.errors import UserError
 
 
 def first_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuses `create_graph=True`, under which a gradient without a graph would be taken for a constant."""
+    """Decorate a backward pass to refuse `create_graph=True`, which would treat its gradient as a constant."""
     once = once_differentiable(backward)
 
     @wraps(backward)
     def refusing(ctx: Any, *errors: Any) -> Any:
         if torch.is_grad_enabled():
             raise UserError(
-                "this recurrence runs on a kernel, whose gradient has no derivative (create_graph=True); "
+                "this recurrence runs on a kernel whose gradient cannot be differentiated again (create_graph=True); "
                 "run it inside `with clew.kernels.only_equations():`"
             )
         return once(ctx, *errors)

@@ -1,11 +1,11 @@
-"""The backward pass of a step as a few sums, so that most of it is computed for all steps at once.
+"""The backward pass of a step as a few sums, so that most of it can be computed for all steps at once.
 
-An error is linear in the errors that come in: of the output, and of each state after the step. Its coefficients depend on the forward pass
-alone, so they are known for all steps before the first one backwards:
+The error (gradient) of a node is linear in the incoming errors: those of the output, and of each state after the step. Its coefficients
+depend only on the forward pass, so they are known for all steps before the backward loop begins:
 
     error = coefficient_1 * base_1 + ... + coefficient_n * base_n
 
-A base is an error that comes in, or one that several others need and that is itself a sum of several terms.
+A base is an incoming error, or a sum of several terms that several errors share.
 """
 
 from collections import Counter
@@ -15,21 +15,21 @@ from typing import NamedTuple
 from clew.kernels.cells.expressions import Graph, Node, errors_of, in_order
 
 Terms = dict[Node, Node]
-"""Coefficients by their bases."""
+"""Coefficients by base."""
 
 
 class Sums(NamedTuple):
-    """`bases` are computed in this order, from earlier ones. A base that is a mean has the terms of each of its arguments."""
+    """`bases` are in order of computation, each from earlier ones. A base that is a mean has a group of terms for each of its arguments."""
 
     bases: dict[Node, list[Terms]]
     errors: dict[Node, Node]
-    """Of a leaf: the node of its error."""
+    """The error node of each leaf."""
     terms: dict[Node, Terms]
-    """Of those leaves whose errors have to be there before the step before can go on: products and states."""
+    """Terms of the leaves whose errors the step before needs: products and states."""
 
 
 def sums_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> Sums:
-    """Of pairs of an output and the leaf that stands for its error."""
+    """Write the backward pass as sums; `outputs` are pairs of an output and the leaf that stands for its error."""
     errors = {node: error for node, error in errors_of(graph, outputs).items() if node.is_leaf}
     wanted = [node for node in errors if node.name in ("product", "state")]
     order = in_order(errors[node] for node in wanted)
@@ -79,7 +79,7 @@ def _terms(graph: Graph, node: Node, terms: dict[Node, Terms]) -> Terms:
             chosen = {base: graph.apply("where", first, each, zero) for base, each in terms.get(rest[0], {}).items()}
             other = {base: graph.apply("where", first, zero, each) for base, each in terms.get(rest[1], {}).items()}
             return _sum(graph, chosen, other)
-    raise AssertionError(node.name)  # no derivative has any other operation on errors
+    raise AssertionError(node.name)  # derivatives apply no other operation to errors
 
 
 def _sum(graph: Graph, left: Terms, right: Terms) -> Terms:

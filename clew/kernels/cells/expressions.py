@@ -1,9 +1,8 @@
-"""One step of a recurrence as a graph of scalar expressions, one row and one unit at a time, and their derivatives. Knows neither torch
-nor a GPU.
+"""One step of a recurrence as a graph of scalar expressions for one row and one unit, and their derivatives. Knows neither torch nor a GPU.
 
-A node is a leaf (an input, a product with the state before, a state, a weight of the unit), a constant, or an operation on nodes. Equal
-nodes are the same object, so a value that is used twice is computed once. All operations act on one unit, except `mean`: the mean over all
-units of a row and over all its arguments, which is what a norm needs.
+A node is a leaf (an input, a product with the previous state, a state, a weight of the unit), a constant, or an operation on nodes. Equal
+nodes are the same object, so a value that is used twice is computed once. All operations act on one unit, except those in `ACROSS`: a mean
+or variance is over all units of a row and over all arguments, as a norm needs.
 """
 
 import math
@@ -12,13 +11,13 @@ from typing import Any, NamedTuple
 
 
 class Node(NamedTuple):
-    """`name` is an operation, "constant", or a kind of leaf; `place` is a constant's value, or where a leaf comes from."""
+    """`name` is an operation, "constant", or a kind of leaf; `place` is the value of a constant or the index of a leaf."""
 
     name: str
     arguments: tuple["Node", ...] = ()
     place: tuple[float, ...] = ()
 
-    def __hash__(self) -> int:  # NamedTuple's own would walk the whole graph at every look-up
+    def __hash__(self) -> int:  # NamedTuple's own hash would walk the whole graph at every look-up
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -30,12 +29,12 @@ class Node(NamedTuple):
 
     @property
     def value(self) -> float | None:
-        """A constant's value; None for any other node."""
+        """The value of a constant; None for any other node."""
         return self.place[0] if self.name == "constant" else None
 
 
 class Graph:
-    """Makes nodes, simplified, each only once."""
+    """Creates simplified nodes, each only once."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[Any, ...], Node] = {}
@@ -79,7 +78,7 @@ class Graph:
 
 
 class Operation(NamedTuple):
-    """`value` computes it on numbers and `code` in C; `errors` gives the error of each argument from the node and its own error."""
+    """`value` computes the operation on numbers, `code` in C; `errors` maps the node and its error to the error of each argument."""
 
     value: Callable[..., float]
     code: str
@@ -123,12 +122,12 @@ def _by_where(graph: Graph, node: Node, error: Node) -> Sequence[Node | None]:
 
 
 def _by_mean(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
-    # Each unit is one of (units * arguments) terms: its error is the sum of the units' errors over that count, which is again a mean.
+    # Each unit is one of (units * arguments) terms: its error is the sum of the units' errors divided by that count, again a mean.
     return [graph.apply("mean", error, *[graph.constant(0.0)] * (len(node.arguments) - 1))] * len(node.arguments)
 
 
 def _by_larger(larger: int) -> Callable[[Graph, Node, Node], Sequence[Node]]:
-    """The argument that was chosen has the error; where both are equal each has half of it, as in torch."""
+    """The chosen argument gets the error; if both are equal, each gets half of it, as in torch."""
 
     def errors(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
         left, right = node.arguments if larger == 0 else node.arguments[::-1]
@@ -176,7 +175,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _by_variance(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
-    # 2 / count * (x - mean) times the sum of the units' errors. Nothing comes through the mean: differences from it add up to 0.
+    # 2 / count * (x - mean) times the sum of the units' errors. The mean itself passes no error: differences from it add up to 0.
     (share, *_), mean = _by_mean(graph, node, error), graph.apply("mean", *node.arguments)
     twice = graph.apply("multiply", graph.constant(2.0), share)
     return [graph.apply("multiply", twice, graph.apply("subtract", argument, mean)) for argument in node.arguments]
@@ -216,25 +215,25 @@ OPERATIONS: dict[str, Operation] = {
     "mean": Operation(lambda *values: math.fsum(values) / len(values), "", _by_mean),
     "variance": Operation(lambda *values: _variance(values), "", _by_variance),
 }
-"""`maximum` of a number and NaN may be either: only values that are not finite would differ."""
+"""`maximum` of a number and NaN may be either, so only non-finite values can differ from torch's."""
 
 
 def in_order(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes and everything they are computed from, arguments first."""
-    found: dict[Node, None] = {}
+    """Return the nodes and everything they are computed from, arguments first."""
+    ordered: dict[Node, None] = {}
     stack = [(node, False) for node in nodes][::-1]
     while stack:
         node, is_open = stack.pop()
         if is_open:
-            found.setdefault(node)
-        elif node not in found:
+            ordered.setdefault(node)
+        elif node not in ordered:
             stack.append((node, True))
             stack += [(argument, False) for argument in node.arguments[::-1]]
-    return list(found)
+    return list(ordered)
 
 
 def errors_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> dict[Node, Node]:
-    """The error of every node that the outputs depend on, from pairs of an output and its error (reverse accumulation)."""
+    """Return the error of every node that the outputs depend on, from pairs of an output and its error (reverse accumulation)."""
     total: dict[Node, list[Node]] = {}
     for node, error in outputs:
         total.setdefault(node, []).append(error)
@@ -251,7 +250,7 @@ def errors_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> dict[Node, 
 
 
 def rebuilt(graph: Graph, nodes: Sequence[Node], known: dict[Node, Node]) -> list[Node]:
-    """The nodes, computed from the replacements in `known` instead of the nodes that these replace."""
+    """Return the nodes with every node in `known` replaced."""
     new = dict(known)
     for node in in_order(nodes):
         if node not in new:

@@ -1,4 +1,4 @@
-"""What torch's functions do to symbols: each with its own arguments, as operations of the graph."""
+"""Torch functions on symbols: each has torch's arguments and makes operations of the graph."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from clew.kernels.cells.expressions import Node
 from clew.kernels.cells.symbols import Part, Piece, Refused, Symbol, Trace, type_name
 
 Value = Any
-"""A symbol, a tensor that is the same at every step, or a number."""
+"""A symbol, a tensor that is constant over steps, or a number."""
 
 
 def unary(name: str) -> Callable[..., Symbol]:
@@ -30,8 +30,8 @@ def reverse(name: str) -> Callable[..., Symbol]:
     return lambda trace, input, other: trace.elementwise(name, other, input)
 
 
-def in_place(asked: bool) -> None:
-    if asked:
+def in_place(requested: bool) -> None:
+    if requested:
         raise Refused("it writes to a tensor in place")
 
 
@@ -115,7 +115,7 @@ def masked_fill(trace: Trace, input: Value, mask: Value, value: Value) -> Symbol
 
 
 def clamp(trace: Trace, input: Symbol, min: Value = None, max: Value = None) -> Symbol:
-    # As in torch, the gradient passes at the limits themselves.
+    # As in torch, the gradient passes where the input equals a limit.
     for limit, is_beyond in ((min, less), (max, greater)):
         if limit is not None:
             input = where(trace, is_beyond(trace, input, limit), limit, input)
@@ -209,7 +209,7 @@ def check_normed(input: Symbol, normalized_shape: Sequence[int]) -> None:
 
 
 def inverse_norm(trace: Trace, x: Symbol, eps: float) -> Symbol:
-    """1 / sqrt(mean(x^2) + eps), one a row."""
+    """Return 1 / sqrt(mean(x^2) + eps), one number per row."""
     return trace.elementwise("rsqrt", trace.elementwise("add", row_mean(trace, trace.elementwise("multiply", x, x)), eps))
 
 
@@ -259,7 +259,7 @@ def check_last(dim: int) -> None:
 
 
 def cut(trace: Trace, x: Symbol, start: int, stop: int) -> Symbol:
-    """Features [start, stop)."""
+    """Select the features [start, stop)."""
     parts: list[Part] = []
     end = 0
     for part in x.parts:
@@ -333,7 +333,7 @@ def to(trace: Trace, input: Symbol, *args: Any, dtype: torch.dtype | None = None
 
 
 def cast(trace: Trace, x: Symbol, dtype: torch.dtype) -> Symbol:
-    """To the type of the state, or from a narrow one to float32, in which a walk computes anyway."""
+    """Cast to the dtype of the state, or from half precision to float32, in which a walk computes anyway."""
     is_wider = dtype == torch.float32 and trace.dtype in (torch.bfloat16, torch.float16)
     if dtype not in (x.dtype, trace.dtype) and not is_wider:
         raise Refused(f"it turns a tensor into {type_name(dtype)}")
@@ -349,7 +349,7 @@ def constants_like(value: float | None) -> Callable[..., Symbol]:
 
 
 def new(value: float | None) -> Callable[..., Tensor]:
-    """A tensor of its own, the same at every step."""
+    """Return a function that creates a new tensor, constant over steps."""
 
     def function(trace: Trace, input: Symbol, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
         fill, shape = (value, size) if value is not None else (size[1], size[:1])
@@ -462,11 +462,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_floating_point": lambda trace, input: input.dtype != torch.bool,
     "is_complex": lambda trace, input: False,
 }
-"""By the names of torch's functions and methods."""
+"""By name of torch's functions and methods."""
 
 
 def node_of(trace: Trace, x: Any, what: str) -> Node:
-    """A value of one block as its node."""
+    """Return the node of a value of one block."""
     if not isinstance(x, Tensor) or x.shape != (trace.batch, trace.width):
         shape = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise Refused(f"its {what} ({shape}) is not of the shape of its states ({trace.batch}, {trace.width})")

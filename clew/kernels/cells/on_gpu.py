@@ -1,7 +1,7 @@
-"""Whether a cell's recurrence goes to the GPU's kernel, which is asked once a cell and kind of call, on a few steps.
+"""Whether a cell's recurrence runs on the GPU kernel, decided once per cell and kind of call, on a few steps.
 
-A cell of a user's own is compared there with its equation, values and gradients: if they differ, which would be a fault of the kernel, the
-cell is looped.
+For a user's own cell, values and gradients of the kernel are compared with the equation there. If they differ, which would be a fault of
+the kernel, the cell is looped.
 """
 
 import logging
@@ -20,7 +20,7 @@ from clew.kernels.cells.tracing import Refused, trace_step
 
 ASKED_STEPS = 6
 ALLOWED = {torch.float32: 1e-4, torch.bfloat16: 0.06, torch.float16: 0.02}
-"""How far a kernel's values and gradients may be from the equation's in the same type, as a share of all of them."""
+"""The most relative difference of a kernel's values and gradients from the equation's in the same dtype."""
 
 Loop = Callable[[Tensor, Tensor | None, State], tuple[Tensor, State]]
 
@@ -28,49 +28,49 @@ _taken: MutableMapping[nn.Module, dict[Hashable, bool]] = WeakKeyDictionary()
 
 
 def walk_on_gpu(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> tuple[Tensor, State] | None:
-    """y and the cell's state; None where the recurrence has to be run in another way. `loop` runs it as it is written."""
+    """Return y and the cell's state, or None if the recurrence has to run in another way. `loop` runs its equation."""
     first = next(iter(leaves(state)), None)
     if first is None or not fits(x, first) or is_transformed():
         return None
     answers, key = _taken.setdefault(cell, {}), key_of(cell, x, state)
     if key not in answers:
         if torch.cuda.is_current_stream_capturing():
-            return None  # nothing can be compiled or compared here; what is captured has run before
+            return None  # nothing can be compiled or compared during a capture; captured code normally has run before
         with aside():
             answers[key] = is_taken(cell, x, real, state, loop)
     return walked(cell, x, real, state) if answers[key] else None
 
 
 def is_transformed() -> bool:
-    """Whether a function mode or a transform of torch.func is active, under which a step is not traced."""
+    """Whether a function mode or a torch.func transform is active; steps are not traced then."""
     return bool(torch._C._len_torch_function_stack()) or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def key_of(cell: Any, x: Tensor, state: State) -> Hashable:
-    """What decides whether a kernel is taken."""
+    """Return everything that decides whether the kernel is used."""
     hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cell.modules())
     weights = tuple((type(weight), weight.dtype) for weight in cell.parameters())
     return cell.training, x.device, len(x), number_for(x), tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)), hooks, weights
 
 
 def is_taken(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> bool:
-    """Whether a few steps run, and of a cell that is not clew's own, as its equation has them."""
-    is_own = not type(cell).__module__.startswith("clew.")  # clew's are compared by its tests
+    """Whether a few steps run on the kernel and, for a cell that is not clew's, agree with its equation."""
+    is_own = not type(cell).__module__.startswith("clew.")  # clew's tests compare its own cells
     generators = [x.get_device()] if x.is_cuda else []
     with torch.inference_mode(False), torch.set_grad_enabled(is_own or torch.is_grad_enabled()):
-        # Copies: a tensor of the inference mode has no gradient.
+        # Copies, since an inference tensor has no gradient.
         piece, state = (map_tree(lambda leaf: leaf.detach().clone(), tree) for tree in (x[:, :ASKED_STEPS], state))
         mask = None if real is None else real[:, :ASKED_STEPS].clone()
         piece.requires_grad_(is_own)
-        # Both draw the same random numbers, and later steps those that they would have drawn.
+        # Both runs draw the same random numbers, and later steps draw as if neither had run.
         with torch.random.fork_rng(generators):
-            found = walked(cell, piece, mask, state)
-        if found is None or not is_own:
-            return found is not None
+            kernel_results = walked(cell, piece, mask, state)
+        if kernel_results is None or not is_own:
+            return kernel_results is not None
         with torch.random.fork_rng(generators):
             looped = loop(piece, mask, state)
         wanted = [piece, *(weight for weight in cell.parameters() if weight.requires_grad)]
-        results = [results_of(each, mask, wanted) for each in (found, looped)]
+        results = [results_of(each, mask, wanted) for each in (kernel_results, looped)]
         difference = max(share(a, b) for a, b in zip(*results, strict=True))
     if difference <= ALLOWED[number_for(x)]:
         return True

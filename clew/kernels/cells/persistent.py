@@ -1,7 +1,9 @@
-"""A cell over a sequence on a GPU in one launch each way, the recurrent weights in registers from the first step to the last (`walk.cu`).
+"""A cell over a sequence on a GPU, with one launch forwards and one backwards, and the recurrent weights in registers (`walk.cu`).
 
-Any step that `tracing` makes a graph of is run, if its products are of one of its states and its weights fit into the registers of the GPU.
-The state that products read is rounded to their type at every step; sums, and all else that a step keeps, are in float32.
+It runs any step that `tracing` can turn into a graph, if all products are of one of its states and the weights fit into the registers of
+the GPU. The state that products read is rounded to their dtype at every step; sums, and everything else that a step keeps, are in float32.
+
+CUDA C instead of Triton, which does not control which lane holds which weight and cannot read words while other blocks write them.
 """
 
 import logging
@@ -24,20 +26,20 @@ from clew.kernels.few_rows import PLAIN
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 WARPS = 8
 MOST_HELD = 28
-"""Pieces of 16 rows of weights that a warp keeps in registers: with more the compiler runs out of them."""
+"""The most pieces of 16 weight rows that a warp keeps in registers; with more the compiler runs out of registers."""
 MOST_ROWS = 64
-"""Rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each other."""
+"""The most rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each other."""
 LEAST_STEPS = 4
 
 
 class Launch(Protocol):
-    """Runs a kernel of a program in so many blocks; in tests without a GPU on the CPU."""
+    """Runs a kernel of a program in so many blocks. Tests without a GPU run it on the CPU."""
 
     def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None: ...
 
 
 class Plan(NamedTuple):
-    """How a step's sequence is walked. `fed` is the state that products read."""
+    """How a step is run over a sequence. `fed` is the state that products read."""
 
     sizes: Sizes
     program: Program
@@ -47,8 +49,10 @@ class Plan(NamedTuple):
 
 
 def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
-    """y (batch, length, width) in the type of products, and the states after each row's last real position; `real` is (batch, length). None
-    where the step does not fit, its kernel cannot be compiled, or a library that has the cell is faster."""
+    """Return y (batch, length, width) in the dtype of products, and the states after each row's last real position.
+
+    `real` is (batch, length). None if the step does not fit, its kernel cannot be compiled, or a library that has the cell is faster.
+    """
     number = number_of(step)
     sizes = None if number is None else layout(step, number)
     if number is None or sizes is None or (has_library and is_better_in_a_library(sizes)):
@@ -71,7 +75,7 @@ def tensors_of(step: Step) -> list[Tensor]:
 
 
 def number_of(step: Step) -> torch.dtype | None:
-    """The type that products take; None where the kernel has none for it, or a tensor is not plainly on the current GPU."""
+    """Return the dtype of products; None if the kernel does not support it, or a tensor is not an ordinary one on the current GPU."""
     tensors = tensors_of(step)
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
     if not step.matrices or not all(type(each) in PLAIN and each.get_device() == device for each in tensors):
@@ -81,12 +85,12 @@ def number_of(step: Step) -> torch.dtype | None:
 
 
 def number_for(tensor: Tensor) -> torch.dtype:
-    """The type of products with a tensor: its own, or autocast's."""
+    """Return the dtype of products with a tensor: its own, or autocast's."""
     return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else tensor.dtype
 
 
 def fits(x: Tensor, state: Tensor) -> bool:
-    """Whether a cell with one product, and no state wider than this one, would run: asked before anything is computed."""
+    """Whether a cell with one product and states of this width would run; checked before anything is computed."""
     if not x.is_cuda or x.shape[1] < LEAST_STEPS or state.dim() != 2 or not is_available():
         return False
     gpu = gpu_of(x.get_device())
@@ -103,36 +107,36 @@ def layout(step: Step, number: torch.dtype) -> Sizes | None:
 
 
 def is_better_in_a_library(sizes: Sizes) -> bool:
-    """As measured on an H200 (benchmarks/cells.py): narrow layers take less than a launch, and many rows in float32 long products."""
+    """Whether cuDNN is faster, as measured on an H200 (benchmarks/cells.py): for narrow layers, and for many rows in float32."""
     return sizes.width < 128 or (sizes.number == 0 and sizes.rows > 16)
 
 
 def rounds_products() -> bool:
-    """Whether the user lets products of float32 be rounded to TF32."""
+    """Whether the user allows TF32 for float32 products."""
     try:
         return torch.get_float32_matmul_precision() != "highest"
-    except RuntimeError:  # it was set for each library by itself
+    except RuntimeError:  # it was set for each library separately
         return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
 
 
 class Gpu(NamedTuple):
     processors: int
     shared: int
-    """Bytes of shared memory that a block may have."""
+    """The most bytes of shared memory of a block."""
 
 
 @cache
 def gpu_of(device: int) -> Gpu | None:
-    """None where its tensor cores do not take bfloat16 and TF32."""
+    """Return the properties of a GPU; None if its tensor cores do not support bfloat16 and TF32."""
     properties = torch.cuda.get_device_properties(device)
     shared = getattr(properties, "shared_memory_per_block_optin", 99 * 1024)
     return Gpu(properties.multi_processor_count, shared) if properties.major >= 8 else None
 
 
 def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, gpu: Gpu, rounds: bool = False) -> Sizes | None:
-    """The layout with the fewest rows in a group for which all blocks are on the GPU at once; None where there is none."""
+    """Find the layout with the fewest rows per group whose blocks are all on the GPU at once; None if there is none."""
     kind = NUMBERS[number]
-    chunk = 32 if kind else 16  # entries of the depth in a product of a warp
+    chunk = 32 if kind else 16  # depth entries of one warp product
     for units in (16, 8):
         blocks = -(-width // units)
         blocks += blocks % 2 if units == 8 else 0  # reads are of 16 numbers
@@ -148,7 +152,7 @@ def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, gp
 
 
 def fed_state(step: Step) -> int | None:
-    """The state that all products are of."""
+    """Return the state that all products read; None if they read several."""
     fed = {matrix.state for matrix in step.matrices}
     return fed.pop() if len(fed) == 1 else None
 
@@ -174,7 +178,7 @@ def kernels_for(program: Program, threads: int, device: int) -> Kernels | None:
     key = tuple(program.headers.items()), device
     if key not in _kernels:
         if torch.cuda.is_current_stream_capturing():
-            return None  # nothing can be loaded now
+            return None  # nothing can be loaded during a capture
         major, minor = torch.cuda.get_device_capability(device)
         try:
             code = compiled("walk.cu", program.headers, f"sm_{major}{minor}")
@@ -186,7 +190,7 @@ def kernels_for(program: Program, threads: int, device: int) -> Kernels | None:
 
 
 def aligned(tensor: Tensor) -> Tensor:
-    """The same numbers where a kernel may read 16 bytes at once."""
+    """Return the tensor contiguous and aligned to 16 bytes."""
     tensor = tensor.contiguous()
     return tensor.clone() if tensor.data_ptr() % 16 else tensor
 
@@ -205,7 +209,7 @@ def walk_with(
 
 
 def unwritten(shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
-    """Memory that says of every word that nobody has written there."""
+    """Allocate memory filled with the UNWRITTEN pattern (all bits set)."""
     new = torch.empty(shape, dtype=dtype, device=like.device)
     new.view(torch.int32 if new.element_size() == 4 else torch.int16).fill_(-1)
     return new
@@ -287,7 +291,7 @@ class _Walk(torch.autograd.Function):
 
 
 def of_input(errors: Tensor, own: dict[int, Tensor], products: Sequence[int | None], first: int, width: int) -> Tensor:
-    """The error of an input from those of its blocks: a part of the products' errors where each is a product's."""
+    """Return the error of an input from those of its blocks: a slice of the products' errors if these are consecutive products."""
     if products[0] is not None and list(products) == list(range(products[0], products[0] + len(products))):
         return errors[:, :, products[0] : products[0] + len(products), :width].flatten(2)
     parts = [own[first + place] if product is None else errors[:, :, product, :width] for place, product in enumerate(products)]
@@ -295,7 +299,7 @@ def of_input(errors: Tensor, own: dict[int, Tensor], products: Sequence[int | No
 
 
 def padded_weight(weight: Tensor, sizes: Sizes) -> Tensor:
-    """(n * width, width) as (n, padded, padded), with zeros where there are no units."""
+    """Reshape (n * width, width) to (n, padded, padded), padded with zeros."""
     whole = weight.view(-1, sizes.width, sizes.width)
     rest = sizes.padded - sizes.width
     return torch.nn.functional.pad(whole, (0, rest, 0, rest)) if rest else whole

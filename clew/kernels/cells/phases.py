@@ -1,4 +1,4 @@
-"""The order in which a step is computed where units of other blocks are asked for: means and variances over a row part it into phases."""
+"""The phases of a step: means and variances over a row need the units of other blocks, so they divide the step into phases."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from clew.kernels.cells.expressions import ACROSS, Graph, Node, in_order, rebuil
 
 
 class Phase(NamedTuple):
-    """Nodes of a unit's own, and then the means and variances of them that all blocks work out together."""
+    """Nodes that a unit computes alone, followed by means and variances that all blocks compute together."""
 
     own: list[Node]
     across: list[Node]
 
 
 def phases_of(nodes: Iterable[Node]) -> list[Phase]:
-    """All that nodes are made of, but leaves and constants, which are there from the beginning."""
+    """Divide everything that the nodes are computed from, except leaves and constants, into phases."""
     when: dict[Node, int] = {}
     phases = [Phase([], [])]
     for node in in_order(nodes):
@@ -31,7 +31,7 @@ def phases_of(nodes: Iterable[Node]) -> list[Phase]:
 
 
 def with_variances(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """The same nodes, each mean of squared differences from the mean of the same numbers being a variance: it takes one phase, not two."""
+    """Replace each mean of squared differences from the mean by a variance, which takes one phase instead of two."""
     known: dict[Node, Node] = {}
     for node in in_order(nodes):
         if not node.arguments:
@@ -43,7 +43,7 @@ def with_variances(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
 
 
 def _spread(mean: Node) -> list[Node] | None:
-    """The numbers x of mean((x - mean(x))^2)."""
+    """Return the numbers x if the node is mean((x - mean(x))^2), else None."""
     numbers = []
     for square in mean.arguments:
         if square.name != "multiply" or square.arguments[0] is not square.arguments[1]:

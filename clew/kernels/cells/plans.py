@@ -1,9 +1,9 @@
-"""How steps of one structure are walked: what is computed before the first step, in each step, and after the last one.
+"""Plans for steps of one structure: what is computed before the first step, in each step, and after the last one.
 
-Forwards, what does not depend on a state is computed for all steps before the first one, and what no state depends on after the last.
-A product is computed on top of what it is only added to, a product of numbers that is only added to something is one operation with that,
-and a result is written where it is kept or where one of its arguments is not needed any more. Backwards all coefficients of errors are
-computed for all steps at once (`errors`), from what had to be kept of the steps.
+Forwards, everything independent of a state is computed for all steps before the first one, and everything that no state depends on after
+the last. A product is accumulated onto the term that it is only added to, an elementwise product that is only added to something is fused
+with the addition, and a result is written where it is kept, or over an argument that is no longer needed. Backwards, all coefficients of
+errors are computed for all steps at once (`errors`) from the kept values.
 """
 
 from collections import Counter
@@ -27,33 +27,33 @@ class Instruction(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How steps of one structure are walked."""
+    """How steps of one structure are run."""
 
     graph: Graph
     carried: list[Node]
     """The states after a step."""
     output: Node
     added: dict[Node, Node]
-    """Sums that are computed along with a product, by the product's leaf."""
+    """Sums computed together with a product, by the product's leaf."""
     ahead: list[Instruction]
     placed: dict[Node, Node]
-    """Results that are written where another node was that is not needed any more."""
+    """Results written over another node that is no longer needed."""
     kept: set[Node]
-    """What is computed in steps and needed of all of them: by the backward pass, or by the output."""
+    """Nodes computed in steps whose values at all steps are needed by the backward pass or the output."""
     needed: set[Node]
     """Leaves that the backward pass reads."""
     is_row: set[Node]
-    """Nodes with one number a row."""
+    """Nodes with one number per row."""
     moving: set[Node]
-    """Nodes that depend on a state, so that they are known only in their step."""
+    """Nodes that depend on a state, so that they are known only within their step."""
     sums: Sums
     back: list[Instruction]
     stored: set[Node]
-    """Errors of every step that gradients of inputs and weights need after the last one."""
+    """Errors of every step that gradients of inputs and weights need after the backward loop."""
 
 
 CHEAP = ("add", "subtract", "multiply", "negate", "where", "greater", "relu", "absolute", "maximum", "minimum")
-"""Operations that the backward pass does again, for all steps at once, rather than keep their results."""
+"""Operations that the backward pass recomputes for all steps at once, instead of keeping their results."""
 
 
 def plan_of(step: Step, is_masked: bool) -> Plan:
@@ -103,7 +103,7 @@ def plan_of(step: Step, is_masked: bool) -> Plan:
 
 
 def _added(order: Sequence[Node], moving: set[Node]) -> dict[Node, Node]:
-    """Products that are only added to what is known before the first step: the product is computed on top of that."""
+    """Find products that are only added to a term known before the first step: they are accumulated onto it."""
     uses = Counter(argument for node in order for argument in node.arguments)
     added: dict[Node, Node] = {}
     for node in order:
@@ -115,8 +115,8 @@ def _added(order: Sequence[Node], moving: set[Node]) -> dict[Node, Node]:
 
 
 def _reached(wanted: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends: Iterable[Node] = ()) -> tuple[set[Node], set[Node]]:
-    """What has to be kept of each step so that the wanted nodes can be computed for all steps at once, and what else they are computed
-    from: leaves, and `ends`. `atoms` are never computed again."""
+    """Return the nodes to keep of each step so that the wanted nodes can be computed for all steps at once, and the leaves and `ends` that
+    they are also computed from. `atoms` are never recomputed."""
     kept, bottom, seen, ends = set[Node](), set[Node](), set[Node](), set(ends)
     stack = list(wanted)
     while stack:
@@ -138,12 +138,12 @@ def _reached(wanted: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends
 def _instructions(
     order: Sequence[Node], moving: set[Node], added: dict[Node, Node], kept: set[Node], carried: Sequence[Node]
 ) -> list[Instruction]:
-    """The operations of a step after its products."""
+    """List the operations of a step after its products."""
     sums = set(added.values())
     nodes = [node for node in order if node in moving and node.arguments and node not in sums]
     uses = Counter(argument for node in nodes for argument in node.arguments)
     uses.update([*carried, *kept])
-    fused: set[Node] = set()  # a product of numbers that is only added to something, which is one operation
+    fused: set[Node] = set()  # elementwise products that are only added to something: one fused operation
     for node in nodes:
         if node.name in ("add", "subtract"):
             candidates = node.arguments[::-1] if node.name == "add" else node.arguments[1:]
@@ -165,12 +165,12 @@ def _instructions(
 def _placed(
     instructions: Sequence[Instruction], added: dict[Node, Node], kept: set[Node], carried: Sequence[Node], is_row: set[Node]
 ) -> dict[Node, Node]:
-    """Results that are written where one of their arguments was, for the last time that it is read."""
+    """Find results that can overwrite one of their arguments, which is not read later."""
     last = {argument: place for place, instruction in enumerate(instructions) for argument in instruction.arguments}
     written = {*added.values(), *(instruction.result for instruction in instructions)}
     written |= {argument for instruction in instructions for argument in instruction.arguments if argument.name == "product"}
     placed: dict[Node, Node] = {}
-    owner: dict[Node, Node] = {}  # whose memory a node has
+    owner: dict[Node, Node] = {}  # the node whose memory a node uses
     is_sum = {*added.values(), *(node for node in written if node.name == "product")}
     for place, (function, arguments, result) in enumerate(instructions):
         if result in carried or function is _mean:
@@ -184,7 +184,7 @@ def _placed(
 
 
 def _back(graph: Graph, sums: Sums) -> list[Instruction]:
-    """The operations of a step backwards before its products."""
+    """List the operations of a backward step before its products."""
     instructions: list[Instruction] = []
     for base, groups in sums.bases.items():
         if base.name != "mean":
@@ -201,12 +201,12 @@ def _back(graph: Graph, sums: Sums) -> list[Instruction]:
 
 
 def error_of(graph: Graph, leaf: Node) -> Node:
-    """What stands for the error of a product or a state before the step."""
+    """Return the leaf that stands for the error of a product, or of a state before the step."""
     return graph.leaf(f"error of {leaf.name}", *map(int, leaf.place))
 
 
 def _summed(terms: Terms, result: Node) -> list[Instruction]:
-    """result = coefficient * base + ..., bases alone first."""
+    """List the operations of result = coefficient * base + ..., bases with coefficient 1 first."""
     alone = [base for base, coefficient in terms.items() if coefficient.value == 1.0]
     scaled = [(base, coefficient) for base, coefficient in terms.items() if coefficient.value != 1.0]
     instructions: list[Instruction] = []
@@ -239,7 +239,7 @@ def _mean(*arguments: Tensor, out: Tensor) -> None:
 
 
 def _mean_of(count: int) -> Callable[..., None]:
-    """Of all units and of `count` arguments, those that are not given being 0."""
+    """Return a mean over all units and `count` arguments, of which those not passed are 0."""
 
     def mean(*arguments: Tensor, out: Tensor) -> None:
         torch.mean(arguments[0], -1, keepdim=True, out=out)

@@ -1,11 +1,11 @@
-// What a walk over a sequence needs of the machine: numbers of 2 or 4 bytes as words of 32 bits, products of 16 x 8 tiles on tensor cores, and
-// reads that wait for other blocks.
+// Machine-level operations of a walk: numbers of 2 or 4 bytes as 32-bit words, products of 16 x 8 tiles on tensor cores, and reads that wait for
+// other blocks.
 #pragma once
 
 typedef unsigned int u32;
 typedef unsigned short u16;
 
-// What memory holds until a block has written there: all bits set, a NaN that no arithmetic gives.
+// The content of memory before a block writes it: all bits set, a NaN that no arithmetic produces.
 #define UNWRITTEN 0xffffffffu
 #define LONGEST_WAIT (1u << 28)
 
@@ -32,14 +32,14 @@ INSIDE u32 read_word(const void *from) {
 
 INSIDE void write_word(void *to, u32 w) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(w) : "memory"); }
 
-// The compiler may not work out before a loop what is made of w in it.
+// Keeps the compiler from hoisting computations on w out of a loop.
 INSIDE void unknown(u32 &w) { asm volatile("" : "+r"(w)); }
 
 INSIDE void write_words(void *to, const Words &w) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w.at[0]), "r"(w.at[1]), "r"(w.at[2]), "r"(w.at[3]) : "memory");
 }
 
-// Into the cache that all blocks share.
+// Prefetches into the cache that all blocks share.
 INSIDE void fetch(const void *from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 
 INSIDE void give_up() { __trap(); }
@@ -67,7 +67,7 @@ INSIDE void add_tile(float (&c)[4], u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 
 INSIDE float sigmoid(float x) { return 1.0f / (1.0f + __expf(-x)); }
 
 INSIDE float tangent(float x) {
-    // By its series near 0, where the difference of exponentials would lose digits.
+    // The series near 0, where the difference of exponentials loses digits.
     const float square = x * x, e = __expf(-2.0f * fabsf(x));
     const float series = x * (1.0f + square * (-1.0f / 3.0f + square * (2.0f / 15.0f - square * (17.0f / 315.0f))));
     const float ratio = __fdividef(1.0f - e, 1.0f + e);

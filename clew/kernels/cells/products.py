@@ -1,7 +1,7 @@
-"""Products on a CPU: of one weight with many small inputs, one after another, and of two long ones.
+"""Matrix products on a CPU: of one weight with many small inputs in sequence, and of two long matrices.
 
-oneDNN multiplies a weight in a form of its own two to three times as fast as the product that torch calls, from some rows on; putting the
-weight into that form takes as long as a few products.
+From some rows on, oneDNN multiplies a weight in its own layout two to three times as fast as the product that torch calls; converting the
+weight to that layout takes as long as a few products.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LEAST_ROWS, LEAST_TIMES, LEAST_WEIGHTS = 16, 16, 2**14
 
 
 def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Tensor] | None:
-    """x -> x W^T for `times` inputs (rows, width) in float32; None where the form of the weight does not pay or there is none."""
+    """Return x -> x W^T for `times` inputs (rows, width) in float32; None if oneDNN's layout does not pay or is not available."""
     if rows < LEAST_ROWS or times < LEAST_TIMES or weight.numel() < LEAST_WEIGHTS or not is_supported(weight):
         return None
     form = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
@@ -22,7 +22,7 @@ def products_of(weight: Tensor, rows: int, times: int) -> Callable[[Tensor], Ten
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """left right^T, of two that may be long and lie in memory either way."""
+    """Return left @ right^T, of matrices that may be long and transposed in memory."""
     is_long = left.shape[1] >= LEAST_ROWS and left.numel() >= LEAST_WEIGHTS and right.numel() >= LEAST_WEIGHTS
     return _product(left, right) if is_long and is_supported(right) else left @ right.mT
 
@@ -34,13 +34,13 @@ def is_supported(weight: Tensor) -> bool:
 
 @cache
 def has_form() -> bool:
-    """Whether this build of torch has the operators, which are inner ones, and they do what they are taken for."""
+    """Whether this build of torch has the operators, which are private, and they compute what is expected."""
     x, weight = torch.linspace(-1, 1, 48).view(16, 3), torch.linspace(-2, 2, 15).view(5, 3)
     try:
-        found = _product(x, torch.ops.mkldnn._reorder_linear_weight(weight, 16))
+        y = _product(x, torch.ops.mkldnn._reorder_linear_weight(weight, 16))
     except (AttributeError, NotImplementedError, RuntimeError, TypeError):
         return False
-    return torch.allclose(found, x @ weight.mT, atol=1e-5)
+    return torch.allclose(y, x @ weight.mT, atol=1e-5)
 
 
 def _product(x: Tensor, form: Tensor) -> Tensor:

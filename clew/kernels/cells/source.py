@@ -1,4 +1,4 @@
-"""The parts of `walk.cu` that a traced step decides: its sizes, its parameters, and what a unit computes, forwards and backwards."""
+"""Generates the parts of `walk.cu` that depend on the traced step: sizes, parameters, and the computation of a unit in both directions."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from clew.kernels.cells.phases import phases_of, with_variances
 
 
 class Read(NamedTuple):
-    """A tensor that a step reads: its blocks of `width` units, and whether it has a row for each of the batch, and is in float32."""
+    """A tensor that a step reads: its number of blocks of `width` units, whether it has a row per example, and whether it is float32."""
 
     blocks: int
     has_rows: bool
@@ -17,8 +17,10 @@ class Read(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How a walk is laid out: units and rows of a block, blocks that share rows, and warps of a block. `number` is the kind of numbers that
-    products take: 0 float32, 1 bfloat16, 2 float16; `rounds`: float32 to the 11 bits of TF32."""
+    """The layout of a walk: units and rows of a block, blocks that share rows, and warps of a block.
+
+    `number` is the dtype of products: 0 float32, 1 bfloat16, 2 float16; `rounds` rounds float32 to the 11 bits of TF32.
+    """
 
     width: int
     units: int
@@ -34,7 +36,7 @@ class Sizes(NamedTuple):
 
 
 class Program(NamedTuple):
-    """`walk.cu` needs the headers; a launch takes tensors and numbers by these names, in this order."""
+    """Headers for `walk.cu`, and the names of the tensors and numbers that a launch takes, in order."""
 
     headers: dict[str, str]
     forward: tuple[str, ...]
@@ -43,15 +45,16 @@ class Program(NamedTuple):
     """Bytes of a block's shared memory."""
     forward_pairs: int
     backward_pairs: int
-    """Pairs of numbers of a row that blocks tell each other at every step."""
+    """Pairs of numbers per row that blocks exchange at every step."""
     num_across: int
-    """Means and variances of a row at every step, kept for the way back."""
+    """Means and variances per row at every step, kept for the backward pass."""
     shared_errors: tuple[int | None, ...]
-    """For each block of the inputs the product whose error is its own."""
+    """For each block of the inputs, the product that has the same error, or None."""
 
 
 class Walk(NamedTuple):
-    """What the code of a walk depends on. `fed` is the state that products read; `keeps`: the way back is to come."""
+    """Everything that the code of a walk depends on. `fed` is the state that products read; `keeps` says that a backward pass will
+    follow."""
 
     graph: Graph
     after: Sequence[Node]
@@ -65,7 +68,7 @@ class Walk(NamedTuple):
     has_mask: bool
     keeps: bool
     gives_fed: bool
-    """The output is the state that products read."""
+    """Whether the output is the state that products read."""
     across: Sequence[Node]
 
     @property
@@ -75,7 +78,7 @@ class Walk(NamedTuple):
 
 
 class Half(NamedTuple):
-    """One way of a walk."""
+    """One direction of a walk."""
 
     headers: dict[str, str]
     parameters: Sequence[str]
@@ -86,7 +89,7 @@ Key = tuple[str, tuple[Node, ...]]
 
 
 class Writer:
-    """Statements on nodes, each node's number in an array over a thread's elements."""
+    """Writes statements that compute nodes; the values of a node are in an array over a thread's elements."""
 
     def __init__(self, sums: str):
         self.names: dict[Node, str] = {}
@@ -122,7 +125,7 @@ class Writer:
             self.pairs += pairs
 
     def tell(self, number: int, keys: Sequence[Key], where: str) -> Iterator[str]:
-        """This block's part of the sums that a phase needs, two at a time."""
+        """Write the exchange of this block's part of the sums that a phase needs, two at a time."""
         for place, (kind, nodes) in enumerate(keys):
             shift = f" - {self.shift(nodes)}" if ("squares", nodes) in keys else ""
             terms = [f"{self.name(node)}{shift}" for node in nodes]
@@ -134,7 +137,7 @@ class Writer:
             yield f"tell({where} + ({place // 2} * batch + ROW) * BLOCKS, own_{place}, {second}, t, is_row[e], unit_of[e], block);"
 
     def shift(self, nodes: tuple[Node, ...]) -> str:
-        """Squares are of differences from the mean of the step before, so that few digits are lost where a mean is far from 0."""
+        """Return the mean of the step before. Squares are of differences from it, so that few digits are lost if a mean is far from 0."""
         return f"{self.shifts.setdefault(nodes, f'mean_before_{len(self.shifts)}')}[e]"
 
     def across(self, node: Node, totals: Mapping[Key, str]) -> str:
@@ -145,14 +148,14 @@ class Writer:
         return f"{self.name(node)} = fmaxf(0.0f, {squares} * {share_of(nodes)} - squared({mean}));"
 
     def mean(self, nodes: tuple[Node, ...], totals: Mapping[Key, str]) -> str:
-        """Of the numbers without their shift."""
+        """Return the mean of the shifted numbers."""
         return f"{totals['sum', nodes]} * {share_of(nodes)}"
 
     def first_means(self) -> list[str]:
         return [f"float {shift}[PER] = {{0.0f}};" for shift in self.shifts.values()]
 
     def remember(self) -> list[str]:
-        """Statements at the end of a step, for the next."""
+        """Return statements at the end of a step that update the shifts for the next."""
         return [f"{shift}[e] += {self.mean(nodes, self.totals)};" for nodes, shift in self.shifts.items()]
 
     def of(self, node: Node) -> str:
@@ -160,12 +163,12 @@ class Writer:
 
 
 def share_of(nodes: Sequence[Node]) -> str:
-    """1 / the numbers of a row."""
+    """Return 1 / count, where count is the numbers of a row."""
     return f"(1.0f / ({len(nodes)} * WIDTH))"
 
 
 def keys_of(nodes: Iterable[Node]) -> Iterator[Key]:
-    """The sums over a row that means and variances are made of."""
+    """Yield the sums over a row that means and variances need."""
     for node in nodes:
         yield "sum", node.arguments
         if node.name == "variance":
@@ -176,7 +179,7 @@ def program(
     graph: Graph, new_states: Sequence[Node], output: Node, sizes: Sizes, inputs: Sequence[Read], fixed: Sequence[Read], num_products: int,
     fed: int, has_mask: bool, keeps: bool,
 ) -> Program:  # fmt: skip
-    """The code for a step of `tracing`, whose products read the state `fed`. `keeps`: the way back is to come."""
+    """Generate the code for a traced step whose products read the state `fed`. `keeps` says that a backward pass will follow."""
     *after, output = with_variances(graph, [*new_states, output])
     gives_fed = output is after[fed]
     if has_mask:
@@ -209,7 +212,7 @@ def forward_half(walk: Walk) -> Half:
     step = every(f"product_{p}[e] = sum_of(sums, SUMS, row_of[e], {p} * UNITS + unit_of[e]);" for p in range(walk.num_products))
     step += writer.compute([*walk.after, walk.output])
     results = [f"const float next_{place} = {writer.name(node)};" for place, node in enumerate(walk.after)]
-    # What is read of a state is its old value: all else is written before states change.
+    # Expressions read the old values of states, so everything else is written before the states change.
     kept = [] if walk.gives_fed else [f"store(outputs + {AT_STEP}, {writer.name(walk.output)});"]
     if walk.keeps:
         kept += [f"store(products + {PRODUCT.format(p)}, product_{p}[e]);" for p in range(walk.num_products)]
@@ -235,7 +238,7 @@ def forward_half(walk: Walk) -> Half:
 
 
 def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
-    """And for each block of the inputs the product whose error is its own."""
+    """Return the backward half, and for each block of the inputs the product that has the same error."""
     states, writer, errors = range(len(walk.after)), Writer("sums_back"), errors_in(walk)
     of_products = [errors["product", p] for p in range(walk.num_products)]
     of_inputs = [errors["input", j] for j in range(num_blocks(walk))]
@@ -283,7 +286,7 @@ def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
 
 
 def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
-    """The error of every leaf of a step, of what is known on the way back: means and variances are read and not worked out again."""
+    """Return the error of every leaf of a step, in terms of kept values: means and variances are read, not recomputed."""
     graph = walk.graph
     of_output = graph.leaf("error_y")
     if walk.has_mask:  # y is unspecified on padding
@@ -312,7 +315,7 @@ def arrays(walk: Walk) -> list[str]:
 
 
 def first_values(walk: Walk, states: Iterable[int]) -> Iterator[str]:
-    """What is read once, before the first step."""
+    """Yield the statements that read values once, before the first step."""
     values = [(f"state_{place}", f"start_{place}[{AT_START}]") for place in states]
     for place, read in enumerate(walk.fixed):
         values.append((f"fixed_{place}", f"given_{place}[{AT_START if read.has_rows else 'UNIT'}]"))
@@ -321,7 +324,7 @@ def first_values(walk: Walk, states: Iterable[int]) -> Iterator[str]:
 
 
 def loads(walk: Walk) -> Iterator[str]:
-    """A step's inputs, which are 0 on padding."""
+    """Yield the statements that load a step's inputs, 0 on padding."""
     if walk.has_mask:
         yield "real[e] = is_row[e] && mask[ROW * length + t] ? 1.0f : 0.0f;"
     place = 0
@@ -362,7 +365,7 @@ def headers(way: str, start: Sequence[str], load: Sequence[str], step: Sequence[
 
 
 def every(statements: Iterable[str]) -> list[str]:
-    """Statements for each of a thread's elements."""
+    """Wrap statements in a loop over a thread's elements."""
     statements = list(statements)
     return ["OF_EVERY_ELEMENT {", *statements, "}"] if statements else []
 

@@ -1,10 +1,10 @@
-"""A tensor of one step of a recurrence that has no numbers, only the expressions it is computed from.
+"""Symbolic tensors of one step of a recurrence: they have no numbers, only the expressions that they are computed from.
 
-A `Symbol` is a torch.Tensor in every respect that Python can see, so a cell's `forward` computes with it as with any other tensor, but each
-of its operations makes nodes of a `Graph`. What has no such form is refused: an expression is right or there is none.
+To Python a `Symbol` is a torch.Tensor, so a cell's `forward` computes with it as with any other tensor, but each operation makes nodes of a
+`Graph`. Operations that have no such form are refused: a traced expression is always exact.
 
-A symbol (batch, features) is a row of parts: blocks of `width` features, each a node, and pieces of the cell's inputs of any width, which
-become nodes only where more than a projection is done with them. A symbol (batch, 1) may hold one number a row, such as a mean.
+A symbol (batch, features) is a sequence of parts: blocks of `width` features, each a node, and pieces of the cell's inputs of any width,
+which become nodes only if they are used for more than a projection. A symbol (batch, 1) may hold one number per row, such as a mean.
 """
 
 import weakref
@@ -20,7 +20,7 @@ from clew.kernels.cells.expressions import Graph, Node
 
 
 class Refused(Exception):
-    """A step that is not traced, and why. It may be at another time where that `is_passing`."""
+    """A step cannot be traced, with the reason. With `is_passing` the reason is temporary, and the step may be traced later."""
 
     def __init__(self, reason: str, is_passing: bool = False):
         super().__init__(reason)
@@ -28,14 +28,14 @@ class Refused(Exception):
 
 
 class Matrix(NamedTuple):
-    """`weight` (n * width, width) times a state: n products, one a block, numbered on through all matrices."""
+    """`weight` (n * width, width) times a state: n products, one per block, numbered through all matrices."""
 
     state: int
     weight: Tensor
 
 
 class Source:
-    """A tensor (batch, length, features) that is known before the first step. It is computed only if the traced step needs it."""
+    """A tensor (batch, length, features) known before the first step. It is computed only if the traced step needs it."""
 
     def __init__(self, features: int, compute: Callable[[], Tensor]):
         self.features = features
@@ -66,9 +66,9 @@ class Symbol(Tensor):
     parts: tuple[Part, ...]
     features: int
     is_row: bool
-    """Whether it holds one number a row. Where units are one number wide it may be either."""
+    """Whether it holds one number per row. Always False if the width is 1."""
     kind: torch.dtype
-    """The same as `dtype`, which would be asked for through torch."""
+    """Equal to `dtype`, which could only be read through torch."""
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,7 +83,7 @@ class Symbol(Tensor):
 class Trace:
     """The tracing of one step: its graph, and the tensors that its leaves stand for.
 
-    `functions` is what symbols support, by the names of torch's functions.
+    `functions` are the supported operations, by names of torch functions.
     """
 
     def __init__(self, functions: dict[str, Callable[..., Any]], like: Tensor, width: int):
@@ -100,15 +100,15 @@ class Trace:
         self._input_leaves: dict[tuple[int, int], Node] = {}
         self._fixed_leaves: dict[int, list[Node]] = {}
         self._num_products = 0
-        self._kept_alive: list[Any] = []  # what is remembered by its id
+        self._kept_alive: list[Any] = []  # tensors whose ids are keys
         self._made: list[weakref.ref[Symbol]] = []
 
     def call(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """One of torch's functions, with a symbol among its arguments."""
+        """Call a torch function that has a symbol among its arguments."""
         try:
             return self._call(function, types, args, kwargs)
         except Refused as refusal:
-            self.refusal = self.refusal or refusal  # the step may catch it and go on
+            self.refusal = self.refusal or refusal  # the step may catch it and continue
             raise
 
     def _call(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ class Trace:
             raise Refused(f"it calls {name} in a form that is not supported ({error})") from error
 
     def symbol(self, parts: Sequence[Part], *, dtype: torch.dtype | None = None, is_row: bool = False) -> Symbol:
-        """The parts side by side; where `is_row`, the single part holds one number a row."""
+        """Concatenate parts; with `is_row`, the single part holds one number per row."""
         features = 1 if is_row else sum(self.width if isinstance(part, Node) else part.features for part in parts)
         made: Symbol = torch.Tensor._make_wrapper_subclass(Symbol, (self.batch, features), dtype=dtype or self.dtype, device=self.device)
         made.traced_by, made.parts, made.features, made.is_row = self, tuple(parts), features, is_row and self.width > 1
@@ -140,12 +140,12 @@ class Trace:
         return made
 
     def check_released(self) -> None:
-        """Called when nothing should hold on to a symbol any more."""
-        if any(made() is not None for made in self._made):
+        """Refuse a step that keeps a symbol; called when no reference should be left."""
+        if any(reference() is not None for reference in self._made):
             raise Refused("it keeps values of a step for later")
 
     def blocks(self, x: Any, count: int) -> list[Node]:
-        """The value as `count` nodes, one a block of features."""
+        """Return a value as `count` nodes, one per block of features."""
         if isinstance(x, bool | int | float):
             return [self.graph.constant(x)] * count
         if not isinstance(x, Symbol):
@@ -176,7 +176,7 @@ class Trace:
         return [self._input_leaves[id(source), block] for block in range(piece.start // self.width, piece.stop // self.width)]
 
     def fixed_leaves(self, x: Any, count: int) -> list[Node]:
-        """Leaves for a tensor that is no symbol, which is the same at every step."""
+        """Return leaves for an ordinary tensor, which is constant over steps."""
         if not isinstance(x, Tensor):
             raise Refused(f"it computes with a {type(x).__name__}")
         self.check(x)
@@ -203,7 +203,7 @@ class Trace:
             raise Refused("it computes with complex numbers")
 
     def elementwise(self, name: str, *values: Any, dtype: torch.dtype | None = None) -> Symbol:
-        """An operation of the graph on symbols, tensors and numbers."""
+        """Apply an operation of the graph to symbols, tensors and numbers."""
         symbols = [value for value in values if isinstance(value, Symbol)]
         wide = [symbol for symbol in symbols if not symbol.is_row]
         if wide:
@@ -219,7 +219,7 @@ class Trace:
         return self.symbol(parts, dtype=dtype, is_row=not wide)
 
     def linear(self, x: Symbol, weight: Tensor, bias: Tensor | None) -> Symbol:
-        """W x + b, where every part of x is a state before the step, or one of the inputs: those are projected for all steps at once."""
+        """Return W x + b, where every part of x is a state before the step or an input; inputs are projected for all steps at once."""
         if isinstance(weight, Symbol) or not isinstance(weight, Tensor) or weight.dim() != 2 or isinstance(bias, Symbol):
             raise Refused("it multiplies two values that are only known when the step runs")
         for tensor in (weight, bias):
@@ -270,7 +270,7 @@ class Trace:
 
 
 class Untouched(TorchDispatchMode):
-    """Within this context no random number is drawn and no tensor is written to: both happen once a step, and a trace is no step."""
+    """Refuse random numbers and in-place writes in this context: both would happen at every step, but a trace runs only once."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in function.tags:

@@ -1,11 +1,10 @@
-"""A cell's step as a graph, traced from its own Python.
+"""Tracing of a cell's step, as Python code, into a graph.
 
     y_t, s_t = cell(inputs_t, s_{t-1})
 
-The step is called once, with symbols as its inputs and states. Real tensors that it uses, such as weights, are the same at every step;
-they stay connected to what they were computed from, so that the gradient of a leaf reaches them. A step is traced anew at every call, which
-costs about as much as a few steps: whatever it depends on (training or evaluation, a dropped weight, the size of the batch) is that of the
-call.
+The step is called once, with symbols as inputs and states. Ordinary tensors that it uses, such as weights, are constant over steps; they
+stay in the autograd graph, so that the gradient of a leaf reaches them. A step is traced again at every call, which costs about as much as
+a few steps, so everything it depends on (training or evaluation, a dropped weight, the batch size) is that of the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from clew.kernels.cells.symbols import Matrix, Piece, Refused, Source, Symbol, T
 
 
 class Step(NamedTuple):
-    """One step as a graph, and the tensors that its leaves stand for."""
+    """A step as a graph, and the tensors that its leaves stand for."""
 
     graph: Graph
     width: int
@@ -32,7 +31,7 @@ class Step(NamedTuple):
     inputs: tuple[Tensor, ...]
     """(batch, length, n * width) each. The leaf ("input", j) is the j-th block of `width` features of all of them."""
     fixed: tuple[Tensor, ...]
-    """(width,) or (batch, width) each, the same at every step: the leaf ("fixed", k)."""
+    """(width,) or (batch, width) each, constant over steps: the leaf ("fixed", k)."""
     matrices: tuple[Matrix, ...]
     """The leaf ("product", p) is the p-th block of the products of all of them."""
     states: tuple[Tensor, ...]
@@ -40,13 +39,16 @@ class Step(NamedTuple):
     new_states: tuple[Node, ...]
     output: Node
     rebuild: Callable[[Sequence[Tensor]], State]
-    """The cell's own form of a state, of tensors in the order of `states`."""
+    """Builds the cell's own state from tensors in the order of `states`."""
     signature: tuple[Any, ...]
-    """Equal for steps of the same structure: all but the sizes, types and numbers of the tensors."""
+    """Describes the structure of the step: everything except sizes, dtypes and numbers of the tensors."""
 
 
 def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, state: State) -> Step:
-    """`inputs` are a chunk's (batch, length, features), `state` is that before it. Raises `Refused` where the step has no such graph."""
+    """Trace a step; `inputs` are those of a chunk (batch, length, features), `state` is the state before it.
+
+    Raises `Refused` if the step has no such graph.
+    """
     states = leaves(state)
     width = _width_of(states, leaves(state, keep=(Memory,)))
     if torch._C._len_torch_function_stack():
@@ -58,7 +60,7 @@ def trace_step(step: Callable[[Tree, State], tuple[Any, State]], inputs: Tree, s
     try:
         with Untouched():  # type: ignore[no-untyped-call]
             output, new_state = step(*_symbols(trace, inputs, state))
-            # The trace is over, so nothing may hold on to a symbol: each is turned into its node here.
+            # Turn symbols into nodes here: after the trace nothing may hold a symbol.
             result = node_of(trace, output, "output"), [node_of(trace, leaf, "new state") for leaf in leaves(new_state)]
     except Exception as error:
         raise trace.refusal or (error if isinstance(error, Refused) else Refused(_sentence(error))) from error
@@ -119,7 +121,7 @@ def _symbols(trace: Trace, inputs: Tree, state: State) -> tuple[Tree, State]:
 
 
 def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]:
-    """What the modules of a step hold. A hook would be called once with symbols in the place of once a step with numbers."""
+    """Copy the attributes of a step's modules. Refuse hooks: they would be called once with symbols, not at every step with numbers."""
     owner = getattr(step, "__self__", step)
     modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
     if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
@@ -134,7 +136,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def _restore(before: dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]) -> str | None:
-    """Undoes what the step did to attributes of its modules, and names one of them."""
+    """Undo changes that the step made to attributes of its modules, and return the name of one of them."""
     changed = None
     for module, kept in before.items():
         for now, was in zip((module.__dict__, module._buffers), kept, strict=True):

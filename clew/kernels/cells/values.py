@@ -1,4 +1,4 @@
-"""Nodes of a step's graph at all steps at once, as tensors."""
+"""Evaluation of the nodes of a step's graph for all steps at once, as tensors."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from clew.kernels.cells.expressions import Graph, Node
 from clew.kernels.cells.plans import AT_ONCE
 
 Values = dict[Node, Tensor]
-"""What nodes are at all steps: (length, batch, width), or a shape without a length where they are the same at every step."""
+"""Values of nodes at all steps (length, batch, width); without the length axis if they are constant over steps."""
 
 
 def evaluated(node: Node, values: Values) -> Tensor:
-    """A node at all steps, from those that are in `values`, where its arguments are put too."""
+    """Evaluate a node at all steps from nodes in `values`, and add it and its arguments there."""
     for each in in_order_of_missing(node, values):
         values[each] = AT_ONCE[each.name](*(values[argument] for argument in each.arguments))
     return values[node]
@@ -33,7 +33,7 @@ def in_order_of_missing(node: Node, values: Values) -> list[Node]:
 
 
 class Constants(Values):
-    """Values in which constants are found without having been put there."""
+    """Values that include every constant node."""
 
     def __init__(self, like: Tensor):
         super().__init__()
@@ -49,7 +49,7 @@ class Constants(Values):
 
 
 class Tensors(NamedTuple):
-    """What a walk is of: inputs (batch, length, n * width), and the others as a `Step` has them."""
+    """The tensors of a walk: inputs (batch, length, n * width), and the others as in a `Step`."""
 
     inputs: Sequence[Tensor | None]
     fixed: Sequence[Tensor]
@@ -58,7 +58,7 @@ class Tensors(NamedTuple):
 
 
 def known(graph: Graph, tensors: Tensors, real: Tensor | None) -> Constants:
-    """The leaves that are known before the first step."""
+    """Return the values of leaves that are known before the first step."""
     batch, width = tensors.states[0].shape
     values = Constants(tensors.states[0])
     first = 0

@@ -1,12 +1,12 @@
-// A cell's step over a whole sequence, forwards and backwards: one launch each, in which the recurrent weights stay in registers.
+// A cell's step over a whole sequence, forwards and backwards, with one launch each. The recurrent weights stay in registers.
 //
 //     products_t = W fed_{t-1},    new states, y_t = step(inputs_t, products_t, states)            forwards
 //     errors_t = step's derivatives,    error of fed_{t-1} = W^T errors of products_t + direct    backwards, from the last step
 //
-// A block has UNITS units of ROWS rows of the batch; BLOCKS blocks share those rows, and groups of rows know nothing of each other. Warps divide
-// the depth of a product among them, each with its part of W in registers, and read what the other blocks wrote as soon as it is there: memory
-// is filled with UNWRITTEN before the launch, so that a value and the word that it is there are one and the same, and no step has a barrier
-// between blocks. All blocks of a launch have to be on the GPU together (a cooperative launch).
+// A block has UNITS units of ROWS rows of the batch; BLOCKS blocks share those rows, and groups of rows are independent. The warps of a block
+// divide the depth of a product, each with its part of W in registers, and read the output of other blocks as soon as it is written: memory is
+// filled with UNWRITTEN before the launch, so that a value is also the signal that it is ready, and no step needs a barrier between blocks. All
+// blocks of a launch must be on the GPU together (a cooperative launch).
 //
 // `step.h` is generated from the traced step: sizes, parameters, and what a unit computes.
 #include "step.h"
@@ -18,22 +18,22 @@
 #define ROW_OF_LANE (LANE / 4)
 #define PART_OF_LANE (LANE % 4)
 #define PADDED (BLOCKS * UNITS)
-#define TO_LANE (16 / NUMBER_BYTES)  // entries of the depth that a lane reads at once
-#define CHUNK (4 * TO_LANE)          // entries of the depth in one product of a warp
+#define TO_LANE (16 / NUMBER_BYTES)  // depth entries that a lane reads at once
+#define CHUNK (4 * TO_LANE)          // depth entries of one warp product
 #define PER ((UNITS * ROWS + WORKERS - 1) / WORKERS)
 #define COUNT_CHUNKS(depth) (((depth) + CHUNK * WARPS - 1) / (CHUNK * WARPS))
 #define COUNT_TILES(rows) (((rows) + 15) / 16)
-#define SUMS_WIDTH(rows) (COUNT_TILES(rows) * 16 + 4)  // 4 more, so that lanes write into banks of their own
+#define SUMS_WIDTH(rows) (COUNT_TILES(rows) * 16 + 4)  // 4 more, so that lanes write to different banks
 
-// Two numbers of 2 bytes are always written as one word.
+// Two 2-byte numbers are always written as one word.
 INSIDE bool is_there(u32 w) { return w != UNWRITTEN; }
 
 INSIDE bool is_there(const Words &w) { return is_there(w.at[0]) && is_there(w.at[1]) && is_there(w.at[2]) && is_there(w.at[3]); }
 
-// A number that is not UNWRITTEN, whatever it is.
+// Replaces a number that equals UNWRITTEN by another NaN.
 INSIDE u32 written(u32 w) { return w == UNWRITTEN ? 0x7fffffffu : w; }
 
-// A tile of a 16 x CHUNK part of W with a part of `from` that holds CHUNK entries of 8 rows. IS_HALF: 8 rows of W's part are 0.
+// Adds the product of a 16 x CHUNK part of W and CHUNK entries of 8 rows of `from`. IS_HALF: 8 rows of the part of W are 0.
 template <bool IS_HALF>
 INSIDE void add_chunk(float (&total)[4], const u32 (&held)[8], const Words &x) {
 #pragma unroll
@@ -41,7 +41,7 @@ INSIDE void add_chunk(float (&total)[4], const u32 (&held)[8], const Words &x) {
         u32 a0 = held[2 * half], a1 = IS_HALF ? 0 : held[4 + 2 * half], a2 = held[2 * half + 1], a3 = IS_HALF ? 0 : held[5 + 2 * half];
         const u32 b0 = x.at[2 * half], b1 = x.at[2 * half + 1];
 #if NUMBER_KIND == 0 && !ROUND_PRODUCTS
-        // Three products of numbers with 11 bits each make one of 22; an infinite number gives NaN. Parted here at every step: both parts would not fit into registers.
+        // Three products of 11-bit parts give 22 bits; an infinite number gives NaN. Split here at every step: both parts would not fit into registers.
         unknown(a0), unknown(a2);
         if (!IS_HALF) unknown(a1), unknown(a3);
         const u32 high = 0xffffe000u;
@@ -56,7 +56,7 @@ INSIDE void add_chunk(float (&total)[4], const u32 (&held)[8], const Words &x) {
     }
 }
 
-// Reads this warp's part of COUNT rows of W, row i being row_of(i); what a tile has more is 0.
+// Reads this warp's part of COUNT rows of W, where row i is row_of(i); the rest of a tile is 0.
 template <int COUNT, int TILES, int CHUNKS, typename RowOf>
 INSIDE void hold(u32 (&held)[TILES][CHUNKS][8], const NUMBER *weight, i64 depth, RowOf row_of) {
 #pragma unroll
@@ -74,12 +74,12 @@ INSIDE void hold(u32 (&held)[TILES][CHUNKS][8], const NUMBER *weight, i64 depth,
             }
 }
 
-// sums[row][m] = this warp's part of the sum over k of held[m][k] * from[row * stride + k]; `is_shared` where other blocks write `from` now.
+// sums[row][m] = this warp's part of the sum over k of held[m][k] * from[row * stride + k]; `is_shared`: other blocks are still writing `from`.
 template <bool IS_HALF, int TILES, int CHUNKS>
 INSIDE void multiply(const u32 (&held)[TILES][CHUNKS][8], const NUMBER *from, i64 stride, int row0, int batch, i64 depth, bool is_shared, float *sums) {
     constexpr int WIDTH_OF_SUMS = TILES * 16 + 4;
-    constexpr int READ_AHEAD = TILES * CHUNKS > 12 ? 4 : 8;  // chunks under way at a time, as registers allow
-    constexpr int CHAINS = TILES == 1 ? 4 : TILES == 2 ? 2 : 1;  // sums that do not wait for each other
+    constexpr int READ_AHEAD = TILES * CHUNKS > 12 ? 4 : 8;  // chunks in flight, as registers allow
+    constexpr int CHAINS = TILES == 1 ? 4 : TILES == 2 ? 2 : 1;  // independent sums
 #pragma unroll 1
     for (int n = 0; n < ROWS; n += 8) {
         const int row = row0 + n + ROW_OF_LANE;
@@ -133,7 +133,7 @@ INSIDE void multiply(const u32 (&held)[TILES][CHUNKS][8], const NUMBER *from, i6
     }
 }
 
-// The sum over warps of what `multiply` left for a row.
+// Adds up the partial sums of all warps that `multiply` left for a row.
 INSIDE float sum_of(const float *sums, int width, int row, int m) {
     float sum = 0.0f;
 #pragma unroll
@@ -141,12 +141,12 @@ INSIDE float sum_of(const float *sums, int width, int row, int m) {
     return sum;
 }
 
-// Where others are going to write and read soon has to be in the cache by then: a first look at memory takes as i64 as a step.
+// Prefetches memory that other blocks will soon write and read: a first access takes as long as a step.
 INSIDE void expect(const NUMBER *row, bool is_row, int unit) {
     if (is_row && unit == 0) fetch(row);
 }
 
-// Writes a number for other blocks. Lanes of two units write one word together, so that all lanes of a warp have to come here.
+// Writes a number for other blocks. The lanes of two units write one word together, so all lanes of a warp must call this.
 INSIDE void publish(NUMBER *to, float x, bool is_row, int unit) {
 #if NUMBER_KIND == 0
     if (is_row) write_word(to, written(as_word(x)));
@@ -164,8 +164,8 @@ INSIDE float total_of_units(float x) {
 
 INSIDE float squared(float x) { return x * x; }
 
-// Two numbers of this block's units, for the other blocks of the row, each together with its step. Two steps have places, in turns: who tells
-// something of a step has read what all blocks told of the step before, so that nobody reads that any more.
+// Sends two numbers of this block's units, with their step, to the other blocks of the row. Steps alternate between two places: a block that
+// sends for a step has read all numbers of the step before, so that nobody still reads those of two steps ago.
 INSIDE void tell(Words *row, float first, float second, int t, bool is_row, int unit, int block) {
     const u32 step = t + 1;
     if (is_row && unit == 0) write_words(row + block, Words{{as_word(first), step, as_word(second), step}});
@@ -173,8 +173,8 @@ INSIDE void tell(Words *row, float first, float second, int t, bool is_row, int 
 
 constexpr int SHARE = (BLOCKS + UNITS - 1) / UNITS;  // blocks whose numbers a lane reads
 
-// The sums over all blocks of what they told of each element's row, 2 * PAIRS numbers. Every lane of a row's units reads a share of the blocks,
-// and all reads are under way together.
+// Adds up the numbers of all blocks, 2 * PAIRS for each element's row. Every lane of a row's units reads a share of the blocks, and all reads
+// are in flight together.
 template <int PAIRS>
 INSIDE void hear(float (&totals)[PER][2 * PAIRS], const Words *told, i64 batch, int t, int row0, const int (&row_of)[PER], const bool (&is_row)[PER], const int (&unit_of)[PER]) {
     Words w[PER][PAIRS][SHARE];

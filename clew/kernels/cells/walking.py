@@ -1,7 +1,7 @@
-"""Which walk runs a cell over a sequence. Where none does, its caller loops over the steps, and `--debug` says why.
+"""Decides whether a cell is walked: run over a sequence from the trace of its step. Else the caller loops, and `--debug` says why.
 
-Before steps of some structure are walked for the first time, a walk and a loop over a few steps are compared, values and gradients. If they
-differ, which would be a fault of the walk, such steps are looped.
+Before steps of a new structure are walked for the first time, values and gradients of a walk and a loop over a few steps are compared. If
+they differ, which would be a fault of the walk, such steps are looped.
 """
 
 import logging
@@ -21,27 +21,27 @@ from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.kernels.cells.written_out import walk
 
 LEAST_STEPS = 2
-"""A single step takes less time than its trace."""
+"""The fewest steps: a single step takes less time than its trace."""
 COMPARED = 3
-"""Steps that are compared."""
+"""The number of steps that are compared."""
 
 _traced: MutableMapping[nn.Module, dict[bool, bool]] = WeakKeyDictionary()
-"""Whether a cell can be traced while it trains, and while it does not: to ask again would take as long as a few steps."""
+"""Whether a cell can be traced in training and in evaluation; cached, since a trace takes as long as a few steps."""
 _is_right: dict[Hashable, bool] = {}
 
 
 def may_walk(cell: Any, x: Tensor, state: State) -> bool:
-    """Whether a chunk is walked, as far as its first steps tell. They are tried aside: a part of the forward pass that is done again, as
-    with checkpoints, does what it did."""
+    """Whether a chunk can be walked, judged by its first steps. The trial is hidden from checkpoints, which would otherwise record and
+    repeat it."""
     if x.shape[1] < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        return False  # torch.func has other derivatives than the one that is written out
+        return False  # torch.func does not use the backward pass of a walk
     answers = _traced.setdefault(cell, {})
     if cell.training not in answers:
         with aside(), torch.random.fork_rng([x.get_device()] if x.is_cuda else []):
             try:
-                traced(cell, cell.inputs(x[:, :LEAST_STEPS]), state)
+                trace_cell(cell, cell.inputs(x[:, :LEAST_STEPS]), state)
             except Refused as reason:
                 say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
                 if reason.is_passing:
@@ -52,7 +52,7 @@ def may_walk(cell: Any, x: Tensor, state: State) -> bool:
     return answers[cell.training]
 
 
-def traced(cell: Any, inputs: Tree, state: State) -> Step:
+def trace_cell(cell: Any, inputs: Tree, state: State) -> Step:
     step = trace_step(cell, inputs, state)
     if not step.inputs:
         raise Refused("it reads no inputs")
@@ -62,9 +62,10 @@ def traced(cell: Any, inputs: Tree, state: State) -> Step:
 
 
 def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
-    """y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None where there is no walk."""
+    """Return y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None if the cell cannot
+    be walked."""
     try:
-        step = traced(cell, inputs, state)
+        step = trace_cell(cell, inputs, state)
     except Refused as reason:
         say(logging.DEBUG, f"the steps of a {type(cell).__name__} are looped: {reason}")
         return None
@@ -72,7 +73,7 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
 
 
 def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
-    """Whether a walk over steps of this structure gives what a loop does, as far as the first steps that were compared can tell."""
+    """Whether a walk over steps of this structure agrees with a loop, by a comparison of the first steps that have it."""
     like = step.states[0]
     key = step.signature, real is not None, like.dtype, like.device.type
     if key not in _is_right:
@@ -80,16 +81,14 @@ def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: St
             return True  # numbers cannot be compared here
         _is_right[key] = _agree(cell, inputs, real, state)
         if not _is_right[key]:
-            sentence = (
-                f"a {type(cell).__name__} gives other numbers when it is walked than step by step, so it is looped; this is a fault in clew"
-            )
+            sentence = f"a {type(cell).__name__} is looped: its walk gives other numbers than its steps do; this is a fault in clew"
             say(logging.WARNING, sentence)
     return _is_right[key]
 
 
 def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
     def part(leaf: Tensor) -> Tensor:
-        return leaf.detach().clone().requires_grad_()  # a copy: a tensor of the inference mode has no gradient
+        return leaf.detach().clone().requires_grad_()  # a copy, since an inference tensor has no gradient
 
     real = None if real is None else real[:, :COMPARED]
     with aside(), torch.inference_mode(False), torch.enable_grad():

@@ -1,7 +1,7 @@
-"""A traced step over a whole sequence, as operations of torch with the gradient written out.
+"""A traced step over a whole sequence, as torch operations with an explicit backward pass.
 
-A step is a product and few operations (`plans`), a step backwards is a few sums and a product, and the gradient of a weight is one product
-at the end. Under autograd the equation has several times as many operations, and a product for a weight's gradient in every step.
+A step is a product and a few operations (`plans`), a backward step is a few sums and a product, and the gradient of a weight is one product
+at the end. Under autograd the equation has several times as many operations, and a product for the weight's gradient in every step.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,13 @@ from clew.kernels.cells.tracing import Step
 from clew.kernels.cells.values import Tensors, Values, evaluated, known
 
 Column = Sequence[Tensor]
-"""What a node is at each step."""
+"""The values of a node, one per step."""
 
 _plans: dict[Any, Plan] = {}
 
 
 def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State]:
-    """y (batch, length, width) and the state after each row's last real position; `real` is (batch, length)."""
+    """Return y (batch, length, width) and the state after each row's last real position; `real` is (batch, length)."""
     key = step.signature, real is not None
     if key not in _plans:
         _plans[key] = plan_of(step, real is not None)
@@ -34,8 +34,8 @@ def walk(step: Step, real: Tensor | None) -> tuple[Tensor, State]:
     counts = len(step.inputs), len(step.fixed), len(step.matrices)
     tensors = [*step.inputs, *step.fixed, *(matrix.weight for matrix in step.matrices), *step.states]
     owners = [matrix.state for matrix in step.matrices]
-    given = step.inputs[0].shape[1], counts, owners, real, *(x.to(dtype) for x in tensors)
-    y, *states = _Walk.apply(_plans[key], *given)  # type: ignore[no-untyped-call]
+    arguments = step.inputs[0].shape[1], counts, owners, real, *(x.to(dtype) for x in tensors)
+    y, *states = _Walk.apply(_plans[key], *arguments)  # type: ignore[no-untyped-call]
     return y, step.rebuild(states)
 
 
@@ -44,7 +44,7 @@ def column(value: Tensor, length: int) -> Column:
 
 
 class _Walked:
-    """What both ways through the steps share: the leaves and values of a plan, and nodes by step."""
+    """What both directions share: the leaves and values of a plan, and nodes by step."""
 
     def __init__(self, plan: Plan, length: int, owners: Sequence[int], tensors: Tensors, real: Tensor | None):
         self.plan, self.graph, self.length, self.owners, self.tensors = plan, plan.graph, length, owners, tensors
@@ -54,7 +54,7 @@ class _Walked:
 
     @cached_property
     def leaves(self) -> list[list[Node]]:
-        """Of the products of each matrix."""
+        """The product leaves of each matrix."""
         leaves: list[list[Node]] = []
         for weight in self.tensors.weights:
             first = sum(map(len, leaves))
@@ -73,17 +73,17 @@ class _Walked:
         return [(function, [self.column(each) for each in arguments], self.columns[result]) for function, arguments, result in instructions]
 
     def know_states(self, states: Sequence[Tensor]) -> None:
-        """`states` are (length + 1, batch, width)."""
+        """Add the states (length + 1, batch, width) to the known values."""
         for place, (node, state) in enumerate(zip(self.plan.carried, states, strict=True)):
             self.values[self.graph.leaf("state", place)] = state[:-1]
             self.values[node] = state[1:]
 
 
 class _Ahead(_Walked):
-    """The steps forwards."""
+    """The forward steps."""
 
-    def __init__(self, *given: Any):
-        super().__init__(*given)
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
         self.states = [self.new(self.length + 1, self.batch, self.width) for _ in self.tensors.states]
         for place, (first, state) in enumerate(zip(self.tensors.states, self.states, strict=True)):
             state[0] = first
@@ -95,7 +95,7 @@ class _Ahead(_Walked):
         self.place()
 
     def prepare(self, weight: Tensor, leaves: Sequence[Node]) -> tuple[Callable[[Tensor, Tensor], Any], Column]:
-        """How a matrix is multiplied, and where to: on top of what its products are only added to."""
+        """Return the product function of a matrix and its targets: the terms that its products are only added to, if any."""
         added = self.plan.added
         is_added = any(leaf in added for leaf in leaves)
         whole = self.new(self.length, self.batch, len(leaves), self.width)
@@ -110,7 +110,7 @@ class _Ahead(_Walked):
         return multiplied(weight, self.batch, self.length, is_added), whole.view(self.length, self.batch, -1).unbind(0)
 
     def place(self) -> None:
-        """Where each result of a step is written: where states are, where another node was, where it is kept, or anywhere."""
+        """Assign memory to each result of a step: a state's, another node's, kept memory, or a scratch tensor."""
         plan, self.copies = self.plan, list[tuple[Node, Column]]()
         results = {instruction.result for instruction in plan.ahead}
         for place, (node, state) in enumerate(zip(plan.carried, self.states, strict=True)):
@@ -146,29 +146,29 @@ class _Ahead(_Walked):
                 target[t].copy_(source[t])
 
     def output(self) -> Tensor:
-        """y (batch, length, width)."""
+        """Return y (batch, length, width)."""
         self.know_states(self.states)
         self.values.update(self.kept)
         return evaluated(self.plan.output, self.values).expand(self.length, self.batch, self.width).transpose(0, 1)
 
 
 class _Back(_Walked):
-    """The steps backwards, from the errors of y and of the last states."""
+    """The backward steps, from the errors of y and of the last states."""
 
-    def __init__(self, *given: Any, states: Sequence[Tensor], kept: Values, of_y: Tensor, of_last: Sequence[Tensor]):
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, states: Sequence[Tensor], kept: Values, of_y: Tensor, of_last: Sequence[Tensor]):
+        super().__init__(*arguments)
         self.states, self.sums = states, self.plan.sums
         self.know_states(states)
         self.values.update(kept)
         self.values[self.graph.leaf("error", 0)] = of_y.transpose(0, 1)
         self.of_states = [self.prepare_state(place, of_state) for place, of_state in enumerate(of_last)]
         self.parts: dict[Node, tuple[int, int]] = {}
-        """The matrix and the block of a product's error."""
+        """Matrix and block of each product's error."""
         self.of_products = [self.prepare_products(number, leaves) for number, leaves in enumerate(self.leaves)]
         self.place()
 
     def prepare_state(self, place: int, of_last: Tensor) -> Column:
-        """Errors of a state: before step t the t-th. Those of all steps are kept only where they are needed."""
+        """Allocate the errors of a state; entry t is the error before step t. All steps are kept only if needed."""
         incoming = self.graph.leaf("error", place + 1)
         if incoming in self.plan.stored:
             whole = self.new(self.length + 1, self.batch, self.width)
@@ -183,7 +183,7 @@ class _Back(_Walked):
         return of_state
 
     def prepare_products(self, number: int, leaves: Sequence[Node]) -> Tensor:
-        """Errors of a matrix's products: (length, batch, n * width)."""
+        """Allocate the errors of a matrix's products (length, batch, n * width)."""
         whole = self.new(self.length, self.batch, len(leaves), self.width)
         for block, leaf in enumerate(leaves):
             of_block = whole[:, :, block]
@@ -232,7 +232,7 @@ class _Back(_Walked):
         return product(self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT)
 
     def of_input(self, first: int, count: int) -> Tensor:
-        """(batch, length, count * width) of blocks from the first on, whose errors most often are those of a matrix's products."""
+        """Return the error (batch, length, count * width) of `count` input blocks; usually it is a slice of the products' errors."""
         errors = [self.sums.errors.get(self.graph.leaf("input", first + block)) for block in range(count)]
         places = [self.parts.get(error) if error is not None else None for error in errors]
         if places[0] is not None and places == [(places[0][0], places[0][1] + block) for block in range(count)]:
@@ -258,7 +258,7 @@ class _Walk(torch.autograd.Function):
             ctx.save_for_backward(real, *inputs, *rest, *ahead.kept.values())
             ctx.plan, ctx.length, ctx.counts, ctx.owners, ctx.names = plan, length, counts, owners, list(ahead.kept)
             ctx.num_saved, ctx.blocks = counts[0] + len(rest), [x.shape[2] // ahead.width for x in given[: counts[0]]]
-        # Copies, since outputs that are views of each other cannot be written over by their users.
+        # Copies, since users cannot overwrite outputs that are views of each other.
         return ahead.output().clone(memory_format=torch.contiguous_format), *(state[-1].clone() for state in ahead.states)
 
     @staticmethod
@@ -289,14 +289,14 @@ class _Walk(torch.autograd.Function):
         )
 
 
-def _parted(given: Sequence[Any], counts: Sequence[int]) -> Tensors:
-    """Inputs, fixed tensors and weights, so many of each, and states."""
+def _parted(flat: Sequence[Any], counts: Sequence[int]) -> Tensors:
+    """Divide tensors into inputs, fixed tensors and weights by `counts`, and states."""
     ends = [sum(counts[:place]) for place in range(1, 4)]
-    return Tensors(given[: ends[0]], given[ends[0] : ends[1]], given[ends[1] : ends[2]], given[ends[2] :])
+    return Tensors(flat[: ends[0]], flat[ends[0] : ends[1]], flat[ends[1] : ends[2]], flat[ends[2] :])
 
 
 def multiplied(weight: Tensor, rows: int, times: int, is_added: bool) -> Callable[[Tensor, Tensor], Any]:
-    """What writes x W^T, or adds it, to a result."""
+    """Return a function that writes x W^T to a result, or adds it."""
     if (multiply := products_of(weight, rows, times)) is not None:
         return (lambda x, result: result.add_(multiply(x))) if is_added else (lambda x, result: result.copy_(multiply(x)))
     across = weight.mT

@@ -1,4 +1,4 @@
-"""The texts of one request as they are written: cut at its stops, with log-probabilities where they are asked for. Knows no route."""
+"""The texts of one request while they are generated: cut at stop texts, with optional log-probabilities. Knows no route."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from clew.text.tokenizer import Tokenizer
 
 
 class TokenTold(NamedTuple):
-    """A token that was written, its log-probability, the most probable ones in its place, and where in the text it begins."""
+    """A generated token: its log-probability, the most probable alternatives, and its offset in the text."""
 
     token: int
     log_prob: float
@@ -20,7 +20,7 @@ class TokenTold(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What is new of one of the texts; `finish` says why it ended."""
+    """New text of one choice; `finish` is the reason why it ended, or None."""
 
     index: int  # type: ignore[assignment]
     text: str
@@ -29,20 +29,20 @@ class Piece(NamedTuple):
 
 
 class Choice:
-    """One text as it grows. What may be the beginning of a stop waits until it is known."""
+    """One text while it is generated. Text that may be the beginning of a stop is held back until this is decided."""
 
     def __init__(self, growing: Growing, stops: Sequence[str]):
         self.growing = growing
         self.stops = stops
         self.length = 0
-        """Characters that were passed on."""
+        """The number of characters passed on."""
         self.held = ""
         self.tokens: list[TokenTold] = []
         self.num_written = 0
-        """Tokens, with the one that ended it, and without those behind a stop."""
+        """The number of tokens, including the end token, excluding those after a stop."""
 
     def add(self, written: Written) -> tuple[str, list[TokenTold], str | None]:
-        """The new text, its tokens, and why it ended, if it did."""
+        """The new text, its tokens, and the reason why it ended, if it did."""
         new, finish, is_cut = "", None, False
         for place, token in enumerate(written.text):
             offset = self.length + len(new) + len(self.held)
@@ -66,25 +66,25 @@ class Choice:
         self.length += len(new)
         if not new and finish is None:
             return "", [], None
-        # A token is told with the text that it begins; what a stop cuts off has none.
+        # A token is reported with the text that it begins; tokens cut off by a stop are not reported.
         tokens = [token for token in self.tokens if token.offset < self.length or (finish is not None and not is_cut)]
         self.tokens = self.tokens[len(tokens) :]
         return new, tokens, finish
 
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
-    """Where the first of the stops begins."""
+    """The position of the first stop in a text; None if there is none."""
     return min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
 
 
 def held_back(text: str, stops: Sequence[str]) -> int:
-    """Characters at the end of a text that may begin a stop."""
+    """The number of characters at the end of a text that may begin a stop."""
     return max((count for stop in stops for count in range(1, len(stop)) if text.endswith(stop[:count])), default=0)
 
 
 class Choices:
-    """What a request asks of its rows: those of the first prompt, then those of the next. Passed on is a list of pieces, as soon as there
-    are any where `streams`, else when all texts are complete."""
+    """The rows of a request: those of the first prompt, then of the next. Passes on lists of pieces: as soon as there are any if `streams`,
+    else when all texts are complete."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Choices:
     def wanted(self, place: int) -> Wanted:
         number, prompt = self.prompt(place)
         tokens = self.joining.tokens(self.task, prompt, number + 1 if len(self.prompts) > 1 else None)
-        if place * len(self.prompts) % self.count == 0:  # the first text behind this prompt
+        if place * len(self.prompts) % self.count == 0:  # the first text of this prompt
             self.num_read += len(tokens)
         self.choices[place] = Choice(self.joining.growing(self.task, prompt), self.stops)
         wanted = self.joining.wanted(self.task, tokens, self.call.options, place + 1)
@@ -144,7 +144,7 @@ class Choices:
 
 
 def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shift: int) -> dict[str, Any]:
-    """As /v1/completions tells them."""
+    """Log-probabilities in the format of /v1/completions."""
     return {
         "tokens": [tokenizer.decode([each.token]) for each in tokens],
         "token_logprobs": [each.log_prob for each in tokens],
@@ -154,7 +154,7 @@ def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shif
 
 
 def chat_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], most: int) -> dict[str, Any]:
-    """As /v1/chat/completions tells them."""
+    """Log-probabilities in the format of /v1/chat/completions."""
 
     def one(token: int, log_prob: float) -> dict[str, Any]:
         text = tokenizer.decode([token])
@@ -168,5 +168,5 @@ def chat_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], most: int)
 
 
 def finite(alternatives: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Without tokens that can never be written."""
+    """The alternatives without tokens of probability 0."""
     return [(token, log_prob) for token, log_prob in alternatives if log_prob > float("-inf")]

@@ -1,4 +1,4 @@
-"""What clients of OpenAI's API ask, read strictly: a field that would change the answer and cannot be had is refused, not passed over."""
+"""Requests of clients of OpenAI's API, parsed strictly: an unsupported field that would change the answer is refused, not ignored."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from clew.serving.openai.chat_templates import ChatTemplate
 
 MOST_STOPS = 4
 COMPLETION_TOKENS = 16
-"""What a completion has where nothing is said, as OpenAI's have."""
+"""The default length of a completion, as in OpenAI's API."""
 HARMLESS = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
-"""Fields that change no answer."""
+"""Fields that do not affect the answer."""
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
-    "best_of": ((1,), "ask for n, and choose yourself"),
-    "frequency_penalty": ((0,), "our own route takes repetition_penalty"),
-    "presence_penalty": ((0,), "our own route takes repetition_penalty"),
+    "best_of": ((1,), "set n, and choose among the texts"),
+    "frequency_penalty": ((0,), "use repetition_penalty of clew's own route"),
+    "presence_penalty": ((0,), "use repetition_penalty of clew's own route"),
     "logit_bias": (({},), "leave it out"),
     "suffix": (("",), "a language model reads from left to right; leave it out"),
     "tools": (([],), "these models call no tools"),
@@ -26,21 +26,21 @@ NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "functions": (([],), "these models call no functions"),
     "function_call": (("none", "auto"), "these models call no functions"),
     "parallel_tool_calls": ((True, False), "these models call no tools"),
-    "response_format": (({"type": "text"},), "text is what these models write"),
-    "modalities": ((["text"],), "text is what these models write"),
-    "reasoning_effort": (("none",), "these models do not reason apart"),
-    "dimensions": ((), "a vector has the width of the model; leave it out"),
+    "response_format": (({"type": "text"},), "these models write plain text only"),
+    "modalities": ((["text"],), "these models write plain text only"),
+    "reasoning_effort": (("none",), "these models have no separate reasoning"),
+    "dimensions": ((), "vectors have the width of the model; leave it out"),
 }
-"""Fields that are taken only with the values that change nothing, and what to do instead."""
+"""Fields accepted only with values that have no effect, and what to do instead."""
 
 
 class StreamOptions(Section):
-    include_usage: bool = Field(False, description="a last event with the counts of tokens")
-    include_obfuscation: bool = Field(False, description="taken, and not done")
+    include_usage: bool = Field(False, description="add a last event with token counts")
+    include_obfuscation: bool = Field(False, description="accepted and ignored")
 
 
 class Writing(Section):
-    """What both kinds of generation take."""
+    """Fields of both kinds of generation."""
 
     model: str
     max_tokens: int | None = Field(None, ge=1)
@@ -57,16 +57,16 @@ class Writing(Section):
     def stops(self) -> list[str]:
         stops = [self.stop] if isinstance(self.stop, str) else list(self.stop or ())
         if len(stops) > MOST_STOPS or not all(stops):
-            raise UserError(f"stop takes a text, or up to {MOST_STOPS} of them, none of which is empty")
+            raise UserError(f"stop takes one text, or a list of up to {MOST_STOPS}, none of them empty")
         return stops
 
     def options(self, most: int | None) -> dict[str, Any]:
-        """The options of our own verb. What this says nothing of is the run's own; temperature 0 is greedy decoding."""
+        """The options of our own verb. Missing fields keep the run's own values; temperature 0 means greedy decoding."""
         greedy = self.temperature == 0
         if greedy and (self.n or 1) > 1:
-            raise UserError("n is for sampling, and with temperature 0 each text would be the same; ask for one, or raise the temperature")
+            raise UserError("n needs sampling, since with temperature 0 all texts are the same; ask for one, or raise the temperature")
         if self.top_p == 0:
-            raise UserError("top_p (0) leaves no token; for the most probable one at each step set temperature to 0")
+            raise UserError("top_p (0) leaves no token; set temperature to 0 for the most probable token at each step")
         chosen = {
             "method": "greedy" if greedy else "sample",
             "temperature": None if greedy else self.temperature,
@@ -76,7 +76,7 @@ class Writing(Section):
             "samples": self.n,
             "seed": self.seed,
         }
-        # Rules that look back at all of a text, which a run may have of its own, are for our own routes.
+        # A run may have rules that look back at the whole text; they apply on our own routes only.
         plain = {"repetition_penalty": 1.0, "forced_end": False}
         return {**{name: value for name, value in chosen.items() if value is not None}, **plain}
 
@@ -88,11 +88,11 @@ class Completion(Writing):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        """Each a text or tokens."""
+        """The prompts, each a text or a list of tokens."""
         if isinstance(self.prompt, str):
             return [self.prompt]
         if not self.prompt:
-            raise UserError("prompt has no text; give one, empty if need be")
+            raise UserError("prompt is an empty list; give at least one text, which may be empty")
         if isinstance(self.prompt[0], int):
             return [self.prompt]
         return list(self.prompt)
@@ -122,7 +122,7 @@ class Embeddings(Section):
     @property
     def is_base64(self) -> bool:
         if self.encoding_format not in (None, "float", "base64"):
-            raise UserError(f"encoding_format is float or base64, not {shown(self.encoding_format)}")
+            raise UserError(f"encoding_format must be float or base64, not {shown(self.encoding_format)}")
         return self.encoding_format == "base64"
 
     @property
@@ -130,12 +130,12 @@ class Embeddings(Section):
         if isinstance(self.input, str):
             return [self.input]
         if not self.input:
-            raise UserError("input has no text; give at least one")
+            raise UserError("input is empty; give at least one text")
         return [self.input] if isinstance(self.input[0], int) else list(self.input)
 
 
 def read_request(kind: type[Any], body: Mapping[str, Any]) -> Any:
-    """A request of one kind, or the sentence that says what of it cannot be had."""
+    """Parse a request of one kind; an unsupported field raises a UserError."""
     fields = {name: value for name, value in body.items() if name not in HARMLESS and value is not None}
     for name, (values, remedy) in NEUTRAL.items():
         if name in fields and name not in kind.model_fields and (value := fields.pop(name)) not in values:
@@ -144,13 +144,13 @@ def read_request(kind: type[Any], body: Mapping[str, Any]) -> Any:
 
 
 def message_of(message: Mapping[str, Any], number: int) -> tuple[str, str]:
-    """A message's role and text. Its text may be in parts, each of which is text."""
+    """The role and the text of a message. The text may be a list of text parts."""
     role, content = message.get("role"), message.get("content")
     if not isinstance(role, str):
         raise UserError(f"message {number} has no role; give it one, such as user")
     for name, value in message.items():
         if name not in ("role", "content", "name") and value not in (None, [], ""):
-            raise UserError(f"message {number} has {shown(name)}, which is not supported here; a message has a role and content")
+            raise UserError(f"message {number} has {shown(name)}, which is not supported here; a message has only a role and content")
     if isinstance(content, str):
         return role, content
     return role, "".join(text_of(part, number) for part in parts_of(content, number))
@@ -158,11 +158,11 @@ def message_of(message: Mapping[str, Any], number: int) -> tuple[str, str]:
 
 def parts_of(content: Any, number: int) -> Sequence[Any]:
     if not isinstance(content, list):
-        raise UserError(f"message {number} takes a text as its content, or a list of parts, not {shown(content)}")
+        raise UserError(f"message {number}: content must be a text or a list of parts, not {shown(content)}")
     return content
 
 
 def text_of(part: Any, number: int) -> str:
     if not isinstance(part, Mapping) or part.get("type") != "text" or not isinstance(part.get("text"), str):
-        raise UserError(f'message {number} has a part that is no text; a part is {{"type": "text", "text": ...}}')
+        raise UserError(f'message {number} has a part that is not text; use {{"type": "text", "text": ...}}')
     return str(part["text"])

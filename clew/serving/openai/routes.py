@@ -1,9 +1,9 @@
-"""Models, completions, chats and embeddings as clients of OpenAI's API ask for them. Knows a run by what its uses can do.
+"""Models, completions, chats and embeddings for clients of OpenAI's API. Knows a run by the capabilities of its uses.
 
-GET  /v1/models             the runs that one of the others answers
-POST /v1/completions        texts behind prompts, of runs whose rows join a running batch
-POST /v1/chat/completions   the same, the messages of a chat being put together by a template
-POST /v1/embeddings         a vector for each text, of runs that have one
+GET  /v1/models             the runs that support one of the other routes
+POST /v1/completions        continuations of prompts, by runs whose rows can join a running batch
+POST /v1/chat/completions   the same for the messages of a chat, turned into a prompt by a template
+POST /v1/embeddings         a vector for each text, by runs that compute one
 """
 
 import asyncio
@@ -41,11 +41,11 @@ LARGEST_SEED = 2**31
 
 
 class NoModel(UserError):
-    """No run has the name that was asked for."""
+    """No suitable run has the requested name."""
 
 
 class Asking(NamedTuple):
-    """A request for texts: what is written, by whom, and what stands before each."""
+    """A request for generated texts: the model, the call, its choices, and the echoed prompts."""
 
     kind: str
     """`text_completion` or `chat.completion`."""
@@ -53,10 +53,10 @@ class Asking(NamedTuple):
     call: Call
     choices: Choices
     echoes: list[str]
-    """Behind each prompt's place what is told before its texts."""
+    """For each prompt, the text sent before its choices."""
     request: Writing
     log_probs: int | None
-    """How many alternatives are told beside each token; None where nothing is."""
+    """The number of alternatives to send with each token; None: no log-probabilities."""
 
 
 class OpenAIRoutes:
@@ -68,7 +68,7 @@ class OpenAIRoutes:
 
     @property
     def paths(self) -> list[str]:
-        """Of the routes that some run answers."""
+        """The routes that some run supports."""
         names = [*(("completions", "chat/completions") if self.writing else ()), *(("embeddings",) if self.embedding else ())]
         return [f"{OPENAI}{name}" for name in (*names, *(("models",) if names else ()))]
 
@@ -103,7 +103,7 @@ class OpenAIRoutes:
         return endpoint
 
     def named(self, body: Mapping[str, Any]) -> str:
-        """The run that was asked, as it is counted; what nobody has is not."""
+        """The requested run's name for the metrics; empty if there is no such run."""
         name = body.get("model")
         return name if isinstance(name, str) and name in self.service.runs else ""
 
@@ -121,7 +121,7 @@ class OpenAIRoutes:
     def run_of(self, body: Mapping[str, Any], among: Mapping[str, str]) -> tuple[str, Run, str]:
         name = body.get("model")
         if not isinstance(name, str):
-            raise UserError(f"model must be given; known: {few_of(sorted(among)) or 'none that can do this'}")
+            raise UserError(f"model is missing; known: {few_of(sorted(among)) or 'none that can do this'}")
         if name not in among:
             raise no_model(name, sorted(among))
         return name, self.service.runs[name], among[name]
@@ -132,7 +132,7 @@ class OpenAIRoutes:
         name, run, verb = self.run_of(body, self.writing)
         asked: Completion = read_request(Completion, body)
         if asked.echo and asked.logprobs is not None:
-            raise UserError("logprobs of an echoed prompt are not told here; leave echo or logprobs out")
+            raise UserError("logprobs of an echoed prompt are not supported; leave echo or logprobs out")
         prompts = asked.prompts
         texts = [self.text_of(run.task.tokenizer, prompt, "the prompt") for prompt in prompts]
         call = self.call(run, verb, texts, asked, COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens)
@@ -144,7 +144,7 @@ class OpenAIRoutes:
         name, run, verb = self.run_of(body, self.writing)
         asked: Chat = read_request(Chat, body)
         if asked.top_logprobs is not None and not asked.logprobs:
-            raise UserError("top_logprobs is for logprobs; set that to true")
+            raise UserError("top_logprobs needs logprobs; set it to true")
         template = self.templates[name]
         call = self.call(run, verb, [asked.prompt(template)], asked, asked.most)
         alternatives = (asked.top_logprobs or 0) if asked.logprobs else None
@@ -153,11 +153,13 @@ class OpenAIRoutes:
         return await self.written(request, Asking("chat.completion", name, call, choices, [""], asked, alternatives))
 
     def call(self, run: Run, verb: str, texts: list[str], asked: Writing, most: int | None) -> Call:
-        """As our own route has it, with its bounds. Without a seed every answer is another."""
+        """The call of our own route, with its limits. Without a seed, every answer is different."""
         seed = {"seed": secrets.randbelow(LARGEST_SEED)} if asked.seed is None else {}
         call = call_of(run, verb, {"texts": texts, **asked.options(most), **seed}, self.service.longest)
         if not call.joins:
-            raise UserError("this run's own decoding settings are for `clew generate` and our own routes; see decoding in its config.json")
+            raise UserError(
+                "this run's decoding settings work only with `clew generate` and clew's own routes; see decoding in its config.json"
+            )
         return call
 
     def choices(
@@ -166,15 +168,15 @@ class OpenAIRoutes:
         assert call.use.joins is not None
         return Choices(call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(asked.stream))
 
-    def text_of(self, tokenizer: Tokenizer, given: str | list[int], what: str) -> str:
-        """What was given, as text."""
-        if isinstance(given, str):
-            return given
-        if len(given) > self.service.longest:
-            raise UserError(f"{what} has {len(given):,} tokens, and at most {self.service.longest:,} are taken here; send it in parts")
-        if strange := [token for token in given if not 0 <= token < tokenizer.vocabulary]:
-            raise UserError(f"{what} has the token {strange[0]}, and the model's are 0 to {tokenizer.vocabulary - 1}")
-        return tokenizer.decode(given)
+    def text_of(self, tokenizer: Tokenizer, prompt: str | list[int], what: str) -> str:
+        """A prompt as text; tokens are decoded."""
+        if isinstance(prompt, str):
+            return prompt
+        if len(prompt) > self.service.longest:
+            raise UserError(f"{what} has {len(prompt):,} tokens, but at most {self.service.longest:,} are read here; send it in parts")
+        if strange := [token for token in prompt if not 0 <= token < tokenizer.vocabulary]:
+            raise UserError(f"{what} has the token {strange[0]}, but the model's tokens are 0 to {tokenizer.vocabulary - 1}")
+        return tokenizer.decode(prompt)
 
     def writer(self, call: Call) -> Writer:
         return self.service.writers[id(call.run), call.verb]
@@ -212,7 +214,7 @@ class OpenAIRoutes:
     # Mistakes
 
     def refused(self, error: Exception) -> JSON:
-        """What our own routes say, in the form that these clients read."""
+        """The error of our own routes, in the form that these clients expect."""
         if isinstance(error, NoModel):
             return JSON(mistake(OPENAI, 404, str(error), "model_not_found"), 404)
         ours = self.service.refused(error)
@@ -224,7 +226,7 @@ class OpenAIRoutes:
 
 
 class EventStream(Flow):
-    """Pieces of texts as server-sent events, in the form of chunks, and [DONE] behind the last."""
+    """Pieces of text as server-sent events in the form of chunks, ended by [DONE]."""
 
     def __init__(self, asking: Asking, first: list[Piece], told: AsyncGenerator[Any, None], seconds: float, refused: Any):
         super().__init__(EVENTS, seconds)
@@ -257,7 +259,7 @@ class EventStream(Flow):
 
 
 def verb_with(run: Run, part: str) -> str | None:
-    """The first of a run's verbs whose use has a part."""
+    """The first of a run's verbs whose use has a given part."""
     return next((verb for verb, use in run.uses.items() if getattr(use, part) is not None), None)
 
 
@@ -270,7 +272,7 @@ def event(fields: Mapping[str, Any]) -> str:
 
 
 def packed(vector: Sequence[float]) -> str:
-    """32-bit numbers, the lowest byte first, in base64."""
+    """The vector as little-endian float32 in base64."""
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
@@ -293,7 +295,7 @@ def usage_of(choices: Choices) -> dict[str, int]:
 
 
 def opened(asking: Asking) -> list[dict[str, Any]]:
-    """What comes before the first piece of each text: a role, or the prompt where it is echoed."""
+    """The choices sent before the first piece of each text: a role, or the echoed prompt."""
     if asking.kind == "chat.completion":
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         return [{"index": index, **role} for index in range(asking.choices.count)]
@@ -302,10 +304,10 @@ def opened(asking: Asking) -> list[dict[str, Any]]:
 
 
 def chunk_of(asking: Asking, piece: Piece) -> dict[str, Any]:
-    told = {"index": piece.index, "logprobs": log_probs_of(asking, piece.tokens), "finish_reason": piece.finish}
+    fields = {"index": piece.index, "logprobs": log_probs_of(asking, piece.tokens), "finish_reason": piece.finish}
     if asking.kind == "chat.completion":
-        return {**told, "delta": {"content": piece.text} if piece.text else {}}
-    return {**told, "text": piece.text}
+        return {**fields, "delta": {"content": piece.text} if piece.text else {}}
+    return {**fields, "text": piece.text}
 
 
 def complete(asking: Asking, pieces: Sequence[Piece]) -> dict[str, Any]:
@@ -314,11 +316,11 @@ def complete(asking: Asking, pieces: Sequence[Piece]) -> dict[str, Any]:
         own = [piece for piece in pieces if piece.index == index]
         text = "".join(piece.text for piece in own)
         tokens = [token for piece in own for token in piece.tokens]
-        told = {"index": index, "logprobs": log_probs_of(asking, tokens), "finish_reason": own[-1].finish}
+        fields = {"index": index, "logprobs": log_probs_of(asking, tokens), "finish_reason": own[-1].finish}
         if asking.kind == "chat.completion":
-            choices.append({**told, "message": {"role": "assistant", "content": text, "refusal": None}})
+            choices.append({**fields, "message": {"role": "assistant", "content": text, "refusal": None}})
         else:
-            choices.append({**told, "text": asking.echoes[asking.choices.prompt(index)[0]] + text})
+            choices.append({**fields, "text": asking.echoes[asking.choices.prompt(index)[0]] + text})
     return {**head_of(asking, chunk=False), "choices": choices, "usage": usage_of(asking.choices)}
 
 

@@ -1,4 +1,4 @@
-// What is shown, as the part of the address after #: a link restores it, and back and forward walk through it.
+// The state of the page in the address, after #: links restore it, and back and forward step through it.
 
 export const SHARED = ["text", "target", "into", "off"];
 const RESERVED = ["view", "run", "beside"];
@@ -26,7 +26,7 @@ function spelled(state) {
   return fields.toString();
 }
 
-// A text that would be read as something else, such as 12 or [a], is written as JSON; the text itself never is.
+// A text that would be parsed as another value, such as 12 or [a], is written as JSON; the view's main texts never are.
 const plain = (name, value) => (TEXTS.includes(name) || typeof parse(name, value) === "string" ? value : JSON.stringify(value));
 const TEXTS = ["text", "target", "into"];
 
@@ -39,7 +39,7 @@ function parse(name, value) {
   }
 }
 
-// The token of the printed address is used up; it need not stand in the address, nor in what is copied from it.
+// Remove the token of the printed address, which is used up, so that copied addresses do not contain it.
 export function dropToken() {
   if (new URLSearchParams(location.search).has("token")) history.replaceState(null, "", location.pathname + location.hash);
 }

@@ -1,4 +1,4 @@
-// Requests to the server. A newer one for the same place of the page ends the older one, here and there.
+// Requests to the server. A newer request for the same place on the page ends the older one, in the browser and on the server.
 
 const client = Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => byte.toString(36)).join("");
 const running = new Map();

@@ -1,4 +1,4 @@
-// Elements from plain values. Texts become text nodes, whatever they hold.
+// Build elements from plain values. Texts always become text nodes.
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -16,17 +16,17 @@ const PROPERTIES = { value: 1, checked: 1, disabled: 1, selected: 1, hidden: 1 }
 
 const FORBIDDEN = "script, iframe, object, embed, link, meta, base, form, frame, portal";
 
-// What an instrument drew. The server escapes all that comes from data; should it ever fail to, nothing of it is shown.
+// Show an instrument's picture. The server escapes all data; a picture with active content would be a bug, and is refused.
 export function picture(html) {
   const held = document.createElement("template");
   held.innerHTML = html;
   const all = [...held.content.querySelectorAll("*")];
   const active = all.some((each) => [...each.attributes].some(({ name, value }) => name.startsWith("on") || /^\s*javascript:/i.test(value)));
-  if (active || held.content.querySelector(FORBIDDEN)) throw new Error("a picture holds what no picture holds, and is not shown");
+  if (active || held.content.querySelector(FORBIDDEN)) throw new Error("the picture contains active content and is not shown");
   return held.content;
 }
 
-// A token as a reader can see it: white space has signs, and nothing turns the direction of the line.
+// A token made visible: white space becomes signs, and nothing changes the text direction.
 export function visible(token) {
   const shown = token.replace(/[\u0000-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]/g, (c) => SIGNS[c] || `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
   return shown.replace(/^ +| +$/g, (spaces) => "\u00b7".repeat(spaces.length)) || "\u2205";

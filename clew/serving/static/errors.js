@@ -1,8 +1,8 @@
-// From an error of an evaluation to the model at work on its text.
+// Link errors of an evaluation to a view of the model on that text.
 
 import { element } from "./elements.js";
 
-// `visit(view, options)`: two texts that are judged together have a view of their own.
+// `visit(view, options)`: two texts that are classified together have a view of their own.
 export function link(panel, found, visit) {
   const errors = found.facts.errors;
   if (!Array.isArray(errors)) return;

@@ -1,10 +1,10 @@
-// Pictures and sounds that are looked at: chosen, dropped, or one of the samples. A file is sent once, and called by the name that the server gives it.
+// Picture and sound inputs: chosen, dropped, or one of the samples. A file is sent once, and then called by the id that the server gives it.
 
 import { Overtaken, get, post } from "./ask.js";
 import { element } from "./elements.js";
 
-const known = new Map(); // what the server tells of a file, by its name there
-const played = new Map(); // addresses of sounds
+const known = new Map(); // the server's descriptions of files, by id
+const played = new Map(); // object URLs of sounds
 
 export function remember(found) {
   known.set(found.file, found);
@@ -28,7 +28,7 @@ function base64(file) {
   });
 }
 
-// The field that a run which reads files has in the place of a text; `changed(id)` is called with another file.
+// The field of a run that reads files, in place of the text; `changed(id)` is called with each new file.
 export function fileField(run, id, changed) {
   const shown = element("div", { class: "shown" });
   const state = element("p", { class: "state", role: "status" });
@@ -65,7 +65,7 @@ export function fileField(run, id, changed) {
   return element("div", { class: "text" }, element("label", { for: "text" }, run.media), drop);
 }
 
-// A file that misses its field must not take the place of the page.
+// A file dropped outside the field must not replace the page.
 for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());
 
 function sample(found, isChosen, choose) {
@@ -86,7 +86,7 @@ async function show(place, id) {
 async function address(found) {
   if (!played.has(found.file)) {
     const answer = await fetch(`api/files/${encodeURIComponent(found.file)}/content`);
-    if (!answer.ok) throw new Error("this sound is no longer here; choose it once more");
+    if (!answer.ok) throw new Error("the server no longer has this sound; choose it again");
     played.set(found.file, URL.createObjectURL(new Blob([await answer.arrayBuffer()], { type: found.plays })));
   }
   return played.get(found.file);

@@ -1,10 +1,10 @@
-// A form from the options of an instrument, as JSON schema describes them: a new instrument has one without a line here.
+// Make a form from the JSON schema of an instrument's options, so that a new instrument needs no code here.
 
 import { element } from "./elements.js";
 
 // { name, kind, description, fallback, choices, low, high, together }
 export function fields(schema) {
-  const together = schema.choices; // rows of values that go together, by the names of options
+  const together = schema.choices; // rows of values that are valid together, by the names of options
   return Object.entries(schema.properties || {}).map(([name, given]) => {
     const found = resolve(given, schema);
     const variants = (found.anyOf || [found]).map((each) => resolve(each, schema));
@@ -19,7 +19,7 @@ export function fields(schema) {
       items: resolve(type.items || {}, schema).type || "string",
       several: resolve(type.items || {}, schema).enum || null,
       choices: (type.enum || (type.const === undefined ? [] : [type.const])).filter((choice) => choice !== ""),
-      unsaid: Boolean(type.enum?.includes("")),
+      optional: Boolean(type.enum?.includes("")),
       together: together?.options.includes(name) ? together : null,
       low: type.minimum ?? type.exclusiveMinimum,
       high: type.maximum ?? type.exclusiveMaximum,
@@ -31,7 +31,7 @@ function resolve(given, schema) {
   return given.$ref ? schema.$defs[given.$ref.split("/").at(-1)] : given;
 }
 
-// The rows that fit what is chosen in the options before a field's own.
+// The rows that match what is chosen in the options before a field.
 function fitting(field, all, options) {
   const { options: names, rows } = field.together;
   const before = names.slice(0, names.indexOf(field.name));
@@ -39,7 +39,7 @@ function fitting(field, all, options) {
   return rows.map((row, number) => ({ row, number })).filter(({ row }) => said.every((value, place) => value === null || value === row[place]));
 }
 
-// What may be chosen in a field beside what is chosen in others, each with what it is called: a head that is off says so.
+// The choices of a field given those of other fields, each with its label; heads that are off are marked.
 function choicesOf(field, all, options) {
   if (!field.together) return field.choices.map((choice) => [choice, String(choice)]);
   const at = field.together.options.indexOf(field.name);
@@ -49,7 +49,7 @@ function choicesOf(field, all, options) {
   return [...new Set(fit.map(({ row }) => row[at]))].map((choice) => [choice, off(choice) ? `${choice} (off)` : String(choice)]);
 }
 
-// Options without those that a run does not have, or that do not go with the others.
+// The options without those that a run does not have, or that do not match the others.
 export function possible(all, options) {
   const kept = { ...options };
   for (const field of all) {
@@ -65,8 +65,8 @@ export function control(field, value, changed, all = [], options = {}) {
   const common = { id, name: field.name, "aria-describedby": `${id}-about` };
   let input;
   if (field.kind === "choice") {
-    const unsaid = (field.empty && (field.fallback ?? null) === null) || field.unsaid; // there is a choice that is none
-    const choices = [...(unsaid ? [["", "\u2013"]] : []), ...choicesOf(field, all, options)];
+    const optional = (field.empty && (field.fallback ?? null) === null) || field.optional; // the field may stay empty
+    const choices = [...(optional ? [["", "\u2013"]] : []), ...choicesOf(field, all, options)];
     input = element("select", common, choices.map(([choice, name]) => element("option", { value: choice, selected: choice === shown }, name.replaceAll("_", " "))));
   } else if (field.kind === "boolean") {
     input = element("input", { ...common, type: "checkbox", checked: Boolean(shown) });
@@ -83,12 +83,12 @@ export function control(field, value, changed, all = [], options = {}) {
   return element("div", { class: "option" }, label, input, element("span", { class: "about", id: `${id}-about`, title: field.description }, field.description));
 }
 
-// undefined: as the instrument has it by itself.
+// undefined: the instrument's default.
 function taken(field, input) {
   if (field.kind === "boolean") return input.checked;
   const text = input.value.trim();
   if (text === "") return field.kind === "string" && !field.empty ? "" : undefined;
-  if (field.kind === "array" && field.items === "array") return text; // the server reads lists of lists as they are written
+  if (field.kind === "array" && field.items === "array") return text; // the server parses lists of lists
   if (field.kind === "array") return text.split(",").map((part) => part.trim()).filter(Boolean).map((part) => (field.items === "string" ? part : scalar(part)));
   if (field.kind === "choice") return field.choices.find((choice) => String(choice) === text);
   if (field.kind === "integer" || field.kind === "number") return scalar(text);

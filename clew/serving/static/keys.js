@@ -1,16 +1,16 @@
-// What keys do, wherever the reader is; in a field, letters are letters.
+// Keyboard shortcuts, active everywhere except in fields.
 
 import { element } from "./elements.js";
 
 const KEYS = [
-  ["/", "write in the text"],
-  ["Escape", "leave the text, or close this"],
-  ["j, k", "the next view, the one before"],
-  ["Enter", "in a text: look now (Shift+Enter: a new line)"],
-  ["\u2190 \u2192 \u2191 \u2193", "walk from head to head, from step to step, from token to token"],
-  ["o", "the chosen head off or on"],
+  ["/", "edit the text"],
+  ["Escape", "leave the text, or close this list"],
+  ["j, k", "next view, previous view"],
+  ["Enter", "in a text: look now (Shift+Enter: new line)"],
+  ["\u2190 \u2192 \u2191 \u2193", "move between heads, steps or tokens"],
+  ["o", "switch the chosen head off or on"],
   ["s", "swap the two runs"],
-  ["d", "light, dark, or as the system has it"],
+  ["d", "theme: light, dark, or the system's"],
   ["Tab", "everything else: buttons, fields, marks in pictures"],
   ["?", "this list"],
 ];
@@ -30,7 +30,7 @@ export function start(actions) {
       if (event.key === "Escape") typing.blur();
       return;
     }
-    const inside = event.target.closest(".clew-view [tabindex], .stepping") && event.key.startsWith("Arrow"); // a picture reads itself out
+    const inside = event.target.closest(".clew-view [tabindex], .stepping") && event.key.startsWith("Arrow"); // a picture handles its own arrows
     if (inside || event.defaultPrevented || (dialog.open && event.key !== "?")) return;
     const act = {
       "/": actions.focusText,

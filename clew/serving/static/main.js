@@ -1,4 +1,4 @@
-// The page: what is chosen stands in the address, and everything else follows from it.
+// The page: the address holds the state, and everything else follows from it.
 
 import * as address from "./address.js";
 import { Refused, get, stopAll } from "./ask.js";
@@ -56,7 +56,7 @@ async function start() {
   restore();
 }
 
-// What the address says, made whole: names that there are, and a text to begin with.
+// The address's state, completed: existing names, and a sample text.
 function restore() {
   const found = address.read();
   if (!views.runs.has(found.run)) found.run = [...views.runs.keys()][0];
@@ -71,7 +71,7 @@ function begin() {
   if (state.options.text === undefined) state.options.text = views.runs.get(state.run).sample;
 }
 
-// A new view or run: what only the old view had is forgotten, what views share is kept.
+// Switch to a view or run: options of the old view are dropped, shared ones are kept.
 function change(fields) {
   const other = fields.view !== undefined && fields.view !== state.view;
   const reads = (name) => views.runs.get(name).sample;
@@ -97,7 +97,7 @@ function change(fields) {
   }
 }
 
-// A new value of an option: the form stays as it is while someone types in it.
+// Change an option: the form is not rebuilt while the user types in it.
 function set(name, value, { push, redraw = push }) {
   const options = { ...state.options, [name]: value };
   if (name === "text" || name === "into" || name === "off") {
@@ -138,14 +138,14 @@ function render() {
   fill();
 }
 
-// The places of pictures; they stay as long as what they are for does, so that a picture stands until the next is there.
+// Build the panels. They stay while their purpose does, so that an old picture is shown until the next one arrives.
 function layOut() {
   const off = (state.options.off || []).length > 0;
   const layout = JSON.stringify([state.view, state.run, state.beside, off]);
   if (layout === shown.layout) return;
   stopAll();
   const places = columns(off);
-  const goes = shown.walker && shown.view === state.view && shown.run === state.run; // until the next picture is there
+  const goes = shown.walker && shown.view === state.view && shown.run === state.run; // until the next picture arrives
   shown = { layout, view: state.view, run: state.run, panels: [], writings: [], walker: goes ? { ...shown.walker, panel: null } : null };
   page.panels.className = state.view === "glance" ? "panels glance" : places.length > 1 ? "panels columns" : "panels";
   if (state.view === "run") {
@@ -158,11 +158,11 @@ function layOut() {
     const names = state.view === "glance" ? views.glance(state.run) : [state.view];
     const rows = names.map((name) => [...places.map((column, number) => panelFor(name, column, number, places)), ...changes(name, off)]);
     page.panels.replaceChildren(...(state.view === "glance" ? rows.map((row) => element("div", { class: row.length > 1 ? "panels columns" : "panels" }, ...row.map((each) => each.root))) : rows[0].map((each) => each.root)));
-    if (!names.length) page.panels.replaceChildren(element("p", { class: "state" }, "no quick instrument has anything to see in this run; choose another view"));
+    if (!names.length) page.panels.replaceChildren(element("p", { class: "state" }, "no quick instrument applies to this run; choose another view"));
   }
 }
 
-// Which runs stand beside each other: two runs, or one before and after heads were switched off.
+// The columns: two runs, or one run with and without the heads that are switched off.
 function columns(off) {
   const instrument = views.instruments.get(state.view);
   const runs = [state.run, state.beside].filter(Boolean);
@@ -185,7 +185,7 @@ function asks(name, option) {
   return views.fieldsOf(name, state.run).some((field) => field.name === option);
 }
 
-// Below a view of a text before and after: what changes at each place.
+// Below a comparison with and without heads: the change at each position.
 function changes(name, off) {
   const shows = off && !state.beside && state.view !== "glance" && name !== "ablation" && asks(name, "off") && asks(name, "text");
   if (!shows || !views.instruments.has("ablation") || views.reason("ablation", state.run) !== null) return [];
@@ -213,7 +213,7 @@ function writings() {
     }));
 }
 
-// Asks for every picture that is to be seen.
+// Request every visible picture.
 function fill() {
   for (const [number, writing] of (shown.writings || []).entries()) {
     const own = number ? {} : { written: state.options.chosen, at: state.options.at };
@@ -221,11 +221,11 @@ function fill() {
     writing.show({ ...state.options, ...own, text, into: languageOf(writing.run, state.options.into) });
   }
   const waits = !views.isQuick(state.view) && !state.options.look;
-  const rows = new Map(); // panels of one instrument stand beside each other
+  const rows = new Map(); // panels of one instrument are side by side
   for (const { panel, name, column } of shown.panels) {
     const reasons = column.runs.map((run) => views.reason(name, run)).filter(Boolean);
     if (reasons.length) panel.pass(reasons[0]);
-    else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the view of attention");
+    else if (name === "ablation" && !state.options.off?.length) panel.pass("choose a head to switch off, above or in the attention view");
     else if (waits) panel.rest();
     else rows.set(name, [...(rows.get(name) || []), { panel, column: { runs: column.runs, options: optionsFor(name, column) } }]);
   }
@@ -235,9 +235,9 @@ function fill() {
 function optionsFor(name, column) {
   const known = views.instruments.get(name).fields.map((field) => field.name);
   const run = views.runs.get(column.runs[0]);
-  const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // others are another view's own
+  const fits = (option) => known.includes(option) && (name === state.view || address.SHARED.includes(option)); // the others belong to another view
   const options = Object.fromEntries(Object.entries(state.options).filter(([option, value]) => fits(option) && value !== undefined));
-  if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // nobody gave it
+  if (views.hasText(name, run.name) && options.text === views.runs.get(state.run).sample) delete options.text; // the user did not type it
   if ("text" in options && run.media !== views.runs.get(state.run).media) options.text = run.sample; // a file is no text
   if (name === "ablation") options.heads = state.options.off || [];
   if (options.off) options.off = column.off ? options.off.filter((head) => column.runs.every((each) => views.runs.get(each).heads.includes(head))) : [];
@@ -246,7 +246,7 @@ function optionsFor(name, column) {
   return options;
 }
 
-// What a picture lets one walk through: heads of a grid, steps of a search.
+// Set up walking through a picture: heads of a grid, steps of a search.
 function drawn(panel, found) {
   const { name } = shown.panels.find((each) => each.panel === panel);
   const has = (option) => asks(name, option);
@@ -256,7 +256,7 @@ function drawn(panel, found) {
   if (made && [undefined, null, panel].includes(shown.walker?.panel)) shown.walker = { panel, ...made };
 }
 
-// Another choice within a view; from the glance, the view itself.
+// Open another choice within a view; from the glance, the view itself.
 function openView(name, options) {
   const shared = Object.entries(state.options).filter(([option]) => state.view === name || address.SHARED.includes(option));
   const other = state.view !== name;
@@ -275,7 +275,7 @@ function walk(event) {
   return shown.walker?.key(event.key) ?? false;
 }
 
-// Up and down through the candidates of the next token.
+// Move up and down through the candidates of the next token.
 function moveFocus(event) {
   const buttons = [...page.panels.querySelectorAll(".candidates button")];
   const at = buttons.indexOf(document.activeElement);

@@ -1,4 +1,4 @@
-// What runs are, in tables: beside each other they have the same rows.
+// Tables of facts about runs; side by side they have the same rows.
 
 import { element } from "./elements.js";
 
@@ -26,7 +26,7 @@ function facts(run) {
   ];
 }
 
-// The rows of all, in one order; what only another run has is "none".
+// The rows of all runs in one order; a row that a run lacks is "none".
 function alike(lists) {
   const names = [...new Set(lists.flatMap((rows) => rows.map(([name]) => name)))];
   return lists.map((rows) => names.map((name) => [name, new Map(rows).get(name) ?? "none"]));

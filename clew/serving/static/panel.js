@@ -1,10 +1,10 @@
-// One picture: what an instrument sees in a run, with its title, its state and ways to keep it. It stays while a newer one is made.
+// A panel: an instrument's picture of a run, with title, state and download links. It stays while a newer one is computed.
 
 import { Overtaken, post, stop } from "./ask.js";
 import { element, hear, picture } from "./elements.js";
 import { enliven } from "./view.js";
 
-const PATIENCE = 250; // milliseconds before a reader is told that something is under way
+const PATIENCE = 250; // milliseconds before a message says that work is in progress
 
 const MOST_KEPT = 30;
 const kept = new Map();
@@ -92,15 +92,15 @@ export class Panel {
     this.drawn(this, found);
   }
 
-  // Before a reader asks for what takes long.
+  // A slow view that was not requested yet.
   rest() {
     this.asked += 1;
     stop(this.place);
     this.root.classList.remove("waiting", "refused");
-    this.state.textContent = this.body.childElementCount ? "this is what was asked for before; press Look" : "press Look, or Enter";
+    this.state.textContent = this.body.childElementCount ? "this view is out of date; press Look" : "press Look, or Enter";
   }
 
-  // Where an instrument has nothing to see in a run.
+  // An instrument that does not apply to the run.
   pass(reason) {
     this.rest();
     this.state.textContent = reason;

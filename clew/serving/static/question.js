@@ -1,4 +1,4 @@
-// What a view is asked: the text, the heads that are off, and the instrument's other options.
+// The form of a view: the text, the heads that are off, and the instrument's other options.
 
 import { SHARED } from "./address.js";
 import { element } from "./elements.js";
@@ -63,7 +63,7 @@ function lineField(name, label, placeholder, state, changed) {
   return element("div", { class: "option wide" }, element("label", { for: field.id }, label), field);
 }
 
-// The language that a run is asked for: the chosen one, or the first of those it writes; undefined where it writes one alone.
+// The requested target language: the chosen one, or the run's first; undefined if the run has only one.
 export function languageOf(run, into) {
   return run.languages.includes(into) ? into : run.languages[0];
 }

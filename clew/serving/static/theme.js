@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; kept in this browser.
+// The theme: light, dark, or the system's; stored in this browser.
 
 const ORDER = ["auto", "light", "dark"];
 const SIGNS = { auto: "\u25d0", light: "\u2600", dark: "\u263e" };
@@ -13,7 +13,7 @@ export function turn(button) {
   try {
     localStorage.setItem("clew-theme", next);
   } catch {
-    document.documentElement.dataset.wanted = next; // a browser that keeps nothing
+    document.documentElement.dataset.wanted = next; // a browser without storage
   }
   apply(button, next);
 }

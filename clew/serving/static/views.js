@@ -1,11 +1,11 @@
-// What can be shown of runs: three views of the page's own, and every instrument of the server's.
+// The views of runs: three of the page's own, and every instrument of the server.
 
 import { fields } from "./form.js";
 
 const OWN = [
   { name: "glance", label: "at a glance", about: "several instruments on one text, as you type", files: "several instruments on one file", group: "run", text: true },
-  { name: "write", label: "step by step", about: "write token by token, and see what else was likely", group: "run", text: true },
-  { name: "run", label: "about the run", about: "what it is, how it was trained and how it scored", group: "run" },
+  { name: "write", label: "step by step", about: "write token by token, and see the alternatives", group: "run", text: true },
+  { name: "run", label: "about the run", about: "the model, its training and its scores", group: "run" },
 ];
 export const GROUPS = { run: "The run", text: "A text", long: "Longer looks", several: "Runs compared" };
 const GLANCE = ["prediction", "caption", "transcript", "surprisal", "next", "alignment", "attention", "cells", "gates", "tokens"];
@@ -25,13 +25,13 @@ export class Views {
     this.all = new Map([...OWN, ...listed].map((view) => [view.name, view]));
   }
 
-  // Why a view has nothing to show of a run; null where it has.
+  // The reason why a view does not apply to a run; null if it does.
   reason(name, run) {
-    if (name === "write") return this.runs.get(run)?.writes ? null : `${run} writes no text step by step`;
+    if (name === "write") return this.runs.get(run)?.writes ? null : `${run} does not write text step by step`;
     return this.instruments.get(name)?.reasons[run] ?? null;
   }
 
-  // Whether a view finds a text of its own in a run where none is given.
+  // Whether a view takes a text from the run if none is given.
   hasText(name, run) {
     return this.instruments.get(name)?.own_text.includes(run) ?? false;
   }

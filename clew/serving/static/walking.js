@@ -1,8 +1,8 @@
-// Walking through a picture by keys and clicks: from head to head of a grid, from step to step of a search.
+// Walk through a picture with keys and clicks: between the heads of a grid, or the steps of a search.
 
 import { element, hear } from "./elements.js";
 
-// What the first picture of a panel lets one walk through, or null. `key(name)` says false where a key means nothing here.
+// The walker of a panel's first picture, or null. Its `key(name)` returns false for a key that it does not use.
 export function walker(panel, found, page) {
   const marks = [...panel.body.querySelectorAll(".part-grid [data-row][data-column]")];
   if (marks.length && page.has("layer") && page.has("head") && found.facts.names) return heads(marks, found, page);
@@ -35,16 +35,16 @@ function heads(marks, found, page) {
   }
   if (chosen && page.has("off")) {
     const word = off().includes(name(chosen)) ? "on" : "off";
-    const button = element("button", { type: "button", title: "the chosen head off or on (o)", onclick: turn }, `switch ${name(chosen)} ${word}`);
+    const button = element("button", { type: "button", title: "switch the chosen head off or on (o)", onclick: turn }, `switch ${name(chosen)} ${word}`);
     const mean = element("button", { type: "button", onclick: () => page.open({ head: undefined }) }, "mean of the layer");
-    page.panel.body.prepend(element("div", { class: "buttons" }, button, mean, element("span", { class: "faint" }, "arrow keys walk from head to head")));
+    page.panel.body.prepend(element("div", { class: "buttons" }, button, mean, element("span", { class: "faint" }, "arrow keys move between heads")));
   }
   return {
     key(key) {
       const [down, right] = MOVES[key];
       const [row, column] = at() ?? [layers.indexOf(found.facts.layer), -1];
       const wanted = Math.max(0, column + right);
-      const beyond = places.filter((place) => place[1] === wanted && (down ? (place[0] - row) * down > 0 : place[0] === row)); // a layer may have lost its heads
+      const beyond = places.filter((place) => place[1] === wanted && (down ? (place[0] - row) * down > 0 : place[0] === row)); // a layer may have no heads left
       const next = beyond[down < 0 ? beyond.length - 1 : 0];
       if (next) choose(next);
       return Boolean(next);

@@ -1,4 +1,4 @@
-// Writing token by token: how likely each next one is, and the one that is chosen. Left goes back, right goes on with the likeliest.
+// Write token by token: the probabilities of the next token, and the chosen one. Left goes back, right continues with the most probable.
 
 import { Overtaken, post } from "./ask.js";
 import { element, hear, visible } from "./elements.js";
@@ -13,15 +13,15 @@ export class Writing {
     this.path = element("p", { class: "path" });
     this.text = element("p", { class: "so-far" });
     this.facts = element("p", { class: "about" });
-    this.list = element("ol", { class: "candidates", "aria-label": "next tokens, the likeliest first" });
+    this.list = element("ol", { class: "candidates", "aria-label": "next tokens, most probable first" });
     this.state = element("p", { class: "state", role: "status" });
     const button = (label, title, act) => element("button", { type: "button", title, onclick: act }, label);
     this.back = button("\u2190 back", "one token back (left)", () => this.walk(-1));
-    this.on = button("on \u2192", "on with the likeliest token, or along the way back (right)", () => this.walk(1));
-    this.ten = button("ten more", "ten times the likeliest", () => this.walk(10));
-    this.chance = button("draw", "a token by chance from all that there are, as likely as the model says", () => this.drawOne());
+    this.on = button("on \u2192", "on with the most probable token, or along the previous path (right)", () => this.walk(1));
+    this.ten = button("ten more", "the most probable token, ten times", () => this.walk(10));
+    this.chance = button("draw", "draw a token from the model's distribution over all tokens", () => this.drawOne());
     this.said = element("p", { class: "about said" });
-    this.again = button("from the start", "drop what was written", () => this.take([], 0));
+    this.again = button("from the start", "delete the written tokens", () => this.take([], 0));
     this.root = element(
       "section",
       { class: "panel writing", "aria-label": `writing with ${run.name}` },
@@ -35,7 +35,7 @@ export class Writing {
     this.asked = 0;
   }
 
-  // `written` are ids, of which the first `at` are read; the others are the way that was gone before.
+  // `written` are ids, of which the first `at` are read; the others are the path taken before.
   async show({ text, into, off, written = [], at }) {
     this.given = { text: text || "", into: into || "", off: off || [] };
     this.written = written;
@@ -87,7 +87,7 @@ export class Writing {
     this.on.disabled = this.ten.disabled = found.ended && this.at >= this.written.length;
   }
 
-  // What the tokens that are not listed have together: none of them can be chosen, and any of them drawn.
+  // The total probability of unlisted tokens: none of them can be chosen, but each can be drawn.
   others(share) {
     return element("li", { class: "others" },
       element("span", { class: "word" }, "all others"),
@@ -95,7 +95,7 @@ export class Writing {
       element("span", { class: "share" }, percent(share)));
   }
 
-  // By chance among all tokens, each as likely as it is: the server draws, since the page has only some of them.
+  // Draw from the distribution over all tokens. The server draws, since the page has only some of them.
   async drawOne() {
     const number = ++this.asked;
     const [seed] = crypto.getRandomValues(new Uint32Array(1));

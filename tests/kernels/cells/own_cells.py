@@ -5,7 +5,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from clew.core.types import Fixed
-from clew.layers.cells import Cell, LSTMState
+from clew.layers.cells import Cell
+from clew.layers.lstm_cells import LSTMState
 
 
 class Leaky(Cell):

@@ -12,7 +12,8 @@ from clew.kernels import only_equations
 from clew.kernels.cells import plans, walking, written_out
 from clew.kernels.cells.tracing import trace_step
 from clew.kernels.cells.written_out import walk
-from clew.layers.cells import CELLS, Cell, DroppedCell
+from clew.layers.cells import CELLS, Cell
+from clew.layers.nested_cells import DroppedCell
 from clew.layers.recurrent import Recurrent, RecurrentState, unbind_steps
 from tests.kernels.cells.built import BUILT
 from tests.kernels.cells.own_cells import OWN, Leaky
@@ -181,7 +182,7 @@ def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
     y, _ = layer(x)
     with only_equations():
         assert torch.equal(y, layer(x)[0])
-    assert caplog.messages == ["a Rooted gives other numbers when it is walked than step by step, so it is looped; this is a fault in clew"]
+    assert caplog.messages == ["a Rooted is looped: its walk gives other numbers than its steps do; this is a fault in clew"]
 
 
 def test_a_single_step_and_a_watched_cell_are_looped():

@@ -1,0 +1,9 @@
+"""A process that trains the trials of a search: `python -m clew.cli.trial`, which `clew train --search --jobs 2` starts by itself."""
+
+import sys
+
+from clew.cli.code import load_code
+from clew.studies.workers import work
+
+if __name__ == "__main__":
+    sys.exit(work(load_code))

@@ -1,0 +1,21 @@
+"""Which device a model runs on, and why."""
+
+import torch
+
+from clew.core.errors import UserError, unknown
+
+
+def choose_device(name: str) -> tuple[torch.device, str]:
+    """The device and the reason for it. `auto` takes a GPU where there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda"), f"cuda ({torch.cuda.get_device_name()}): a GPU is there"
+        if torch.backends.mps.is_available():
+            return torch.device("mps"), "mps: this Mac has a GPU"
+        return torch.device("cpu"), f"cpu ({torch.get_num_threads()} threads): no GPU was found"
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name not in available:
+        raise unknown("device", name, ["auto", *available])
+    if not available[name]:
+        raise UserError(f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu")
+    return torch.device(name), f"{name}: as asked"

@@ -1,0 +1,41 @@
+"""A package's modules as its attributes, each imported when it is first asked for, so that `clew.layers.attention` is reached by tab."""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+
+
+def show_modules(package: str) -> None:
+    """Gives a package `__getattr__` and `__dir__`. They are set and not written
+    in its file, so that type checkers still know its names."""
+    module = sys.modules[package]
+    getter, lister = attributes_of(module)
+    vars(module).update(__getattr__=getter, __dir__=lister)
+
+
+def attributes_of(module: ModuleType) -> tuple[Callable[[str], ModuleType], Callable[[], list[str]]]:
+    def get(name: str) -> ModuleType:
+        if not name.startswith("_") and name in modules_in(module):
+            return import_module(f"{module.__name__}.{name}")
+        raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
+
+    def names() -> list[str]:
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        return sorted({*own, *modules_in(module)})
+
+    return get, names
+
+
+def modules_in(module: ModuleType) -> set[str]:
+    """Modules and packages in a package's folder."""
+    found = set[str]()
+    for place in module.__path__:
+        with os.scandir(place) as entries:
+            for entry in entries:
+                name = entry.name.removesuffix(".py")
+                is_package = entry.is_dir() and os.path.isfile(os.path.join(entry.path, "__init__.py"))
+                if name.isidentifier() and not name.startswith("_") and (entry.name.endswith(".py") or is_package):
+                    found.add(name)
+    return found

@@ -1,0 +1,59 @@
+"""What `clew.train` does with its arguments: settings and data from Python become those of a recipe's run."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError, shortened
+from clew.recipes.grid import expand
+from clew.recipes.listed import Listed, listed_settings
+from clew.recipes.running import run_recipe
+from clew.runs.directory import is_run
+from clew.runs.keywords import settings_of
+from clew.runs.loaded import Run
+from clew.training.callbacks import Callback
+from clew.training.report import Report, Silence
+from clew.training.signals import Interrupted
+
+ARGUMENTS = ("data", "out", "resume", "overwrite", "code", "quiet", "callbacks")
+"""Those of `clew.train` that are no settings."""
+
+
+def run_with(
+    recipe: str,
+    assignments: Sequence[str],
+    keywords: Mapping[str, Any],
+    data: Listed | None = None,
+    *,
+    out: Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    code: Path | None = None,
+    report: Report | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Trains a recipe with settings as Python writes them; one that was run before with the same ones is run again in a new folder."""
+    check_one(recipe, assignments)
+    settings = settings_of(assignments, keywords, ARGUMENTS)
+    if data is not None:
+        settings += listed_settings(recipe, settings, data, (report or Silence()).say)
+    try:
+        return run_recipe(
+            recipe, settings, out=out, resume=resume, overwrite=overwrite, again=True, code=code, report=report, callbacks=callbacks
+        ).run
+    except Interrupted as stop:
+        on = f"; go on with the same call, out={str(stop.folder)!r} and resume=True" if is_run(stop.folder) else ""
+        raise Interrupted(stop.number, f"{stop}{on}", stop.folder) from None
+
+
+def check_one(recipe: str, assignments: Sequence[str]) -> None:
+    """Refuses what the command line takes for a grid of several runs."""
+    words = [word for word in (recipe, *assignments) if isinstance(word, str) and "," in word]
+    if not words or len(runs := expand(recipe, [word for word in assignments if isinstance(word, str)])) == 1:
+        return
+    command = shortened(shlex.join(["clew", "train", recipe, *assignments]))
+    raise UserError(
+        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python call train once for "
+        "each value, or put a value that has commas into double quotes"
+    )

@@ -1,0 +1,67 @@
+"""What a run departs from its recipe in, by files alone: its config as it stands beside the recipe's resolved settings, which
+`resolved.json` keeps. `python -m clew.cli.forms` writes that file anew; a test holds it against the recipes. Loads no torch."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from clew.core.errors import UserError
+from clew.runs.field_paths import paths
+from clew.runs.records import Summary, read_records
+from clew.runs.run_files import CONFIG, FORMAT, IMPORTED, is_run, read_raw_settings
+
+RESOLVED = Path(__file__).with_name("resolved.json")
+SCHEDULE, STEPS = "training.schedule", "training.steps"
+
+
+class Listed(NamedTuple):
+    """A run in a list, and the fields in which it departs from its recipe."""
+
+    run: Summary
+    changes: dict[str, Any]
+
+
+def read_resolved() -> dict[str, dict[str, Any]]:
+    """The fields of every recipe by their whole names."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, own in json.loads(RESOLVED.read_text(encoding="utf-8")).items():
+        like = found.get(own["like"], {})
+        found[name] = {**{field: value for field, value in like.items() if field not in own["without"]}, **own["with"]}
+    return found
+
+
+def packed(resolved: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The table as it is written: each recipe by how it differs from the earlier one that it is most like."""
+    table: dict[str, Any] = {}
+    for name, fields in resolved.items():
+        entries = [entry(like, resolved[like], fields) for like in table] or [entry("", {}, fields)]
+        table[name] = min(entries, key=lambda own: len(own["with"]) + len(own["without"]))
+    return table
+
+
+def entry(like: str, theirs: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    changed = {name: value for name, value in sorted(fields.items()) if name not in theirs or theirs[name] != value}
+    return {"like": like, "without": sorted(theirs.keys() - fields.keys()), "with": changed}
+
+
+def glance(folder: Path, resolved: Mapping[str, Mapping[str, Any]]) -> Listed | None:
+    """A run's facts from its files alone. None if the whole library is needed: for a config of an earlier format or with other fields than
+    its recipe's, and for a fine-tuned run."""
+    if not is_run(folder):
+        raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
+    settings, format, _ = read_raw_settings(folder)
+    fields = {".".join(path): value for path, value in paths(settings)}
+    plain = resolved.get(str(settings.get("recipe")))
+    if settings.get("recipe") == IMPORTED:
+        plain = fields
+    if format != FORMAT or plain is None or plain.keys() != fields.keys() or fields.get("transfer.from") is not None:
+        return None
+    changed = {name: here for name, here in sorted(fields.items()) if here != plain[name]}
+    if SCHEDULE in changed and isinstance(changed[SCHEDULE], dict) and isinstance(plain[SCHEDULE], dict):
+        return None  # they may state the same warm-up in two ways
+    if fields["training.epochs"] is not None:
+        changed.pop(STEPS, None)
+    config: Any = json.loads(json.dumps(settings), object_hook=lambda section: SimpleNamespace(**section))
+    return Listed(Summary(folder, config, read_records(folder)), changed)

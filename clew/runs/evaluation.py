@@ -1,0 +1,364 @@
+"""Evaluating a trained run: on its own validation and test parts, on files, on examples from Python. `clew evaluate` and `Run.evaluate`
+both read the parts by `read_parts` and score each by `score_part`."""
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clew.baselines.beside import Baselines
+from clew.core.errors import UserError, counted, unknown
+from clew.data.kinds.labelled import LABELLED, LabelledData
+from clew.data.kinds.section import DataSection
+from clew.data.notes import Notes
+from clew.data.text_files import TextString
+from clew.metrics.score import Score
+from clew.runs.config import Config, resolve
+from clew.runs.directory import IMPORTED
+from clew.runs.explaining import read_section
+from clew.runs.given import decoding_config
+from clew.runs.in_memory import Kept, file_named, keep_part, keep_rows
+from clew.runs.overriding import override
+from clew.runs.trust import check_paths
+from clew.runs.values import parse_assignment
+from clew.tasks import TASKS
+from clew.tasks.choices import Choices, Chooser
+from clew.tasks.examples import score_of
+from clew.tasks.learning import Encoding, Learning
+from clew.tasks.learning import Evaluation as How
+from clew.tasks.translation import translate_through
+
+Say = Callable[[str], None]
+Progress = Callable[[int, int], None]
+OWN = ("data.valid=", "data.test=")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is evaluated on, and how: files, or its own parts; settings of the sections data and decoding, and changed fields of the
+    latter; `streams` in which a language model reads its own text; of translations the language, and one to go by way of."""
+
+    files: Sequence[Any] = ()
+    settings: Sequence[str] = ()
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    streams: int | None = None
+    into: str | None = None
+    pivot: str | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """The score of one part of the data: measures by name, and for examples each one's score and prediction by its id."""
+
+    part: str
+    measures: Mapping[str, float]
+    text: str
+    """All of it in words."""
+    scores: Mapping[str, float]
+    """A number for each example, higher being better."""
+    predictions: Mapping[str, Mapping[str, Any]]
+    """Each example's source, target and prediction."""
+    intervals: Mapping[str, tuple[float, float]]
+    """The 95 % interval of some measures, by the bootstrap."""
+    report: tuple[str, ...]
+    """Tables in words: a line a label, and which label was taken for which."""
+    size: Mapping[str, Any]
+    """How many examples or tokens were scored."""
+    notes: tuple[str, ...] = ()
+    """What to know of the data, a line each."""
+
+    @classmethod
+    def of(cls, part: str, score: Score, notes: Sequence[str] = (), place: str = "") -> "Evaluation":
+        """`place` is what ids begin with, and is left out."""
+        scores = {name.removeprefix(place): value for name, value in score.examples.items()}
+        predictions = {name.removeprefix(place): fields for name, fields in score.predictions.items()}
+        return cls(part, score.measures, score.text, scores, predictions, score.intervals, score.report, score.size, tuple(notes))
+
+    @property
+    def loss(self) -> float:
+        return self.measures["loss"]
+
+    def __getitem__(self, measure: str) -> float:
+        if measure not in self.measures:
+            raise unknown("measure", measure, self.measures)
+        return self.measures[measure]
+
+    @property
+    def amount(self) -> str:
+        """`120 examples`, `2,000 tokens`."""
+        noun = next((noun for noun in ("example", "token") if f"{noun}s" in self.size), None)
+        return "" if noun is None else counted(self.size[f"{noun}s"], noun)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Evaluation({self.part}: {self.text}{f'; {self.amount}' if self.amount else ''})"
+
+    def _repr_html_(self) -> str:
+        return Evaluations({self.part: self})._repr_html_()
+
+
+class Evaluations(Mapping[str, Evaluation]):
+    """Evaluations by the name of the part: `valid`, and `test` where there is one."""
+
+    def __init__(self, evaluations: Mapping[str, Evaluation]):
+        self._evaluations = dict(evaluations)
+
+    def __getitem__(self, part: str) -> Evaluation:
+        if part not in self._evaluations:
+            raise unknown("part", part, self._evaluations)
+        return self._evaluations[part]
+
+    def __contains__(self, part: object) -> bool:
+        return part in self._evaluations
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._evaluations)
+
+    def __len__(self) -> int:
+        return len(self._evaluations)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{part}: {evaluation}" for part, evaluation in self.items())
+
+    def __repr__(self) -> str:
+        return f"Evaluations({'; '.join(f'{part}: {evaluation}' for part, evaluation in self.items())})"
+
+    def _repr_html_(self) -> str:
+        names = list(dict.fromkeys(name for evaluation in self.values() for name in evaluation.measures))
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *names))
+        rows = "".join(
+            f"<tr><th>{html.escape(part)}</th>"
+            + "".join(f"<td>{evaluation.measures[name]:.4g}</td>" if name in evaluation.measures else "<td></td>" for name in names)
+            + "</tr>"
+            for part, evaluation in self.items()
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
+    """The config with what is asked of data and decoding, and the parts by name: the files together, or the run's own."""
+    learning = TASKS[run.config.task.name].learns
+    if run.config.recipe == IMPORTED and not asked.files and not asked.settings:
+        raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
+    if asked.streams is not None and not learning.is_running:
+        raise UserError(f"--streams is for a language model's own text; this run learns from {learning.reads}")
+    if (asked.into or asked.pivot) and not has_languages(run):
+        name = "into" if asked.into else "pivot"
+        raise UserError(f"--{name} is for translation between several languages, which {run.folder} does not do")
+    if learning.has_examples:
+        config = changed_config(run.config, asked.settings, asked.decoding, asked.files)
+        parts = examples_of(run.folder, config, asked.settings, asked.files, say)
+        if asked.into is not None:
+            parts = {name: [example._replace(into=asked.into) for example in part] for name, part in parts.items()}
+        return config, parts
+    if asked.settings or asked.decoding:
+        name = asked.settings[0] if asked.settings else f"decoding.{next(iter(asked.decoding))}"
+        raise UserError(f"{name} is for tasks that have a target; a language model is scored on a text as it stands")
+    return read_texts(run, asked, say)
+
+
+def read_texts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
+    """The parts of what learns from a text or from documents."""
+    config, learning = run.config, TASKS[run.config.task.name].learns
+    if asked.streams is not None:
+        if asked.files:
+            raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
+        if asked.streams < 1:
+            raise UserError(f"--streams ({asked.streams}) must be at least 1")
+        config = config.model_copy(update={"training": config.training.model_copy(update={"evaluate_batch": asked.streams})})
+    notes = Notes(faults=config.data.faults)
+    if asked.files:
+        parts = {" ".join(map(str, asked.files)): learning.read_files(asked.files, config.data, notes)}
+    else:
+        check_paths(run.folder, config.data)
+        parts = learning.read(config.data, config.seed, notes)
+        del parts["train"]
+    for note in notes.report():
+        say(note)
+    return config, parts
+
+
+def score_part(
+    run: Any,
+    config: Config,
+    name: str,
+    part: Any,
+    *,
+    pivot: str | None = None,
+    baselines: Baselines | None = None,
+    progress: Progress | None = None,
+    evaluating: Progress = lambda done, total: None,
+    say: Say = lambda text: None,
+) -> Score:
+    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for. `progress` is told
+    of characters that are encoded, `evaluating` of batches that are scored."""
+    if pivot is not None:
+        return score_through(run, config, part, pivot)
+    learning = TASKS[config.task.name].learns
+    encoded = encode(run, config, name, part, progress)
+    for note in learning.judged_remarks(run.task, name, part):
+        say(note)
+    how = How(config.training, config.decoding, config.seed, is_final=True, progress=evaluating)
+    score = learning.judge(run.task, run.task, part, encoded, how)
+    assert score is not None
+    if baselines is None:
+        return score
+    return baselines.beside(score, learning.known(run.task, part, lambda: encoded)) or score
+
+
+def encode(run: Any, config: Config, name: str, part: Any, progress: Progress | None = None) -> Any:
+    encoding = Encoding(name, config.training, workers=config.text.workers, progress=progress, vocabularies=run.vocabularies)
+    return TASKS[config.task.name].learns.encode(run.task, part, encoding)
+
+
+def own_baselines(run: Any, progress: Progress | None = None) -> Baselines:
+    """Baselines that are fitted on the run's training part, which is read again when the first of them asks for it."""
+    config, entry = run.config, TASKS[run.config.task.name]
+    learning = entry.learns
+
+    def train() -> Any:
+        check_paths(run.folder, config.data)
+        part = learning.read(config.data, config.seed, Notes(faults=config.data.faults))["train"]
+        return learning.known(run.task, part, lambda: encode(run, config, "train", part, progress))
+
+    return Baselines(entry.baselines, config.task, train)
+
+
+def has_languages(run: Any) -> bool:
+    """Whether a run reads pairs whose target may be in one of several languages."""
+    return hasattr(run.task, "languages") and "directions" in type(run.config.data).model_fields
+
+
+def check_changeable(settings: Sequence[str]) -> None:
+    for setting in settings:
+        if not setting.startswith(("data.", "decoding.")):
+            raise UserError(f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and decoding can")
+
+
+def changed_config(config: Config, settings: Sequence[str], changed: Mapping[str, Any], files: Sequence[Any]) -> Config:
+    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
+    check_changeable(settings)
+    if files or any(setting.startswith(OWN) for setting in settings):
+        config = config.model_copy(update={"data": config.data.for_files()})
+    config = resolve(override(config.model_dump(mode="json"), settings))
+    return config.model_copy(update={"decoding": decoding_config(config.decoding, dict(changed))})
+
+
+def examples_of(
+    folder: Path, config: Config, settings: Sequence[str], files: Sequence[Any], say: Say = lambda text: None
+) -> dict[str, Any]:
+    """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
+    learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
+    given = {part: there for part in ("valid", "test") if (there := listed(getattr(data, part)))}
+    named = {part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)}
+    if files:
+        parts: dict[str, Any] = {" ".join(map(str, files)): learning.read_files(files, data, notes)}
+    elif named or (given and is_gone(data)):
+        check_paths(folder, data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}), settings)
+        parts = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
+    else:
+        check_paths(folder, data, settings)
+        own = learning.read(data, config.seed, notes)
+        parts = learning.apart({part: examples for part, examples in own.items() if part != "train"}, data)
+    for note in notes.report():
+        say(note)
+    return parts
+
+
+def listed(files: Any) -> list[str]:
+    return [] if files is None else [files] if isinstance(files, str) else list(files)
+
+
+def is_gone(data: Any) -> bool:
+    """Whether the training file is not there any more, where parts of their own can still be scored; of several directions it is what the
+    names of files begin with."""
+    has_directions = getattr(data, "directions", None) is not None
+    return not has_directions and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
+
+
+def score_through(run: Any, config: Config, examples: Any, pivot: str) -> Score:
+    """The score of translations by way of another language."""
+    predictions, between = translate_through([run.task], examples, config.decoding, pivot, seed=config.seed)
+    measured = run.task.measure(examples, predictions)
+    ids, scores = [example.id for example in examples], run.task.sentence_scores(examples, predictions)
+    described = [
+        {**run.task.described(example, prediction), "pivot": text}
+        for example, prediction, text in zip(examples, predictions, between, strict=True)
+    ]
+    each = (scores, described, run.task.statistics(examples, predictions))
+    scores_of, described_of, statistics_of = (dict(zip(ids, some, strict=True)) for some in each)
+    text = f"through {pivot}: {measured.text}"
+    return Score(measured.values, 0.0, text, scores_of, described_of, statistics=statistics_of, size={"examples": len(examples)})
+
+
+def check_chooses(run: Any) -> None:
+    if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
+        raise UserError(f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model does")
+
+
+def score_choices(run: Any, examples: Any, choices: Choices) -> Score:
+    """The score of a language model that chooses the label of each text."""
+    chooser = Chooser(run.task, choices)
+    return score_of(chooser, examples, *chooser.predict(examples), is_final=True)
+
+
+def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> LabelledData:
+    """How a file of labelled texts is read: as settings say, and else as the model's own text was."""
+    check_changeable(settings)
+    own = {name: value for name, value in data.for_files().model_dump(mode="json").items() if name in LabelledData.model_fields}
+    section = read_section(LabelledData, override({"data": own}, settings)["data"], "data")
+    return section.model_copy(update={"second": "second"}) if choices.reads_pairs and section.second is None else section
+
+
+def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
+    examples = list(LABELLED.read_files([data.given(file)], data, notes))
+    if not examples:
+        raise UserError(f"{file}: there is no text with a label in it")
+    return examples
+
+
+def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, settings: Sequence[str], say: Say) -> Asked:
+    """What `Run.evaluate` is given, as files and settings: examples and texts in memory are kept as a file. `say` is told which of them
+    are left out."""
+    if data is None:
+        return Asked(settings=settings)
+    is_text = getattr(section, "field", None) is not None
+    if (files := file_named(data, is_text)) is not None:
+        missing = next((file for file in files if not file.expanduser().exists()), None)
+        if missing is not None:
+            raise UserError(f"no such file: {missing}; data= takes a pathlib.Path of a file, or examples")
+        return Asked([str(file) for file in files], settings)
+    if is_text:
+        return Asked([TextString(data) if isinstance(data, str) else str(keep_part(learning, section, data, "data").path)], settings)
+    kept = keep_part(learning, with_faults(section, settings), data, "data")
+    for sentence in kept.notes.report():
+        say(sentence)
+    return Asked([str(kept.path)], [*columns_of(kept, section, settings), *settings])
+
+
+def with_faults(section: DataSection, settings: Sequence[str]) -> DataSection:
+    """The section with what settings say of faulty examples, which are looked for before the other settings are read."""
+    faults = [value for path, value in map(parse_assignment, settings) if path == ["data", "faults"]]
+    return section.model_copy(update={"faults": Notes(faults=faults[-1]).faults}) if faults else section
+
+
+def columns_of(kept: Kept, section: DataSection, settings: Sequence[str]) -> list[str]:
+    """The settings by which a file of kept examples is read: columns are those of the run where it has them, else what they are called."""
+    chosen = {setting.partition("=")[0] for setting in settings}
+    columns = [name for name in kept.columns if getattr(section, name, None) not in kept.names and f"data.{name}" not in chosen]
+    return ["data.format=jsonl", *(f"data.{name}={name}" for name in columns)]
+
+
+def labelled_by_choice(run: Any, data: Any, choices: Choices, settings: Sequence[str]) -> tuple[list[Any], Notes]:
+    """Labelled texts for a language model that chooses the label: of files, or in memory."""
+    files, passed_over = file_named(data, is_text=False), Notes()
+    if files is None:
+        kept = keep_rows(LABELLED, with_faults(LabelledData(), settings), data, "data", LABELLED.name)
+        files, passed_over, settings = [kept.path], kept.notes, [*columns_of(kept, LabelledData(), settings), *settings]
+    section = labelled_data(run.config.data, settings, choices)
+    notes = Notes(faults=section.faults)
+    notes.add(passed_over.to_json())
+    return [example for file in files for example in labelled_examples(str(file), section, notes)], notes

@@ -1,0 +1,41 @@
+"""Tokenizers and label tables in the cache, by the content of the text that they were trained on and the settings that made them, since a
+second run on the same text would train the same ones."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from clew.core.files import cache_folder, private_folder, write_private
+from clew.data.fingerprints import code_digest
+from clew.data.verified import DAMAGE, digest
+from clew.runs.config import Config
+from clew.tasks import TASKS
+from clew.text.train import TOKENIZERS
+
+FORMAT = 1
+
+
+def kept_vocabularies(config: Config, content: str | None, train: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What `train` gives, or what it gave before for the same content and settings. Small texts have no `content`, and those of a run that
+    takes over a tokenizer, or words of vectors, are not kept."""
+    entry = TASKS[config.task.name]
+    code = code_digest((type(entry.learning), getattr(entry.learning, "train", None), TOKENIZERS[config.text.tokenizer]))
+    if content is None or code is None or config.transfer.source is not None or config.embedding.vectors is not None:
+        return train()
+    settings = [FORMAT, content, config.text.model_dump(mode="json"), config.task.model_dump(mode="json"), code]
+    path = cache_folder() / f"{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]}.vocabularies"
+    with suppress(*DAMAGE):
+        about = json.loads(path.read_text(encoding="utf-8"))
+        if about.pop("sha256") == digest(about):
+            return {role: entry.vocabularies[role].from_json(text) for role, text in about["vocabularies"].items()}
+    found = train()
+    about = {"vocabularies": {role: vocabulary.to_json() for role, vocabulary in found.items()}}
+    with suppress(OSError):  # what cannot be kept is trained again
+        private_folder(path.parent)
+        aside = path.with_suffix(f".partial-{os.getpid()}")
+        write_private(aside, json.dumps({**about, "sha256": digest(about)}))
+        aside.replace(path)
+    return found

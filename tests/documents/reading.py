@@ -1,0 +1,87 @@
+"""What a document tells a reader to type: its fenced blocks in order, the lines of a shell block parted into commands."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md")), ROOT / "docs" / "course.md"]
+SHELL = ("", "bash", "sh", "console")
+PROGRAMS = ("clew", "python", "python3", "torchrun", "curl", "echo", "hf", "pip", "docker", "conda", "jupyter", "srun")
+"""A line of a block is a command where it begins with one of these; other lines are output, or data."""
+
+
+class Command(NamedTuple):
+    """One program with its words, and the files that the shell connects it to."""
+
+    words: tuple[str, ...]
+    source: str | None = None
+    target: str | None = None
+
+
+class Line(NamedTuple):
+    """A line of a shell block: commands connected by pipes."""
+
+    text: str
+    commands: tuple[Command, ...]
+
+
+class Snippet(NamedTuple):
+    """A block of Python."""
+
+    text: str
+
+
+def name_of(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+def steps_of(document: Path) -> list[Line | Snippet]:
+    """All that is to be typed, in order."""
+    found: list[Line | Snippet] = []
+    for language, block in fenced_blocks(document):
+        if language == "python":
+            found.append(Snippet(block))
+        elif language in SHELL:
+            found += shell_lines(block)
+    return found
+
+
+def fenced_blocks(document: Path) -> list[tuple[str, str]]:
+    """Each block's language and text."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def inline_commands(document: Path) -> list[Line]:
+    """The commands that stand in the text, between backquotes, with words behind them."""
+    return [parse_line(text) for text in re.findall(r"`(clew \w+ [^`]+)`", document.read_text(encoding="utf-8"))]
+
+
+def shell_lines(block: str) -> Iterator[Line]:
+    """The commands of a block; Python that calls clew is no command."""
+    for line in block.replace("\\\n", " ").splitlines():
+        line = line.removeprefix("$ ").strip().removeprefix(".venv/bin/")
+        begins = re.sub(r"^(?:\w+=\S+ )+", "", line).partition(" ")[0]
+        if begins in PROGRAMS:
+            yield parse_line(line)
+
+
+def parse_line(line: str) -> Line:
+    """The commands of a line. What `$(base64 -w 0 FILE)` stands for is put there when it is typed."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|<>&;")
+    lexer.whitespace_split = True
+    commands: list[Command] = []
+    words: list[str] = []
+    ends: dict[str, str] = {}
+    tokens = iter([*lexer, "|"])
+    for token in tokens:
+        if token in "<>":
+            ends[token] = next(tokens)
+        elif token in ("|", "&&"):
+            commands.append(Command(tuple(words), ends.get("<"), ends.get(">")))
+            words, ends = [], {}
+        elif words or not re.fullmatch(r"\w+=\S*", token):  # an assignment before a command is of its environment
+            words.append(token)
+    return Line(line, tuple(commands))

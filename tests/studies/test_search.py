@@ -1,0 +1,282 @@
+"""Searches: trials are runs, a killed search goes on as it would have, and only JSON is on the disk."""
+
+import json
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+import clew as library
+from clew.core.errors import UserError
+from clew.runs.lock import locked
+from clew.runs.summary import summarise
+from clew.studies.result import Search, result_of
+from clew.studies.searching import Conduct, new_folder
+from clew.studies.study import open_study, repair_journal
+from clew.studies.trials import Evaluated, Order, Outcome
+from tests.cli.conftest import Clew, clew  # noqa: F401 - a fixture
+from tests.cli.test_errors import assert_refused
+from tests.cli.test_processes import one_thread
+from tests.runs.small import lstm_settings
+from tests.warm import Command, has_lines
+
+pytest.importorskip("optuna")
+
+SPACE = ["model.dim=4..16", "training.learning_rate=1e-4..1e-1", "model.cell=lstm,gru"]
+
+
+@pytest.fixture
+def given(clew: Clew, tmp_path: Path) -> list[str]:  # noqa: F811
+    """The words of a small search; the current folder is a new one."""
+    return [*lstm_settings(tmp_path, steps=8), "training.log=[]"]
+
+
+def searched(given: list[str], trials: int, *, resume: bool = False, out: str = "runs/found") -> Search:
+    words = [word for word in given if not word.startswith("model.dim")]
+    space = {"model.dim": (4, 16), "training.learning_rate": (1e-4, 1e-1), "model.cell": ["lstm", "gru"]}
+    return library.search("text-lstm", space, *words, trials=trials, out=out, resume=resume, quiet=True)
+
+
+def facts(found: Search) -> list[object]:
+    return [(trial.number, trial.settings, trial.state, trial.value, trial.step) for trial in found.trials]
+
+
+def words(given: list[str]) -> list[str]:
+    return [word for word in given if not word.startswith("model.dim")]
+
+
+def test_trials_are_runs_and_the_best_has_the_lowest_validation_loss(given: list[str], clew: Clew) -> None:  # noqa: F811
+    found = clew("train", "text-lstm", *words(given), "--search", 3, *SPACE, "--plot", "search.svg")
+    assert found.status == 0 and "model.dim: whole numbers from 4 to 16, linear scale" in found.err
+    header, *rows = [line.split() for line in found.out.splitlines()]
+    assert header == ["trial", "dim", "learning_rate", "cell", "valid", "loss", "steps", "time", "state", "note"]
+    losses = [summarise(Path(f"runs/text-lstm-search/trial-{number}")).best["valid.loss"] for number in (1, 2, 3)]
+    assert [float(row[4]) for row in rows] == [pytest.approx(loss, abs=1e-4) for loss in losses]
+    assert [row[0] for row in rows if row[-1] == "best"] == [str(losses.index(min(losses)) + 1)]
+    picture = Path("search.svg").read_text(encoding="utf-8")
+    assert "Scores by training.learning_rate" in picture and "Scores by model.cell" in picture
+
+    before = Path("runs/text-lstm-search/journal.jsonl").read_bytes()
+    listed = clew("runs", "runs/text-lstm-search")
+    assert Path("runs/text-lstm-search/journal.jsonl").read_bytes() == before
+    assert listed.status == 0 and listed.out == found.out
+    objects = [json.loads(line) for line in clew("runs", "runs/text-lstm-search", "--json").out.splitlines()]
+    assert [each["value"] for each in objects] == losses and sum(each["is_best"] for each in objects) == 1
+
+    command = next(line for line in found.err.splitlines() if line.startswith("next:")).removeprefix("next:")
+    for arguments in (shlex.split(command)[1:], ["train", "runs/text-lstm-search/best.yaml"]):
+        assert clew(*arguments, "--out", f"again-{len(arguments)}").status == 0
+        assert summarise(Path(f"again-{len(arguments)}")).best["valid.loss"] == min(losses)
+
+
+def test_only_json_is_in_a_study(given: list[str]) -> None:
+    found = searched(given, 2)
+    for path in found.folder.iterdir():
+        if path.suffix in (".json", ".jsonl"):
+            assert [json.loads(line) for line in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])]
+    assert {path.name for path in found.folder.iterdir()} == {"study.json", "journal.jsonl", "best.yaml", "trial-1", "trial-2"}
+
+
+def test_a_search_goes_on_as_it_would_have_gone(given: list[str]) -> None:
+    whole = searched(given, 3, out="whole")
+    searched(given, 1, out="parts")
+    parts = searched(given, 3, out="parts", resume=True)
+    assert facts(parts) == facts(whole) and parts.best.number == whole.best.number
+    assert repr(parts).startswith("<Search parts: text-lstm: 3 of 3 trials ended; the best is trial ")
+    assert str(parts).count("\n") == 4 and "best" in str(parts)
+
+
+def test_trials_that_fall_behind_are_pruned_and_say_so(given: list[str], clew: Clew) -> None:  # noqa: F811
+    searched(given, 1)
+    study = open_study(Path("runs/found"))
+    study.asked = 9
+    conduct = Conduct(study, lambda text: None)
+    for _ in range(5):  # so many are trained in full before any is pruned
+        order = conduct.next()
+        assert order is not None and not conduct.evaluated(order, Evaluated(4, 1.0, "loss", 1.0))
+        conduct.ended(order, Outcome("finished", 1.0, "loss", 1.0, 8, 8))
+    order = conduct.next()
+    assert order is not None
+    assert conduct.evaluated(order, Evaluated(4, 9.0, "loss", 9.0))
+
+
+def test_a_pruned_trial_is_a_run_that_stopped(given: list[str], clew: Clew) -> None:  # noqa: F811
+    from clew.studies.trials import train_trial
+    from clew.training.report import Silence
+
+    outcome = train_trial(Order(1, "text-lstm", tuple(given), Path("trial-1")), lambda last: last.step == 4, Silence())
+    assert (outcome.state, outcome.step, outcome.steps, outcome.measure) == ("pruned", 4, 8, "loss")
+    assert summarise(Path("trial-1")).state == "stopped"
+
+
+def test_a_trial_without_a_finite_score_fails_and_is_never_the_best(given: list[str]) -> None:
+    searched(given, 1)
+    study = open_study(Path("runs/found"))
+    study.asked = 2
+    conduct = Conduct(study, lambda text: None)
+    order = conduct.next()
+    assert order is not None
+    conduct.ended(order, Outcome("finished", float("nan"), "loss", float("nan"), 8, 8))
+    found = result_of(study)
+    assert found.trials[1].state == "failed" and found.best.number == 1
+
+
+def test_three_failures_from_the_start_end_a_search(given: list[str], tmp_path: Path) -> None:
+    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "hopeless", None, print))
+    conduct = Conduct(study, lambda text: None)
+    for step in (11, 12, 13):
+        order = conduct.next()
+        assert order is not None
+        conduct.ended(order, Outcome("failed", reason=f"no finite gradient at step {step}"))
+    sentence = "the first 3 trials failed, the last because no finite gradient at step 13; mend the settings and start a new search"
+    with pytest.raises(UserError, match=sentence):
+        conduct.next()
+
+
+def test_a_search_whose_processes_die_asks_for_fewer_of_them(given: list[str], tmp_path: Path) -> None:
+    study = open_study(new_folder("text-lstm", [*words(given), *SPACE], 9, tmp_path / "killed", None, print))
+    conduct = Conduct(study, lambda text: None)
+    for _ in range(2):
+        order = conduct.next()
+        assert order is not None
+        conduct.ended(order, Outcome("failed", reason="its process ended twice (signal 9); it may need more memory than there is"))
+    with pytest.raises(UserError, match="the first 2 trials failed, .*; lower --jobs or free memory, then start a new search"):
+        conduct.next()
+
+
+def test_a_diverging_trial_fails_and_the_next_one_is_trained(given: list[str], clew: Clew) -> None:  # noqa: F811
+    more = ["training.optimiser=sgd", "training.clip_norm=null", "training.steps=12", "training.learning_rate=1e38,0.001"]
+    found = clew("train", "text-lstm", *given, *more, "--search", 2)
+    assert found.status == 0 and "failed: 10 steps in a row had no finite gradient" in found.err
+    assert sorted(line.split()[-1] == "best" for line in found.out.splitlines()[1:]) == [False, True]
+
+
+def test_a_trial_is_never_drawn_twice(given: list[str]) -> None:
+    space = {"model.dim": (4, 5), "model.cell": ["lstm", "gru"]}
+    found = library.search("text-lstm", space, *words(given), "training.steps=1", trials=4, quiet=True)
+    assert len({tuple(trial.settings.items()) for trial in found.trials}) == 4
+    with pytest.raises(UserError, match="there are only 4 combinations of these values, and 7 trials are asked for; ask for fewer"):
+        library.search("text-lstm", space, *words(given), trials=7)
+
+
+def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: list[str]) -> None:
+    whole = facts(searched(given, 2))
+    journal = Path("runs/found/journal.jsonl")
+    with journal.open("a", encoding="utf-8") as file:
+        file.write('{"op_code": 4, "worker')
+    Path("runs/found/journal.jsonl.lock").touch()
+    assert facts(searched(given, 2, resume=True)) == whole
+    journal.write_text("nonsense\n" + journal.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"journal.jsonl:1: this line is not JSON; the journal was damaged: start the search anew"):
+        repair_journal(Path("runs/found"))
+
+
+def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> None:  # noqa: F811
+    def refused(*arguments: object, sentence: str) -> None:
+        assert_refused(clew("train", "text-lstm", *arguments), sentence)
+
+    refused(
+        "model.dim=4..16",
+        sentence="model.dim=4..16 is a range, which a search varies; add --search N, such as",
+    )
+    refused("--jobs", 2, sentence="--jobs is for a search; add --search N, such as --search 20, or leave --jobs out")
+    refused("--search", 0, *SPACE, sentence="the number of trials (0) must be at least 1; give how many to train, such as --search 20")
+    refused("--search", 2, *SPACE, "--overwrite", sentence="--overwrite replaces one run, and a search writes a folder of several; leave")
+    refused("--search", "many", *SPACE, sentence="--search takes a whole number, not 'many'; for example --search 20")
+    refused("--search", 2, "--jobs", 0, *SPACE, sentence="--jobs (0) must be from 1 to 64: the trials that are trained at once")
+    refused("--search", 2, *SPACE, "--plot", "a.bmp", sentence="--plot (a.bmp) must end in .html, .svg, .json, .png or .pdf")
+    refused("--search", 2, *SPACE, "--plot", "no/a.svg", sentence="no such folder: no, where --plot is to write; make it first")
+    refused("--search", 2, *SPACE, "--resume", sentence="below runs/ there is no search of text-lstm with these settings; leave")
+    assert_refused(clew("train", "finetune-classify", "--search", 2, "training.learning_rate=1e-4..1e-3"), "finetune-classify needs ")
+    assert not Path("runs").exists()
+    hopeless = clew("train", "classify", "--search", 9, "model.dim=4..16", "--out", "hopeless")
+    message = "clew: the first 2 trials failed, the last because data.train names your labelled texts"
+    assert hopeless.status == 2 and hopeless.err.splitlines()[-1].startswith(message)
+    searched(given, 2)
+    refused("--search", 2, *SPACE, "--out", "runs/found", sentence="runs/found is a search already; go on with it by `--resume`")
+    refused("--search", 1, "--out", "runs/found", "--resume", sentence="runs/found has begun 2 trials already, and --search asks for 1")
+    refused("--search", 2, *SPACE, "--out", "runs/found", "--resume", sentence="a resumed search keeps its settings, but these changed: ")
+    refused("--out", "runs/found", "--resume", sentence="runs/found is a search; go on with it by --search N --resume")
+    assert_refused(
+        clew("train", "text-gpt", "--search", 2, "--out", "runs/found", "--resume"), "runs/found is a search of text-lstm, not of text-gpt"
+    )
+    with locked(Path("runs/found")):
+        refused("--search", 3, "--out", "runs/found", "--resume", sentence="runs/found is being written by process")
+    Path("runs/found/study.json").write_text("{}")
+    refused("--search", 3, "--out", "runs/found", "--resume", sentence="runs/found/study.json is not what a search of this version writes")
+    assert_refused(clew("runs", "runs", "--plot", "a.svg"), "--plot draws a search, and runs is none; give the folder of one")
+
+
+def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    from clew.studies import study
+
+    monkeypatch.setattr(study, "find_spec", lambda name: None)
+    assert_refused(clew("train", "text-lstm", "--search", 2, *SPACE), "a search needs optuna: not installed; `pip install 'clew[search]'`")
+
+
+def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> None:  # noqa: F811
+    Path("file").touch()
+    found = clew("train", "text-lstm", *words(given), "--search", 2, *SPACE, "--out", "file/search")
+    assert_refused(found, "the search cannot be written to file/search: Not a directory; make room there or choose another")
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+    more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
+    whole = clew("train", "text-lstm", *more, "--search", 3, "--out", "whole")
+    assert whole.status == 0
+    second = tmp_path / "runs" / "text-lstm-search" / "trial-2" / "metrics.jsonl"
+    status, out, err = Command(["train", "text-lstm", *more, "--search", "3"], tmp_path).stop(signal.SIGINT, lambda: has_lines(second, 30))
+    assert status == 130 and "Traceback" not in err and "interrupted" in out
+    message = err.splitlines()[-1]
+    assert message.startswith("clew: stopped; 1 of 3 trials ended; go on with `clew train text-lstm --search 3 --out")
+    with one_thread():
+        assert clew(*shlex.split(message.split("`")[1])[1:]).status == 0
+    both = [result_of(open_study(Path(folder))) for folder in ("whole", "runs/text-lstm-search")]
+    assert facts(both[0]) == facts(both[1]) and both[1].trials[1].note.startswith("resumed from step ")
+
+
+@pytest.mark.slow
+def test_two_trials_at_once_are_killed_and_resumed(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+    more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
+    first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
+    arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
+    status, _, err = Command(arguments, tmp_path).stop(signal.SIGKILL, lambda: has_lines(first, 20))
+    assert status == -signal.SIGKILL and "trial 2 of 4" in err
+    found = clew("train", "text-lstm", "--search", 4, "--jobs", 2, "--resume")
+    assert found.status == 0, found.err
+    result = result_of(open_study(Path("runs/text-lstm-search")))
+    assert {trial.state for trial in result.trials} <= {"finished", "pruned"} and len(result.trials) == 4
+    assert any("resumed from step" in trial.note or "started again" in trial.note for trial in result.trials)
+
+
+@pytest.mark.slow
+def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+    more = [*words(given), "training.steps=100000", "training.evaluate_every=50000", *SPACE]
+    first = tmp_path / "runs" / "text-lstm-search" / "trial-1" / "metrics.jsonl"
+    arguments = ["train", "text-lstm", *more, "--search", "4", "--jobs", "2"]
+    status, _, err = Command(arguments, tmp_path).stop(signal.SIGINT, lambda: has_lines(first, 20))
+    assert status == 130 and err.splitlines()[-1].startswith(
+        "clew: stopped; 0 of 4 trials ended; go on with `clew train text-lstm --search 4 --jobs 2"
+    )
+    assert next(Path("runs/text-lstm-search/trial-1/checkpoints").glob("step-*"), None) is not None
+
+
+def test_a_search_with_a_file_of_ones_own_is_listed_without_it(given: list[str], clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    from clew.layers.cells import CELLS
+
+    Path("cell.py").write_text("from clew.layers.cells import CELLS\n\nCELLS['own'] = type('Own', (CELLS['gru'],), {})\n", encoding="utf-8")
+    found = clew("train", "text-lstm", *words(given), "model.cell=own", "model.dim=4,5", "--search", 2, "--code", "cell.py")
+    assert found.status == 0 and found.err.splitlines()[-1].endswith(" --code cell.py")
+    monkeypatch.delitem(CELLS, "own")
+    assert clew("runs", "runs/text-lstm-search").out == found.out
+    other = clew("train", "text-lstm", "--search", 2, "--resume")
+    assert_refused(other, "runs/text-lstm-search was begun with another --code; give the same file")
+
+
+def test_a_search_whose_trials_cannot_be_pruned_says_so(given: list[str], clew: Clew) -> None:  # noqa: F811
+    found = clew("train", "text-lstm", *words(given), "training.steps=2", "model.dim=4,5", "--search", 1)
+    assert found.err.startswith(
+        "no trial is pruned: the first evaluation is the last (training.evaluate_every=4, training.steps=2); evaluate"
+    )

@@ -1,0 +1,280 @@
+"""Runs that train on a stream: resumed to the bit, by any number of processes, from files and from Python."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import clew
+from clew.core.batches import cut_rows
+from clew.core.errors import UserError
+from clew.recipes.running import config_of, run_recipe
+from clew.runs.directory import read_metrics, read_weights
+from clew.tasks import streamed
+from clew.training.checkpoints import MODEL, TRAINING, checkpoint_folders, read_group
+from clew.training.problems import prepare_problem
+from clew.training.report import Silence
+from clew.training.signals import Interrupted
+from tests.runs.small import GPT, LSTM, TEXT
+from tests.training.group import train_together
+from tests.training.test_shares import tensors
+from tests.warm import Command, has_lines
+
+LEAST = streamed.LEAST
+STREAM = ["data.stream=true", "data.shuffle_window=20", "training.log_every=1"]
+KINDS = {
+    "windows": ("text-gpt", [*GPT]),
+    "apart": ("text-gpt", [*GPT, "text.tokenizer=bpe", "text.size=300", "training.documents=apart"]),
+    "carried": ("text-lstm", [*LSTM]),
+    "varied": ("text-lstm", [*LSTM, "training.vary_length=true"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(streamed, "LEAST", 16)
+    monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+def shards(folder: Path, documents: int = 24) -> Path:
+    """Three files of JSON lines, some windows of documents in each."""
+    folder.mkdir(exist_ok=True)
+    for shard in range(3):
+        rows = [{"text": f"{shard} and {number}: {TEXT[number * 3 : number * 3 + 150]}"} for number in range(documents)]
+        (folder / f"{shard}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def settings(folder: Path, kind: str = "windows", steps: int = 12) -> tuple[str, list[str]]:
+    recipe, given = KINDS[kind]
+    return recipe, [*given, *STREAM, f"data.train={shards(folder / 'shards')}", f"training.steps={steps}"]
+
+
+class Stopper(Silence):
+    def __init__(self, step: int = -1):
+        self.at = step
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
+        if record.step == self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    here, there = read_weights(first / "model.safetensors"), read_weights(second / "model.safetensors")
+    assert all(torch.equal(value, there[name]) for name, value in here.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_going_on_from_any_position_gives_the_batches_that_follow_it(kind: str, tmp_path: Path) -> None:
+    batches = prepare_problem(config_of(*settings(tmp_path, kind))).batches
+    found, places = [], []
+    for epoch, number, batch in batches.ahead(0, 0):
+        found.append((epoch, number, batch))
+        places.append(batches.place(epoch, number + 1))
+        if epoch == 2:
+            break
+    assert len({place for place in places if place is not None}) > 4, "there are several windows"
+    per_epoch = sum(epoch == 0 for epoch, _, _ in found)
+    assert [number for epoch, number, _ in found if epoch == 0] == list(range(per_epoch))
+    for start in range(0, len(found) - 4, 29):
+        epoch, number, _ = found[start]
+        again = list(islice(batches.ahead(epoch, number + 1, place=json.loads(json.dumps(places[start]))), 3))
+        for (*position, batch), (*other, there) in zip(found[start + 1 : start + 4], again, strict=True):
+            assert position == other and batch.fresh == there.fresh
+            assert all(torch.equal(*pair) for pair in zip(tensors(batch), tensors(there), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["apart", "carried"])
+def test_a_process_has_its_rows_of_the_batch_that_one_process_has(kind: str, tmp_path: Path) -> None:
+    batches = prepare_problem(config_of(*settings(tmp_path, kind))).batches
+    whole = [batch for _, _, batch in islice(batches.ahead(0, 0), 9)]
+    for part in range(3):
+        own = [batch for _, _, batch in islice(batches.ahead(0, 0, part, 3), 9)]
+        for batch, there in zip(own, whole, strict=True):
+            assert all(torch.equal(*pair) for pair in zip(tensors(batch), tensors(cut_rows(there, 3)[part]), strict=True))
+
+
+@pytest.mark.parametrize(("kind", "step"), [("windows", 7), ("carried", 5), ("apart", 9)])
+def test_a_stopped_run_goes_on_to_the_bit_in_the_middle_of_a_window(kind: str, step: int, tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path, kind)
+    given = [*given, "model.dropout=0.2"]
+    run_recipe(recipe, given, out=Path("straight"))
+    with pytest.raises(Interrupted):
+        run_recipe(recipe, given, out=Path("stopped"), report=Stopper(step))
+    place = json.loads((checkpoint_folders(Path("stopped"))[0] / TRAINING).read_text())["place"]
+    assert len(place) == 4
+    run_recipe(recipe, given, out=Path("stopped"), resume=True)
+    assert_same_weights(Path("straight"), Path("stopped"))
+
+
+def test_epochs_are_about_as_many_steps_as_a_stream_has_batches(tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path)
+    given = [word for word in given if not word.startswith("training.steps=")]
+    listener = Stopper()
+    run = run_recipe(recipe, [*given, "training.epochs=1", "training.evaluate_every=1000"], out=Path("run"), report=listener)
+    batches = prepare_problem(config_of(recipe, given)).batches
+    counted = sum(1 for _ in takewhile(lambda made: made[0] == 0, batches.ahead(0, 0)))
+    assert run.step == pytest.approx(counted, rel=0.1)
+    assert f"1 epochs are about {run.step} steps" in listener.said
+    assert any(said.startswith("the vocabulary is learnt from the first 10,000,000 characters") for said in listener.said)
+    assert any(said.startswith("the valid part is the first ") for said in listener.said)
+
+
+def test_files_of_their_own_are_judged_and_nothing_is_held_out(tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path)
+    (tmp_path / "valid.txt").write_text(TEXT)
+    parts = prepare_problem(config_of(recipe, [*given, "data.valid=valid.txt"])).notes
+    assert not any("the valid part is" in note for note in parts)
+    run_recipe(recipe, [*given, "data.valid=valid.txt"], out=Path("run"))
+
+
+def test_a_shard_that_is_gone_or_another_is_told_when_a_run_goes_on(tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path)
+    with pytest.raises(Interrupted):
+        run_recipe(recipe, given, out=Path("run"), report=Stopper(5))
+    shard = tmp_path / "shards" / "2.jsonl"
+    content = shard.read_text()
+    for change in (shard.unlink, lambda: shard.write_text(content.replace("2 and 23", "2 AND 23"))):
+        change()
+        with pytest.raises(UserError) as caught:
+            run_recipe(recipe, given, out=Path("run"), resume=True)
+        sentence = str(caught.value)
+        assert sentence.startswith("the training text is not what ") and "then 3 files, " in sentence and len(sentence) < 500
+        assert "bring the training text back as it was, or start a new run" in sentence
+    shard.write_text(content)
+    run_recipe(recipe, given, out=Path("run"), resume=True)
+
+
+def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path, steps=200)
+    shard = tmp_path / "shards" / "1.jsonl"
+    lines = shard.read_text().splitlines()
+    shard.write_text("\n".join([*lines[:20], lines[20][:30], *lines[21:]]))
+    given = [word for word in given if not word.startswith("data.train=")]
+    with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; mend it, and go on by --resume"):
+        run_recipe(recipe, [*given, "data.train=shards"], out=Path("run"))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            ["data.corpus=tinyshakespeare"],
+            "data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or",
+        ),
+        ([], "data.stream=true needs the files to stream; name them with data.train=FOLDER"),
+        (["data.train=empty"], "empty: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the"),
+        (
+            ["data.train=short.txt"],
+            "short.txt: all its documents would be held out, and none is left to train on; give more text, or data.",
+        ),
+        (
+            ["data.train=short.txt", "data.valid=short.txt"],
+            "the text has 15 tokens, fewer than one window of 16 and the token after it; give",
+        ),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused(given: list[str], sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "short.txt").write_text("one short line")
+    with pytest.raises(UserError) as caught:
+        run_recipe("text-gpt", [*GPT, *STREAM, *given], out=Path("run"))
+    assert str(caught.value).startswith(sentence)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_a_body_that_reads_documents_has_no_stream(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown field 'stream' of data"):
+        config_of("text-bert", [*STREAM, "data.train=x.jsonl"])
+
+
+def pages() -> Iterator[dict[str, str]]:
+    return ({"text": f"page {number}: {TEXT[number : number + 300]}"} for number in range(60))
+
+
+def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> None:
+    given = [*GPT, "data.shuffle_window=20", "training.steps=12", "training.evaluate_every=6"]
+    clew.train("text-gpt", *given, data=pages, out="straight", quiet=True)
+    clew.train("text-gpt", *[word.replace("steps=12", "steps=6") for word in given], data=pages, out="half", quiet=True)
+    run = clew.train("text-gpt", *given, data=pages, out="half", resume=True, quiet=True)
+    assert run.config.data.train == "iterable:train" and run.config.data.stream
+    assert_same_weights(Path("straight"), Path("half"))
+    with pytest.raises(UserError, match="data= is a generator, which can be read once, and a stream is read again .* give the function"):
+        clew.train("text-gpt", *GPT, "data.stream=true", data=pages(), out="once", quiet=True)
+    with pytest.raises(UserError, match="data= is a function, which language models alone read as a stream; give a list"):
+        clew.train("text-bert", data=pages, out="other", quiet=True)
+
+
+def test_another_iterable_is_told_when_a_run_goes_on() -> None:
+    given = [*GPT, "training.steps=4"]
+    clew.train("text-gpt", *given, data=pages, out="run", quiet=True)
+    with pytest.raises(UserError, match="the training text is not what .* was written with .then an iterable, .*; now an iterable, "):
+        clew.train("text-gpt", *GPT, "training.steps=8", data=lambda: islice(pages(), 5, None), out="run", resume=True, quiet=True)
+
+
+@pytest.mark.slow
+def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed, "LEAST", LEAST)  # as processes of their own have it
+    recipe, given = settings(tmp_path, "carried", steps=10)
+    given = [*given, "training.batch_size=5", "model.dropout=0"]
+    run_recipe(recipe, given, out=Path("one"))
+    train_together(2, tmp_path, [(given, "two", False), ([*given, "training.steps=6"], "then-one", False)], recipe)
+    run_recipe(recipe, given, out=Path("then-one"), resume=True)
+    for name in ("two", "then-one"):
+        for (key, value), last in zip(
+            read_group(checkpoint_folders(Path(name))[0], MODEL).items(),
+            read_group(checkpoint_folders(Path("one"))[0], MODEL).values(),
+            strict=True,
+        ):
+            torch.testing.assert_close(value, last, rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
+
+
+def encoders_in(folder: Path) -> list[str]:
+    """Processes of clew that stand in a folder."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                if Path(os.readlink(process / "cwd")) == folder and "encoding_processes" in (process / "cmdline").read_text():
+                    found.append(process.name)
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes are looked for in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_leaves_no_process_behind_and_the_run_goes_on_to_the_bit(number: signal.Signals, tmp_path: Path) -> None:
+    recipe, given = settings(tmp_path, steps=60)
+    given = [*given, "text.workers=2", "model.dropout=0.2", "model.dim=64", "training.save_every=5"]
+    metrics = tmp_path / "broken" / "metrics.jsonl"
+    seen: list[str] = []
+
+    def is_time() -> bool:
+        seen.extend(encoders_in(tmp_path))
+        return bool(seen) and has_lines(metrics, 23)
+
+    code, _, error = Command(["train", recipe, *given, "--out", "broken"], tmp_path).stop(number, when=is_time)
+    assert code == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}[number], error
+    deadline = time.monotonic() + 10
+    while encoders_in(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert encoders_in(tmp_path) == []
+    assert Command(["train", recipe, *given, "--out", "broken", "--resume"], tmp_path).wait()[0] == 0
+    assert Command(["train", recipe, *given, "text.workers=2", "--out", "straight"], tmp_path).wait()[0] == 0
+    assert_same_weights(tmp_path / "straight", tmp_path / "broken")
+    losses = [[record.get("train.loss") for record in read_metrics(tmp_path / name)] for name in ("straight", "broken")]
+    assert losses[0] == losses[1]
