@@ -9,6 +9,7 @@ from pathlib import Path
 import torch.distributed as dist
 
 from benchmarks.faults.children import LONGEST, Child, Ended
+from clew.core.processes import leave_process_group
 
 
 def together(do: Callable[[int], None], processes: int, folder: Path) -> None:
@@ -31,7 +32,7 @@ def joined(do: Callable[[int], None], rank: int, processes: int, place: str) -> 
         try:
             do(rank)
         finally:
-            dist.destroy_process_group()
+            leave_process_group()
 
     return live
 

@@ -89,7 +89,15 @@ def process_group(device: str) -> Iterator[None]:
             f"process {os.environ.get('RANK')} lost another process, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
             "torchrun says which; continue with --resume, or let torchrun restart them with --max-restarts"
         ) from error
-    # A Reducer that outlives the group joins gloo's threads while it holds the interpreter's lock, for which one of them may wait.
+    leave_process_group()
+
+
+def leave_process_group() -> None:
+    """Destroy the process group, once nothing else holds it.
+
+    DDP's Reducer is part of a reference cycle. One that outlives the group joins gloo's threads while it holds the interpreter's lock, for
+    which they may wait; threads that are still there when the interpreter ends abort the process.
+    """
     gc.collect()
     dist.destroy_process_group()
 

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from clew.core.processes import leave_process_group
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw
 from clew.training.parallel import replicate, shard, whole_weights
@@ -27,7 +28,7 @@ def train_share(process: int, processes: int, folder: Path) -> None:
             for spread in (replicate, shard):
                 torch.save(trained(name, spread), folder / f"{name}-{spread.__name__}-{process}.pt")
     finally:
-        dist.destroy_process_group()
+        leave_process_group()
 
 
 def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> dict[str, Any]:
