@@ -13,11 +13,11 @@ import torch
 
 from clew.core.batches import to_device
 from clew.data.kinds.pairs import PAIRS
-from clew.data.synthetic import right_place
+from clew.data.synthetic.sequences import right_place
 from clew.layers.scores import SCORES
 from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.runs.config import Config, resolve
-from clew.tasks.alignment import attention_weights
+from clew.tasks.shared.alignment import attention_weights
 from clew.training.run import train_run
 
 TASKS = ("copy", "reverse", "sort")

@@ -34,7 +34,7 @@ from clew.models.gpt import GPTConfig, build_gpt
 from clew.models.transformer import TransformerConfig, build_transformer
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
-from clew.tasks.sequence import SequenceBatch, SequenceToSequence
+from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence
 
 WIDTH, HEADS, WORDS, ROUNDS = 16, 2, 100, 50
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clew.data import encoded
+from clew.data.caching import encoded
 from clew.data.corpora import find_corpus
-from clew.data.text_files import TextString, find_text
+from clew.data.files.text_files import TextString, find_text
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import train_bpe
 

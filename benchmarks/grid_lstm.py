@@ -13,9 +13,9 @@ from torch import Tensor
 
 from benchmarks.side_by_side import device, timed
 from clew.kernels import only_equations
-from clew.layers.grid_lstm import GridLSTM
-from clew.layers.grids import CORNERS, GridCell
-from clew.layers.lstm_cells import LSTMState
+from clew.layers.recurrence.lstm_cells import LSTMState
+from clew.layers.shapes.grid_lstm import GridLSTM
+from clew.layers.shapes.grids import CORNERS, GridCell
 
 ROUNDS = 5
 

@@ -19,14 +19,14 @@ from clew.core.types import Memory
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.flex_attention import describe_shapes
 from clew.kernels.query_blocks import LONG
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
-from clew.layers.cross_attention import CrossAttention
-from clew.layers.ctc import CTC
-from clew.layers.grid_lstm import GridLSTM
 from clew.layers.losses import CrossEntropy
+from clew.layers.losses.ctc import CTC
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Recurrent
+from clew.layers.shapes.grid_lstm import GridLSTM
 
 FLOORS = {torch.float32: 2e-5, torch.bfloat16: 5e-3}
 """Errors that are never counted: those of sums in another order."""

@@ -11,13 +11,13 @@ from typing import Any
 import clew
 from clew.data.examples import Described
 from clew.data.kinds.described import described_scene
-from clew.data.scenes import Part, scenes
+from clew.data.synthetic.scenes import Part, scenes
 from clew.metrics.captioning import corpus_values
 from clew.metrics.measures import in_words
 from clew.metrics.statistics import Statistics
 from clew.tasks.captioning import Captioner
-from clew.tasks.paragraph_measures import paragraph_measures
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.shared.paragraph_measures import paragraph_measures
+from clew.tasks.uses.writing import DecodingConfig
 
 SEED = 999
 """No recipe's."""

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 import clew
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.drawing.alignments import Drawn, alignment_figure, alignment_svg
 from clew.drawing.curves import Curve, Curves, Panel, figure
 from clew.drawing.curves_page import page

@@ -25,7 +25,7 @@ from clew.layers.precision import num_bytes, quantise
 from clew.models.transformer import TransformerConfig, build_transformer
 from clew.runs.loaded import load_run
 from clew.sources.tokens import Tokens
-from clew.tasks.sequence import SequenceBatch, SequenceToSequence
+from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence
 
 PRECISIONS = ("float32", "int8", "int4")
 

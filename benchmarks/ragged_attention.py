@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from benchmarks.side_by_side import Comparison, compare, device
 from clew.core.types import Memory
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
-from clew.layers.cross_attention import CrossAttention
 
 DIM, HEADS, SHORTEST, LONGEST = 256, 4, 12, 80
 CALLS = 4

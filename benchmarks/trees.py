@@ -15,8 +15,8 @@ from torch import Tensor
 from benchmarks.side_by_side import device, timed
 from clew.core.tree_batches import TreeBatch, batch_trees
 from clew.core.tree_nodes import Nodes
-from clew.layers.lstm_cells import LSTMState
-from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
+from clew.layers.recurrence.lstm_cells import LSTMState
+from clew.layers.shapes.tree_lstm import TREE_LAYERS, TreeLSTM
 
 WORDS, DIM, ROUNDS = 20, 150, 5
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from clew.inspection.recording import Recording as Recording
     from clew.inspection.recording import intervene as intervene
     from clew.inspection.recording import record as record
-    from clew.instruments.subject import Looked
+    from clew.instruments.subjects.subject import Looked
     from clew.interop.from_torch import VectorTransformer
     from clew.layers.sequence import SequenceLayer
     from clew.recipes.listed import Listed
@@ -108,10 +108,10 @@ def train(
     """
     from pathlib import Path
 
-    from clew.cli.code import load_code
-    from clew.cli.progress import in_python
+    from clew.cli.options.code import load_code
+    from clew.cli.terminal.progress import in_python
     from clew.recipes.calling import run_with
-    from clew.runs.keywords import told_in_python
+    from clew.runs.settings.keywords import told_in_python
     from clew.training.callbacks import check_callbacks
 
     folder, path = (None if place is None else Path(place) for place in (out, code))
@@ -158,8 +158,8 @@ def fit(
     evaluate_every, save_every, keep, log_every, patience. `callbacks` are objects with any of the methods on_step, on_evaluation, on_save
     and on_end (`clew.training.callbacks`).
     """
-    from clew.cli.progress import in_python
-    from clew.runs.keywords import told_in_python
+    from clew.cli.terminal.progress import in_python
+    from clew.runs.settings.keywords import told_in_python
     from clew.training.fitting import fit as fit_module
 
     with told_in_python(without="training"), in_python(quiet, unit="rows") as report:
@@ -200,7 +200,7 @@ def search(
     `resume=True` goes on with a search.
     """
     from clew.cli.search import search_from_python
-    from clew.runs.keywords import told_in_python
+    from clew.runs.settings.keywords import told_in_python
 
     with told_in_python():
         return search_from_python(recipe, space, assignments, settings, trials, jobs, data, out, resume, code, quiet)
@@ -211,9 +211,9 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
     int4, whatever the folder has; in int8 and int4 a run can be used and looked at, and not trained, exported or written."""
     from pathlib import Path
 
-    from clew.cli.code import load_code
-    from clew.runs.keywords import told_in_python
+    from clew.cli.options.code import load_code
     from clew.runs.loaded import load_run
+    from clew.runs.settings.keywords import told_in_python
 
     path = None if code is None else Path(code)
     with told_in_python():
@@ -249,7 +249,7 @@ def look(
     from pathlib import Path
 
     from clew.instruments import looking
-    from clew.runs.keywords import told_in_python
+    from clew.runs.settings.keywords import told_in_python
 
     given: Any = models if isinstance(models, (list, tuple)) else [models]
     with told_in_python():

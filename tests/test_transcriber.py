@@ -14,10 +14,10 @@ from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.core.batches import padded
 from clew.core.types import Source
 from clew.data.corpora import read_corpus
-from clew.data.handwriting import columns, render_line
-from clew.data.spoken_digits import WORDS, digit_strings
+from clew.data.sounds.spoken_digits import WORDS, digit_strings
+from clew.data.synthetic.handwriting import columns, render_line
 from clew.decoding.ctc import best_path, prefix_beam_search
-from clew.layers.ctc import CTC, fits
+from clew.layers.losses.ctc import CTC, fits
 from clew.metrics.error_rates import Errors, character_errors, word_errors
 from clew.models import MODELS
 from clew.sources.frames import Frames

@@ -26,7 +26,7 @@ from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.laws.samples import captioned, described, labelled_graphs, labelled_pictures, labelled_pixels, labelled_sounds, transcribed
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
@@ -42,13 +42,13 @@ from clew.runs import memory
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
 from clew.runs.directory import read_config
-from clew.runs.run_files import FORMAT
-from clew.runs.values import parse_value
+from clew.runs.folder.run_files import FORMAT
+from clew.runs.settings.values import parse_value
 from clew.sources.readers import LINES, PICTURES, SOUNDS
 from clew.sources.words import is_segmented
 from clew.tasks import TASKS
-from clew.tasks.examples import Examples
-from clew.tasks.masked_examples import MaskedBatch
+from clew.tasks.learnings.examples import Examples
+from clew.tasks.learnings.masked_examples import MaskedBatch
 from clew.text.train import TOKENIZERS, framed_as_bert, train_character, train_word, train_wordpiece
 from clew.training.averaging import AVERAGES
 from clew.training.optimisers import OPTIMISERS

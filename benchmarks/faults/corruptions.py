@@ -17,8 +17,8 @@ from benchmarks.faults.subjects import LSTM, checkpoint_difference, train_recipe
 from benchmarks.faults.trials import Fault, Result, in_this_process, put_through
 from clew.core.errors import UserError
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, read_metrics
-from clew.runs.fields import differences
 from clew.runs.loaded import Run, load_run
+from clew.runs.settings.fields import differences
 from clew.training.checkpoints import checkpoint_folders, find_checkpoint
 
 STEPS = 4

@@ -22,8 +22,8 @@ from benchmarks.faults.children import own_folder
 from benchmarks.faults.commands import by_call
 from benchmarks.faults.trials import LONGEST, REFUSED, Fault, Result, fault_in_sentence, in_this_process, put_through
 from clew.core.errors import UserError
-from clew.data.picture_files import picture_size, read_picture
-from clew.data.sound_files import read_sound, sound_length
+from clew.data.pictures.picture_files import picture_size, read_picture
+from clew.data.sounds.sound_files import read_sound, sound_length
 
 FROZEN = Path(__file__).parents[2] / "tests" / "runs" / "frozen" / "format-3"
 

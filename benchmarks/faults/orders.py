@@ -18,11 +18,11 @@ from benchmarks.faults.groups import together
 from benchmarks.faults.subjects import TEXT
 from benchmarks.faults.trials import Fault, Result, in_this_process, put_through
 from clew.core.types import State, Term
-from clew.data.encoded import TokenFile, encode_corpus
+from clew.data.caching.encoded import TokenFile, encode_corpus
+from clew.data.files.text_files import find_text
 from clew.data.plans import TokenBatch
-from clew.data.text_files import find_text
 from clew.recipes.running import config_of
-from clew.tasks.streams import text_batches
+from clew.tasks.learnings.streams import text_batches
 from clew.text.train import train_character
 from clew.training.loader import Loader
 from clew.training.loop import Standing, train

@@ -14,17 +14,17 @@ import numpy as np
 
 from benchmarks.faults.trials import Fault, Result, Watch, put_through, watched
 from clew.core.errors import UserError, printable
-from clew.data.encoded import encode_corpus
+from clew.data.caching.encoded import encode_corpus
+from clew.data.files.text_files import Piece, TextSource
 from clew.data.kinds.text import TextData, find_texts
 from clew.data.plans import stream_plan, window_plan
-from clew.data.text_files import Piece, TextSource
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.build import train_tokenizer
 from clew.runs.config import TextConfig, TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.tasks.learning import Encoding
-from clew.tasks.streams import Streams
+from clew.tasks.learnings.streams import Streams
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
 

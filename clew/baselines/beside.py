@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from clew.core.errors import UserError
 from clew.core.processes import from_first, world_size
-from clew.data.fingerprints import code_digest
-from clew.data.parts import Part, remembered
-from clew.data.verified import digest
+from clew.data.caching.fingerprints import code_digest
+from clew.data.caching.parts import Part, remembered
+from clew.data.caching.verified import digest
 from clew.metrics.measures import Measured
 from clew.metrics.score import Score
 

@@ -14,7 +14,7 @@ from typing import Literal
 from clew.baselines.most_frequent import most_frequent
 from clew.core.errors import UserError
 from clew.core.trees import Tree
-from clew.data.trees import without_root
+from clew.data.syntax.trees import without_root
 from clew.metrics.brackets import STANDARD, scored
 
 Side = Literal["right", "left"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from clew.baselines.beside import Baseline, Train
 from clew.data.examples import Captioned
-from clew.data.picture_files import read_picture
+from clew.data.pictures.picture_files import read_picture
 from clew.metrics.captioning import caption_words
 from clew.metrics.diversity import n_grams
 from clew.metrics.measures import Measured

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from clew.baselines.beside import Baseline, Train
 from clew.baselines.kneser_ney import fit_kneser_ney
-from clew.data.encoded import TokenFile
-from clew.data.text_files import TextSource
+from clew.data.caching.encoded import TokenFile
+from clew.data.files.text_files import TextSource
 from clew.metrics.measures import Measured
 
 MOST_TOKENS = 5_000_000

@@ -23,8 +23,8 @@ from torch import Tensor
 from clew.baselines.sparse import Sparse, sparse
 from clew.baselines.words import Words, fit_words
 from clew.core.errors import UserError, counted, did_you_mean, named, unknown
+from clew.data.formats.navec_files import is_navec, read_navec
 from clew.data.lines import is_zipped
-from clew.data.navec_files import is_navec, read_navec
 from clew.data.vectors import first_words, read_vectors
 
 METHODS = ("skip_gram", "cbow")

@@ -22,7 +22,7 @@ from clew.decoding.beam import beam_search
 from clew.interop.generators import NEXT, STATE, stepping
 from clew.interop.onnx_programs import write_onnx
 from clew.interop.programs import quiet, unchanging
-from clew.tasks.programs import SteppingProgram
+from clew.tasks.uses.programs import SteppingProgram
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import argparse
 import json
 from pathlib import Path
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.core.errors import UserError
     from clew.training.checkpoint_average import average_runs
 

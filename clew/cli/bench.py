@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +160,7 @@ def machine_of(setting: Any) -> str:
 
 def list_workloads(names: list[str], as_json: bool) -> int:
     from clew.bench.workloads import WORKLOADS
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
 
     workloads = [WORKLOADS[name] for name in names]
     if as_json:
@@ -173,7 +173,7 @@ def list_workloads(names: list[str], as_json: bool) -> int:
 
 
 def show(result: Any, machine: str, as_json: bool) -> None:
-    from clew.cli.tables import show_table, size
+    from clew.cli.terminal.tables import show_table, size
     from clew.core.errors import shortened
 
     if as_json:

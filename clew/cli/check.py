@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.code import load_code
+    from clew.cli.options.code import load_code
     from clew.core.errors import UserError
     from clew.laws.check import KINDS, check_additions
 

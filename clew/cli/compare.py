@@ -27,7 +27,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 SHOWN = (
     "valid.loss",
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.drawing.figures import load_matplotlib
     from clew.runs.comparison import cautions, group_runs, ranked
-    from clew.runs.summary import named_runs, summarise
+    from clew.runs.folder.summary import named_runs, summarise
 
     if options.curves is not None and Path(options.curves).suffix.lower() not in (".html", *PICTURES):
         raise UserError(f"--curves ({options.curves}) must end in .html, {', '.join(PICTURES[:-1])} or {PICTURES[-1]}")
@@ -141,7 +141,7 @@ def measures_shown(rows: list[dict[str, Any]], measure: str) -> list[str]:
 
 
 def scored(row: dict[str, Any], measure: str) -> str:
-    from clew.cli.tables import number
+    from clew.cli.terminal.tables import number
 
     digits = DIGITS.get(measure.rpartition(".")[2], 4)
     spread = row["spread"].get(measure)
@@ -172,7 +172,7 @@ def main_table(rows: list[dict[str, Any]], measure: str) -> tuple[list[str], lis
 
 
 def show(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
-    from clew.cli.tables import latex_table, markdown_table, show_table
+    from clew.cli.terminal.tables import latex_table, markdown_table, show_table
     from clew.runs.comparison import group_differences, spelt
 
     def table(header: list[str], cells: list[list[str]], right: Any) -> None:

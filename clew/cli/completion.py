@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from clew.cli.forms import read_instruments
+from clew.cli.options.forms import read_instruments
 from clew.cli.verbs import ABOUT, FIRST, FORMS, below, find_verb
 
 WORDS = "CLEW_COMPLETE"

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
     from clew.core.errors import UserError
     from clew.data.descriptions import describe, shown
-    from clew.data.given_files import given_file
+    from clew.data.files.given_files import given_file
     from clew.data.records import listed
     from clew.data.uses import find_use, other_uses
 
@@ -92,7 +92,7 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
     folder = Path(options.files[0]).expanduser()
     if not folder.is_dir():
         return None
-    from clew.data.named_files import class_folder, class_lines
+    from clew.data.files.named_files import class_folder, class_lines
 
     found = class_folder(folder)
     if found is None:
@@ -111,9 +111,9 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
 def run_on_vectors(options: argparse.Namespace) -> int | None:
     """What a file of word vectors is for; None where it is another."""
     from clew.core.errors import command
+    from clew.data.files.given_files import at_home
+    from clew.data.files.unpacking import kind_at
     from clew.data.formats import formats_named
-    from clew.data.given_files import at_home
-    from clew.data.unpacking import kind_at
     from clew.data.vectors import width_of_vectors
 
     path = at_home(options.files[0])
@@ -146,7 +146,7 @@ def as_object(files: Any) -> dict[str, Any]:
 
 def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any]:
     """What is in the sounds or pictures that a table names, and what they can be used for; None where it names none."""
-    from clew.data.given_files import at_home, given_file
+    from clew.data.files.given_files import at_home, given_file
 
     if (
         len(options.files) > 1
@@ -154,7 +154,7 @@ def files_named(description: Any, options: argparse.Namespace) -> tuple[Any, Any
         or not any("." in value for _, row in description.examples for value in row.values())
     ):
         return None, None
-    from clew.data.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
+    from clew.data.files.named_files import column_of_files, folder_of, measure_files, names_in, use_of_files
 
     found = column_of_files(description.columns, [fields for _, fields in description.examples])
     if found is None:
@@ -186,7 +186,7 @@ def training_command(use: Any, options: argparse.Namespace) -> str:
 def value(text: str) -> str:
     """A text as a setting takes it: in quotes where it would be read as something else, or as several."""
     from clew.recipes.grid import split_values
-    from clew.runs.values import parse_value
+    from clew.runs.settings.values import parse_value
 
     is_plain = parse_value(text) in (text, as_number(text)) and split_values(text) == [text] and not set(text) & set("[]{}\"'")
     return text if is_plain else json.dumps(text, ensure_ascii=False)
@@ -199,7 +199,7 @@ def as_number(text: str) -> int | None:
 
 def why_not(description: Any) -> str:
     from clew.data.descriptions import shortened
-    from clew.data.json_files import NUMBERS_FOR_NAMES
+    from clew.data.formats.json_files import NUMBERS_FOR_NAMES
     from clew.data.uses import lone_label, numbers_for_tags
 
     if description.stopped is not None:

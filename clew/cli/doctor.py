@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any
 
-from clew.cli.tables import size, text_table
+from clew.cli.terminal.tables import size, text_table
 
 PURPOSES = {
     "plot": "pictures drawn with matplotlib: figure() in Python, .png, .pdf of `clew look` and `clew runs compare`",

@@ -25,7 +25,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clew.cli.precision import add_precision
+from clew.cli.options.precision import add_precision
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    from clew.cli.texts import check_texts
+    from clew.cli.options.texts import check_texts
     from clew.core.errors import UserError
 
     check_texts(options, {} if options.text is None else {"text": options.text})
@@ -118,8 +118,8 @@ def blocks(options: argparse.Namespace) -> Iterator[list[str]]:
 
 
 def read_blocks(options: argparse.Namespace) -> Iterator[list[str]]:
-    from clew.cli.lines import is_table, table_fields
-    from clew.cli.texts import some_texts
+    from clew.cli.options.lines import is_table, table_fields
+    from clew.cli.options.texts import some_texts
 
     if is_table(options.file) or options.text is not None:
         for some in table_fields(options.file, {"text": options.text}):
@@ -130,8 +130,8 @@ def read_blocks(options: argparse.Namespace) -> Iterator[list[str]]:
 
 def write_rows(vectors: Any, options: argparse.Namespace) -> None:
     """One array; of tokens also an index, an object a text."""
-    from clew.cli.progress import say
-    from clew.data.npy_files import RowWriter
+    from clew.cli.terminal.progress import say
+    from clew.data.files.npy_files import RowWriter
 
     path, number = Path(options.out), 1
     index_path = path.with_suffix(".index.jsonl")
@@ -156,9 +156,9 @@ def write_rows(vectors: Any, options: argparse.Namespace) -> None:
 
 def write_lines(vectors: Any, options: argparse.Namespace) -> None:
     """An object a text."""
-    from clew.cli.lines import json_line
-    from clew.tasks.text_vectors import EMBED
+    from clew.cli.options.lines import json_line
     from clew.tasks.use import TextRow
+    from clew.tasks.uses.text_vectors import EMBED
 
     number = 1
     with ExitStack() as files:
@@ -174,10 +174,10 @@ def write_lines(vectors: Any, options: argparse.Namespace) -> None:
 
 
 def search(vectors: Any, options: argparse.Namespace) -> None:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.core.errors import UserError, printable
     from clew.data.descriptions import shortened
-    from clew.data.npy_files import open_rows, row_blocks
+    from clew.data.files.npy_files import open_rows, row_blocks
     from clew.metrics.nearest import Nearest
 
     nearest = Nearest(vectors.of(options.search), options.top)
@@ -215,7 +215,7 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
 
 def tell(vectors: Any, run: Any) -> None:
     """What became of texts that were not read as they stand."""
-    from clew.cli.progress import say
+    from clew.cli.terminal.progress import say
     from clew.core.errors import counted
 
     if vectors.num_empty:

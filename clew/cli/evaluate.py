@@ -50,10 +50,10 @@ import re
 from functools import partial
 from pathlib import Path
 
-from clew.cli.decoding import add_decoding, decoding_options
-from clew.cli.evaluate_choices import add_choices, asked_choices
-from clew.cli.precision import WHOLE, add_precision, say_sizes
-from clew.cli.spelling import add_language_model, take_language_model
+from clew.cli.evaluation.evaluate_choices import add_choices, asked_choices
+from clew.cli.options.decoding import add_decoding, decoding_options
+from clew.cli.options.precision import WHOLE, add_precision, say_sizes
+from clew.cli.options.spelling import add_language_model, take_language_model
 
 SETTING = re.compile(r"\w+(\.\w+)+=")
 
@@ -83,9 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.evaluate_choices import evaluate_choices
-    from clew.cli.evaluate_examples import evaluate_examples
-    from clew.cli.evaluate_texts import evaluate_texts
+    from clew.cli.evaluation.evaluate_choices import evaluate_choices
+    from clew.cli.evaluation.evaluate_examples import evaluate_examples
+    from clew.cli.evaluation.evaluate_texts import evaluate_texts
     from clew.core.errors import UserError
     from clew.runs.loaded import load_run
     from clew.tasks import TASKS

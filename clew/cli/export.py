@@ -24,7 +24,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 FORMATS = ("hf", "onnx", "torch")
 
@@ -75,7 +75,7 @@ def command_of(trained: Any) -> str | None:
     from clew.recipes import RECIPES
     from clew.recipes.running import FOUND, config_of
     from clew.runs.directory import CODE
-    from clew.runs.fields import changed_fields
+    from clew.runs.settings.fields import changed_fields
     from clew.runs.trust import check_path
 
     config: Any = trained.config

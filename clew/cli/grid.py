@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
-from clew.cli.tables import duration, number, show_table
+from clew.cli.terminal.progress import say
+from clew.cli.terminal.tables import duration, number, show_table
 
 
 def run_grid(options: argparse.Namespace) -> int:
@@ -24,11 +24,11 @@ def run_grid(options: argparse.Namespace) -> int:
 
 
 def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None) -> int:
-    from clew.cli.progress import report
+    from clew.cli.terminal.progress import report
     from clew.core.errors import UserError
     from clew.core.processes import from_first, is_first
     from clew.recipes.many import is_done, run_planned
-    from clew.runs.lock import is_locked
+    from clew.runs.folder.lock import is_locked
     from clew.training.signals import Interrupted
 
     def state_of(planned: Any) -> str:
@@ -94,7 +94,7 @@ def show(grid: Sequence[Any]) -> None:
     """A row a run: what the grid chose, and what came of it."""
     from clew.recipes.many import is_done
     from clew.runs.directory import is_run
-    from clew.runs.summary import summarise
+    from clew.runs.folder.summary import summarise
 
     several = len({planned.combination.recipe for planned in grid}) > 1
     fields = [name for name, _ in grid[0].combination.chosen]

@@ -19,7 +19,7 @@ import argparse
 import json
 from pathlib import Path
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

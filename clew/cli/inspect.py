@@ -43,9 +43,9 @@ def run(options: argparse.Namespace) -> int:
 def inspect(options: argparse.Namespace, socket: Any) -> int:
     """Serves the page at a socket until it is interrupted."""
     from clew.cli.main import complain, leave
-    from clew.cli.progress import say
+    from clew.cli.terminal.progress import say
+    from clew.runs.folder.summary import named_runs
     from clew.runs.loaded import load_run
-    from clew.runs.summary import named_runs
     from clew.serving.guard import Guard
     from clew.serving.inspector import Inspector
     from clew.serving.page import page_app

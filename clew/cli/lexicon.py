@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 FIRST = 50_000
 PREPARATIONS = ("unit", "centre", "unit_centre")
@@ -141,7 +141,7 @@ class Pairs(NamedTuple):
 def read_pairs(file: str, source: Side, target: Side) -> Pairs:
     import numpy as np
 
-    from clew.data.lexicon_files import read_lexicon
+    from clew.data.formats.lexicon_files import read_lexicon
 
     lexicon = read_lexicon(file)
     found = [(source.find(one), target.find(other)) for one, other in lexicon]
@@ -182,7 +182,7 @@ def chosen(options: argparse.Namespace, source: Side, target: Side, pairs: Any) 
 
 
 def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, facts: dict[str, Any]) -> None:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.inspection.lexicon import KS, precision, translations
 
     gold = translations(test.rows)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.runs.run_files import is_run
+    from clew.runs.folder.run_files import is_run
 
     if options.instrument is None:
         return list_instruments(options)
@@ -55,7 +55,7 @@ def is_alone(options: argparse.Namespace) -> bool:
 
 def instruments(options: argparse.Namespace) -> dict[str, Any]:
     """What is said of each instrument: read from a list, so that no torch is loaded, unless a file of the user's may have added some."""
-    from clew.cli.forms import all_instruments, read_instruments
+    from clew.cli.options.forms import all_instruments, read_instruments
 
     return read_instruments() if options.code is None else all_instruments()
 
@@ -158,7 +158,7 @@ def check_texts(options: argparse.Namespace, has_text: bool) -> None:
 
 def given_text(options: argparse.Namespace, runs: list[Any]) -> str | None:
     """The text, or the path of a file where that is what the runs read."""
-    from clew.cli.lines import some_lines
+    from clew.cli.options.lines import some_lines
     from clew.tasks.offers import reads_files
 
     if options.file is None or any(reads_files(run.task) for run in runs):
@@ -180,10 +180,10 @@ def check_out(name: str | None) -> None:
 
 
 def show(options: argparse.Namespace, view: Any) -> None:
-    from clew.cli.paint import Painted, colours_of
-    from clew.cli.progress import say
-    from clew.cli.screen import behind
-    from clew.cli.view_text import view_lines
+    from clew.cli.terminal.paint import Painted, colours_of
+    from clew.cli.terminal.progress import say
+    from clew.cli.terminal.screen import behind
+    from clew.cli.terminal.view_text import view_lines
     from clew.drawing.views import plain
 
     if options.out is not None:
@@ -198,7 +198,7 @@ def show(options: argparse.Namespace, view: Any) -> None:
 
 
 def list_instruments(options: argparse.Namespace) -> int:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
 
     known = instruments(options)
     if options.json:
@@ -211,9 +211,9 @@ def list_instruments(options: argparse.Namespace) -> int:
 
 def list_fitting(options: argparse.Namespace) -> int:
     """The instruments for one run, and why others have nothing to see in it."""
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.instruments import INSTRUMENTS
-    from clew.instruments.subject import subject_of
+    from clew.instruments.subjects.subject import subject_of
 
     one = load(options, options.instrument)
     subject = subject_of(one)
@@ -228,7 +228,7 @@ def list_fitting(options: argparse.Namespace) -> int:
 
 def describe(options: argparse.Namespace, instrument: dict[str, Any]) -> int:
     """An instrument's options, with what each takes."""
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
 
     name, about, schema = options.instrument, instrument["about"], instrument["options"]
     if options.json:

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from clew.cli.forms import add_form
-from clew.cli.help import Help, usage_of
-from clew.cli.progress import quieted
-from clew.cli.screen import screens
+from clew.cli.options.forms import add_form
+from clew.cli.terminal.help import Help, usage_of
+from clew.cli.terminal.progress import quieted
+from clew.cli.terminal.screen import screens
 from clew.cli.verbs import FORMER, FORMS, OPTIONS, VERBS, file_of, find_verb, listing, see_also
 
 
@@ -102,7 +102,7 @@ def module_of(verb: str) -> ModuleType | None:
 
 
 def run_form(options: argparse.Namespace) -> int:
-    from clew.cli import ask
+    from clew.cli.options import ask
 
     return ask.run(options)
 
@@ -149,7 +149,7 @@ def run(arguments: list[str]) -> int:
     parser = verb_parser(call.verb)
     options, more = parser.parse_known_intermixed_args(rest)
     if more and not getattr(options, "open", False):
-        from clew.cli.meant import option_meant, verb_meant
+        from clew.cli.options.meant import option_meant, verb_meant
 
         meant = verb_meant(call.verb, rest) or option_meant(parser, more, rest)
         parser.error(f"unrecognized arguments: {' '.join(more)}{meant}")
@@ -158,7 +158,7 @@ def run(arguments: list[str]) -> int:
         if options.code is not None:
             from pathlib import Path
 
-            from clew.cli.code import load_code
+            from clew.cli.options.code import load_code
 
             for file in (options.code, *options.more_code):
                 load_code(Path(file))
@@ -215,7 +215,7 @@ def leave(status: int) -> NoReturn:
 
 def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
     """One line for a mistake of the user's or a fault of the machine's; anything else is ours, and says so."""
-    from clew.cli.meant import verb_meant
+    from clew.cli.options.meant import verb_meant
     from clew.core.errors import UserError
 
     if isinstance(error, UserError):

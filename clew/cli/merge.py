@@ -12,7 +12,7 @@ transfer.from and embedding.from take it too.
 import argparse
 from pathlib import Path
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

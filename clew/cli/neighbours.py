@@ -64,8 +64,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def typed_lines() -> Iterator[list[str]]:
-    from clew.cli.lines import some_lines
-    from clew.cli.progress import say
+    from clew.cli.options.lines import some_lines
+    from clew.cli.terminal.progress import say
 
     if sys.stdin.isatty():
         say("reading words from the terminal; Ctrl-D ends them")
@@ -144,7 +144,7 @@ def known(vectors: Any, question: Question, normalize: Normalize) -> Question:
 
 
 def show(question: Question, found: Sequence[tuple[str, float]], number: int, as_json: bool) -> None:
-    from clew.cli.tables import text_table
+    from clew.cli.terminal.tables import text_table
     from clew.core.errors import printable
 
     if as_json:

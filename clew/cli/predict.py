@@ -26,7 +26,7 @@ import os
 import re
 from typing import Any
 
-from clew.cli.precision import add_precision
+from clew.cli.options.precision import add_precision
 
 NAME = re.compile(r"[\w./~+:@%=,\\-]+")
 """What may be the name of a file; anything else in its place is a text."""
@@ -42,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.ask import ask, load_runs
-    from clew.cli.forms import form_of
+    from clew.cli.options.ask import ask, load_runs
+    from clew.cli.options.forms import form_of
     from clew.core.errors import UserError, command, shortened
     from clew.runs.asking import own_verb
     from clew.runs.directory import CONFIG
@@ -77,8 +77,8 @@ def is_table(sources: list[str]) -> bool:
 
 def use_parser(verb: str, form: dict[str, Any]) -> Any:
     """All that may be said of a run with this use."""
-    from clew.cli.forms import add_options
     from clew.cli.main import Parser, add_code
+    from clew.cli.options.forms import add_options
 
     parser = Parser(prog=f"clew {verb}")
     parser.add_argument("folder")

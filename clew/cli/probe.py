@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.progress import say
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.progress import say
+    from clew.cli.terminal.tables import show_table
     from clew.core.errors import UserError
     from clew.instruments.probe_drawing import probing_svg
     from clew.instruments.probing import CORPORA_PROBED, LIMIT, probe_run

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 BATCHES = 20
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.prune_measures import important, measuring_of, seconds_per_batch
+    from clew.cli.evaluation.prune_measures import important, measuring_of, seconds_per_batch
     from clew.core.files import write_json
     from clew.inspection.importance import curve_view, quality_curve, ranked
     from clew.metrics.units import with_unit
@@ -100,7 +100,7 @@ def check(options: argparse.Namespace) -> None:
 def check_count(options: argparse.Namespace, run: Any, heads: list[str], named: list[str]) -> int:
     """How many heads are to be kept; some must go, and those that are named must be there."""
     from clew.core.errors import UserError
-    from clew.layers.heads import grouped
+    from clew.layers.attending.heads import grouped
 
     grouped(run.task, named)
     count = len(heads) - len(named) if named else round(options.heads * len(heads))
@@ -110,7 +110,7 @@ def check_count(options: argparse.Namespace, run: Any, heads: list[str], named: 
 
 
 def show(options: argparse.Namespace, points: Sequence[Any], facts: dict[str, Any], about: str) -> None:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
 
     if options.json:
         for point in points:

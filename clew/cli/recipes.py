@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
 def print_one(options: argparse.Namespace) -> int:
     from clew.recipes.running import config_of
-    from clew.runs.fields import commented_yaml
+    from clew.runs.settings.fields import commented_yaml
 
     config = config_of(options.name, options.settings)
     print(json.dumps(config.model_dump(mode="json")) if options.json else commented_yaml(config), end="\n" if options.json else "")

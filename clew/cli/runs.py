@@ -20,7 +20,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 SORTS = ("name", "valid", "test", "steps", "time", "size", "newest")
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.core.errors import UserError
     from clew.recipes.listed_runs import glance, read_resolved
-    from clew.runs.records import find_runs
+    from clew.runs.folder.records import find_runs
     from clew.studies import is_study
 
     where = Path(options.where or "runs")
@@ -86,7 +86,7 @@ def read_whole(folder: Path) -> Any:
     from types import SimpleNamespace
 
     from clew.recipes.running import changes
-    from clew.runs.summary import summarise
+    from clew.runs.folder.summary import summarise
 
     run = summarise(folder)
     return SimpleNamespace(run=run, changes=changes(run.config, folder))
@@ -94,8 +94,8 @@ def read_whole(folder: Path) -> Any:
 
 def order(sort: str) -> Any:
     """A key: what a run does not have goes last."""
-    from clew.runs.records import natural
-    from clew.runs.run_files import METRICS
+    from clew.runs.folder.records import natural
+    from clew.runs.folder.run_files import METRICS
 
     def written(run: Any) -> float:
         path = run.folder / METRICS
@@ -132,8 +132,8 @@ def facts(run: Any, changes: dict[str, Any] | None) -> dict[str, Any]:
 
 def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None:
     """A row a run. What every run changed in the same way is said once, below."""
-    from clew.cli.tables import duration, number, show_table, show_text, size
-    from clew.runs.run_files import IMPORTED
+    from clew.cli.terminal.tables import duration, number, show_table, show_text, size
+    from clew.runs.folder.run_files import IMPORTED
 
     header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
     listed = [["(recipe unknown here)"] if (found := departures[run.folder]) is None else assignments(found) for run in runs]
@@ -155,7 +155,7 @@ def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None
 
 def measured(run: Any) -> str:
     """The value of what the run's best evaluation was chosen by, on the test data where there are some."""
-    from clew.cli.tables import number
+    from clew.cli.terminal.tables import number
 
     if run.measure == "loss":
         return ""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ WORKER = [sys.executable, "-m", "clew.cli.trial"]
 
 
 def run_search(options: argparse.Namespace) -> int:
-    from clew.cli.progress import report
+    from clew.cli.terminal.progress import report
     from clew.core.errors import UserError
     from clew.studies import is_study
     from clew.studies.searching import search
@@ -72,11 +72,11 @@ def search_from_python(
     """What `clew.search` does."""
     from contextlib import nullcontext
 
-    from clew.cli.code import load_code
-    from clew.cli.progress import Lines
+    from clew.cli.options.code import load_code
+    from clew.cli.terminal.progress import Lines
     from clew.core.errors import UserError, shown
     from clew.recipes.listed import listed_settings
-    from clew.runs.keywords import settings_of
+    from clew.runs.settings.keywords import settings_of
     from clew.studies.searching import search
     from clew.studies.space import words_of
     from clew.training.report import Silence
@@ -176,7 +176,7 @@ def show_study(folder: Path, *, as_json: bool = False, plot: str | None = None, 
 
 def show(found: Any, plot: str | None, code: str | None) -> None:
     """The table on standard output; what can be done with it on standard error."""
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.studies.result import BEST
 
     header, rows = found.table()

@@ -29,7 +29,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from clew.cli.precision import add_precision
+from clew.cli.options.precision import add_precision
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,9 +61,9 @@ def run(options: argparse.Namespace) -> int:
     from clew import __version__
     from clew.cli.inspect import log_to_standard_error
     from clew.cli.main import complain, leave
-    from clew.cli.progress import say
+    from clew.cli.terminal.progress import say
+    from clew.runs.folder.summary import named_runs
     from clew.runs.loaded import load_run
-    from clew.runs.summary import named_runs
     from clew.serving.connections import Connections, most_connections
     from clew.serving.guard import Guard, check_host
     from clew.serving.server import listen, serve
@@ -145,7 +145,7 @@ def new_key() -> str:
 
 def read_training(service: Any) -> None:
     """What the training data is like; where it is not at hand, that is said."""
-    from clew.cli.progress import say
+    from clew.cli.terminal.progress import say
     from clew.core.errors import UserError
     from clew.serving.profiles import training_profile
 

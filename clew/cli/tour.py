@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def interruptible(options: argparse.Namespace, tour: Any) -> Any:
     """What a tour finds; one that is stopped says how to go on."""
-    from clew.cli.progress import say
+    from clew.cli.terminal.progress import say
     from clew.training.signals import Interrupted
 
     again = "what was found is kept, and the same command goes on from there"
@@ -89,7 +89,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def list_stops(options: argparse.Namespace) -> int:
-    from clew.cli.tables import show_table
+    from clew.cli.terminal.tables import show_table
     from clew.tour.touring import stops
 
     if options.json:

@@ -46,7 +46,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import say
+from clew.cli.terminal.progress import say
 
 NUM_EXAMPLES = 3
 LONGEST = 100
@@ -73,8 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.progress import report
     from clew.cli.search import check_no_search, run_search
+    from clew.cli.terminal.progress import report
     from clew.core.errors import UserError
     from clew.recipes.grid import expand
 
@@ -120,7 +120,7 @@ def trained(options: argparse.Namespace, one: Any, shown: Any) -> Any:
 
 def show(options: argparse.Namespace, result: Any) -> None:
     """What the run came to, a sample of what it writes or some validation examples, and what can be done with it."""
-    from clew.cli.progress import clock
+    from clew.cli.terminal.progress import clock
 
     run = result.run
     say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")

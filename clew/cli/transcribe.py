@@ -5,9 +5,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from clew.cli.forms import add_form, read_forms
-from clew.cli.progress import say
-from clew.cli.spelling import add_language_model, take_language_model
+from clew.cli.options.forms import add_form, read_forms
+from clew.cli.options.spelling import add_language_model, take_language_model
+from clew.cli.terminal.progress import say
 
 ENDINGS = (".png", ".svg", ".pdf", ".html", ".json")
 MOST_PICTURES = 20
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.ask import ask, load_runs
+    from clew.cli.options.ask import ask, load_runs
 
     pictures = None if options.attention is None else Pictures(options.attention)
     [loaded] = load_runs(options, [options.folder])

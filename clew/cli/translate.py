@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from clew.cli.forms import add_form, read_forms
-from clew.cli.progress import say
+from clew.cli.options.forms import add_form, read_forms
+from clew.cli.terminal.progress import say
 
 PICTURES = (".svg", ".png", ".pdf")
 MOST_PICTURES = 50
@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from clew.cli.ask import ask, columns_given, load_runs, parted
-    from clew.cli.texts import check_texts, place_of, placed
+    from clew.cli.options.ask import ask, columns_given, load_runs, parted
+    from clew.cli.options.texts import check_texts, place_of, placed
     from clew.runs.asking import check_together
 
     folders, options.texts = parted(options)
@@ -76,7 +76,7 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
 
 def some_pairs(texts: list[str], sources: str | None, targets: str) -> Iterator[list[tuple[str, str]]]:
     """Sources, each with the line of the targets which stands where it does."""
-    from clew.cli.texts import some_texts
+    from clew.cli.options.texts import some_texts
     from clew.core.errors import UserError
     from clew.data.lines import read_lines
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from clew.cli.code import load_code
+from clew.cli.options.code import load_code
 from clew.studies.workers import work
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from clew.cli.progress import clock, say
+from clew.cli.terminal.progress import clock, say
 
 METHODS = ("skip-gram", "cbow", "pmi")
 EVERY = 5.0
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 def find_source(options: argparse.Namespace) -> Any:
     from clew.core.errors import UserError
     from clew.data.corpora import find_corpus
-    from clew.data.text_files import find_text
+    from clew.data.files.text_files import find_text
 
     if (options.file is None) == (options.corpus is None):
         raise UserError("give a text of yours or --corpus NAME, one of them, e.g. `clew vectors book.txt`")

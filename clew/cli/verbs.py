@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from clew.cli.forms import read_forms
+from clew.cli.options.forms import read_forms
 
 FORMS = read_forms()
 """Named forms of `predict`: each does what runs of one task do."""

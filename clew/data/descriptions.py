@@ -14,20 +14,20 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError, counted
-from clew.data.csv_files import SEPARATED, delimiter_at
 from clew.data.described import ColumnDescription, Distribution, Field, Row, text_field
-from clew.data.encodings import Guess
-from clew.data.folders import OBJECTS, TEXTS, ending, files_below, has_bytes
+from clew.data.files.encodings import Guess
+from clew.data.files.folders import OBJECTS, TEXTS, ending, files_below, has_bytes
+from clew.data.files.given_files import at_home
+from clew.data.files.text_files import FIELD
 from clew.data.format import table_rows
 from clew.data.formats import FORMATS, find_format
-from clew.data.given_files import at_home
-from clew.data.json_files import JSONL, MOST_COLUMNS
-from clew.data.line_files import read_parallel
+from clew.data.formats.csv_files import SEPARATED, delimiter_at
+from clew.data.formats.json_files import JSONL, MOST_COLUMNS
+from clew.data.formats.line_files import read_parallel
+from clew.data.formats.tsv_files import is_number
 from clew.data.lines import find_encoding, read_lines
 from clew.data.notes import Notes
 from clew.data.records import check_found
-from clew.data.text_files import FIELD
-from clew.data.tsv_files import is_number
 
 NUM_EXAMPLES = 3
 MOST_LABELS = 100

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, did_you_mean
-from clew.data.contents import ParallelText, RunningText
 from clew.data.corpora import find_corpus, get_corpus, read_corpus
-from clew.data.extents import Extent, extent_of
-from clew.data.folders import OBJECTS, TEXTS, ending, files_at, has_bytes
-from clew.data.given_files import at_home
-from clew.data.json_files import KINDS, dotted_names, read_jsonl, value_at
+from clew.data.corpora.contents import ParallelText, RunningText
+from clew.data.files.extents import Extent, extent_of
+from clew.data.files.folders import OBJECTS, TEXTS, ending, files_at, has_bytes
+from clew.data.files.given_files import at_home
+from clew.data.files.measures import measured
+from clew.data.files.text_files import FIELD, Stamp, TextFiles
+from clew.data.formats.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import read_lines
-from clew.data.measures import measured
 from clew.data.notes import Notes
-from clew.data.text_files import FIELD, Stamp, TextFiles
 
 LONG = 250
 """Characters of a line that is read as one sentence, whatever is in it."""

@@ -15,8 +15,8 @@ from queue import SimpleQueue
 from typing import IO, Any, NamedTuple
 
 from clew.core.errors import UserError
-from clew.data.encoding import Entry, encode_shard
-from clew.data.text_files import Piece
+from clew.data.caching.encoding import Entry, encode_shard
+from clew.data.files.text_files import Piece
 from clew.text.tokenizer import Tokenizer
 
 TICK = 0.1

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from clew.core.errors import UserError
+from clew.data.caching.parts import take
 from clew.data.examples import Example
-from clew.data.parts import take
 from clew.data.splits import check_fraction
 
 E = TypeVar("E", bound=Example)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clew.data.class_folders import files_by_class
 from clew.data.examples import LabelledInput
-from clew.data.given_files import at_home
+from clew.data.files.class_folders import files_by_class
+from clew.data.files.given_files import at_home
 from clew.data.notes import Notes
 from clew.data.readers import FilePath, built, listed_rows, table_rows
 from clew.data.records import Column

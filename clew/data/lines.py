@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TextIO
 
 from clew.core.errors import UserError, shortened
-from clew.data.encodings import Guess, Recoded, begins_as_utf8, guess_encoding, of_beginning
-from clew.data.first_bytes import HEAD, PACKED, is_foreign, kind_of
-from clew.data.given_files import TRIED, check_encoding, given_encoding
-from clew.data.unpacking import PIECE, kind_at, open_bytes
+from clew.data.files.encodings import Guess, Recoded, begins_as_utf8, guess_encoding, of_beginning
+from clew.data.files.first_bytes import HEAD, PACKED, is_foreign, kind_of
+from clew.data.files.given_files import TRIED, check_encoding, given_encoding
+from clew.data.files.unpacking import PIECE, kind_at, open_bytes
 
 FEW = 5
 LOOKED_AT = 2**26

@@ -17,7 +17,7 @@ from torch import Tensor
 from clew.core.batches import part_of
 from clew.core.errors import UserError
 from clew.core.masks import real_positions
-from clew.data.shards import Shards
+from clew.data.caching.shards import Shards
 
 Tokens = np.ndarray | Shards
 

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.core.errors import UserError
 from clew.data.examples import Labelled, Pair, Parsed, Question, Sentence, Text
+from clew.data.files.given_files import at_home
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
-from clew.data.given_files import at_home
-from clew.data.heads import read_heads
-from clew.data.json_files import dotted_names, value_at
-from clew.data.line_files import find_parallel, read_parallel
+from clew.data.formats.json_files import dotted_names, value_at
+from clew.data.formats.line_files import find_parallel, read_parallel
+from clew.data.formats.squad_files import made_from_row
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, are_numbered, check_found, find_role
-from clew.data.squad_files import made_from_row
-from clew.data.trees import read_trees
+from clew.data.syntax.heads import read_heads
+from clew.data.syntax.trees import read_trees
 from clew.data.values import Faulty, as_labels, as_text, as_words
 
 FilePath = Path | str

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.data.measures import measured
-from clew.data.text_files import FIELD, Piece, Stamp, TextSource, find_text
+from clew.data.files.measures import measured
+from clew.data.files.text_files import FIELD, Piece, Stamp, TextSource, find_text
 
 Paths = Path | str | Sequence[Path | str]
 

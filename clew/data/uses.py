@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from clew.data.described import ColumnDescription, Columns, Use, is_of_numbers
 from clew.data.descriptions import MOST_LABELS, Description
 from clew.data.formats import FORMATS
+from clew.data.formats.tree_files import TREE
 from clew.data.readers import OTHER_NAMES
-from clew.data.tree_files import TREE
 
 LABELS = (
     *("label", "labels", "category", "class", "sentiment", "intent", "target", "queue", "topic", "tag", "tags", "gold"),

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from clew.data.json_files import KINDS, NUMBERS_FOR_NAMES, is_list_of_numbers
+from clew.data.formats.json_files import KINDS, NUMBERS_FOR_NAMES, is_list_of_numbers
 
 
 class Faulty(Exception):

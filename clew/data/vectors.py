@@ -17,9 +17,9 @@ import numpy as np
 
 from clew.core.errors import UserError, counted, shown
 from clew.core.memory import check_fits
-from clew.data.first_bytes import CONTROLS
+from clew.data.files.first_bytes import CONTROLS
+from clew.data.files.unpacking import PIECE, open_bytes
 from clew.data.lines import read_lines, reading
-from clew.data.unpacking import PIECE, open_bytes
 
 LARGEST = float(np.finfo(np.float32).max)
 RULE = "a line is a word and its numbers, with spaces between"

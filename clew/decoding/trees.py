@@ -2,7 +2,7 @@
 their spelling.
 
 A tree is written with tokens that open and close a bracket of some label, and tokens that stand for words (see
-`clew.data.linearisation`). Which of them may come next depends on the open brackets; the state is a stack of them.
+`clew.data.syntax.linearisation`). Which of them may come next depends on the open brackets; the state is a stack of them.
 """
 
 import math

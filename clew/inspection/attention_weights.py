@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clew.layers.heads import CROSS, DECODER, OWN
+from clew.layers.attending.heads import CROSS, DECODER, OWN
 
 FIELDS = {"encoder_attentions": OWN, "attentions": OWN, "decoder_attentions": DECODER, "cross_attentions": CROSS}
 """Output fields of transformers models that hold attention weights, and their kinds."""

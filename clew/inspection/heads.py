@@ -1,4 +1,4 @@
-"""Switching off attention heads of a run. Heads are named as in `clew.layers.heads`: `2.5`, `cross.2.5`."""
+"""Switching off attention heads of a run. Heads are named as in `clew.layers.attending.heads`: `2.5`, `cross.2.5`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from clew.inspection.recording import intervene, plain_module
-from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer, grouped
-from clew.layers.heads import attending_layers as layers_of
+from clew.layers.attending.heads import CROSS, DECODER, OWN, AttendingLayer, grouped
+from clew.layers.attending.heads import attending_layers as layers_of
 
 __all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "attending_layers", "head_names", "heads_off", "why_headless"]
 

@@ -14,14 +14,14 @@ from clew.instruments.learning_curves import CURVES
 from clew.instruments.levels import LEVELS
 from clew.instruments.logit_lens import LOGIT_LENS
 from clew.instruments.next_tokens import NEXT
-from clew.instruments.places import TAPS
 from clew.instruments.prediction import PREDICTION
 from clew.instruments.run_cost import COST
 from clew.instruments.sampling import SAMPLING
 from clew.instruments.searching import BEAM
 from clew.instruments.similarity_views import CKA, HEADS
+from clew.instruments.subjects.places import TAPS
+from clew.instruments.subjects.tokens import TOKENS
 from clew.instruments.surprisal import SURPRISAL
-from clew.instruments.tokens import TOKENS
 from clew.instruments.tracked_cells import TRACK
 from clew.instruments.transcripts import TRANSCRIPT
 from clew.instruments.word_alignment import ALIGNMENT

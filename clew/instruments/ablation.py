@@ -21,7 +21,7 @@ from clew.inspection.bits import divergence
 from clew.inspection.heads import head_names, heads_off, why_headless
 from clew.instruments.instrument import Choices, Instrument, Text
 from clew.instruments.reading import read
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Given, Reading, TokenScores
 
 MOST_ROWS = 15

@@ -21,10 +21,10 @@ from clew.inspection.heads import attending_layers, why_headless
 from clew.inspection.recording import record
 from clew.inspection.similarity import entropy
 from clew.instruments.instrument import Choices, Instrument, TextOptions
-from clew.instruments.modules import AnyModule
 from clew.instruments.reading import read
-from clew.instruments.subject import Subject
-from clew.layers.heads import CROSS, DECODER, OWN, AttendingLayer
+from clew.instruments.subjects.modules import AnyModule
+from clew.instruments.subjects.subject import Subject
+from clew.layers.attending.heads import CROSS, DECODER, OWN, AttendingLayer
 from clew.tasks.offers import Reading
 
 MOST_CELLS = 2**28

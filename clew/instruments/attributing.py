@@ -13,9 +13,9 @@ from clew.core.modes import evaluating
 from clew.drawing.views import ColouredText, Heatmap, Note, Part, Table, View
 from clew.inspection.attribution import Attribution, input_x_gradient, integrated_gradients, occlusion
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.subject import Subject
-from clew.tasks.explaining import Explained
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Given
+from clew.tasks.uses.explaining import Explained
 
 ROUGH = 0.05
 """The least gap that is reported, as a share of the score's difference from the baseline."""

@@ -14,13 +14,13 @@ from clew.core.errors import UserError
 from clew.drawing.views import Overlays, Part, Table, View
 from clew.inspection.similarity import entropy
 from clew.instruments.instrument import HeadsOff, Instrument, Text
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.instruments.word_alignment import layer_choices
 from clew.sources.inputs import InputReader
 from clew.sources.picture_inputs import PictureReader
 from clew.sources.region_inputs import small_picture
 from clew.tasks.offers import Given
-from clew.tasks.picture_looks import SentenceLooks, picture_in
+from clew.tasks.shared.picture_looks import SentenceLooks, picture_in
 
 LONGEST = 336
 """Pixels of the longer side of a picture with regions drawn over it."""

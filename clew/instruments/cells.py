@@ -14,8 +14,8 @@ from clew.inspection.recording import record
 from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.laid_out import over_places
 from clew.instruments.reading import read
-from clew.instruments.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Reading
 
 MOST_SHOWN = 64

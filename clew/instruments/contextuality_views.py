@@ -10,8 +10,8 @@ from clew.drawing.comparing import on_one_scale
 from clew.drawing.views import Lines, Part, Points, Series, Table, View
 from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
 from clew.instruments.instrument import Instrument
-from clew.instruments.sentences import SentenceOptions, find_sentences, level_choices, level_names, level_words
-from clew.instruments.subject import Subject, subject_names
+from clew.instruments.subjects.sentences import SentenceOptions, find_sentences, level_choices, level_names, level_words
+from clew.instruments.subjects.subject import Subject, subject_names
 
 DRAWN = 400
 """The most points drawn of a cone."""

@@ -24,8 +24,8 @@ from clew.inspection.recording import record
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.laid_out import over_places
 from clew.instruments.reading import read
-from clew.instruments.recurrent_layers import recurrent_layers, why_not_recurrent
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.recurrent_layers import recurrent_layers, why_not_recurrent
+from clew.instruments.subjects.subject import Subject
 
 CLOSED, OPEN = 0.1, 0.9
 SMALLEST = 1e-30

@@ -26,14 +26,14 @@ from clew.inspection.gradient_flow import (
 )
 from clew.inspection.layer_outputs import first_tensor
 from clew.inspection.recording import record
-from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.gates import kept
 from clew.instruments.instrument import Instrument, Text, TextOptions
 from clew.instruments.reading import read
-from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers
 from clew.instruments.source_gradients import MOST_WRITTEN, source_parts, watched_source
 from clew.instruments.spectra import Spectrum, recurrent_matrices, spectrum
-from clew.instruments.subject import Looked, Subject, subject_of
+from clew.instruments.subjects.corpus_text import has_corpus_text, own_text
+from clew.instruments.subjects.recurrent_layers import RecurrentLayer, recurrent_layers
+from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Carried, Reading, TokenScores, lacking
 
 MOST_READ = 1000

@@ -15,8 +15,8 @@ from clew.inspection.computation_graph import Edge, Graph, paths, trace
 from clew.inspection.recording import intervene
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
-from clew.instruments.recurrent_layers import recurrent_layers
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.recurrent_layers import recurrent_layers
+from clew.instruments.subjects.subject import Subject
 from clew.kernels import only_equations
 
 MOST_DRAWN = 300

@@ -7,10 +7,10 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from clew.core.config import Section
-from clew.data.file_bytes import File
+from clew.data.files.file_bytes import File
 from clew.drawing.views import View
 from clew.inspection.heads import head_names
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 
 HeadsOff = Annotated[tuple[str, ...], Field(description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")]
 """An option of instruments that look while a model reads; `looking.look` applies it, so that no instrument has to."""

@@ -11,11 +11,11 @@ from clew.drawing.comparing import NONE
 from clew.drawing.curves import Curve, thinned
 from clew.drawing.views import Lines, Part, Series, Table, View
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject, subject_names
+from clew.instruments.subjects.subject import Subject, subject_names
 from clew.metrics.units import with_unit
 from clew.runs.comparison import curve
 from clew.runs.directory import METRICS
-from clew.runs.summary import Summary, numbers, summarise
+from clew.runs.folder.summary import Summary, numbers, summarise
 
 FIRST = ("train.loss", "valid.loss")
 BASELINE = ".baseline_"

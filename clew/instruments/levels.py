@@ -16,7 +16,7 @@ from torch import Tensor
 from clew.drawing.views import Heatmap, Lines, Part, Series, Table, View
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Levels
 
 

@@ -18,7 +18,7 @@ from clew.drawing.views import Heatmap, Lines, Part, Series, Table, View
 from clew.inspection.bits import divergence
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.layers.blocks import block_ends
 from clew.tasks.offers import Reading, TokenScores
 

@@ -15,9 +15,9 @@ from clew.inspection.attention_weights import shows_attention
 from clew.inspection.heads import head_names, heads_off
 from clew.instruments import INSTRUMENTS
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Looked, Subject, subject_names, subject_of
-from clew.runs.explaining import read_section
-from clew.runs.values import parse_value
+from clew.instruments.subjects.subject import Looked, Subject, subject_names, subject_of
+from clew.runs.settings.explaining import read_section
+from clew.runs.settings.values import parse_value
 
 MOST_LISTED = 150
 """The most characters of a list of instruments in a longer message."""

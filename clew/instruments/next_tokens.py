@@ -15,7 +15,7 @@ from clew.core.modes import evaluating
 from clew.drawing.views import Bars, Part, View, bar_names
 from clew.inspection.bits import entropy
 from clew.instruments.instrument import Instrument, TextOptions
-from clew.instruments.subject import Looked, Subject, subject_of
+from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Given
 from clew.text.tokenizer import Tokenizer
 

@@ -8,10 +8,10 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View, bar_names
 from clew.instruments.instrument import HeadsOff, Instrument, Text
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.runs.asking import says_nothing
 from clew.tasks.offers import Given, Judged
-from clew.tasks.reading import no_text
+from clew.tasks.shared.reading import no_text
 
 MOST_BARS = 30
 

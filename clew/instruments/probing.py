@@ -14,12 +14,12 @@ from torch import Tensor
 
 from clew.core.errors import UserError, unknown
 from clew.inspection.linear_probes import UNKNOWN_LABEL, Fitted, fit_probe
-from clew.instruments.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
-from clew.instruments.subject import Looked, subject_of
+from clew.instruments.subjects.probe_corpora import PARTS, ProbeCorpus, read_probe_corpus
+from clew.instruments.subjects.subject import Looked, subject_of
 from clew.layers.context import WORD_VECTORS
 from clew.layers.pooling import MIXES
 from clew.sources.words import WordReader
-from clew.tasks.level_vectors import mix_of, sentence_vectors, word_vectors
+from clew.tasks.uses.level_vectors import mix_of, sentence_vectors, word_vectors
 
 CORPORA_PROBED = ("ewt-sample", "sentiment-sample")
 LIMIT = 1000

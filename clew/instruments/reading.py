@@ -9,7 +9,7 @@ A model that reads and writes (a translator, a parser) reads a text and writes a
 
 from clew.core.errors import UserError
 from clew.instruments.instrument import Text
-from clew.instruments.subject import Looked, subject_of
+from clew.instruments.subjects.subject import Looked, subject_of
 from clew.tasks.offers import Given, Reading
 
 

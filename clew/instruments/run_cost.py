@@ -19,10 +19,10 @@ from clew.drawing.views import Part, Table, View
 from clew.inspection.cost import Costs, curves, facts_of, seconds_of, slope
 from clew.inspection.metering import metered
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.kernels import only_equations
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import Attention, SelfAttention
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
 

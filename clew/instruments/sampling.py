@@ -21,9 +21,9 @@ from clew.drawing.letters import visible
 from clew.drawing.views import ColouredText, Lines, Part, Series, Table, View
 from clew.inspection.bits import entropy
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject
-from clew.instruments.writing import WritingOptions, begin_writing
-from clew.tasks.writing import DecodingConfig
+from clew.instruments.subjects.subject import Subject
+from clew.instruments.subjects.writing import WritingOptions, begin_writing
+from clew.tasks.uses.writing import DecodingConfig
 
 ROUNDING = 1e-6
 """A smaller remaining mass is attributed to rounding."""

@@ -10,9 +10,9 @@ from clew.decoding.ranking import LengthForm
 from clew.drawing.views import Branches, Part, Table, View
 from clew.inspection.decoding_tree import search_tree
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject
-from clew.instruments.writing import WritingOptions, begin_writing
-from clew.tasks.writing import DecodingConfig
+from clew.instruments.subjects.subject import Subject
+from clew.instruments.subjects.writing import WritingOptions, begin_writing
+from clew.tasks.uses.writing import DecodingConfig
 
 
 class BeamOptions(WritingOptions):

@@ -16,9 +16,9 @@ from clew.inspection.similarity import cka_matrix, classical_scaling, head_diver
 from clew.instruments.attention import LayerMaps, as_maps, foreign_maps
 from clew.instruments.instrument import Instrument, Text
 from clew.instruments.reading import read
-from clew.instruments.sentences import SentenceOptions, find_sentences, level_names, level_words
-from clew.instruments.subject import Subject, subject_names
-from clew.layers.heads import CROSS, DECODER, OWN
+from clew.instruments.subjects.sentences import SentenceOptions, find_sentences, level_names, level_words
+from clew.instruments.subjects.subject import Subject, subject_names
+from clew.layers.attending.heads import CROSS, DECODER, OWN
 from clew.runs.asking import says_nothing
 from clew.tasks.offers import Reading
 

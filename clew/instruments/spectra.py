@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clew.instruments.recurrent_layers import gate_names
+from clew.instruments.subjects.recurrent_layers import gate_names
 
 
 class Spectrum(NamedTuple):

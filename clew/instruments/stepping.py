@@ -14,7 +14,7 @@ from clew.decoding.stepper import Stepper, prefill
 from clew.inspection.heads import heads_off
 from clew.instruments.instrument import Text
 from clew.instruments.next_tokens import Likeliest, likeliest
-from clew.instruments.subject import Looked, subject_of
+from clew.instruments.subjects.subject import Looked, subject_of
 from clew.tasks.offers import Begun, Given
 from clew.text.tokenizer import Tokenizer
 

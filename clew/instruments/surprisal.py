@@ -18,7 +18,7 @@ from clew.core.modes import evaluating
 from clew.drawing.views import ColouredText, Part, Table, View
 from clew.instruments.instrument import Instrument, TextOptions
 from clew.instruments.reading import read
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Predicted, Reading
 
 CHUNK = 256

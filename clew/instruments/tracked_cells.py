@@ -16,11 +16,11 @@ from clew.drawing.views import Bars, ColouredText, Note, Part, Table, View
 from clew.inspection.properties import PROPERTIES, is_code
 from clew.inspection.streaming import stream
 from clew.inspection.tracking import Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
-from clew.instruments.corpus_text import has_corpus_text, own_text
 from clew.instruments.instrument import Instrument
 from clew.instruments.laid_out import coloured
-from clew.instruments.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
-from clew.instruments.subject import Looked, Subject, subject_of
+from clew.instruments.subjects.corpus_text import has_corpus_text, own_text
+from clew.instruments.subjects.recurrent_layers import RecurrentLayer, recurrent_layers, why_not_recurrent
+from clew.instruments.subjects.subject import Looked, Subject, subject_of
 from clew.tasks.offers import Streamed
 
 RARE = 0.001

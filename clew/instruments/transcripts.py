@@ -12,7 +12,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.drawing.views import Note, Part, Spelled, Table, View
 from clew.instruments.instrument import HeadsOff, Instrument, Text
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Given
 
 

@@ -14,11 +14,11 @@ from pydantic import Field
 from clew.drawing.views import Heatmap, Part, Table, View
 from clew.inspection.heads import CROSS, attending_layers
 from clew.instruments.instrument import Choices, Instrument, TextOptions
-from clew.instruments.subject import Subject
+from clew.instruments.subjects.subject import Subject
 from clew.runs.asking import says_nothing
-from clew.tasks.alignment import Alignment
 from clew.tasks.offers import Given
-from clew.tasks.reading import no_text
+from clew.tasks.shared.alignment import Alignment
+from clew.tasks.shared.reading import no_text
 
 
 class AlignmentOptions(TextOptions):

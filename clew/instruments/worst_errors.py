@@ -13,8 +13,8 @@ from clew.core.config import Section
 from clew.drawing.scales import labels, ticks
 from clew.drawing.views import Bars, Note, Part, Table, View
 from clew.instruments.instrument import Instrument
-from clew.instruments.subject import Subject
-from clew.runs.predictions import (
+from clew.instruments.subjects.subject import Subject
+from clew.runs.folder.predictions import (
     NO_LABEL,
     PREDICTIONS,
     PROBABILITY,

@@ -14,9 +14,9 @@ from clew.layers.context import Pieces
 from clew.layers.embeddings import TokenEmbedding
 from clew.models import MODELS, SHAPES
 from clew.runs.loaded import Run
-from clew.tasks.programs import ReadingProgram, Traced, levels
+from clew.tasks.uses.programs import ReadingProgram, Traced, levels
 
-HOW = "give it a method `programs`, as described in clew.tasks.programs"
+HOW = "give it a method `programs`, as described in clew.tasks.uses.programs"
 
 
 def default_programs(run: Run) -> list[ReadingProgram]:

@@ -13,8 +13,8 @@ from clew.interop.signatures import Port, Program
 from clew.interop.usage import usage_of
 from clew.runs.directory import VOCABULARY
 from clew.runs.embedding import CONTEXT
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run
-from clew.runs.vocabularies import save_vocabularies
 from clew.text.labels import Labels
 
 FORMAT = 1

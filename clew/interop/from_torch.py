@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.types import Memory, State
 from clew.interop.weight_maps import SPLIT, Entry, entry, prefixed, repeated, take, with_bias
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import Cell
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 from clew.layers.norms import LayerNorm
+from clew.layers.recurrence.torch_recurrent import NAMES, as_stack, cell_tensors
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.sequence import SequenceLayer, Stack
-from clew.layers.torch_recurrent import NAMES, as_stack, cell_tensors
 from clew.layers.wiring import PostNorm, PreNorm
 
 KNOWN = "RNN, LSTM, GRU, TransformerEncoder, TransformerDecoder, Transformer"

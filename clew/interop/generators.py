@@ -11,7 +11,7 @@ from clew.core.types import State
 from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.interop.states import MEMORY, StateForm, tensors_of
 from clew.interop.usage import CONTINUE, SEQUENCE, STEP
-from clew.tasks.programs import SteppingProgram
+from clew.tasks.uses.programs import SteppingProgram
 
 STATE, NEXT = "state.", "next."
 """Prefixes of the names of a state's tensors, as inputs and as outputs."""

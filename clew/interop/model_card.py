@@ -9,11 +9,11 @@ import yaml
 
 from clew.core.files import read_json
 from clew.data.corpora import CORPORA
-from clew.data.samples import EMBEDDED
+from clew.data.corpora.samples import EMBEDDED
 from clew.interop.options import ExportOptions
 from clew.runs.directory import ENVIRONMENT, ORIGIN
+from clew.runs.folder.summary import Summary, last_with, summarise
 from clew.runs.loaded import Run
-from clew.runs.summary import Summary, last_with, summarise
 from clew.tasks import TASKS
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer

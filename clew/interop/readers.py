@@ -10,7 +10,7 @@ from clew.interop.signatures import SIZES, Program, Sizes, Tensors, drawn
 from clew.layers.context import Context, Pieces
 from clew.layers.embeddings import Segmented, Words
 from clew.sources.words import is_segmented, is_spelled
-from clew.tasks.programs import ReadingProgram, Traced
+from clew.tasks.uses.programs import ReadingProgram, Traced
 from clew.text.letters import LETTERS
 
 CONTEXT, SECOND = "context_", "second_"

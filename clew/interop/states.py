@@ -11,8 +11,8 @@ from torch import Tensor
 
 from clew.core.masks import Clock
 from clew.core.types import Memory, State
+from clew.layers.attending.caches import Grown
 from clew.layers.attention import Prepared
-from clew.layers.caches import Grown
 from clew.layers.recurrent import RecurrentState
 from clew.models.body import BodyState
 

@@ -8,7 +8,7 @@ from clew.interop.generators import stepping
 from clew.interop.readers import reading
 from clew.interop.signatures import Program
 from clew.runs.loaded import Run
-from clew.tasks.programs import ReadingProgram, SteppingProgram
+from clew.tasks.uses.programs import ReadingProgram, SteppingProgram
 
 
 def programs_of(run: Run) -> list[Program]:

@@ -8,7 +8,7 @@ from clew.core.types import Fixed, Memory, Tree
 from clew.laws.cases import Build, Case, Chunk, Law, Sizes
 from clew.laws.sequences import check_output, check_state
 from clew.layers.cells import Cell
-from clew.layers.nested_cells import StackedCell
+from clew.layers.recurrence.nested_cells import StackedCell
 from clew.layers.recurrent import Recurrent, unbind_steps
 from clew.layers.sequence import Stack
 

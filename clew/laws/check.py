@@ -25,16 +25,16 @@ from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS, GRU
 from clew.layers.characters import CHARACTERS
 from clew.layers.embeddings import TokenEmbedding
-from clew.layers.graph_lstm import GRAPH_LAYERS
-from clew.layers.grid_lstm import GRID_LAYERS
-from clew.layers.grids import DIRECTIONS
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
-from clew.layers.tree_lstm import TREE_LAYERS
+from clew.layers.shapes.graph_lstm import GRAPH_LAYERS
+from clew.layers.shapes.grid_lstm import GRID_LAYERS
+from clew.layers.shapes.grids import DIRECTIONS
+from clew.layers.shapes.tree_lstm import TREE_LAYERS
 from clew.layers.wiring import WIRINGS, Residual
 from clew.models import MODELS
 from clew.models.body import Body

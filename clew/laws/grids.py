@@ -1,6 +1,7 @@
 """Laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim), ...)`.
 
-`directions` of such a layer says from which corners it reads, as in `clew.layers.grids`. A trial's length is the maximum height and width.
+`directions` of such a layer says from which corners it reads, as in `clew.layers.shapes.grids`. A trial's length is the maximum height
+and width.
 """
 
 from collections.abc import Sequence

@@ -21,6 +21,8 @@ from clew.data.examples import (
     Sentence,
     Transcribed,
 )
+from clew.data.files.text_files import TextString
+from clew.data.formats.tree_files import labelled_nodes
 from clew.data.kinds.captioned import CaptionedData
 from clew.data.kinds.dependency_graphs import DependencyGraphsData
 from clew.data.kinds.described import DescribedData, described_scene
@@ -39,12 +41,10 @@ from clew.data.kinds.text import TextData
 from clew.data.kinds.transcribed import TranscribedData
 from clew.data.kinds.trees import TreesData
 from clew.data.notes import Notes
-from clew.data.scene_texts import captions
-from clew.data.scenes import scenes
-from clew.data.sound_files import Sound
-from clew.data.text_files import TextString
-from clew.data.tree_files import labelled_nodes
-from clew.data.trees import parse_tree
+from clew.data.sounds.sound_files import Sound
+from clew.data.syntax.trees import parse_tree
+from clew.data.synthetic.scene_texts import captions
+from clew.data.synthetic.scenes import scenes
 
 TEXTS = ("a red fox", "the fox ran in and out of the house", "she", "it rains on the red house", "the old dog saw a fox", "no")
 BRACKETS = (

@@ -17,10 +17,10 @@ from torch import Tensor
 from clew.core.batches import cut_rows, map_batch, num_rows
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
+from clew.data.caching.packing import Packer, Unpackable, Unpacker
+from clew.data.caching.parts import gather
 from clew.data.kinds.documents import DocumentsData
 from clew.data.notes import Notes
-from clew.data.packing import Packer, Unpackable, Unpacker
-from clew.data.parts import gather
 from clew.laws.cases import TOLERANCE, Broken, Build, Law, Sizes
 from clew.laws.samples import SAMPLES
 from clew.models import MODELS

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from clew.core.config import Part, build_part, part_name, part_options
 from clew.core.errors import UserError, unknown
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 
 ADAPTABLE = ("query", "key", "value", "output", "inner", "gate", "outer")

@@ -20,7 +20,7 @@ from clew.kernels.dot_attention import kind_of
 from clew.kernels.flex_attention import takes_flex
 from clew.kernels.projections import Together
 from clew.kernels.query_blocks import holds_too_much
-from clew.layers.caches import RING_CHUNK, Buffer, Chunk, Grown, Ring, begin, new_buffer, new_ring, whole
+from clew.layers.attending.caches import RING_CHUNK, Buffer, Chunk, Grown, Ring, begin, new_buffer, new_ring, whole
 from clew.layers.positions import ALiBi, Position
 from clew.layers.scores import ScaledDot, Score
 from clew.layers.sequence import SequenceLayer

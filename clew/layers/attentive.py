@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.state import map_tree
 from clew.core.types import Fixed, Memory, State, Tree
+from clew.layers.attending.cross_attention import attend_memory, fold_beams, unfold_beams
+from clew.layers.attending.hard_attention import Draws, HardAttention
 from clew.layers.attention import Attention, Prepared
 from clew.layers.cells import Cell
-from clew.layers.cross_attention import attend_memory, fold_beams, unfold_beams
-from clew.layers.hard_attention import Draws, HardAttention
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import Score
 from clew.layers.sequence import SequenceLayer

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from clew.layers.cross_attention import CrossAttention
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
 from clew.layers.sequence import Stack
 

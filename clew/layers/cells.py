@@ -10,7 +10,7 @@ from clew.core.errors import unknown
 from clew.core.taps import Tap
 from clew.core.types import Tree
 from clew.layers.cell import Cell, Gated, Taps
-from clew.layers.lstm_cells import LSTM, CoupledLSTM, LayerNormLSTM, LSTMState, PeepholeLSTM, ProjectedLSTM
+from clew.layers.recurrence.lstm_cells import LSTM, CoupledLSTM, LayerNormLSTM, LSTMState, PeepholeLSTM, ProjectedLSTM
 from clew.layers.sequence import uniform_init
 
 # A cell of your own imports what it needs from here, and runs keep copies of such files.

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from clew.core.errors import UserError
 from clew.core.masks import row_lengths
 from clew.core.types import Memory, State
+from clew.layers.attending.cross_attention import attend_memory, fold_beams, unfold_beams
 from clew.layers.attention import Attention
 from clew.layers.convolution import Convolution
-from clew.layers.cross_attention import attend_memory, fold_beams, unfold_beams
 from clew.layers.dropouts import Dropout
 from clew.layers.scores import Dot
 from clew.layers.sequence import SequenceLayer

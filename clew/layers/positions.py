@@ -22,7 +22,7 @@ from clew.core.errors import UserError, unknown
 from clew.kernels import choose
 from clew.kernels.capture import held_by_graphs
 from clew.kernels.rotary import is_supported
-from clew.layers.rotary_scaling import SCALINGS, Scaling
+from clew.layers.attending.rotary_scaling import SCALINGS, Scaling
 
 
 class Position(nn.Module):

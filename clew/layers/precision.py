@@ -7,9 +7,9 @@ from clew.core.errors import UserError, unknown
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.kernels.quantising import GROUP, integers_of
 from clew.layers.attention import SelfAttention
-from clew.layers.crf import CRF
-from clew.layers.patches import GridPosition
+from clew.layers.losses.crf import CRF
 from clew.layers.positions import Position
+from clew.layers.shapes.patches import GridPosition
 
 PRECISIONS = ("float32", "bfloat16", "int8", "int4")
 BITS = {"int8": 8, "int4": 4}

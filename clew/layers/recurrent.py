@@ -17,8 +17,8 @@ from clew.kernels.cells.walking import may_walk, walk_cell
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.layers.cell import with_fixed
 from clew.layers.cells import Cell
-from clew.layers.norm_penalty import begin_steps, is_seen
-from clew.layers.scanning import scan_cell
+from clew.layers.recurrence.norm_penalty import begin_steps, is_seen
+from clew.layers.recurrence.scanning import scan_cell
 from clew.layers.sequence import SequenceLayer
 
 

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from clew.core.config import ModelSection, Part, one_of
 from clew.core.types import Source
+from clew.layers.attending.heads import Heads, keep_heads
 from clew.layers.attention import SelfAttention
 from clew.layers.feedforward import FeedForward
-from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
 from clew.layers.positions import POSITIONS
 from clew.layers.sequence import Stack

@@ -11,8 +11,8 @@ from clew.core.errors import UserError
 from clew.core.masks import has_documents
 from clew.core.state import map_tree
 from clew.core.types import Memory, Source, State, Term
+from clew.layers.attending.hard_attention import Reinforce, find_draws
 from clew.layers.embeddings import Embedding
-from clew.layers.hard_attention import Reinforce, find_draws
 from clew.layers.positions import Position
 from clew.models.body import Body
 

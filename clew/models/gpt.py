@@ -9,9 +9,9 @@ from torch import nn
 
 from clew.core.config import ModelSection, Part, build_part, one_of, part_name, part_options
 from clew.core.types import Source
+from clew.layers.attending.heads import Heads, keep_heads
 from clew.layers.attention import SelfAttention
 from clew.layers.feedforward import FeedForward
-from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import LayerNorm
 from clew.layers.positions import POSITIONS, Position
 from clew.layers.scores import SCORES

@@ -11,7 +11,7 @@ from clew.core.graph_batches import GraphBatch, GraphInputs
 from clew.core.masks import advance
 from clew.core.types import Memory, Source, State
 from clew.layers.embeddings import Embedding, tokens_of
-from clew.layers.graph_lstm import GRAPH_LAYERS
+from clew.layers.shapes.graph_lstm import GRAPH_LAYERS
 from clew.models.body import MOST_LAYERS, uniform_table
 
 

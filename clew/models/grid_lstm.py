@@ -15,9 +15,9 @@ from clew.core.masks import advance
 from clew.core.state import map_tree
 from clew.core.types import Memory, Source, State
 from clew.layers.embeddings import Embedding, tokens_of
-from clew.layers.grid_lstm import GRID_LAYERS
-from clew.layers.grids import GridBlocks, GridLayer
-from clew.layers.pictures import PictureInputs
+from clew.layers.shapes.grid_lstm import GRID_LAYERS
+from clew.layers.shapes.grids import GridBlocks, GridLayer
+from clew.layers.shapes.pictures import PictureInputs
 from clew.models.body import MOST_LAYERS, uniform_table
 
 

@@ -6,12 +6,12 @@ from pydantic import Field
 
 from clew.core.config import ModelSection, Part, one_of
 from clew.core.types import Source
+from clew.layers.attending.heads import Heads, keep_heads
+from clew.layers.attending.rotary_scaling import SCALINGS
 from clew.layers.attention import SelfAttention
 from clew.layers.feedforward import FeedForward
-from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import RMSNorm
 from clew.layers.positions import Rotary
-from clew.layers.rotary_scaling import SCALINGS
 from clew.layers.sequence import Stack
 from clew.layers.wiring import PreNorm
 from clew.models.body import MOST_LAYERS, Body

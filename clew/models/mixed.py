@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 from clew.core.config import ModelSection, Part, build_part, check_part, one_of, options_of, part_name
 from clew.core.errors import UserError
 from clew.core.types import Source
+from clew.layers.attending.heads import Heads, keep_heads
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import FeedForward
-from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Bidirectional, Recurrent

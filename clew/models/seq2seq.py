@@ -13,18 +13,18 @@ from torch import nn
 from clew.core.config import ModelSection, Part, build_part, one_of
 from clew.core.errors import UserError
 from clew.core.types import Source, State
-from clew.layers.annotations import Annotations
+from clew.layers.attending.annotations import Annotations
+from clew.layers.attending.hard_attention import HardAttention, Reinforce
 from clew.layers.attention import Attention
 from clew.layers.attentive import Attend, AttentiveCell, Drawing, FeedingCell, Looking
 from clew.layers.cells import CELLS, Cell
 from clew.layers.feedforward import Readout
-from clew.layers.hard_attention import HardAttention, Reinforce
-from clew.layers.nested_cells import DroppedCell, StackedCell
-from clew.layers.pyramid import Halved
+from clew.layers.recurrence.nested_cells import DroppedCell, StackedCell
+from clew.layers.recurrence.residual_cell import ResidualCell
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
-from clew.layers.residual_cell import ResidualCell
 from clew.layers.scores import SCORES, Score
 from clew.layers.sequence import SequenceLayer, Stack
+from clew.layers.shapes.pyramid import Halved
 from clew.layers.wiring import Beside, Plain, Residual
 from clew.models.body import MOST_LAYERS, Body, uniform_init_all, uniform_table
 from clew.models.bridges import Bridge, Copy, MeanBridge

@@ -12,11 +12,11 @@ from torch import nn
 from clew.core.config import ModelSection, Part, build_part, check_part, one_of, part_name
 from clew.core.errors import UserError, shown
 from clew.core.types import Source
+from clew.layers.attending.cross_attention import CrossAttention
+from clew.layers.attending.heads import Heads, keep_heads
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
-from clew.layers.heads import Heads, keep_heads
 from clew.layers.norms import NORMS
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES

@@ -12,7 +12,7 @@ from clew.core.masks import advance
 from clew.core.tree_batches import TreeBatch, TreeInputs
 from clew.core.types import Memory, Source, State
 from clew.layers.embeddings import Embedding, tokens_of
-from clew.layers.tree_lstm import TREE_LAYERS, TreeLSTM
+from clew.layers.shapes.tree_lstm import TREE_LAYERS, TreeLSTM
 from clew.models.body import uniform_table
 
 

@@ -10,8 +10,8 @@ from clew.recipes.grid import expand
 from clew.recipes.listed import Listed, listed_settings
 from clew.recipes.running import run_recipe
 from clew.runs.directory import is_run
-from clew.runs.keywords import settings_of
 from clew.runs.loaded import Run
+from clew.runs.settings.keywords import settings_of
 from clew.training.callbacks import Callback
 from clew.training.report import Report, Silence
 from clew.training.signals import Interrupted

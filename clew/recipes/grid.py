@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.runs.values import parse_value
+from clew.runs.settings.values import parse_value
 
 LONGEST_VALUE, LONGEST_NAME = 40, 100
 CLOSING = {"[": "]", "{": "}"}

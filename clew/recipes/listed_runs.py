@@ -1,5 +1,5 @@
 """What a run departs from its recipe in, by files alone: its config as it stands beside the recipe's resolved settings, which
-`resolved.json` keeps. `python -m clew.cli.forms` writes that file anew; a test holds it against the recipes. Loads no torch."""
+`resolved.json` keeps. `python -m clew.cli.options.forms` writes that file anew; a test holds it against the recipes. Loads no torch."""
 
 import json
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError
-from clew.runs.field_paths import paths
-from clew.runs.records import Summary, read_records
-from clew.runs.run_files import CONFIG, FORMAT, IMPORTED, is_run, read_raw_settings
+from clew.runs.folder.records import Summary, read_records
+from clew.runs.folder.run_files import CONFIG, FORMAT, IMPORTED, is_run, read_raw_settings
+from clew.runs.settings.field_paths import paths
 
 RESOLVED = Path(__file__).with_name("resolved.json")
 SCHEDULE, STEPS = "training.schedule", "training.steps"

@@ -13,8 +13,8 @@ from clew.recipes.grid import Combination, expand, split_values
 from clew.recipes.running import config_of, fixed_differences, run_recipe
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import append_metrics, check_code, config_there, is_run
-from clew.runs.lock import is_locked
-from clew.runs.summary import is_finished, summarise
+from clew.runs.folder.lock import is_locked
+from clew.runs.folder.summary import is_finished, summarise
 from clew.training.report import Report
 from clew.training.run import check_training
 from clew.training.signals import Interrupted

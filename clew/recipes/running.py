@@ -22,14 +22,14 @@ from clew.runs.directory import (
     read_config,
 )
 from clew.runs.embedding import filled
-from clew.runs.fields import changed_fields, differences, fields_of
-from clew.runs.overriding import overlay, override
-from clew.runs.replacing import check_replaceable
-from clew.runs.summary import summarise
+from clew.runs.folder.replacing import check_replaceable
+from clew.runs.folder.summary import summarise
+from clew.runs.settings.fields import changed_fields, differences, fields_of
+from clew.runs.settings.overriding import overlay, override
+from clew.runs.settings.upgrading import as_before, from_format_2
+from clew.runs.settings.values import read_yaml
 from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
 from clew.runs.trust import check_path
-from clew.runs.upgrading import as_before, from_format_2
-from clew.runs.values import read_yaml
 from clew.training.callbacks import Callback
 from clew.training.report import Report, Silence
 from clew.training.run import Result, check_training, train_run

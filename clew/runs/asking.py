@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
 from clew.runs.config import Config
-from clew.runs.explaining import read_section
+from clew.runs.settings.explaining import read_section
 from clew.tasks import TASKS, USES
 from clew.tasks.entry import TaskEntry
 from clew.tasks.use import Options, Use

@@ -10,7 +10,7 @@ from clew.core.devices import choose_device
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.core.types import Body, Source
-from clew.data.measures import measured
+from clew.data.files.measures import measured
 from clew.data.splits import Spread
 from clew.models import MODELS, SHAPES
 from clew.runs.config import Config, TextConfig

@@ -13,10 +13,10 @@ from clew.metrics.bootstrap import approximate_randomisation, paired_bootstrap, 
 from clew.metrics.measures import named
 from clew.metrics.statistics import FORMULAS, Row, Statistics, tabulated
 from clew.metrics.welch import welch
-from clew.runs.fields import SCHEDULE, fields_of, in_steps
-from clew.runs.predictions import read_records
-from clew.runs.recomputed import recomputed_statistics
-from clew.runs.summary import Summary
+from clew.runs.folder.predictions import read_records
+from clew.runs.folder.recomputed import recomputed_statistics
+from clew.runs.folder.summary import Summary
+from clew.runs.settings.fields import SCHEDULE, fields_of, in_steps
 from clew.tasks import TASKS
 
 WITHOUT_EFFECT = ("device", "training.log_every", "training.save_every")

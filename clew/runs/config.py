@@ -12,10 +12,10 @@ from clew.layers.adapters import ADAPTERS
 from clew.layers.characters import CHARACTERS
 from clew.layers.pooling import MIXES
 from clew.models import MODELS
-from clew.runs.explaining import MemberError, explain
-from clew.runs.known_names import field_meant
+from clew.runs.settings.explaining import MemberError, explain
+from clew.runs.settings.known_names import field_meant
 from clew.tasks import TASKS
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.train import TOKENIZERS
 
 

@@ -5,7 +5,7 @@ model.safetensors     the weights of the best evaluation
 vocabulary/           every tokenizer and label table, by role
 metrics.jsonl         one object a record: step, and what was measured
 environment.json      versions and machine
-predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.predictions)
+predictions.jsonl     scores of single examples, where an evaluation wrote them (clew.runs.folder.predictions)
 lock                  there while a process writes the run
 origin.json           of an imported run: the class that its checkpoint named, and the checkpoint's name
 code.py               a copy of the user's file, where the run used one
@@ -39,60 +39,60 @@ from clew.core.files import (
 )
 from clew.kernels.quantised_weight import QuantisedWeight
 from clew.runs.config import Config, resolve
-from clew.runs.fields import differences
-from clew.runs.lock import LOCK
-from clew.runs.run_files import (
+from clew.runs.folder.lock import LOCK
+from clew.runs.folder.run_files import (
     CODE as CODE,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     CONFIG as CONFIG,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     ENVIRONMENT as ENVIRONMENT,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     FORMAT as FORMAT,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     IMPORTED as IMPORTED,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     METRICS as METRICS,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     ORIGIN as ORIGIN,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     VOCABULARY as VOCABULARY,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     WEIGHTS as WEIGHTS,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     check_format as check_format,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     check_run as check_run,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     is_foreign as is_foreign,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     is_own as is_own,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     is_run as is_run,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     json_hash as json_hash,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     read_metrics as read_metrics,
 )
-from clew.runs.run_files import (
+from clew.runs.folder.run_files import (
     read_raw_settings as read_raw_settings,
 )
-from clew.runs.upgrading import upgraded
+from clew.runs.settings.fields import differences
+from clew.runs.settings.upgrading import upgraded
 
 UNREADABLE = (SafetensorError, OSError, UnicodeDecodeError, RuntimeError, MemoryError)
 """What safetensors raises of a file that it cannot read, or cannot map into memory."""

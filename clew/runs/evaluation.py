@@ -9,25 +9,25 @@ from typing import Any
 
 from clew.baselines.beside import Baselines
 from clew.core.errors import UserError, counted, unknown
+from clew.data.files.text_files import TextString
 from clew.data.kinds.labelled import LABELLED, LabelledData
 from clew.data.kinds.section import DataSection
 from clew.data.notes import Notes
-from clew.data.text_files import TextString
 from clew.metrics.score import Score
 from clew.runs.config import Config, resolve
 from clew.runs.directory import IMPORTED
-from clew.runs.explaining import read_section
-from clew.runs.given import decoding_config
 from clew.runs.in_memory import Kept, file_named, keep_part, keep_rows
-from clew.runs.overriding import override
+from clew.runs.settings.explaining import read_section
+from clew.runs.settings.given import decoding_config
+from clew.runs.settings.overriding import override
+from clew.runs.settings.values import parse_assignment
 from clew.runs.trust import check_paths
-from clew.runs.values import parse_assignment
 from clew.tasks import TASKS
-from clew.tasks.choices import Choices, Chooser
-from clew.tasks.examples import score_of
 from clew.tasks.learning import Encoding, Learning
 from clew.tasks.learning import Evaluation as How
+from clew.tasks.learnings.examples import score_of
 from clew.tasks.translation import translate_through
+from clew.tasks.uses.choices import Choices, Chooser
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int], None]

@@ -12,11 +12,11 @@ import numpy as np
 
 from clew.core.errors import UserError, shown
 from clew.core.files import cache_folder, private_folder
+from clew.data.caching.stores import HashedFile, keeping
+from clew.data.formats.python_tables import rows_in_memory, rows_of_dicts
 from clew.data.kinds.kind import Kind
 from clew.data.notes import Notes
-from clew.data.python_tables import rows_in_memory, rows_of_dicts
-from clew.data.stores import HashedFile, keeping
-from clew.tasks.examples import Examples
+from clew.tasks.learnings.examples import Examples
 
 Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 """Examples: tuples, dicts, a table of any library, texts."""

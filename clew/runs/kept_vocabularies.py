@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from clew.core.files import cache_folder, private_folder, write_private
-from clew.data.fingerprints import code_digest
-from clew.data.verified import DAMAGE, digest
+from clew.data.caching.fingerprints import code_digest
+from clew.data.caching.verified import DAMAGE, digest
 from clew.runs.config import Config
 from clew.tasks import TASKS
 from clew.text.train import TOKENIZERS

@@ -11,7 +11,7 @@ from clew.core.devices import choose_device
 from clew.core.errors import UserError, shown, unknown
 from clew.core.trees import Tree
 from clew.data.examples import Pair, Sentence
-from clew.data.trees import format_tree
+from clew.data.syntax.trees import format_tree
 from clew.layers.precision import check_precision, quantise
 from clew.runs.asking import ask, find_use, read_options, read_rows, uses_of
 from clew.runs.build import build_task
@@ -28,24 +28,24 @@ from clew.runs.evaluation import (
     score_choices,
     score_part,
 )
+from clew.runs.folder.vocabularies import TOKENIZER, load_vocabularies
+from clew.runs.folder.weights import load_weights
 from clew.runs.in_memory import Rows, is_file_name
-from clew.runs.keywords import settings_of, told_in_python
-from clew.runs.vocabularies import TOKENIZER, load_vocabularies
-from clew.runs.weights import load_weights
+from clew.runs.settings.keywords import settings_of, told_in_python
 from clew.tasks import TASKS
-from clew.tasks.alignment import Alignment
-from clew.tasks.choices import Choices, Chosen, choices_of
 from clew.tasks.classification import Classified
-from clew.tasks.filling import Filled
-from clew.tasks.generation import Generated
 from clew.tasks.parsing import Parse
 from clew.tasks.question_answering import AnsweredQuestion
-from clew.tasks.scoring import Scored, score_text
+from clew.tasks.shared.alignment import Alignment
 from clew.tasks.tagging import TaggedText
-from clew.tasks.text_vectors import TextVectors, text_vectors
 from clew.tasks.translation import ScoredPair, Translation, align, score_pairs
 from clew.tasks.tree_classification import ClassifiedTree, TreeRow
 from clew.tasks.use import Use
+from clew.tasks.uses.choices import Choices, Chosen, choices_of
+from clew.tasks.uses.filling import Filled
+from clew.tasks.uses.generation import Generated
+from clew.tasks.uses.scoring import Scored, score_text
+from clew.tasks.uses.text_vectors import TextVectors, text_vectors
 from clew.text.tokenizer import Tokenizer
 
 Words = str | Sequence[str]
@@ -144,7 +144,7 @@ class Run:
         """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
 
         Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
-        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.choices.Choices`.
+        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.uses.choices.Choices`.
         """
         if isinstance(choices, Choices):
             own = {"template": choices.template, "normalise": choices.normalise, "calibrate": choices.calibrate}

@@ -6,9 +6,9 @@ from pathlib import Path
 from clew.core.errors import UserError
 from clew.layers.adapters import is_adapted, merge
 from clew.runs.directory import CODE, ENVIRONMENT, METRICS, WEIGHTS, check_empty, write_config, write_weights
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
 from clew.runs.trust import trust_like
-from clew.runs.vocabularies import save_vocabularies
 
 
 def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:

@@ -9,16 +9,16 @@ from typing import Any
 from torch import nn
 
 from clew.core.errors import UserError, command
+from clew.layers.attending.cross_attention import CrossAttention
+from clew.layers.attending.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.layers.attention import SelfAttention
-from clew.layers.cross_attention import CrossAttention
-from clew.layers.heads import AttendingLayer, attending_layers, cut_to, grouped
 from clew.layers.precision import check_whole
 from clew.runs.directory import CODE, ENVIRONMENT, WEIGHTS, append_metrics, check_empty, write_config, write_weights
 from clew.runs.embedding import check_merged
+from clew.runs.folder.summary import summarise
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run
-from clew.runs.summary import summarise
 from clew.runs.trust import trust_like
-from clew.runs.vocabularies import save_vocabularies
 
 
 def prunable_layers(run: Run) -> list[AttendingLayer]:

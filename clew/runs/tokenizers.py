@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from clew.data.text_streams import TextStream
+from clew.data.streams.text_streams import TextStream
 from clew.runs.build import train_side, train_tokenizer
 from clew.runs.config import Config
 from clew.runs.embedding import knowing

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from clew.core.errors import UserError
+from clew.runs.folder.names import run_names
 from clew.runs.loaded import Run
-from clew.runs.names import run_names
 from clew.serving.mistakes import mistake
 from clew.text.tokenizer import Tokenizer
 

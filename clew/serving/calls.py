@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clew.core.errors import UserError, counted, shown
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.runs.asking import answer_rows, find_use, own_values, read_options, read_row
 from clew.runs.loaded import Run
 from clew.serving.sent_files import file_of

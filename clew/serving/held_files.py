@@ -12,10 +12,10 @@ from threading import Lock
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.data.file_bytes import FileBytes
-from clew.data.picture_files import read_picture
-from clew.data.resizing import resized
-from clew.data.sound_files import detect_format
+from clew.data.files.file_bytes import FileBytes
+from clew.data.pictures.picture_files import read_picture
+from clew.data.pictures.resizing import resized
+from clew.data.sounds.sound_files import detect_format
 from clew.drawing.png import png
 
 MOST_HELD = 64_000_000

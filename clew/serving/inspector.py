@@ -8,17 +8,17 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, unknown
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.drawing.views import WRITERS, View, plain
 from clew.inspection.heads import attending_layers, head_names
 from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import find_instrument, look, look_beside
 from clew.instruments.stepping import next_step
-from clew.instruments.subject import Subject, subject_of
+from clew.instruments.subjects.subject import Subject, subject_of
 from clew.metrics.units import unit_of
 from clew.runs.asking import own_verb
+from clew.runs.folder.summary import summarise
 from clew.runs.loaded import Run
-from clew.runs.summary import summarise
 from clew.serving.answering import limit_encoding, named_apart
 from clew.serving.guard import MOST_BYTES
 from clew.serving.held_files import HeldFiles

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, unknown
 from clew.drawing.pages import script, stylesheet
-from clew.runs.explaining import read_section
+from clew.runs.settings.explaining import read_section
 from clew.serving.answering import JSON, Gone, body_of, missing, said, while_connected, wrong_method
 from clew.serving.inspector import QUICK_SECONDS, Asked, AskedFile, AskedLook, AskedStep, AskedUpload, Inspector
 from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker

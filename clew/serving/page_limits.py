@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from clew.core.errors import UserError, counted
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.inspection.heads import attending_layers
 from clew.instruments.looking import find_instrument
 from clew.runs.loaded import Run

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from clew.data.files.text_files import beginning
 from clew.data.notes import Notes
-from clew.data.text_files import beginning
 from clew.runs.asking import answer_rows, find_use, own_verb, read_options
 from clew.runs.loaded import Run
 from clew.runs.trust import check_paths

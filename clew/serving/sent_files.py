@@ -8,8 +8,8 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
-from clew.data.file_bytes import FileBytes
-from clew.runs.explaining import read_section
+from clew.data.files.file_bytes import FileBytes
+from clew.runs.settings.explaining import read_section
 
 MOST_FILE_BYTES = 16_000_000
 MOST_BODY = 24_000_000

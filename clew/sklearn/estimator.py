@@ -21,8 +21,8 @@ from clew.core.files import file_hash
 from clew.recipes.calling import run_with
 from clew.recipes.listed import Listed
 from clew.runs.directory import CONFIG, METRICS, VOCABULARY, WEIGHTS
-from clew.runs.keywords import path_of, told_in_python
 from clew.runs.loaded import Run, load_run
+from clew.runs.settings.keywords import path_of, told_in_python
 
 KEPT = (CONFIG, WEIGHTS, METRICS)
 """The files of a run that are pickled, besides its vocabulary."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from clew.core.errors import UserError, unknown
 from clew.layers.embeddings import VectorEmbedding, tokens_of
-from clew.layers.spectrograms import SpectrogramConvolution
+from clew.layers.shapes.spectrograms import SpectrogramConvolution
 from clew.sources.log_mel import LogMel
 from clew.sources.spec_augment import SpecAugment
 from clew.sources.vectors import Vectors, refuse_table

@@ -17,8 +17,8 @@ from torch import Tensor
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
 from clew.core.types import Source
-from clew.data.file_bytes import FileBytes
-from clew.data.sample_files import sample_scenes
+from clew.data.files.file_bytes import FileBytes
+from clew.data.synthetic.sample_files import sample_scenes
 from clew.sources.canvases import Canvas
 from clew.text.kept import Kept
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clew.data.file_bytes import FileBytes
-from clew.data.picture_files import picture_size, read_picture
-from clew.data.sample_files import sample_lines
+from clew.data.files.file_bytes import FileBytes
+from clew.data.pictures.picture_files import picture_size, read_picture
+from clew.data.synthetic.sample_files import sample_lines
 from clew.sources.canvases import Canvas
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader

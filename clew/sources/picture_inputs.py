@@ -10,9 +10,9 @@ from torch import Tensor
 
 from clew.core.errors import unknown
 from clew.core.layouts import Layout
-from clew.data.picture_files import has_header, picture_size, read_picture
-from clew.layers.patches import GRID_POSITIONS
-from clew.layers.resnet import PICTURE_NORMS
+from clew.data.pictures.picture_files import has_header, picture_size, read_picture
+from clew.layers.shapes.patches import GRID_POSITIONS
+from clew.layers.shapes.resnet import PICTURE_NORMS
 from clew.sources.canvases import Canvas, cells_of_grid
 from clew.sources.inputs import Input, InputReader
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from clew.core.config import Part, build_part
 from clew.core.errors import UserError
-from clew.layers.patches import GRID_POSITIONS, GridPosition, PatchReader
-from clew.layers.pictures import PictureEmbedding, PictureInputs, grid_places
-from clew.layers.resnet import ResNet
+from clew.layers.shapes.patches import GRID_POSITIONS, GridPosition, PatchReader
+from clew.layers.shapes.pictures import PictureEmbedding, PictureInputs, grid_places
+from clew.layers.shapes.resnet import ResNet
 
 
 @dataclass(frozen=True, kw_only=True)

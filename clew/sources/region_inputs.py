@@ -9,9 +9,9 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.data.examples import Regions
-from clew.data.picture_files import read_picture
-from clew.data.resizing import bounded, resized
-from clew.data.scenes import Scene, boxes_across
+from clew.data.pictures.picture_files import read_picture
+from clew.data.pictures.resizing import bounded, resized
+from clew.data.synthetic.scenes import Scene, boxes_across
 from clew.sources.inputs import Input, InputReader
 from clew.sources.vectors import Vectors
 

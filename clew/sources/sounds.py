@@ -11,10 +11,10 @@ from torch import Tensor
 
 from clew.core.errors import UserError
 from clew.core.layouts import Layout
-from clew.data.file_bytes import FileBytes
-from clew.data.resampling import resample
-from clew.data.sample_files import sample_digits
-from clew.data.sound_files import Length, Sound, read_sound, sound_length
+from clew.data.files.file_bytes import FileBytes
+from clew.data.sounds.resampling import resample
+from clew.data.sounds.sound_files import Length, Sound, read_sound, sound_length
+from clew.data.synthetic.sample_files import sample_digits
 from clew.sources.canvases import Canvas, as_levels
 from clew.sources.frames import Frames
 from clew.sources.inputs import Input, InputReader

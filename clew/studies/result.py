@@ -12,8 +12,8 @@ from clew.core.errors import UserError, counted
 from clew.core.files import write_text
 from clew.drawing.views import View
 from clew.recipes.running import read_recipe
-from clew.runs.lock import is_locked
-from clew.runs.values import parse_assignment
+from clew.runs.folder.lock import is_locked
+from clew.runs.settings.values import parse_assignment
 from clew.studies.picture import view_of_trials
 from clew.studies.space import Space
 from clew.studies.study import Study, Trial

@@ -13,7 +13,7 @@ from clew.core.files import file_hash
 from clew.core.processes import world_size
 from clew.recipes.running import check_needs, read_recipe
 from clew.runs.directory import is_run
-from clew.runs.lock import locked
+from clew.runs.folder.lock import locked
 from clew.studies import STUDY, is_study
 from clew.studies.result import Search, keep_best, result_of
 from clew.studies.space import Space, read_space

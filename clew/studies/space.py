@@ -19,9 +19,9 @@ from clew.core.numbers import is_number
 from clew.recipes.grid import different, expand, split_values
 from clew.recipes.running import config_of
 from clew.runs.config import Config
-from clew.runs.fields import fields_of
-from clew.runs.keywords import leaves, path_of, plain_value
-from clew.runs.values import parse_value
+from clew.runs.settings.fields import fields_of
+from clew.runs.settings.keywords import leaves, path_of, plain_value
+from clew.runs.settings.values import parse_value
 from clew.training.run import check_training
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"

@@ -22,7 +22,7 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 from clew.core.files import file_hash, read_json, write_json
-from clew.runs.summary import summarise
+from clew.runs.folder.summary import summarise
 from clew.studies import STUDY, is_study
 from clew.studies.space import Range, Space
 from clew.studies.trials import FAILED, FINISHED, PRUNED, Evaluated, Order, Outcome

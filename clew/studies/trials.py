@@ -10,8 +10,8 @@ from clew.core.errors import UserError
 from clew.metrics.score import Score
 from clew.recipes.running import run_recipe
 from clew.runs.directory import append_metrics, is_run, read_config
-from clew.runs.lock import is_locked
-from clew.runs.summary import summarise
+from clew.runs.folder.lock import is_locked
+from clew.runs.folder.summary import summarise
 from clew.training.checkpoints import DiskError
 from clew.training.records import Record
 from clew.training.report import Report

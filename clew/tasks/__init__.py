@@ -3,7 +3,6 @@
 from clew.tasks.bidirectional import BIDIRECTIONAL_LANGUAGE_MODEL
 from clew.tasks.captioning import CAPTIONING
 from clew.tasks.cell_labelling import CELL_LABELLING
-from clew.tasks.choices import CHOOSE, takes_choices
 from clew.tasks.classification import CLASSIFICATION
 from clew.tasks.entry import TaskEntry
 from clew.tasks.graph_classification import GRAPH_CLASSIFICATION
@@ -16,13 +15,14 @@ from clew.tasks.parsing import PARSING
 from clew.tasks.picture_classification import PICTURE_CLASSIFICATION
 from clew.tasks.question_answering import QUESTION_ANSWERING
 from clew.tasks.representation import REPRESENTATION
-from clew.tasks.sequence import SEQUENCE, TRANSLATION
+from clew.tasks.shared.sequence import SEQUENCE, TRANSLATION
 from clew.tasks.sound_classification import SOUND_CLASSIFICATION
 from clew.tasks.tagging import TAGGING
-from clew.tasks.text_vectors import EMBED, reads_texts
 from clew.tasks.transcription import TRANSCRIPTION
 from clew.tasks.tree_classification import TREE_CLASSIFICATION
 from clew.tasks.use import Shared
+from clew.tasks.uses.choices import CHOOSE, takes_choices
+from clew.tasks.uses.text_vectors import EMBED, reads_texts
 
 TASKS: dict[str, TaskEntry] = {
     "language_model": LANGUAGE_MODEL,

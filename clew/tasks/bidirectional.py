@@ -19,10 +19,10 @@ from clew.layers.losses import CrossEntropy
 from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.language_model import collate_texts
+from clew.tasks.learnings.streams import Streams
 from clew.tasks.offers import Predicted, Reading, TextBody
-from clew.tasks.programs import ReadingProgram, levels
-from clew.tasks.reading import ReadsText
-from clew.tasks.streams import Streams
+from clew.tasks.shared.reading import ReadsText
+from clew.tasks.uses.programs import ReadingProgram, levels
 from clew.text.tokenizer import Tokenizer
 
 

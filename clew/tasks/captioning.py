@@ -16,30 +16,30 @@ from clew.core.config import Part, Section, build_part, one_of
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
 from clew.data.examples import Captioned
-from clew.data.file_bytes import File
+from clew.data.files.file_bytes import File
 from clew.data.kinds.captioned import CAPTIONED
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
 from clew.data.plans import batches_by_length
-from clew.data.scene_texts import is_true, told_of
-from clew.data.scenes import Scene
+from clew.data.synthetic.scene_texts import is_true, told_of
+from clew.data.synthetic.scenes import Scene
 from clew.metrics.captioning import CAPTION_MEASURES, measure_captions
 from clew.metrics.measures import Measured, in_words
 from clew.metrics.pointing import Pointed, pointed, touched_cells
 from clew.metrics.statistics import Statistics
 from clew.sources.picture_inputs import PictureReader
 from clew.sources.readers import PICTURES, AnyReader
-from clew.tasks.alignment import Alignment, Tokens, attention_weights, tokens_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
-from clew.tasks.input_lengths import places_read
+from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.offers import Given
-from clew.tasks.picture_looks import SentenceLooks, picture_in, why_not_drawn
-from clew.tasks.sequence import SequenceConfig, without
+from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of
+from clew.tasks.shared.from_inputs import BATCH_PLACES, InputSides, WritesFromInput
+from clew.tasks.shared.input_lengths import places_read
+from clew.tasks.shared.picture_looks import SentenceLooks, picture_in, why_not_drawn
+from clew.tasks.shared.sequence import SequenceConfig, without
 from clew.tasks.use import Blocks, Objects, Use, WritingOptions
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 VALUES = {"bleu": [f"bleu_{order}" for order in (1, 2, 3, 4)]}

@@ -22,7 +22,7 @@ from clew.core.reprs import brief
 from clew.core.types import State, Term
 from clew.data.examples import LabelledPixels
 from clew.data.kinds.labelled_pixels import LABELLED_PIXELS
-from clew.data.label_pictures import cell_levels
+from clew.data.pictures.label_pictures import cell_levels
 from clew.data.plans import batches_by_length
 from clew.drawing.colours import COLOURS
 from clew.drawing.png import palette_png
@@ -36,10 +36,10 @@ from clew.sources.picture_inputs import CellsReader
 from clew.sources.readers import AnyReader
 from clew.tasks.captioning import PictureRow
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.input_lengths import places_read
-from clew.tasks.input_reading import ReadsInput
-from clew.tasks.labelled_inputs import BATCH_PLACES
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.shared.input_lengths import places_read
+from clew.tasks.shared.input_reading import ReadsInput
+from clew.tasks.shared.labelled_inputs import BATCH_PLACES
 from clew.tasks.use import Answered, Objects, Options, Use, line_each
 from clew.text.labels import UNSEEN, Labels
 

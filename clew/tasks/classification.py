@@ -15,23 +15,23 @@ from clew.core.batches import to_device
 from clew.core.config import Section
 from clew.core.errors import UserError, named
 from clew.core.reprs import brief
-from clew.data.contents import LabelTable
 from clew.data.corpora import CORPORA
+from clew.data.corpora.contents import LabelTable
 from clew.data.examples import Labelled
 from clew.data.kinds.labelled import LABELLED
 from clew.data.plans import shortest_first
 from clew.layers.context import Pieces
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import Found, Number
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
-from clew.tasks.judging import unlabelled_texts
+from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.offers import Given, Judged
-from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
-from clew.tasks.programs import ReadingProgram, Traced
-from clew.tasks.reading import ReadsText
+from clew.tasks.shared.judging import unlabelled_texts
+from clew.tasks.shared.pooled import PooledClassifier, PooledConfig, label_table_of
+from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, PairRow, TextRow, TwoTexts, Use, Watch, line_each, tokens_read
+from clew.tasks.uses.answers import Found, Number
+from clew.tasks.uses.explaining import Explained, check_no_place, check_not_empty, chosen_label, named_places
+from clew.tasks.uses.programs import ReadingProgram, Traced
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import Texts

@@ -13,22 +13,22 @@ from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.core.graph_batches import GraphBatch, GraphInputs, batch_graphs
 from clew.core.graphs import Graph
-from clew.data.dependency_graphs import edge_types, typed_graph
 from clew.data.examples import LabelledGraph, Sentence
-from clew.data.graph_files import as_edges, labelled_graphs
+from clew.data.formats.graph_files import as_edges, labelled_graphs
 from clew.data.kinds.labelled_graphs import LABELLED_GRAPHS
 from clew.data.notes import Notes
 from clew.data.plans import shortest_first
+from clew.data.syntax.dependency_graphs import edge_types, typed_graph
 from clew.data.values import Faulty
 from clew.sources.graph_nodes import EDGE_TYPES
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
-from clew.tasks.answers import Found
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.labelled_inputs import LINES, JudgedInput, input_baselines, judged, judged_objects
+from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.node_labelling import check_orders
-from clew.tasks.pooled import PooledClassifier, PooledConfig, label_table_of
+from clew.tasks.shared.labelled_inputs import LINES, JudgedInput, input_baselines, judged, judged_objects
+from clew.tasks.shared.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Options, Use
+from clew.tasks.uses.answers import Found
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import Texts

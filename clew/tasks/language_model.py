@@ -21,14 +21,14 @@ from clew.layers.dropouts import DROPOUTS
 from clew.layers.losses import CrossEntropy, num_changes, squared_activations, squared_changes
 from clew.sources.words import WordReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.explaining import Explained, check_no_place, chosen_token
-from clew.tasks.generate import GENERATE
-from clew.tasks.generation import continuation, ends_of, prompt_batch, stepper_of
+from clew.tasks.learnings.streams import Streams
 from clew.tasks.offers import Begun, Expected, Given, Predicted, Reading, Streamed, TextBody, TokenScores
-from clew.tasks.programs import SteppingProgram
-from clew.tasks.reading import ReadsText
-from clew.tasks.streams import Streams
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.shared.reading import ReadsText
+from clew.tasks.uses.explaining import Explained, check_no_place, chosen_token
+from clew.tasks.uses.generate import GENERATE
+from clew.tasks.uses.generation import continuation, ends_of, prompt_batch, stepper_of
+from clew.tasks.uses.programs import SteppingProgram
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 

@@ -1,6 +1,6 @@
 """How a task learns: what it reads, how that becomes vocabularies and batches, and how it is judged. Knows no task, no run and no loop.
 
-`tasks.examples`, `tasks.streams` and `tasks.documents` have a Learning each; a task's entry has one of them. What comes from above is
+`tasks.learnings` has three: examples, streams and documents. A task's entry names one of them. Everything from higher packages is
 passed in: tokenizers, batch sizes, progress, autocast, how processes share a model.
 """
 
@@ -16,12 +16,12 @@ from clew.core.batches import Batches
 from clew.core.config import TaskSection
 from clew.core.files import cache_folder
 from clew.core.identity import Known
+from clew.data.files.text_files import TextString
 from clew.data.kinds.section import DataSection
 from clew.data.notes import Notes
-from clew.data.text_files import TextString
-from clew.data.text_streams import TextStream
+from clew.data.streams.text_streams import TextStream
 from clew.metrics.score import Score
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 P = TypeVar("P")

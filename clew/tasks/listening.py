@@ -11,15 +11,15 @@ from clew.data.examples import Transcribed
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, TrainTokenizer
-from clew.tasks.from_inputs import WritesFromInput
-from clew.tasks.input_lengths import file_in, places_read
+from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.offers import Given
-from clew.tasks.sequence import Measures, SequenceConfig
-from clew.tasks.source_to_target import GREEDY
-from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.shared.from_inputs import WritesFromInput
+from clew.tasks.shared.input_lengths import file_in, places_read
+from clew.tasks.shared.sequence import Measures, SequenceConfig
+from clew.tasks.shared.source_to_target import GREEDY
+from clew.tasks.shared.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Use, WritingOptions
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 

@@ -21,14 +21,14 @@ from clew.layers.norms import LayerNorm
 from clew.layers.pooling import Pooler
 from clew.metrics.guesses import Guessed
 from clew.sources.words import WordReader, is_segmented
-from clew.tasks.documents import MaskedDocuments
 from clew.tasks.entry import TaskEntry
-from clew.tasks.explaining import Explained, chosen_token, named_places
-from clew.tasks.filling import FILL, framed_text
-from clew.tasks.masked_examples import MaskedBatch
+from clew.tasks.learnings.documents import MaskedDocuments
+from clew.tasks.learnings.masked_examples import MaskedBatch
 from clew.tasks.offers import Expected, Given, Predicted, Reading, TextBody, TokenScores
-from clew.tasks.programs import ReadingProgram, Traced, levels
-from clew.tasks.reading import ReadsText
+from clew.tasks.shared.reading import ReadsText
+from clew.tasks.uses.explaining import Explained, chosen_token, named_places
+from clew.tasks.uses.filling import FILL, framed_text
+from clew.tasks.uses.programs import ReadingProgram, Traced, levels
 from clew.text.frames import Framed
 from clew.text.tokenizer import Tokenizer
 

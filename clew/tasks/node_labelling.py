@@ -19,12 +19,12 @@ from clew.core.graph_batches import GraphBatch, batch_graphs, rows_to
 from clew.core.graphs import CYCLIC, Graph, node_levels
 from clew.core.modes import evaluating
 from clew.core.types import State, Term
-from clew.data.dependency_graphs import NamedEdge, Way, dependency_edges, edge_types, typed_graph
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format, formats_named
-from clew.data.graph_files import as_edges, has_nodes
+from clew.data.formats.graph_files import as_edges, has_nodes
 from clew.data.kinds.dependency_graphs import DEPENDENCY_GRAPHS, read_graphs
 from clew.data.notes import Notes
+from clew.data.syntax.dependency_graphs import NamedEdge, Way, dependency_edges, edge_types, typed_graph
 from clew.data.values import Faulty
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
@@ -35,8 +35,8 @@ from clew.metrics.statistics import Statistics
 from clew.sources.graph_nodes import EDGE_TYPES
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.node_reading import ReadsGraph
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.shared.node_reading import ReadsGraph
 from clew.tasks.tagging import TAG, SentenceRow, TaggedText, as_conll, tagged_objects
 from clew.tasks.use import Options, Use, Watch, line_each, tokens_read
 from clew.text.labels import UNSEEN, Labels

@@ -15,7 +15,7 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     aligns         which token of the source each token written looks at       -> Alignment
     looks          where in a picture each word written looks                  -> list[SentenceLooks]
     vectors        a vector for every word of a text by itself                 -> TextBody
-    programs       what is written for another runtime (`tasks.programs`)      -> list[ReadingProgram | SteppingProgram]
+    programs       what is written for another runtime (`tasks.uses.programs`)      -> list[ReadingProgram | SteppingProgram]
 
 A model that has the method may still be built so that it cannot: its `without(name)` says why. `languages` are those that a text may go
 into.
@@ -35,11 +35,11 @@ from clew.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from clew.sources.words import WordReader
-    from clew.tasks.alignment import Alignment
-    from clew.tasks.explaining import Explained
-    from clew.tasks.picture_looks import SentenceLooks
-    from clew.tasks.transcripts import Heard
-    from clew.tasks.writing import DecodingConfig
+    from clew.tasks.shared.alignment import Alignment
+    from clew.tasks.shared.picture_looks import SentenceLooks
+    from clew.tasks.shared.transcripts import Heard
+    from clew.tasks.uses.explaining import Explained
+    from clew.tasks.uses.writing import DecodingConfig
 
 
 class Given(NamedTuple):

@@ -23,18 +23,18 @@ from clew.metrics.measures import Measured, in_words
 from clew.metrics.statistics import Statistics
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import PICTURES, AnyReader
-from clew.tasks.alignment import Alignment, Tokens, by_row, layer_number, tokens_of, with_marks
 from clew.tasks.captioning import Captioner
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.input_lengths import TakesPlaces
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Given
-from clew.tasks.paragraph_decoder import GREEDY, ParagraphBatch, ParagraphDecoder, ParagraphsConfig
-from clew.tasks.paragraph_measures import paragraph_measures
-from clew.tasks.paragraph_rows import DESCRIBE, WrittenParagraph
-from clew.tasks.picture_looks import SentenceLooks, picture_in
-from clew.tasks.sequence import without
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.shared.alignment import Alignment, Tokens, by_row, layer_number, tokens_of, with_marks
+from clew.tasks.shared.input_lengths import TakesPlaces
+from clew.tasks.shared.paragraph_decoder import GREEDY, ParagraphBatch, ParagraphDecoder, ParagraphsConfig
+from clew.tasks.shared.paragraph_measures import paragraph_measures
+from clew.tasks.shared.paragraph_rows import DESCRIBE, WrittenParagraph
+from clew.tasks.shared.picture_looks import SentenceLooks, picture_in
+from clew.tasks.shared.sequence import without
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 BATCH_PLACES = 16_384

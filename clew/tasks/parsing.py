@@ -18,9 +18,9 @@ from clew.core.reprs import brief
 from clew.core.trees import Tree
 from clew.data.examples import Parsed
 from clew.data.kinds.trees import TREES
-from clew.data.linearisation import WORD, delinearise, linearise, tree_tokens
 from clew.data.plans import batches_by_length
-from clew.data.trees import format_tree, parse_tree, words_of
+from clew.data.syntax.linearisation import WORD, delinearise, linearise, tree_tokens
+from clew.data.syntax.trees import format_tree, parse_tree, words_of
 from clew.decoding.stepper import Stepper
 from clew.decoding.trees import TreeConstraint
 from clew.drawing.tree_drawing import tree_text, trees_svg
@@ -28,13 +28,13 @@ from clew.metrics.brackets import score_brackets, score_sentence, share
 from clew.metrics.measures import Measured
 from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import one_word_each
-from clew.tasks.alignment import Tokens
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, TrainTokenizer
+from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.offers import Begun, Given
-from clew.tasks.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
+from clew.tasks.shared.alignment import Tokens
+from clew.tasks.shared.sequence import SIDES, SequenceBatch, SequenceConfig, SequenceToSequence, Sides
 from clew.tasks.use import Blocks, Objects, Use, Watch, WritingOptions, tokens_read
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts, train_word
 

@@ -9,8 +9,8 @@ from clew.core.config import Part, one_of
 from clew.data.kinds.labelled_pictures import LABELLED_PICTURES
 from clew.sources.readers import PICTURES
 from clew.tasks.captioning import PictureRow
-from clew.tasks.labelled_inputs import InputClassifier, input_classification
-from clew.tasks.pooled import PooledConfig
+from clew.tasks.shared.labelled_inputs import InputClassifier, input_classification
+from clew.tasks.shared.pooled import PooledConfig
 
 
 class PictureClassificationConfig(PooledConfig):

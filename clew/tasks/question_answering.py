@@ -39,10 +39,10 @@ from clew.metrics.statistics import Statistics, share_of
 from clew.sources.windows import CutText, cut_text, part_of, window_starts
 from clew.sources.words import EncodedWords, WordReader, is_spelled, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.programs import ReadingProgram, Traced
-from clew.tasks.reading import ReadsText
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Blocks, Objects, Options, Use, Watch, tokens_read
+from clew.tasks.uses.programs import ReadingProgram, Traced
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts
 from clew.text.words import words_of

@@ -13,9 +13,9 @@ from clew.layers.context import Pieces
 from clew.layers.pooling import POOLINGS
 from clew.sources.words import EncodedWords, WordReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.programs import ReadingProgram, levels
-from clew.tasks.reading import ReadsText
-from clew.tasks.text_vectors import EMBED
+from clew.tasks.shared.reading import ReadsText
+from clew.tasks.uses.programs import ReadingProgram, levels
+from clew.tasks.uses.text_vectors import EMBED
 from clew.text.tokenizer import Tokenizer
 
 VECTORS = """\

@@ -7,9 +7,9 @@ from pydantic import Field
 from clew.core.config import Part, one_of
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS
 from clew.sources.readers import SOUNDS
-from clew.tasks.labelled_inputs import InputClassifier, input_classification
-from clew.tasks.pooled import PooledConfig
-from clew.tasks.transcripts import SoundRow
+from clew.tasks.shared.labelled_inputs import InputClassifier, input_classification
+from clew.tasks.shared.pooled import PooledConfig
+from clew.tasks.shared.transcripts import SoundRow
 
 
 class SoundClassificationConfig(PooledConfig):

@@ -25,8 +25,8 @@ from clew.data.kinds.tagged import TAGGED
 from clew.data.readers import read_sentences
 from clew.data.records import as_number
 from clew.layers.context import WORD_VECTORS, Pieces
-from clew.layers.crf import CRF
 from clew.layers.embeddings import tokens_of
+from clew.layers.losses.crf import CRF
 from clew.metrics.agreement import share_interval
 from clew.metrics.bootstrap import Interval
 from clew.metrics.classification import count_confusion
@@ -35,12 +35,12 @@ from clew.metrics.spans import score_sentences, score_spans, tag_statistics
 from clew.metrics.statistics import Statistics
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.explaining import Explained, check_not_empty, chosen_label, named_places
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Given, Judged, JudgedSpan, JudgedWord
-from clew.tasks.programs import ReadingProgram, Traced
-from clew.tasks.reading import ReadsText
+from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Answered, Objects, Options, Use, Watch, line_each, tokens_read
+from clew.tasks.uses.explaining import Explained, check_not_empty, chosen_label, named_places
+from clew.tasks.uses.programs import ReadingProgram, Traced
 from clew.text.labels import UNSEEN, Labels
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts

@@ -30,8 +30,8 @@ from clew.layers.context import Pieces
 from clew.metrics.measures import Measured
 from clew.sources.words import EncodedWords, WordReader, check_words, one_word_each, places_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.reading import ReadsText
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.shared.reading import ReadsText
 from clew.tasks.use import Answered, Options, TextRow, Use, Watch, line_each, tokens_read
 from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts

@@ -17,19 +17,19 @@ from clew.data.examples import Transcribed
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import batches_by_length
 from clew.decoding.ctc import Transcript, best_path, prefix_beam_search
-from clew.layers.ctc import CTC, least_frames
+from clew.layers.losses.ctc import CTC, least_frames
 from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import SPELLED, AnyReader
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
-from clew.tasks.explaining import Explained
-from clew.tasks.heard_scores import explain_heard
-from clew.tasks.input_lengths import file_in, places_read
-from clew.tasks.input_reading import ReadsInput
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Given
-from clew.tasks.spelling import Spelling
-from clew.tasks.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
+from clew.tasks.shared.heard_scores import explain_heard
+from clew.tasks.shared.input_lengths import file_in, places_read
+from clew.tasks.shared.input_reading import ReadsInput
+from clew.tasks.shared.transcripts import Heard, Looked, MeasuredTranscripts, SoundRow, as_lines, heard_objects
 from clew.tasks.use import Options, Use
+from clew.tasks.uses.explaining import Explained
+from clew.tasks.uses.spelling import Spelling
 from clew.text.tokenizer import Tokenizer
 
 BATCH_FRAMES = 65_536

@@ -18,13 +18,13 @@ from clew.core.reprs import brief
 from clew.data.examples import Pair
 from clew.data.plans import batches_by_length
 from clew.decoding.ensemble import Ensemble
-from clew.tasks.alignment import Alignment, attention_weights, tokens_of, with_marks
+from clew.tasks.shared.alignment import Alignment, attention_weights, tokens_of, with_marks
 from clew.tasks.use import Blocks, Objects, TextRow, Use, Watch, WritingOptions, tokens_read
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import check_is_text
 
 if TYPE_CHECKING:
-    from clew.tasks.sequence import SequenceBatch, SequenceToSequence, Sides, Written
+    from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence, Sides, Written
 
 BATCH_TOKENS = 4096
 """Places of a batch, padding counted."""

@@ -23,20 +23,20 @@ from clew.core.types import State, Term
 from clew.data.examples import Labelled, LabelledTree, Sentence
 from clew.data.formats import find_format, told_by_name
 from clew.data.kinds.labelled_trees import LABELLED_TREES
-from clew.data.labelled_trees import as_brackets, unlabelled
 from clew.data.plans import batches_by_length
 from clew.data.readers import read_sentences
+from clew.data.syntax.labelled_trees import as_brackets, unlabelled
 from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import Measured
 from clew.metrics.statistics import Statistics, share_of
 from clew.sources.words import EncodedWords, WordReader, one_word_each
-from clew.tasks.answers import ClassWeights, Found, OneLabel
 from clew.tasks.classification import CLASSIFY, Classified, classified_objects, confidence_of
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, ExampleTask, TrainTokenizer
+from clew.tasks.learnings.examples import Examples, ExampleTask, TrainTokenizer
 from clew.tasks.offers import Given, Judged
-from clew.tasks.reading import no_text
+from clew.tasks.shared.reading import no_text
 from clew.tasks.use import Options, Use, Watch, tokens_read
+from clew.tasks.uses.answers import ClassWeights, Found, OneLabel
 from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import Texts

@@ -13,7 +13,7 @@ from pydantic import Field
 from clew.core.config import Section
 from clew.core.errors import UserError
 from clew.decoding.continuous import Continuous, Wanted
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 from clew.text.words import words_of
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clew.data.synthetic import right_place, synthetic_lines
+from clew.data.synthetic.sequences import right_place, synthetic_lines
 from clew.drawing.views import Lines, Note, Part, Series, View
 from clew.instruments.looking import look
 from clew.runs.loaded import Run

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from clew.instruments.corpus_text import corpus_text
+from clew.instruments.subjects.corpus_text import corpus_text
 from clew.runs.loaded import Run
 from clew.tour.experiment import Report, Scale
 from clew.tour.training import train_recipe

@@ -16,9 +16,9 @@ from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.directory import is_run
+from clew.runs.folder.summary import summarise
+from clew.runs.folder.vocabularies import TOKENIZER
 from clew.runs.loaded import Run, load_run
-from clew.runs.summary import summarise
-from clew.runs.vocabularies import TOKENIZER
 from clew.text.train import TOKENIZERS
 from clew.tour.experiment import Report
 from clew.training.loop import train

@@ -31,11 +31,11 @@ from clew.runs.directory import (
     write_weights,
 )
 from clew.runs.embedding import check_merged
-from clew.runs.fields import changed_fields
+from clew.runs.folder.summary import summarise
+from clew.runs.folder.vocabularies import load_vocabularies, save_vocabularies
 from clew.runs.loaded import Run, load_run
-from clew.runs.summary import summarise
+from clew.runs.settings.fields import changed_fields
 from clew.runs.trust import check_paths, trust_like
-from clew.runs.vocabularies import load_vocabularies, save_vocabularies
 from clew.training.checkpoints import MANIFEST, MODEL, TRAINING, checkpoint_folders, find_fault, read_group
 from clew.training.problems import prepare_problem
 

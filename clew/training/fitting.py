@@ -28,8 +28,8 @@ from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig, meant_by
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
-from clew.runs.explaining import read_section
-from clew.runs.replacing import check_replaceable, remove_run
+from clew.runs.folder.replacing import check_replaceable, remove_run
+from clew.runs.settings.explaining import read_section
 from clew.tasks.learning import Autocast
 from clew.training.callbacks import Callback, Callbacks, Ended
 from clew.training.optimisers import OPTIMISERS

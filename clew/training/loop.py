@@ -18,7 +18,7 @@ from clew.core.processes import rank, seed_everything, sum_over_processes, world
 from clew.core.state import detach_state, map_tree
 from clew.core.types import State, Term
 from clew.decoding.engine import forget_graphs
-from clew.layers.norm_penalty import Steps, penalty_of_rows, seeing_steps
+from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, seeing_steps
 from clew.training.averaging import Average
 from clew.training.captured import CapturedPasses, Pass
 from clew.training.feeding import Fed, Feed, is_out_of_memory
@@ -61,7 +61,7 @@ def train(
     `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
     row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
     `accumulate` micro-batches, and into twice as many where one does not fit into memory. `norm_penalty` times the mean over rows of the
-    penalty in `layers.norm_penalty` is a term of its own. `waiting(step)` are the parameters that a step leaves as they are.
+    penalty in `layers.recurrence.norm_penalty` is a term of its own. `waiting(step)` are the parameters that a step leaves as they are.
 
     A step whose losses or gradient are not finite is skipped: it leaves everything as it was. With `look` the host looks at every step
     and decides; without, the device decides where it can, and the host runs up to `MOST_SKIPPED` steps ahead. By default the host looks

@@ -17,10 +17,10 @@ from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config
 from clew.runs.embedding import CONTEXT, BorrowedBody, begin, check_embedding
+from clew.runs.folder.vocabularies import kinds_of, load_vocabularies
 from clew.runs.kept_vocabularies import kept_vocabularies
 from clew.runs.tokenizers import RunTokenizers
 from clew.runs.transfer import ENCODER, has_encoder, in_their_order, start_from
-from clew.runs.vocabularies import kinds_of, load_vocabularies
 from clew.tasks import TASKS
 from clew.tasks.learning import Autocast, Encoding, Evaluation, Learning
 from clew.training.checkpoints import starts_anew

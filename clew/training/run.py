@@ -22,10 +22,10 @@ from clew.metrics.score import Score
 from clew.runs.build import build_task
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import WEIGHTS, is_run, write_weights
+from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.summary import summarise
+from clew.runs.folder.weights import load_weights
 from clew.runs.loaded import Run
-from clew.runs.predictions import write_predictions
-from clew.runs.summary import summarise
-from clew.runs.weights import load_weights
 from clew.training.averaging import AVERAGES
 from clew.training.callbacks import Callback, Callbacks, Ended, Saved
 from clew.training.checkpoints import checkpoint_folders, save_checkpoint

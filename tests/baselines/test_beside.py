@@ -11,11 +11,11 @@ from clew.baselines.tag_baselines import tag_baselines
 from clew.baselines.text_baselines import MOST_TEXT, KnownText, is_too_long, text_baselines
 from clew.baselines.tree_baselines import tree_baselines
 from clew.core.errors import UserError
-from clew.data.encoded import TokenFile
+from clew.data.caching.encoded import TokenFile
 from clew.data.examples import Labelled, Parsed, Sentence
+from clew.data.formats.tree_files import labelled_nodes
 from clew.data.notes import Notes
-from clew.data.tree_files import labelled_nodes
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.metrics.score import Score
 from clew.recipes.running import config_of
 from clew.tasks import TASKS

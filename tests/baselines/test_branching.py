@@ -2,7 +2,7 @@ import pytest
 
 from clew.baselines.branching import Branching, fit_branching
 from clew.core.errors import UserError
-from clew.data.trees import parse_tree, parse_trees
+from clew.data.syntax.trees import parse_tree, parse_trees
 from clew.metrics.brackets import score_sentence
 
 WORDS, TAGS = ["a", "b", "c", "d"], ["A", "B", "C", "D"]

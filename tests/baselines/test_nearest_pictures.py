@@ -8,7 +8,7 @@ import pytest
 from clew.baselines import nearest_pictures
 from clew.baselines.nearest_pictures import NearestPictures, most_alike, picture_baselines
 from clew.data.examples import Captioned
-from clew.data.picture_decoding import Mode
+from clew.data.pictures.picture_decoding import Mode
 from clew.metrics.measures import Measured
 
 

@@ -6,7 +6,7 @@ from benchmarks.attention_scores import ATTENTIONS, TASKS, aligned, setting
 from clew.data.kinds.pairs import PAIRS
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
-from clew.tasks.sequence import train_sequence_vocabularies
+from clew.tasks.shared.sequence import train_sequence_vocabularies
 from clew.text.train import train_word
 
 

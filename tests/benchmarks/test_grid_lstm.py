@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from benchmarks.grid_lstm import WAYS
-from clew.layers.grid_lstm import GridLSTM
+from clew.layers.shapes.grid_lstm import GridLSTM
 
 
 @pytest.mark.parametrize("directions", [1, 4])

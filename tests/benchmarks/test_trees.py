@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchmarks.trees import batched, node_by_node, random_tree
-from clew.layers.tree_lstm import TREE_LAYERS
+from clew.layers.shapes.tree_lstm import TREE_LAYERS
 
 
 @pytest.mark.parametrize("name", TREE_LAYERS)

@@ -10,7 +10,7 @@ import pytest
 
 import clew as library
 from clew.core.errors import UserError
-from clew.data.synthetic_questions import synthetic_questions
+from clew.data.synthetic.questions import synthetic_questions
 from clew.metrics.answers import score_answers
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew

@@ -5,7 +5,7 @@ import pytest
 
 from clew.recipes.running import config_of
 from clew.runs.directory import append_metrics, write_config
-from clew.runs.predictions import write_predictions
+from clew.runs.folder.predictions import write_predictions
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clew.runs.lock import locked
-from clew.runs.summary import summarise
+from clew.runs.folder.lock import locked
+from clew.runs.folder.summary import summarise
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 from tests.cli.test_processes import one_thread

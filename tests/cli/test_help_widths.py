@@ -6,8 +6,8 @@ import shlex
 
 import pytest
 
-from clew.cli.help import continued, folded
 from clew.cli.main import build_parser, verb_parser
+from clew.cli.terminal.help import continued, folded
 from clew.cli.verbs import VERBS
 
 

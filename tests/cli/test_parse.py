@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.data.trees import parse_trees, read_trees, words_of
+from clew.data.syntax.trees import parse_trees, read_trees, words_of
 from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused

@@ -67,12 +67,12 @@ def modes(folder: Path) -> set[int]:
 
 def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoded text and documents, how long they are, and lists of examples, with whatever rights the system gives to new files."""
-    from clew.data import measures
+    from clew.data.caching.encoded import encode_corpus
+    from clew.data.caching.encoded_documents import encode_documents
     from clew.data.documents import documents_at
-    from clew.data.encoded import encode_corpus
-    from clew.data.encoded_documents import encode_documents
+    from clew.data.files import measures
+    from clew.data.files.text_files import find_text
     from clew.data.notes import Notes
-    from clew.data.text_files import find_text
     from clew.runs.in_memory import keep
     from clew.text.train import train_character
 

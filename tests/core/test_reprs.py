@@ -10,21 +10,21 @@ import torch
 
 from clew.core.trees import Tree
 from clew.drawing.views import Heatmap, Note, Table, View
-from clew.tasks.alignment import Alignment, Tokens
 from clew.tasks.captioning import Caption
 from clew.tasks.cell_labelling import LabelledPicture
-from clew.tasks.choices import Chosen
 from clew.tasks.classification import Classified
-from clew.tasks.filling import Filled, Guess
-from clew.tasks.generation import Generated
-from clew.tasks.labelled_inputs import JudgedInput
-from clew.tasks.paragraph_rows import WrittenParagraph
 from clew.tasks.parsing import Parse
 from clew.tasks.question_answering import AnsweredQuestion
+from clew.tasks.shared.alignment import Alignment, Tokens
+from clew.tasks.shared.labelled_inputs import JudgedInput
+from clew.tasks.shared.paragraph_rows import WrittenParagraph
+from clew.tasks.shared.transcripts import Heard
 from clew.tasks.tagging import TaggedText, TaggedWord
-from clew.tasks.transcripts import Heard
 from clew.tasks.translation import ScoredPair, Translation
 from clew.tasks.tree_classification import ClassifiedTree
+from clew.tasks.uses.choices import Chosen
+from clew.tasks.uses.filling import Filled, Guess
+from clew.tasks.uses.generation import Generated
 from clew.training.callbacks import Ended, Evaluated, Saved
 from clew.training.fitting import Fit
 from clew.training.records import Record, Sent

@@ -8,8 +8,8 @@ from clew.core.types import Memory
 from clew.decoding.sliding import Sliding
 from clew.decoding.trees import TreeConstraint, TreeTokens
 from clew.laws.cases import Case, Sizes
+from clew.layers.attending.caches import RING_CHUNK
 from clew.layers.attention import SelfAttention
-from clew.layers.caches import RING_CHUNK
 from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack

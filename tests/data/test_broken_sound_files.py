@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from clew.core.errors import UserError
-from clew.data.sound_files import read_sound, sound_length
+from clew.data.sounds.sound_files import read_sound, sound_length
 from tests.data.riff import chunk, extensible, form, pcm, riff
 from tests.data.written import refusal, write
 

@@ -13,10 +13,10 @@ from clew.data.examples import Crop, Regions
 from clew.data.kinds.captioned import CAPTIONED, CaptionedData
 from clew.data.kinds.described import DESCRIBED, DescribedData, described_scene
 from clew.data.notes import Notes
-from clew.data.paragraph_readers import read_described
-from clew.data.pictures import PictureRef
-from clew.data.scene_texts import nouns, paragraph
-from clew.data.scenes import across, scenes
+from clew.data.pictures.paragraph_readers import read_described
+from clew.data.pictures.references import PictureRef
+from clew.data.synthetic.scene_texts import nouns, paragraph
+from clew.data.synthetic.scenes import across, scenes
 from clew.sources.region_inputs import RegionsReader
 
 

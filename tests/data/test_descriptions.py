@@ -3,10 +3,10 @@ import json
 
 import pytest
 
+from clew.data.corpora.samples import sample_path
 from clew.data.descriptions import describe
-from clew.data.samples import sample_path
 from clew.data.uses import comment_uses
-from tests.data.test_conllu_files import row
+from tests.data.formats.test_conllu_files import row
 from tests.data.written import refusal, write
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from clew.core.errors import UserError
+from clew.data.caching.encoded_documents import encode_documents
 from clew.data.documents import LONG, Documents, Line, corpus_documents, cut_off, documents_at, measure, plain_lines, sentences_of
-from clew.data.encoded_documents import encode_documents
-from clew.data.measures import measured
+from clew.data.files.measures import measured
 from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
 
@@ -132,7 +132,7 @@ def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
 
 @pytest.fixture
 def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clew.data.measures.LARGE", 1)
+    monkeypatch.setattr("clew.data.files.measures.LARGE", 1)
 
 
 def written(path: Path, text: str, changed: int = 10**18) -> Path:
@@ -180,7 +180,7 @@ def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tm
 
 
 def test_an_encoding_that_is_large_is_hashed_when_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clew.data.encoded_documents.HASHED", 0)
+    monkeypatch.setattr("clew.data.caching.encoded_documents.HASHED", 0)
     documents, tokenizer = Documents("it", lambda: plain_lines(["one two"])), train_wordpiece(["one two"])
     expected = encode_documents(documents, tokenizer, tmp_path).tokens.tolist()
     (path,) = tmp_path.glob("*.tokens")

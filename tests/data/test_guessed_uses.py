@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clew.data.descriptions import describe
-from clew.data.given_files import given_file
+from clew.data.files.given_files import given_file
 from clew.data.uses import find_use, lone_label
 from clew.data.vectors import width_of_vectors
 from tests.data.written import write

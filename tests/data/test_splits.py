@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.data import text_files
-from clew.data.samples import sample_path
+from clew.data.corpora.samples import sample_path
+from clew.data.files import text_files
+from clew.data.files.text_files import Piece, TextFiles, TextString, measure
 from clew.data.splits import Spread, TextPart, split_text
-from clew.data.text_files import Piece, TextFiles, TextString, measure
 
 
 def test_tiny_shakespeare_is_split_as_published():

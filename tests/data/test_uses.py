@@ -3,9 +3,9 @@ import json
 import pytest
 
 from clew.data import uses
+from clew.data.corpora.samples import EMBEDDED
 from clew.data.described import Use
 from clew.data.descriptions import describe
-from clew.data.samples import EMBEDDED
 from clew.data.uses import find_separator, find_use, other_uses
 from tests.data.written import write
 

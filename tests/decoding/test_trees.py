@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clew.core.errors import UserError
 from clew.core.state import select_rows
 from clew.core.trees import Tree, fold
-from clew.data.linearisation import delinearise, linearise, tree_tokens
+from clew.data.syntax.linearisation import delinearise, linearise, tree_tokens
 from clew.decoding.beam import beam_search
 from clew.decoding.filters import with_filters
 from clew.decoding.sampling import greedy_sequences, sample_sequences

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.data.test_navec_files import members
-from tests.data.test_navec_files import write as write_tar
+from tests.data.formats.test_navec_files import members
+from tests.data.formats.test_navec_files import write as write_tar
 from tests.documents.files import SENTENCES, WORDS, json_lines, lines, picture, table, vectors, write
 from tests.runs.pretrained import save_pretrained
 

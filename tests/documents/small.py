@@ -8,7 +8,7 @@ from typing import Any
 
 from clew.recipes import RECIPES
 from clew.recipes.running import laid_config
-from clew.runs.fields import fields_of
+from clew.runs.settings.fields import fields_of
 
 STEPS = 2
 SIZES: dict[str, int] = {

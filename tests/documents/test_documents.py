@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from clew.data import corpora, samples
+from clew.data import corpora
+from clew.data.corpora import samples
 from clew.data.formats import FORMATS
 from clew.instruments import INSTRUMENTS
 from clew.layers.cells import CELLS

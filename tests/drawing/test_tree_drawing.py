@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.drawing.tree_drawing import TreeDrawing, cells, lay_out, text_width, tree_html, tree_svg, tree_text, trees_svg
 from tests.core.trees import nested, phrases
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from clew.inspection.attention_weights import foreign_weights, shows_attention
-from clew.layers.heads import CROSS, DECODER, OWN
+from clew.layers.attending.heads import CROSS, DECODER, OWN
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

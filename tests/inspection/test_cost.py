@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clew.inspection.cost import LAYER_KINDS, WINDOW, kinds_view, measure_kinds, slope
-from clew.layers.caches import RING_CHUNK
+from clew.layers.attending.caches import RING_CHUNK
 from clew.layers.sequence import Stack
 
 

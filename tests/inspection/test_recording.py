@@ -22,8 +22,8 @@ from clew.layers.cells import CELLS, LSTM
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
-from clew.tasks.generation import generate
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.generation import generate
+from clew.tasks.uses.writing import DecodingConfig
 from tests.thread.models import LINES, gpt, lines_batch, lstm
 
 CELL = "body.layers.layers.0.layer.cell"

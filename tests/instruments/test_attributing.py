@@ -7,7 +7,7 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.instruments.attributing import explain
 from clew.instruments.looking import look
-from clew.instruments.subject import subject_of
+from clew.instruments.subjects.subject import subject_of
 from clew.tasks.offers import Given
 from tests.instruments.small_runs import small_run
 

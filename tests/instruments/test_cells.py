@@ -5,7 +5,7 @@ import clew
 from clew.core.errors import UserError
 from clew.instruments.cells import liveliest
 from clew.instruments.looking import look
-from clew.instruments.recurrent_layers import recurrent_layers
+from clew.instruments.subjects.recurrent_layers import recurrent_layers
 from clew.layers.cells import CELLS
 from clew.layers.recurrent import Recurrent
 from tests.instruments.small_runs import small_run

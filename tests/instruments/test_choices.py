@@ -4,8 +4,8 @@ import pytest
 
 from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import look
-from clew.instruments.sentences import level_words
-from clew.instruments.subject import subject_of
+from clew.instruments.subjects.sentences import level_words
+from clew.instruments.subjects.subject import subject_of
 from tests.instruments.small_runs import RUNS, small_run
 
 TEXT = {"text": "the walls"}

@@ -13,24 +13,24 @@ from clew.cli.main import main
 from clew.core.batches import map_batch
 from clew.core.errors import UserError
 from clew.core.modes import evaluating
-from clew.data.scenes import scenes
-from clew.data.sound_files import Sound
+from clew.data.sounds.sound_files import Sound
+from clew.data.synthetic.scenes import scenes
 from clew.drawing.png import png
 from clew.drawing.views import Grid, Heatmap, Lines
 from clew.inspection.attribution import input_x_gradient, integrated_gradients, occlusion
 from clew.inspection.recording import record
-from clew.instruments.recurrent_layers import recurrent_layers
-from clew.layers.grid_lstm import GridLSTM
+from clew.instruments.subjects.recurrent_layers import recurrent_layers
+from clew.layers.shapes.grid_lstm import GridLSTM
 from clew.models import MODELS
 from clew.recipes.running import run_recipe
 from clew.runs.loaded import Run
 from clew.serving.inspector import AskedLook, AskedStep, Inspector
 from clew.sources.picture_inputs import PatchesReader
 from clew.sources.sounds import LogMelReader
-from clew.tasks.explaining import Explained
 from clew.tasks.offers import Given
 from clew.tasks.picture_classification import PictureClassificationConfig, PictureClassifier
 from clew.tasks.transcription import Transcriber, TranscriptionConfig
+from clew.tasks.uses.explaining import Explained
 from clew.text.labels import Labels
 from clew.text.train import train_character
 from tests.runs.frozen.inputs import CORNERS, SQUARE, dependencies, things

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from clew.cli.view_text import view_lines
+from clew.cli.terminal.view_text import view_lines
 from clew.core.errors import UserError
 from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import look
-from clew.instruments.subject import subject_of
+from clew.instruments.subjects.subject import subject_of
 from tests.instruments.small_runs import RUNS, small_run
 
 TEXT = "the <b>walls</b> were & 'tall'"

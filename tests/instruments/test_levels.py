@@ -7,7 +7,7 @@ import torch
 from clew.instruments.levels import mean_cosine, measure
 from clew.instruments.looking import look
 from clew.instruments.reading import read
-from clew.tasks.level_vectors import block_levels
+from clew.tasks.uses.level_vectors import block_levels
 from tests.instruments.small_runs import RUNS, small_run
 
 TEXT = "the walls were tall"

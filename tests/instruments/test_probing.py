@@ -9,14 +9,14 @@ import torch
 
 from clew.core.errors import UserError
 from clew.inspection.linear_probes import Fitted
-from clew.instruments.probe_corpora import read_probe_corpus
 from clew.instruments.probe_drawing import probing_svg
 from clew.instruments.probing import Probed, Probing, Row, probe_run, rows_of
+from clew.instruments.subjects.probe_corpora import read_probe_corpus
 from clew.recipes.running import config_of
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 from clew.sources.words import WordReader
-from clew.tasks.level_vectors import encode_parts, sentence_vectors, word_vectors
+from clew.tasks.uses.level_vectors import encode_parts, sentence_vectors, word_vectors
 from clew.text.train import TOKENIZERS
 
 SENTENCES = [["the", "ball", "of", "thread"], ["she"], ["naïve", "walls", "were", "tall", "and", "all", "the", "same"]]

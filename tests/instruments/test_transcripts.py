@@ -8,7 +8,7 @@ import torch
 
 import clew
 from clew.core.errors import UserError
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.drawing.views import Note, Spelled, Table
 from clew.tasks.offers import Given
 from tests.instruments.small_runs import small_run

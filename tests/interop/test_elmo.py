@@ -14,7 +14,7 @@ from clew.interop.checkpoints import import_checkpoint
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.runs.loaded import load_run
 from clew.sources.tokens import Tokens
-from clew.tasks.text_vectors import TextVectors
+from clew.tasks.uses.text_vectors import TextVectors
 from tests.references.elmo import carried_levels, levels
 
 h5py = pytest.importorskip("h5py")

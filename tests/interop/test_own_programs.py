@@ -11,8 +11,8 @@ import torch
 import yaml
 from torch import Tensor
 
-from clew.cli.code import load_code
 from clew.cli.main import main
+from clew.cli.options.code import load_code
 from clew.core.errors import UserError
 from clew.interop.description import write_description
 from clew.interop.options import ExportOptions
@@ -22,10 +22,10 @@ from clew.layers.context import Pieces, first_pieces
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import CODE, WEIGHTS, write_config, write_weights
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
-from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
-from clew.tasks.programs import ReadingProgram, Traced
+from clew.tasks.uses.programs import ReadingProgram, Traced
 from tests.interop.test_programs import card_runs, loaded
 from tests.interop.untrained import OWN, eagerly, tensors_of
 from tests.runs.small import TEXT
@@ -125,7 +125,7 @@ def test_logits_of_more_than_a_text_are_refused_by_the_field(run: Run, monkeypat
         programs_of(with_logits(run, monkeypatch, logits))
     assert str(refused.value) == (
         f"{run.folder}: the logits of Stars need more than a text: `tags` of its Words; "
-        "give it a method `programs`, as described in clew.tasks.programs"
+        "give it a method `programs`, as described in clew.tasks.uses.programs"
     )
 
 

@@ -6,7 +6,7 @@ from clew.core.errors import UserError
 from clew.interop.signatures import Port, check_same
 from clew.interop.task_programs import programs_of
 from clew.layers.cells import LSTM
-from clew.layers.lstm_cells import LSTMState
+from clew.layers.recurrence.lstm_cells import LSTMState
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.loaded import Run

@@ -16,11 +16,11 @@ from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
 from clew.runs.embedding import BorrowedBody
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run, load_run
 from clew.runs.tokenizers import RunTokenizers
-from clew.runs.vocabularies import save_vocabularies
 from clew.tasks import TASKS
-from clew.tasks.examples import Examples
+from clew.tasks.learnings.examples import Examples
 from tests.runs.small import PAIRS, REVERSER, TEXT
 
 Call = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]

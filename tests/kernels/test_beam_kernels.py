@@ -17,7 +17,7 @@ from clew.kernels.beam_selection import has_form
 from clew.kernels.decode_attention import decode_attention
 from clew.kernels.top_k import topk
 from clew.layers import attention
-from clew.layers.caches import Buffer, own_places
+from clew.layers.attending.caches import Buffer, own_places
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig

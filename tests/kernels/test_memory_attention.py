@@ -15,9 +15,9 @@ from clew.decoding.beam import Hypotheses, beam_search
 from clew.kernels import KERNELS, only_equations
 from clew.kernels.memory_attention import BLOCK, has_form, memory_attention
 from clew.layers import attention
-from clew.layers.cross_attention import CrossAttention
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.scores import SCORES
-from clew.tasks.sequence import SequenceConfig, SequenceStepper
+from clew.tasks.shared.sequence import SequenceConfig, SequenceStepper
 from tests.tasks.sequences import sequence_task
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -17,16 +17,16 @@ from clew.layers.cells import CELLS, GRU, LSTM, Elman
 from clew.layers.convolution import Convolution
 from clew.layers.feedforward import ACTIVATIONS, FeedForward
 from clew.layers.gated_convolution import GatedConvolution
-from clew.layers.graph_lstm import GRAPH_LAYERS
-from clew.layers.grid_lstm import GRID_LAYERS
-from clew.layers.nested_cells import StackedCell
 from clew.layers.norms import NORMS
 from clew.layers.pooling import POOLINGS
 from clew.layers.positions import POSITIONS
+from clew.layers.recurrence.nested_cells import StackedCell
 from clew.layers.recurrent import Backward, Bidirectional, Recurrent
 from clew.layers.scores import SCORES
 from clew.layers.sequence import Stack
-from clew.layers.tree_lstm import TREE_LAYERS
+from clew.layers.shapes.graph_lstm import GRAPH_LAYERS
+from clew.layers.shapes.grid_lstm import GRID_LAYERS
+from clew.layers.shapes.tree_lstm import TREE_LAYERS
 from clew.layers.wiring import WIRINGS, PreNorm
 from tests.crossing import quickly
 

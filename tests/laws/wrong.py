@@ -13,15 +13,15 @@ from clew.core.taps import is_watched
 from clew.core.types import Fixed, Memory
 from clew.layers.cells import GRU, LSTM, Cell, Elman
 from clew.layers.characters import CharacterCNN
-from clew.layers.graph_lstm import GraphLSTM
-from clew.layers.grid_lstm import GridGRU, GridLSTM, GridLSTMCell
-from clew.layers.lstm_cells import LSTMState
 from clew.layers.norms import LayerNorm
 from clew.layers.pooling import First
 from clew.layers.positions import ALiBi, Position
+from clew.layers.recurrence.lstm_cells import LSTMState
 from clew.layers.scores import Dot, Score
 from clew.layers.sequence import SequenceLayer
-from clew.layers.tree_lstm import ChildSumTreeLSTM
+from clew.layers.shapes.graph_lstm import GraphLSTM
+from clew.layers.shapes.grid_lstm import GridGRU, GridLSTM, GridLSTMCell
+from clew.layers.shapes.tree_lstm import ChildSumTreeLSTM
 from clew.layers.wiring import Plain
 from clew.metrics.measures import Measured
 from clew.models import Family

@@ -9,9 +9,9 @@ from clew.core.masks import Places
 from clew.core.state import copy_state, select_rows
 from clew.core.taps import watching
 from clew.core.types import Memory
+from clew.layers.attending.caches import RING_CHUNK
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import Attention, SelfAttention
-from clew.layers.caches import RING_CHUNK
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.positions import POSITIONS
 from clew.layers.scores import SCORES
 from tests.references import attention as references

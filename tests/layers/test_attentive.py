@@ -7,7 +7,7 @@ from clew.core.state import select_rows
 from clew.core.types import Memory
 from clew.layers.attentive import AttentiveCell, FeedingCell, Looking
 from clew.layers.cells import CELLS, GRU, LSTM, Elman
-from clew.layers.nested_cells import DroppedCell, StackedCell
+from clew.layers.recurrence.nested_cells import DroppedCell, StackedCell
 from clew.layers.recurrent import Recurrent
 from clew.layers.scores import SCORES, Additive, Dot
 from tests.references import attention as references

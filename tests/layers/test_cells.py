@@ -9,10 +9,10 @@ from clew.core.errors import UserError
 from clew.core.types import Memory
 from clew.kernels import only_equations
 from clew.layers.cells import CELLS, GRU, LSTM, Elman, ProjectedLSTM
-from clew.layers.lstm_cells import LSTMState
-from clew.layers.nested_cells import DroppedCell, StackedCell
+from clew.layers.recurrence.lstm_cells import LSTMState
+from clew.layers.recurrence.nested_cells import DroppedCell, StackedCell
+from clew.layers.recurrence.residual_cell import ResidualCell
 from clew.layers.recurrent import Recurrent, unbind_steps
-from clew.layers.residual_cell import ResidualCell
 from clew.layers.wiring import Residual
 from tests.references import cells as references
 from tests.references.agreement import assert_agrees, randn, randomise

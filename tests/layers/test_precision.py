@@ -12,7 +12,7 @@ from clew.kernels.quantised_weight import QuantisedWeight
 from clew.layers.adapters import adapt
 from clew.layers.attention import SelfAttention
 from clew.layers.cells import CELLS
-from clew.layers.crf import CRF
+from clew.layers.losses.crf import CRF
 from clew.layers.precision import PRECISIONS, is_quantised, num_bytes, quantise
 from clew.layers.recurrent import Recurrent
 from clew.models import MODELS

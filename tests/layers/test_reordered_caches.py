@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clew.core.state import copy_state, leaves, reorder, select_rows
+from clew.layers.attending.caches import Buffer
 from clew.layers.attention import SelfAttention
-from clew.layers.caches import Buffer
 from clew.layers.positions import POSITIONS
 from tests.references.agreement import randn, randomise
 

@@ -10,10 +10,10 @@ from clew.core.taps import watching
 from clew.core.types import Memory
 from clew.inspection.recording import record
 from clew.kernels import only_equations
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.cells import GRU, LSTM, Elman
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.feedforward import FeedForward
-from clew.layers.lstm_cells import LSTMState
+from clew.layers.recurrence.lstm_cells import LSTMState
 from clew.layers.recurrent import Recurrent
 from clew.layers.sequence import Stack
 from clew.models.gpt import GPTConfig, build_gpt

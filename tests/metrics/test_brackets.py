@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.core.trees import Span
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.metrics.brackets import (
     COLLINS,
     NEW,

@@ -4,7 +4,7 @@ import pytest
 from sacrebleu import BLEU, CHRF
 
 from clew.metrics.measures import MEASURES, VALUES
-from clew.tasks.sequence import SequenceConfig, TranslationConfig
+from clew.tasks.shared.sequence import SequenceConfig, TranslationConfig
 
 WRITTEN = ["the cat sat on the mat .", "A dog barks", "nothing"]
 WANTED = ["the cat sat on a mat .", "a dog barks", "something else"]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from clew.data.scene_texts import told_of
-from clew.data.scenes import scenes
+from clew.data.synthetic.scene_texts import told_of
+from clew.data.synthetic.scenes import scenes
 from clew.metrics.pointing import Pointed, pointed, touched_cells
 from tests.references import pointing as reference
 

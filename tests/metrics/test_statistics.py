@@ -19,7 +19,7 @@ from clew.metrics.correlation import pearson, spearman
 from clew.metrics.measures import MEASURES
 from clew.metrics.spans import score_spans, tag_statistics
 from clew.metrics.statistics import FORMULAS, metric_interval, score, tabulated
-from clew.tasks.answers import OneLabel, label_set_statistics, one_label_statistics
+from clew.tasks.uses.answers import OneLabel, label_set_statistics, one_label_statistics
 from clew.text.labels import Labels
 
 sentences = st.lists(st.sampled_from(["a", "b", "C", "dog", "."]), max_size=9).map(" ".join)

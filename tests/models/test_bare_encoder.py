@@ -8,7 +8,7 @@ from clew.core.errors import UserError
 from clew.core.state import leaves
 from clew.laws.cases import Sizes
 from clew.laws.sequences import SEQUENCE_LAWS
-from clew.layers.annotations import Annotations
+from clew.layers.attending.annotations import Annotations
 from clew.models.seq2seq import ENCODERS, Seq2SeqConfig, build_seq2seq
 from clew.sources.tokens import Tokens
 from clew.sources.vectors import Vectors

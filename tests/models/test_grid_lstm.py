@@ -5,7 +5,7 @@ from torch import nn
 from clew.core.errors import UserError
 from clew.laws.cases import Sizes
 from clew.laws.grids import GRID_LAWS, OverGrids
-from clew.layers.grid_lstm import GRID_LAYERS
+from clew.layers.shapes.grid_lstm import GRID_LAYERS
 from clew.models.grid_lstm import GridLSTMConfig, build_grid_lstm
 from clew.sources.grids import VectorGrids
 from clew.sources.pictures import Patches

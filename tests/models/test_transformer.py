@@ -4,8 +4,8 @@ from pydantic import ValidationError
 from torch import nn
 
 from clew.core.errors import UserError
+from clew.layers.attending.cross_attention import CrossAttention
 from clew.layers.attention import SelfAttention
-from clew.layers.cross_attention import CrossAttention
 from clew.layers.positions import POSITIONS
 from clew.layers.recurrent import Bidirectional, Recurrent
 from clew.layers.wiring import WIRINGS

@@ -4,12 +4,12 @@ import torch
 from clew.core.errors import UserError
 from clew.core.tree_batches import TreeInputs, batch_trees
 from clew.core.tree_nodes import Nodes, head_nodes, phrase_nodes
-from clew.data.trees import parse_tree
+from clew.data.syntax.trees import parse_tree
 from clew.laws.cases import Sizes
 from clew.laws.trees import TREE_LAWS, OverVectors
 from clew.layers.cells import LSTM
 from clew.layers.recurrent import Recurrent
-from clew.layers.tree_lstm import TREE_LAYERS
+from clew.layers.shapes.tree_lstm import TREE_LAYERS
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
 from clew.sources.tokens import Tokens
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from clew.cli.forms import all_resolved, generated
+from clew.cli.options.forms import all_resolved, generated
 from clew.recipes.listed_runs import glance, packed, read_resolved
 from clew.recipes.running import changes, config_of
 from clew.runs.directory import write_config
-from clew.runs.summary import summarise
+from clew.runs.folder.summary import summarise
 from tests.runs.pretrained import save_pretrained
 
 FROZEN = sorted(path.parent for path in (Path(__file__).parents[1] / "runs" / "frozen").glob("format-3/**/config.json"))
@@ -18,7 +18,7 @@ FROZEN = sorted(path.parent for path in (Path(__file__).parents[1] / "runs" / "f
 def test_what_listing_verbs_read_is_what_it_is_made_of() -> None:
     for path, content in generated().items():
         assert json.loads(Path(path).read_text(encoding="utf-8")) == json.loads(json.dumps(content)), (
-            f"run python -m clew.cli.forms: {path}"
+            f"run python -m clew.cli.options.forms: {path}"
         )
 
 

@@ -9,8 +9,8 @@ from clew.core.errors import UserError
 from clew.recipes.many import Planned, is_done, plan_grid, run_planned
 from clew.recipes.running import changes, config_of, run_recipe
 from clew.runs.directory import CONFIG, read_metrics, read_weights
-from clew.runs.lock import locked
-from clew.runs.summary import summarise
+from clew.runs.folder.lock import locked
+from clew.runs.folder.summary import summarise
 from clew.training.report import Silence
 from clew.training.signals import Interrupted
 from tests.runs.small import lstm_settings, write_text

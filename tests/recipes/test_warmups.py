@@ -8,7 +8,7 @@ from clew.core.config import build_part
 from clew.recipes import RECIPES
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.comparison import group_runs
-from clew.runs.summary import summarise
+from clew.runs.folder.summary import summarise
 from clew.training.run import check_training
 from clew.training.schedules import SCHEDULES, Cosine
 from tests.runs.small import lstm_settings

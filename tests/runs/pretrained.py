@@ -9,7 +9,7 @@ import torch
 from clew.runs.build import build_task
 from clew.runs.config import resolve
 from clew.runs.directory import WEIGHTS, write_config, write_weights
-from clew.runs.vocabularies import save_vocabularies
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.text.train import TOKENIZERS, framed_as_bert
 
 ADJECTIVES, NOUNS, JUDGEMENTS = ["red", "blue", "big", "old", "new"], ["fox", "owl", "cat", "dog"], ["good", "bad"]

@@ -103,8 +103,8 @@ def save_many_languages(folder: Path) -> None:
     from clew.recipes.running import config_of
     from clew.runs.build import build_task, train_side
     from clew.runs.directory import WEIGHTS, write_config, write_weights
-    from clew.runs.vocabularies import save_vocabularies
-    from clew.tasks.sequence import train_sequence_vocabularies
+    from clew.runs.folder.vocabularies import save_vocabularies
+    from clew.tasks.shared.sequence import train_sequence_vocabularies
 
     words = {"de": "ein roter Fuchs", "en": "a red fox", "fr": "un renard roux"}
     pairs = [Pair(words[a], words[b], f"{a}-{b}", b) for a in words for b in words if a != b]

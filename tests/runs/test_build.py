@@ -17,7 +17,7 @@ from clew.models.body import Body
 from clew.recipes.running import config_of
 from clew.runs.build import build_task, train_tokenizer
 from clew.tasks.learning import Encoding
-from clew.tasks.streams import Streams
+from clew.tasks.learnings.streams import Streams
 from clew.text.labels import Labels
 from clew.text.train import train_word
 from tests.runs.small import TEXT, write_text

@@ -8,8 +8,8 @@ from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
 from clew.recipes.running import config_of
 from clew.runs.comparison import cautions, compare_groups, curve, group_differences, group_runs, lower_is_better, ranked
-from clew.runs.predictions import write_predictions
-from clew.runs.summary import Summary
+from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.summary import Summary
 
 
 @pytest.fixture(autouse=True)

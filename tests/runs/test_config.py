@@ -5,7 +5,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS, GRU
 from clew.recipes.running import config_of
-from clew.runs.values import parse_value
+from clew.runs.settings.values import parse_value
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:

@@ -17,7 +17,7 @@ import clew
 from clew.layers import precision as layers_precision
 from clew.metrics.statistics import score
 from clew.runs.evaluation import examples_of, score_part
-from clew.runs.run_files import FORMAT
+from clew.runs.folder.run_files import FORMAT
 from clew.tasks import TASKS
 from tests.runs.frozen.asking import ask, command, differences, plain
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clew.data import measures
+from clew.data.files import measures
 from clew.recipes.running import config_of
 from clew.runs import tokenizers
 from clew.runs.kept_vocabularies import kept_vocabularies

@@ -98,7 +98,7 @@ def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: R
 
 
 def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
-    from clew.tasks.scoring import score_text
+    from clew.tasks.uses.scoring import score_text
 
     text = "the thread brings them home.\n" * 3
     whole = score_text(run.task, text, 1000, carry=True).log_probs

@@ -10,8 +10,8 @@ from sacrebleu.significance import PairedTest
 from clew.metrics.measures import MEASURES
 from clew.recipes.running import config_of
 from clew.runs.comparison import Group, compare_groups
-from clew.runs.predictions import write_predictions
-from clew.runs.summary import Summary
+from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.summary import Summary
 from tests.runs.seven_systems import made_up
 
 MEASURED = ("bleu", "chrf", "ter")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from clew.runs.directory import METRICS, WEIGHTS, write_config, write_weights
+from clew.runs.folder.predictions import write_predictions
+from clew.runs.folder.vocabularies import save_vocabularies
 from clew.runs.loaded import Run
-from clew.runs.predictions import write_predictions
-from clew.runs.vocabularies import save_vocabularies
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from tests.instruments.small_runs import small_run

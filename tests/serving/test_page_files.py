@@ -11,11 +11,11 @@ import pytest
 
 import clew
 from clew.core.errors import UserError
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.drawing.png import png
 from clew.instruments import INSTRUMENTS
 from clew.instruments.looking import fitting
-from clew.instruments.subject import subject_of
+from clew.instruments.subjects.subject import subject_of
 from clew.runs.loaded import load_run
 from clew.serving import held_files
 from clew.serving.guard import MOST_BYTES

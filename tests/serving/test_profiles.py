@@ -11,10 +11,10 @@ from clew.runs.loaded import Run
 from clew.serving.metrics import FAMILIES, Metrics
 from clew.serving.profiles import FEW, Profile, spread, training_profile
 from clew.tasks.classification import CLASSIFY, Classified
-from clew.tasks.generate import GENERATE
-from clew.tasks.generation import Generated
 from clew.tasks.tagging import TAG, TaggedText, TaggedWord
 from clew.tasks.use import Use
+from clew.tasks.uses.generate import GENERATE
+from clew.tasks.uses.generation import Generated
 from tests.instruments.small_runs import small_run
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from clew.data.file_bytes import FileBytes
+from clew.data.files.file_bytes import FileBytes
 from clew.drawing.png import png
 from clew.runs.loaded import Run, load_run
 from clew.serving.guard import MOST_BYTES, MOST_LARGE, Guard

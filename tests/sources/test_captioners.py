@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from clew.data.kinds.captioned import CAPTIONED, CaptionedData
-from clew.data.picture_files import read_picture
-from clew.data.scene_texts import is_true
+from clew.data.pictures.picture_files import read_picture
+from clew.data.synthetic.scene_texts import is_true
 from clew.metrics.captioning import measure_captions
 from clew.models import MODELS
 from clew.sources.pictures import Convolved, Patches, Pictures

@@ -8,9 +8,9 @@ from PIL import Image
 
 from clew.cli.main import main
 from clew.core.errors import UserError
-from clew.data.drawn_lines import DrawnLine, drawn_lines
 from clew.data.kinds.transcribed import TRANSCRIBED, TranscribedData
-from clew.data.spoken_digits import Recording
+from clew.data.sounds.spoken_digits import Recording
+from clew.data.synthetic.drawn_lines import DrawnLine, drawn_lines
 from clew.recipes.running import run_recipe
 from clew.sources.lines import ColumnsReader
 from clew.sources.readers import AnyReader

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.layers.patches import LearnedGrid, SinusoidalGrid
+from clew.layers.shapes.patches import LearnedGrid, SinusoidalGrid
 from clew.sources.picture_inputs import ConvolvedReader, PatchesReader, PixelsReader
 from clew.sources.readers import AnyReader
 

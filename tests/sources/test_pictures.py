@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
-from clew.layers.pictures import PictureInputs
 from clew.layers.pooling import POOLINGS
+from clew.layers.shapes.pictures import PictureInputs
 from clew.models import MODELS
 from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows, moved
 from clew.sources.tokens import Tokens

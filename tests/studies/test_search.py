@@ -9,8 +9,8 @@ import pytest
 
 import clew as library
 from clew.core.errors import UserError
-from clew.runs.lock import locked
-from clew.runs.summary import summarise
+from clew.runs.folder.lock import locked
+from clew.runs.folder.summary import summarise
 from clew.studies.result import Search, result_of
 from clew.studies.searching import Conduct, new_folder
 from clew.studies.study import open_study, repair_journal

@@ -8,7 +8,7 @@ import pytest
 
 import clew
 from clew.core.errors import UserError
-from clew.runs.values import parse_value
+from clew.runs.settings.values import parse_value
 from clew.studies.space import Choices, Range, Space, read_space, words_of
 
 

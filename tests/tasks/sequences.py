@@ -8,7 +8,7 @@ from clew.data.examples import Pair
 from clew.layers.scores import SCORES
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
-from clew.tasks.sequence import SequenceBatch, SequenceConfig, SequenceToSequence
+from clew.tasks.shared.sequence import SequenceBatch, SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
 from tests.models.translators import WAYS
 

@@ -11,8 +11,8 @@ import clew
 from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.data.examples import Captioned
-from clew.data.scene_texts import told_of
-from clew.data.scenes import scenes
+from clew.data.synthetic.scene_texts import told_of
+from clew.data.synthetic.scenes import scenes
 from clew.drawing.views import Overlays
 from clew.recipes.running import run_recipe
 from clew.tasks.offers import Given, lacking

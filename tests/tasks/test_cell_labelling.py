@@ -12,8 +12,8 @@ from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.data.examples import LabelledPixels
 from clew.data.kinds.labelled_pixels import SceneShapes
-from clew.data.label_pictures import read_levels
-from clew.data.scenes import SHAPES, scenes
+from clew.data.pictures.label_pictures import read_levels
+from clew.data.synthetic.scenes import SHAPES, scenes
 from clew.models import MODELS
 from clew.recipes.running import run_recipe
 from clew.sources.picture_inputs import CellsReader

@@ -17,10 +17,10 @@ from clew.metrics.statistics import score
 from clew.models import MODELS
 from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
-from clew.tasks.answers import OneLabel, SeveralLabels
 from clew.tasks.classification import CLASSIFICATION, ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
 from clew.tasks.learning import Encoding, Evaluation
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.answers import OneLabel, SeveralLabels
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.labels import Labels
 from clew.text.train import train_bpe, train_word
 from clew.training.loop import Standing, train

@@ -12,7 +12,7 @@ from clew.core.errors import UserError
 from clew.core.graph_batches import GraphInputs
 from clew.core.graphs import Graph
 from clew.data.examples import LabelledGraph, Sentence
-from clew.data.graph_files import graphs_with_node_labels, labelled_graphs
+from clew.data.formats.graph_files import graphs_with_node_labels, labelled_graphs
 from clew.data.notes import Notes
 from clew.models import MODELS
 from clew.recipes.running import run_recipe

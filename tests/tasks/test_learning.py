@@ -10,10 +10,10 @@ from clew.data.kinds.tagged import TAGGED
 from clew.data.notes import Notes
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.config import readers_of
-from clew.runs.fields import commented_yaml
+from clew.runs.settings.fields import commented_yaml
 from clew.tasks import TASKS
 from clew.tasks.entry import TaskEntry
-from clew.tasks.examples import Examples, examples_digest
+from clew.tasks.learnings.examples import Examples, examples_digest
 from clew.tasks.tagging import TAGGING, Tagger, TaggingConfig, build_tagger, train_tagging_vocabularies
 
 LEARNING = [name for name, entry in TASKS.items() if entry.learning is not None]

@@ -8,17 +8,17 @@ from torch import Tensor, nn
 from clew.core.batches import Batches
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.caching.encoded_documents import EncodedDocuments, encode_documents
 from clew.data.documents import Documents, plain_lines
-from clew.data.encoded_documents import EncodedDocuments, encode_documents
 from clew.data.spans import Spans
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.losses import IGNORED
 from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.sources.tokens import Tokens
-from clew.tasks.filling import fill
-from clew.tasks.masked_examples import EVALUATION, MaskedBatch, MaskedExamples
+from clew.tasks.learnings.masked_examples import EVALUATION, MaskedBatch, MaskedExamples
 from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from clew.tasks.uses.filling import fill
 from clew.text.train import framed_as_bert, train_character, train_wordpiece
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw

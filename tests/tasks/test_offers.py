@@ -17,15 +17,15 @@ from clew.models import MODELS
 from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
 from clew.tasks import TASKS
-from clew.tasks.generation import generate
-from clew.tasks.level_vectors import word_vectors
 from clew.tasks.node_labelling import train_node_vocabularies
 from clew.tasks.offers import CAPABILITIES, Given, Reading, lacking, languages_of, offered
 from clew.tasks.parsing import tree_over
 from clew.tasks.representation import RepresentationConfig, build_representation
-from clew.tasks.sequence import SequenceConfig, build_sequence
+from clew.tasks.shared.sequence import SequenceConfig, build_sequence
 from clew.tasks.tree_classification import build_tree_classifier, train_tree_vocabularies
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.generation import generate
+from clew.tasks.uses.level_vectors import word_vectors
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.train import train_word
 from tests.instruments.small_runs import small_run
 from tests.tasks.test_node_labelling import EXAMPLES

@@ -14,8 +14,8 @@ from clew.core.errors import UserError
 from clew.core.modes import evaluating
 from clew.data.examples import Described, Regions
 from clew.data.kinds.described import described_scene
-from clew.data.scene_texts import objects_mentioned
-from clew.data.scenes import scenes
+from clew.data.synthetic.scene_texts import objects_mentioned
+from clew.data.synthetic.scenes import scenes
 from clew.drawing.views import Overlays
 from clew.laws.cases import Sizes
 from clew.laws.tasks import BATCH_LAWS, EXAMPLE_LAWS, build_tried, collated
@@ -26,9 +26,9 @@ from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
 from clew.tasks.offers import Given
-from clew.tasks.paragraph_measures import paragraph_measures
 from clew.tasks.paragraphs import PARAGRAPHS, sentences_of, with_phrases
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.shared.paragraph_measures import paragraph_measures
+from clew.tasks.uses.writing import DecodingConfig
 from tests.references import paragraphs as references
 from tests.references.agreement import randomise
 from tests.serving.test_service import ask

@@ -7,15 +7,15 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.trees import Tree
+from clew.data.corpora.samples import sample_path
 from clew.data.examples import Parsed
-from clew.data.linearisation import delinearise, linearise
-from clew.data.samples import sample_path
-from clew.data.trees import cleaned, parse_tree, read_trees, words_of
+from clew.data.syntax.linearisation import delinearise, linearise
+from clew.data.syntax.trees import cleaned, parse_tree, read_trees, words_of
 from clew.decoding.sampling import greedy_sequences
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.tasks.parsing import ConstituencyParser, ParsingConfig, train_parsing_vocabularies
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.train import train_bpe, train_character, train_word
 from tests.crossing import crossed
 

@@ -9,12 +9,12 @@ import torch
 
 from clew.core.batches import Batches
 from clew.data.examples import Pair
-from clew.data.synthetic import right_place, synthetic_lines
+from clew.data.synthetic.sequences import right_place, synthetic_lines
 from clew.inspection.recording import record
 from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
-from clew.tasks.sequence import SequenceConfig, SequenceToSequence
+from clew.tasks.shared.sequence import SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
 from clew.training.loop import Standing, train
 from clew.training.optimisers import adamw

@@ -11,7 +11,7 @@ from clew.core.errors import UserError
 from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS, LabelledSoundsData
 from clew.data.labelled_inputs import read_labelled_inputs
 from clew.data.notes import Notes
-from clew.data.sound_readers import SOUND_FILES
+from clew.data.sounds.sound_readers import SOUND_FILES
 from clew.recipes.running import run_recipe
 from tests.tasks.test_transcription import tones, write_wav
 

@@ -16,7 +16,7 @@ from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.tasks.learning import Encoding, Evaluation
 from clew.tasks.tagging import TAGGING, TaggedText, Tagger, TaggingConfig, build_tagger, train_tagging_vocabularies
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.train import train_bpe, train_word
 from clew.text.words import split_words
 

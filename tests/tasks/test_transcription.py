@@ -13,7 +13,7 @@ from clew.core.errors import UserError
 from clew.data.examples import Transcribed
 from clew.data.kinds.transcribed import TRANSCRIBED, TranscribedData
 from clew.data.notes import Notes
-from clew.data.sound_files import Sound
+from clew.data.sounds.sound_files import Sound
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.build import build_task
 from clew.runs.tokenizers import RunTokenizers

@@ -7,9 +7,9 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models import MODELS
 from clew.sources.tokens import Tokens
-from clew.tasks.sequence import SequenceConfig, SequenceToSequence, train_sequence_vocabularies
+from clew.tasks.shared.sequence import SequenceConfig, SequenceToSequence, train_sequence_vocabularies
 from clew.tasks.translation import align, score_pairs, translate, translate_through
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.train import train_bpe, train_word
 from tests.crossing import crossed
 from tests.models.translators import WAYS

@@ -6,10 +6,10 @@ import torch
 from clew.core.errors import UserError
 from clew.core.tree_nodes import Nodes, head_nodes, phrase_nodes
 from clew.data.examples import LabelledTree, Parsed
-from clew.data.labelled_trees import unlabelled
+from clew.data.formats.tree_files import labelled_nodes
 from clew.data.notes import Notes
-from clew.data.tree_files import labelled_nodes
-from clew.data.trees import parse_tree
+from clew.data.syntax.labelled_trees import unlabelled
+from clew.data.syntax.trees import parse_tree
 from clew.models.tree_lstm import TreeLSTMConfig, build_tree_lstm
 from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens

@@ -3,14 +3,14 @@
 import numpy as np
 
 from clew.tasks.classification import CLASSIFY, Classified
-from clew.tasks.filling import FILL
-from clew.tasks.generate import GENERATE
-from clew.tasks.generation import Generated
 from clew.tasks.parsing import PARSE, WordsRow
 from clew.tasks.question_answering import ANSWER, AnsweredQuestion, AnswerOptions, AnswerSpan, QuestionRow
-from clew.tasks.text_vectors import EMBED, EmbedOptions, TokenVectors
 from clew.tasks.translation import TRANSLATE, TranslateOptions, Translation
 from clew.tasks.use import Options, PairRow, TextRow
+from clew.tasks.uses.filling import FILL
+from clew.tasks.uses.generate import GENERATE
+from clew.tasks.uses.generation import Generated
+from clew.tasks.uses.text_vectors import EMBED, EmbedOptions, TokenVectors
 
 
 def test_the_continuations_of_a_prompt_have_a_score_where_beams_chose_them() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.data.samples import sample_path
+from clew.data.corpora.samples import sample_path
 from clew.text.train import LONGEST, TOKENIZERS, short_words, train_bpe, train_character, train_unigram, train_word, train_wordpiece
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\n\nwhat, no cat?\n"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from clew.data.synthetic import synthetic_lines
+from clew.data.synthetic.sequences import synthetic_lines
 
 SMALL = [
     "text.tokenizer=word",

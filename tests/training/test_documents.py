@@ -11,16 +11,16 @@ from clew.baselines.kneser_ney import fit_kneser_ney
 from clew.baselines.text_baselines import KnownText, text_baselines
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
-from clew.data import encoded
-from clew.data.encoded import encode_corpus
+from clew.data.caching import encoded
+from clew.data.caching.encoded import encode_corpus
+from clew.data.files.text_files import find_text
 from clew.data.plans import stream_evaluation_plan, window_evaluation_plan
-from clew.data.text_files import find_text
 from clew.models import MODELS
 from clew.recipes.running import config_of
 from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
-from clew.tasks.streams import evaluate
+from clew.tasks.learnings.streams import evaluate
 from clew.text.train import TOKENIZERS
 from clew.training.problems import prepare_problem
 

@@ -8,8 +8,8 @@ import pytest
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics
-from clew.tasks.examples import drawn
-from clew.tasks.streams import evaluate
+from clew.tasks.learnings.examples import drawn
+from clew.tasks.learnings.streams import evaluate
 from tests.runs.small import BERT, gpt_settings, lstm_settings, write_text
 
 
@@ -33,7 +33,7 @@ def test_the_last_evaluation_reads_everything(tmp_path: Path, recipe: str, setti
 def test_a_cap_reads_the_first_batches_and_none_above_the_text_changes_anything(tmp_path: Path) -> None:
     run = run_recipe("text-gpt", [*gpt_settings(tmp_path, steps=1), "data.valid_fraction=0.4"], out=Path("run")).run
     text = run.task.tokenizer.encode(Path("story.txt").read_text(encoding="utf-8"))
-    from clew.data.encoded import TokenFile
+    from clew.data.caching.encoded import TokenFile
 
     file = TokenFile(np.array(text), len(text), len(text) - 1, 0)
     whole, above, part = (evaluate(run.task, file, run.config.training, most_tokens=most) for most in (None, 10**9, 100))

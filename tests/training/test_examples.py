@@ -12,10 +12,10 @@ from clew.core.errors import UserError, counted
 from clew.data.notes import Notes
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
-from clew.runs.predictions import read_records, without_statistics
+from clew.runs.folder.predictions import read_records, without_statistics
 from clew.tasks import TASKS
-from clew.tasks.examples import evaluation_budget
 from clew.tasks.learning import Evaluation
+from clew.tasks.learnings.examples import evaluation_budget
 from clew.training.problems import prepare_problem
 from clew.training.report import Silence
 from clew.training.signals import Interrupted

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from clew.baselines.beside import Baselines
-from clew.data import parts as parts_of_data
+from clew.data.caching import parts as parts_of_data
 from clew.recipes.running import config_of, run_recipe
-from clew.tasks.encoded_parts import LENGTHS
-from clew.tasks.examples import lengths_of
-from clew.tasks.sequence import SequenceToSequence
+from clew.tasks.learnings.encoded_parts import LENGTHS
+from clew.tasks.learnings.examples import lengths_of
+from clew.tasks.shared.sequence import SequenceToSequence
 from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted
 from tests.training.pairs import LSTM, pair_settings

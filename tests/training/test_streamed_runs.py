@@ -17,7 +17,7 @@ from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.recipes.running import config_of, run_recipe
 from clew.runs.directory import read_metrics, read_weights
-from clew.tasks import streamed
+from clew.tasks.learnings import streamed
 from clew.training.checkpoints import MODEL, TRAINING, checkpoint_folders, read_group
 from clew.training.problems import prepare_problem
 from clew.training.report import Silence

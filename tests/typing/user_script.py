@@ -13,18 +13,18 @@ import clew
 from clew.core.trees import Tree
 from clew.interop.from_torch import VectorTransformer
 from clew.layers.sequence import SequenceLayer
-from clew.tasks.alignment import Alignment
-from clew.tasks.choices import Chosen
 from clew.tasks.classification import Classified
-from clew.tasks.filling import Filled
-from clew.tasks.generation import Generated
 from clew.tasks.parsing import Parse
 from clew.tasks.question_answering import AnsweredQuestion
-from clew.tasks.scoring import Scored
+from clew.tasks.shared.alignment import Alignment
 from clew.tasks.tagging import TaggedText
-from clew.tasks.text_vectors import TextVectors
 from clew.tasks.translation import ScoredPair, Translation
 from clew.tasks.tree_classification import ClassifiedTree
+from clew.tasks.uses.choices import Chosen
+from clew.tasks.uses.filling import Filled
+from clew.tasks.uses.generation import Generated
+from clew.tasks.uses.scoring import Scored
+from clew.tasks.uses.text_vectors import TextVectors
 from clew.text.tokenizer import Tokenizer
 from clew.training.callbacks import Ended, Evaluated, Saved
 from clew.training.records import Record

@@ -10,7 +10,7 @@ from clew.bench.workload import OURS, Setting, Side, Work, Workload, decoded
 from clew.decoding.beam import beam_search
 from clew.models.transformer import TransformerConfig, build_transformer
 from clew.sources.tokens import Tokens
-from clew.tasks.sequence import SequenceBatch, SequenceToSequence
+from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence
 from clew.text.tokenizer import Tokenizer
 
 PEER, BEAMS = "transformers", 5

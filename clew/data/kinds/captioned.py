@@ -9,16 +9,16 @@ from pydantic import Field
 from clew.core.errors import unknown
 from clew.core.memory import check_fits
 from clew.data.corpora import CORPORA, read_corpus
+from clew.data.corpora.picture_contents import Captions
 from clew.data.examples import Captioned, Crop
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
-from clew.data.picture_contents import Captions
-from clew.data.picture_files import picture_size
-from clew.data.picture_readers import read_captioned
-from clew.data.pictures import name_in_folder, path_of
-from clew.data.scene_texts import captions, fixed_caption, paragraph, phrase_of
-from clew.data.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
+from clew.data.pictures.picture_files import picture_size
+from clew.data.pictures.picture_readers import read_captioned
+from clew.data.pictures.references import name_in_folder, path_of
+from clew.data.synthetic.scene_texts import captions, fixed_caption, paragraph, phrase_of
+from clew.data.synthetic.scenes import MOST_THINGS, SCENES, Part, Scene, across, scenes
 
 Order = Literal["drawn", "across"]
 """Of what a paragraph speaks of."""

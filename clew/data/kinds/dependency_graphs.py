@@ -7,18 +7,18 @@ from pathlib import Path
 from pydantic import Field
 
 from clew.core.errors import UserError
-from clew.data.contents import Tagged
+from clew.data.caching.parts import gather
 from clew.data.corpora import CORPORA, find_files, get_corpus
+from clew.data.corpora.contents import Tagged
 from clew.data.examples import Sentence
+from clew.data.files.given_files import at_home
 from clew.data.formats import FORMATS, find_format
-from clew.data.given_files import at_home
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
-from clew.data.parts import gather
 from clew.data.readers import holds_no
-from clew.data.scene_regions import REGIONS, region_scenes
+from clew.data.synthetic.scene_regions import REGIONS, region_scenes
 
 
 class DependencyGraphsData(ExampleData):

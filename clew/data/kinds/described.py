@@ -12,10 +12,10 @@ from clew.data.kinds.captioned import Order, PicturesData, sizes_of, split_key
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column
 from clew.data.notes import Notes
-from clew.data.paragraph_readers import read_described
-from clew.data.pictures import path_of
-from clew.data.scene_texts import paragraph_sentences, phrase_of
-from clew.data.scenes import SCENES, Scene, across, boxes_across, scenes
+from clew.data.pictures.paragraph_readers import read_described
+from clew.data.pictures.references import path_of
+from clew.data.synthetic.scene_texts import paragraph_sentences, phrase_of
+from clew.data.synthetic.scenes import SCENES, Scene, across, boxes_across, scenes
 
 
 class DescribedData(PicturesData):

@@ -10,11 +10,11 @@ import numpy as np
 
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
+from clew.data.caching.fingerprints import data_key
+from clew.data.caching.parts import gather, keep_parts, load_parts, take
 from clew.data.example_splits import PARTS, split_examples
-from clew.data.fingerprints import data_key
 from clew.data.kinds.section import DataSection, ExampleData
 from clew.data.notes import Notes
-from clew.data.parts import gather, keep_parts, load_parts, take
 
 Parts = dict[str, Sequence[Any]]
 """Train, valid, and test where there is one."""

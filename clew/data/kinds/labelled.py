@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import Field
 
-from clew.data.contents import LabelTable, Trees
+from clew.data.caching.parts import gather
 from clew.data.corpora import get_corpus, read_corpus
+from clew.data.corpora.contents import LabelTable, Trees
 from clew.data.examples import Labelled, Parsed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
-from clew.data.parts import gather
 from clew.data.readers import read_labelled
 
 

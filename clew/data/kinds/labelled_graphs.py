@@ -7,13 +7,13 @@ from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.examples import LabelledGraph
-from clew.data.given_files import at_home
-from clew.data.graph_files import labelled_graphs
+from clew.data.files.given_files import at_home
+from clew.data.formats.graph_files import labelled_graphs
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
-from clew.data.scene_regions import REGIONS, region_scenes
+from clew.data.synthetic.scene_regions import REGIONS, region_scenes
 
 
 class LabelledGraphsData(ExampleData):

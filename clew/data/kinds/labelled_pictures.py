@@ -7,16 +7,16 @@ from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.corpora import CORPORA, read_corpus
+from clew.data.corpora.picture_contents import IdxPictures
 from clew.data.examples import LabelledInput
-from clew.data.given_files import at_home
+from clew.data.files.given_files import at_home
 from clew.data.kinds.captioned import PicturesData, sizes_of
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.labelled_inputs import LabelledData, labelled_inputs
 from clew.data.notes import Notes
-from clew.data.picture_contents import IdxPictures
-from clew.data.picture_readers import PICTURE_FILES
-from clew.data.pictures import check_folder
-from clew.data.scenes import SCENES, Scene, scenes
+from clew.data.pictures.picture_readers import PICTURE_FILES
+from clew.data.pictures.references import check_folder
+from clew.data.synthetic.scenes import SCENES, Scene, scenes
 
 About = Literal["shape", "colour", "size", "count"]
 

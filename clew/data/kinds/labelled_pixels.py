@@ -13,12 +13,12 @@ from clew.data.examples import LabelledPixels
 from clew.data.kinds.captioned import sizes_of, split_key
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import ExampleData
-from clew.data.label_pictures import LabelFile
 from clew.data.lines import near
 from clew.data.notes import Notes
-from clew.data.picture_decoding import ENDINGS
-from clew.data.pictures import PictureRef
-from clew.data.scenes import MOST_THINGS, SCENES, SHAPES, Draw, Part, Scene, drawn_scene
+from clew.data.pictures.label_pictures import LabelFile
+from clew.data.pictures.picture_decoding import ENDINGS
+from clew.data.pictures.references import PictureRef
+from clew.data.synthetic.scenes import MOST_THINGS, SCENES, SHAPES, Draw, Part, Scene, drawn_scene
 
 GROUND = "ground"
 """What is no thing."""

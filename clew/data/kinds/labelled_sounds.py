@@ -5,7 +5,7 @@ from clew.data.kinds.kind import Parts
 from clew.data.kinds.labelled_inputs import LabelledData, labelled_inputs
 from clew.data.kinds.transcribed import SoundsData, recordings_of
 from clew.data.notes import Notes
-from clew.data.sound_readers import SOUND_FILES
+from clew.data.sounds.sound_readers import SOUND_FILES
 
 
 class LabelledSoundsData(SoundsData, LabelledData):

@@ -4,15 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from clew.core.errors import UserError
-from clew.data.contents import LabelTable, Trees
+from clew.data.caching.parts import gather
 from clew.data.corpora import get_corpus, read_corpus
+from clew.data.corpora.contents import LabelTable, Trees
 from clew.data.examples import LabelledTree
+from clew.data.formats.tree_files import labelled_nodes
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.labelled import ColumnsData
-from clew.data.labelled_trees import labelled_roots, read_labelled_trees, renamed_nodes
 from clew.data.notes import Notes
-from clew.data.parts import gather
-from clew.data.tree_files import labelled_nodes
+from clew.data.syntax.labelled_trees import labelled_roots, read_labelled_trees, renamed_nodes
 
 
 class LabelledTreesData(ColumnsData):

@@ -7,17 +7,17 @@ from typing import Any, Self
 from pydantic import Field
 
 from clew.core.errors import UserError, unknown
+from clew.data.caching.parts import gather
 from clew.data.corpora import CORPORA, read_corpus
-from clew.data.dialogue_files import read_dialogues, replies
 from clew.data.example_splits import PARTS
 from clew.data.examples import Dialogue, Pair
-from clew.data.given_files import at_home
+from clew.data.files.given_files import at_home
+from clew.data.formats.dialogue_files import read_dialogues, replies
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
-from clew.data.parts import gather
 from clew.data.readers import read_pairs
-from clew.data.synthetic import SYNTHETIC, synthetic_lines
+from clew.data.synthetic.sequences import SYNTHETIC, synthetic_lines
 
 
 class PairsData(DrawnData):

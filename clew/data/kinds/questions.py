@@ -12,7 +12,7 @@ from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
 from clew.data.notes import Notes
 from clew.data.readers import read_questions
-from clew.data.synthetic_questions import FACTS, synthetic_questions
+from clew.data.synthetic.questions import FACTS, synthetic_questions
 
 
 class QuestionsData(DrawnData):

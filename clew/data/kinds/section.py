@@ -7,8 +7,8 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
+from clew.data.files.given_files import at_home, given_file
 from clew.data.formats import FORMATS
-from clew.data.given_files import at_home, given_file
 from clew.data.lines import find_encoding
 
 Files = str | list[str]

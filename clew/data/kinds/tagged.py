@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from clew.data.contents import Tagged
 from clew.data.corpora import read_corpus
+from clew.data.corpora.contents import Tagged
 from clew.data.examples import Sentence
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, ExampleData

@@ -9,10 +9,10 @@ from clew.core.errors import UserError
 from clew.core.files import cache_folder
 from clew.data.corpora import find_corpus, holds_sentences, read_lines
 from clew.data.example_splits import PARTS
+from clew.data.files.text_files import FIELD, TextSource, TextString, find_text
 from clew.data.kinds.section import Column, DataSection
 from clew.data.splits import split_text
-from clew.data.text_files import FIELD, TextSource, TextString, find_text
-from clew.data.text_streams import stream_of
+from clew.data.streams.text_streams import stream_of
 
 
 class PlainTextData(DataSection):

@@ -6,18 +6,18 @@ from typing import Any
 from pydantic import Field
 
 from clew.core.errors import UserError, unknown
-from clew.data.contents import Recordings
 from clew.data.corpora import read_corpus
-from clew.data.drawn_lines import LINES, drawn_lines
+from clew.data.corpora.contents import Recordings
 from clew.data.examples import Transcribed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import Column, TableData
 from clew.data.notes import Notes
-from clew.data.picture_decoding import ENDINGS
-from clew.data.picture_files import picture_size
-from clew.data.sound_files import sound_length
-from clew.data.sound_readers import given_path, read_transcribed
-from clew.data.spoken_digits import digit_strings
+from clew.data.pictures.picture_decoding import ENDINGS
+from clew.data.pictures.picture_files import picture_size
+from clew.data.sounds.sound_files import sound_length
+from clew.data.sounds.sound_readers import given_path, read_transcribed
+from clew.data.sounds.spoken_digits import digit_strings
+from clew.data.synthetic.drawn_lines import LINES, drawn_lines
 
 
 class SoundsData(TableData):

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator
 
 from clew.core.errors import UserError
-from clew.data.contents import Trees
+from clew.data.caching.parts import gather
 from clew.data.corpora import read_corpus
+from clew.data.corpora.contents import Trees
 from clew.data.examples import Parsed
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
-from clew.data.parts import gather
 from clew.data.readers import read_parsed
-from clew.data.trees import cleaned
+from clew.data.syntax.trees import cleaned
 
 
 class TreesData(ExampleData):

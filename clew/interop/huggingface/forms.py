@@ -12,7 +12,7 @@ from clew.interop.huggingface.sentence_folders import write_sentence_files
 from clew.interop.huggingface.sentencepiece_tokenizers import marian_tokenizers
 from clew.interop.huggingface.tokenizer_files import filled_to, read_tokenizer
 from clew.runs.loaded import Run
-from clew.tasks.writing import DecodingConfig
+from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 READ = """

@@ -20,7 +20,7 @@ from clew.interop.weight_maps import give
 from clew.layers.adapters import is_adapted
 from clew.runs.directory import ORIGIN
 from clew.runs.loaded import Run
-from clew.tasks.generation import ends_of
+from clew.tasks.uses.generation import ends_of
 from clew.text.labels import Labels
 
 SHARD = 5 * 10**9

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, few_of, shown
-from clew.runs.explaining import read_section
+from clew.runs.settings.explaining import read_section
 
 FILE = "chat_template.json"
 """The file's name in the folder of a run."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError, shown
-from clew.runs.explaining import read_section
+from clew.runs.settings.explaining import read_section
 from clew.serving.openai.chat_templates import ChatTemplate
 
 MOST_STOPS = 4

@@ -3,8 +3,8 @@
 from functools import partial
 
 from clew.layers.cells import CELLS
-from clew.layers.nested_cells import DroppedCell
-from clew.layers.residual_cell import ResidualCell
+from clew.layers.recurrence.nested_cells import DroppedCell
+from clew.layers.recurrence.residual_cell import ResidualCell
 from tests.kernels.cells.own_cells import OWN
 
 BUILT = {

@@ -6,7 +6,7 @@ from torch import nn
 
 from clew.core.types import Fixed
 from clew.layers.cells import Cell
-from clew.layers.lstm_cells import LSTMState
+from clew.layers.recurrence.lstm_cells import LSTMState
 
 
 class Leaky(Cell):

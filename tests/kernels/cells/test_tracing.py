@@ -14,7 +14,7 @@ from clew.core.types import Memory
 from clew.kernels.cells.expressions import errors_of
 from clew.kernels.cells.tracing import Refused, Step, trace_step
 from clew.layers.cells import CELLS
-from clew.layers.nested_cells import DroppedCell, StackedCell
+from clew.layers.recurrence.nested_cells import DroppedCell, StackedCell
 from clew.layers.recurrent import unbind_steps
 from tests.kernels.cells.built import BUILT
 from tests.kernels.cells.own_cells import OWN, Leaky

@@ -13,7 +13,7 @@ from clew.kernels.cells import plans, walking, written_out
 from clew.kernels.cells.tracing import trace_step
 from clew.kernels.cells.written_out import walk
 from clew.layers.cells import CELLS, Cell
-from clew.layers.nested_cells import DroppedCell
+from clew.layers.recurrence.nested_cells import DroppedCell
 from clew.layers.recurrent import Recurrent, RecurrentState, unbind_steps
 from tests.kernels.cells.built import BUILT
 from tests.kernels.cells.own_cells import OWN, Leaky

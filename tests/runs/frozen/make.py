@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch.multiprocessing import start_processes
 
 import clew
-from clew.cli.code import load_code
+from clew.cli.options.code import load_code
 from clew.core.files import read_json, write_json
 from clew.instruments import INSTRUMENTS
 from clew.interop.checkpoints import import_checkpoint

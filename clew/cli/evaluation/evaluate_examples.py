@@ -1,0 +1,118 @@
+"""What `clew evaluate` does for tasks that learn from examples."""
+
+import argparse
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from clew.cli.options.precision import beside_whole, show_beside
+from clew.cli.terminal.progress import Lines, report, say
+
+MOST_LABELS = 10
+"""Labels whose table of confusions is shown without being asked for."""
+
+
+def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
+    from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
+
+    check_out(options)
+    asked = Asked(files, settings, changed, options.streams, options.into, options.pivot)
+    config, parts = read_parts(run, asked, say)
+    baselines = own_baselines(run, Lines().encoding)
+    scores = []
+    for part, examples in parts.items():
+        score_by: Any = partial(score_part, config=config, name=part, part=examples, pivot=asked.pivot, say=say)
+        with report() as shown:
+            score = score_by(run, baselines=baselines, progress=shown.encoding, evaluating=shown.evaluating)
+        scores.append((part, score))
+        show(part, examples, score, options, beside_whole(options, score, score_by))
+    write_asked(scores, options.out)
+    return 0
+
+
+def check_out(options: argparse.Namespace) -> None:
+    from clew.core.errors import UserError
+
+    if options.out is not None and not Path(options.out).parent.is_dir():
+        raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
+    if options.errors < 0:
+        raise UserError(f"--errors ({options.errors}) must be at least 1")
+
+
+def show(part: str, examples: Any, score: Any, options: argparse.Namespace, beside: dict[str, Any]) -> None:
+    """A part's score, beside that in float32 where there is one, its report, and its worst predictions where they are asked for."""
+    from clew.core.errors import counted
+
+    errors = worst(examples, score, options.errors)
+    if options.json:
+        fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
+        print(json.dumps({**fields, **beside, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
+    else:
+        print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
+        show_beside(score, beside)
+        show_report(score.report, options.confusion)
+        show_errors(errors, options.errors)
+
+
+def write_asked(found: list[tuple[str, Any]], out: str | None) -> None:
+    """Every prediction, where a file is named for them."""
+    if out is not None:
+        write(Path(out), found)
+        say(f"predictions are in {out}")
+
+
+def show_report(report: tuple[str, ...], confusion: bool) -> None:
+    """A line a label; and the table of which was taken for which, where it is small or asked for."""
+    for number, table in enumerate(report):
+        if number == 0 or confusion or table.count("\n") <= MOST_LABELS:
+            print(f"\n{table}", flush=True)
+
+
+def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
+    """The wrong predictions, worst first; those of tags with the words marked."""
+    from clew.runs.folder.predictions import marked_words, worst_first
+
+    words = {example.id: example.words for example in examples if hasattr(example, "words")}
+    records = [{"id": example.id, "score": score.examples[example.id], **score.predictions[example.id]} for example in examples]
+    found = worst_first(records)[:most]
+    return [{**each, "marked": marked_words(words[each["id"]], each["wrong"])} if "wrong" in each else each for each in found]
+
+
+def show_errors(errors: list[dict[str, Any]], most: int) -> None:
+    from clew.runs.folder.predictions import PROBABILITY, worst_by
+
+    if not most:
+        return
+    if not errors:
+        print("\nno prediction is wrong", flush=True)
+        return
+    if "marked" in errors[0]:
+        print("\nid\twrong words\ttext")
+        rows = [[each["id"], str(len(each["wrong"])), each["marked"]] for each in errors]
+    else:
+        measure = worst_by(errors)
+        print(f"\nid\tgold\tpredicted\t{'probability of gold' if measure == PROBABILITY else measure}\ttext")
+        rows = [error_row(each, measure) for each in errors]
+    for row in rows:
+        print("\t".join(" ".join(cell.split()) for cell in row))
+
+
+def error_row(fields: dict[str, Any], measure: str) -> list[str]:
+    from clew.runs.folder.predictions import NO_LABEL, badness
+
+    number = badness(fields, measure)
+    texts = [fields[side] for side in ("source", "second") if side in fields]
+    return [fields["id"], fields["target"] or NO_LABEL, fields["prediction"] or NO_LABEL, f"{number:.4g}", *texts]
+
+
+def write(path: Path, found: list[tuple[str, Any]]) -> None:
+    from clew.core.files import write_text
+    from clew.runs.folder.predictions import prediction_line
+
+    lines = [
+        prediction_line(name, score.examples[name], {**({"part": part} if len(found) > 1 else {}), **fields}, score.statistics.get(name))
+        for part, score in found
+        for name, fields in score.predictions.items()
+    ]
+    write_text(path, "".join(lines))

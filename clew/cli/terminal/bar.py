@@ -1,0 +1,114 @@
+"""A progress bar on a terminal, from the first second: what is under way before the first step, then the steps; one line at any width."""
+
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
+from rich.text import Text
+
+from clew.cli.terminal.progress import clock, evaluation
+from clew.cli.terminal.screen import Screen, behind, shown
+
+WIDE, MIDDLE = 100, 60
+"""Columns of a terminal that has room for all numbers, and for the loss."""
+LEAST_BAR = 8
+LARGE = 100_000
+
+
+class Words(ProgressColumn):
+    """What is done, and how much of it: `step 120/300`, or the share of a large number."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text(task.description)
+        share = f"{task.completed / task.total:.0%}" if task.total >= LARGE else f"{task.completed:.0f}/{task.total:.0f}"
+        return Text(f"{task.description} {share}")
+
+
+class Numbers(ProgressColumn):
+    """As many numbers as the terminal has room for."""
+
+    def __init__(self, console: Console):
+        super().__init__(Column(no_wrap=True, overflow="ellipsis"))
+        self.console = console
+
+    def render(self, task: Task) -> Text:
+        numbers: list[str] = task.fields["numbers"]
+        width = self.console.width
+        return Text(" ".join(numbers if width >= WIDE else numbers[:1] if width >= MIDDLE else []))
+
+
+class Clock(ProgressColumn):
+    """The time left; before there is a pace, the time that has passed."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or task.time_remaining is None:
+            return Text(clock(task.elapsed or 0.0))
+        return Text(f"{clock(task.time_remaining)} left")
+
+
+class Bar:
+    """Shows what a run does; what is said stands above the bar."""
+
+    def __init__(self) -> None:
+        self.console = Console(file=behind(sys.stderr))
+        self.progress = Progress(
+            Words(Column(no_wrap=True)),
+            BarColumn(None, table_column=Column(ratio=1, min_width=LEAST_BAR)),
+            Numbers(self.console),
+            Clock(Column(no_wrap=True, justify="right")),
+            console=self.console,
+            expand=True,
+        )
+        self.tasks: dict[str, Any] = {}
+        self.shown: str | None = None
+
+    def say(self, text: str) -> None:
+        self.progress.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
+
+    def stage(self, text: str) -> None:
+        """What is under way, where nobody knows for how long."""
+        self._show(text, 0, None, [])
+
+    def encoding(self, done: int, total: int) -> None:
+        self._show_until_done("encoding", done, total, [])
+
+    def evaluating(self, done: int, total: int) -> None:
+        self._show_until_done("evaluating", done, total, ["batches"])
+
+    def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
+        skipped = " (skipped)" if record.skipped else ""
+        rates = [f"lr {record.learning_rate:.0e}", f"norm {record.gradient_norm:.2f}", f"{tokens_per_second / 1000:,.0f}k tok/s"]
+        self._show("step", record.step, steps, [f"loss {record.loss:.3f}{skipped}", *rates])
+
+    def evaluated(self, step: int, score: Any, is_best: bool) -> None:
+        self.say(evaluation(step, score, is_best))
+
+    def _show(self, name: str, done: int, total: int | None, numbers: list[str]) -> None:
+        if self.shown is not None and self.shown != name:
+            self.progress.update(self.tasks[self.shown], visible=False)  # it keeps its pace
+        if name not in self.tasks:
+            self.tasks[name] = self.progress.add_task(name, total=total, numbers=numbers)
+        self.shown = name
+        self.progress.update(self.tasks[name], completed=done, total=total, numbers=numbers, visible=True)
+
+    def _show_until_done(self, name: str, done: int, total: int, numbers: list[str]) -> None:
+        """What happens again later begins with a clock of its own."""
+        self._show(name, done, total, numbers)
+        if done == total:
+            self.progress.remove_task(self.tasks.pop(name))
+            self.shown = None
+
+    def __enter__(self) -> "Bar":
+        self.before = sys.stdout, sys.stderr
+        self.progress.start()  # what is printed meanwhile goes through streams of its own to the console, and is for a person too
+        sys.stdout, sys.stderr = Screen(sys.stdout), Screen(sys.stderr)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.progress.stop()
+        sys.stdout, sys.stderr = self.before

@@ -1,0 +1,188 @@
+"""What a corpus holds and how its files become examples: one class a kind of content. Knows no corpus by name.
+
+A content says which files a path in the table of corpora stands for (`files`), reads those of one part (`read`), and gives the key by
+which that part is split (`key`). `choices` are the person's: `source` and `target` of pairs, `tags` of words.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from clew.core.errors import UserError, unknown
+from clew.data.examples import Labelled, Pair, Parsed, Sentence
+from clew.data.lines import read_lines
+from clew.data.notes import Notes
+from clew.data.readers import read_labelled, read_pairs, read_parsed, read_sentences
+from clew.data.records import Column
+from clew.data.sounds.spoken_digits import Recording, read_recordings
+
+Choices = Mapping[str, Column | None]
+
+
+class Content(Protocol):
+    kind: ClassVar[str]
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]: ...
+
+
+@runtime_checkable
+class ExampleContent(Content, Protocol):
+    """Content that is read as examples; running text is read in pieces."""
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Any]: ...
+
+    def key(self, choices: Choices) -> Callable[[Any], str]: ...
+
+
+@dataclass(frozen=True)
+class RunningText:
+    """Text to model from beginning to end."""
+
+    kind: ClassVar[str] = "running text"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Bracketed trees, as many as there are in each file."""
+
+    kind: ClassVar[str] = "bracketed trees"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Parsed]:
+        return read_parsed(paths)
+
+    def key(self, choices: Choices) -> Callable[[Parsed], str]:
+        return lambda example: example.key
+
+
+@dataclass(frozen=True)
+class ParallelText:
+    """A file a language, line by line; `{}` in a path stands for the language."""
+
+    languages: tuple[str, ...]
+    kind: ClassVar[str] = "pairs"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return tuple(path.format(language) for language in choose_languages(self.languages, choices))
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Pair]:
+        return read_pairs(paths, notes=notes)
+
+    def key(self, choices: Choices) -> Callable[[Pair], str]:
+        return lambda pair: pair.source
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """A table without a header with a column a language; parts are cut by the side of one language, whichever way is translated."""
+
+    columns: Mapping[str, int]
+    split_by: str
+    kind: ClassVar[str] = "pairs"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Pair]:
+        source, target = choose_languages(tuple(self.columns), choices)
+        return read_pairs(paths[0], source=self.columns[source], target=self.columns[target], format="tsv", header=False, notes=notes)
+
+    def key(self, choices: Choices) -> Callable[[Pair], str]:
+        source, _ = choose_languages(tuple(self.columns), choices)
+        return lambda pair: pair.source if source == self.split_by else pair.target
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A table with a text, or two, and their label: columns by name, or by number where there is no header. Lines of a `ragged` one may
+    have more columns than these, and quotes in it are characters like others."""
+
+    text: Column
+    label: Column
+    second: Column | None = None
+    ragged: bool = False
+    kind: ClassVar[str] = "labelled texts"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Labelled]:
+        return chain.from_iterable(self.read_file(path, notes) for path in paths)
+
+    def read_file(self, path: Path, notes: Notes) -> Iterator[Labelled]:
+        if self.ragged:
+            return self.read_ragged(path, notes)
+        columns = {"text": self.text, "label": self.label, "second": self.second}
+        return read_labelled(path, **columns, format="tsv", header=isinstance(self.text, str), notes=notes)  # type: ignore[arg-type]
+
+    def read_ragged(self, path: Path, notes: Notes) -> Iterator[Labelled]:
+        places = [int(column) - 1 for column in (self.text, self.label, self.second) if column is not None]
+        for number, line in enumerate(read_lines(path), start=1):
+            fields, place = line.split("\t"), f"{path}:{number}"
+            if len(fields) <= max(places):
+                notes.fault("wrong number of fields", place, f"expected {max(places) + 1} tab-separated columns, found {len(fields)}")
+                continue
+            text, label, *second = (fields[place].strip() for place in places)
+            yield Labelled(text, (label,), second[0] if second else None, place)
+
+    def key(self, choices: Choices) -> Callable[[Labelled], str]:
+        return lambda example: example.key
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Words with tags in CoNLL columns or CoNLL-U; the first of the kinds of tags is taken where none is chosen."""
+
+    tags: Mapping[str, Column]
+    format: str = "conll"
+    kind: ClassVar[str] = "words with tags"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Sentence]:
+        chosen = choices.get("tags")
+        name = next(iter(self.tags)) if chosen is None else str(chosen)
+        if name not in self.tags:
+            raise unknown("kind of tags", name, self.tags)
+        return read_sentences(paths[0], tags=self.tags[name], format=self.format, notes=notes)
+
+    def key(self, choices: Choices) -> Callable[[Sentence], str]:
+        return lambda sentence: sentence.key
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """Spoken digits in a tar; parts are cut by speaker, so that nobody is heard in two of them."""
+
+    kind: ClassVar[str] = "recordings"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return (path,)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Recording]:
+        return chain.from_iterable(read_recordings(path, notes=notes) for path in paths)
+
+    def key(self, choices: Choices) -> Callable[[Recording], str]:
+        return lambda recording: recording.speaker
+
+
+def choose_languages(known: tuple[str, ...], choices: Choices) -> tuple[str, str]:
+    """Source and target: the chosen ones, else the first two that there are, the other one where one is chosen of them."""
+    chosen = [choices.get("source"), choices.get("target")]
+    for role, language in zip(("source", "target"), chosen, strict=True):
+        if language is not None and language not in known:
+            raise unknown(f"language for data.{role}", str(language), known)
+    source, target = (None if language is None else str(language) for language in chosen)
+    source = source or next(language for language in known if language != target)
+    target = target or next(language for language in known if language != source)
+    if source == target:
+        raise UserError(f"data.source and data.target are both '{source}'; choose two of {', '.join(known)}")
+    return source, target

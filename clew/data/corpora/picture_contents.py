@@ -1,0 +1,64 @@
+"""What a corpus of pictures holds and how its files become examples. Knows no corpus by name."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from clew.core.errors import UserError
+from clew.data.corpora.contents import Choices
+from clew.data.examples import Captioned, LabelledInput
+from clew.data.files.idx_files import idx_pictures, kept
+from clew.data.notes import Notes
+from clew.data.pictures.picture_readers import read_captioned
+from clew.data.pictures.references import name_in_folder
+
+
+@dataclass(frozen=True)
+class Captions:
+    """Pictures with captions: a file of captions; or a list of a part's photographs, beside the file that has the `captions` of all.
+    `pictures` is the archive or a folder; pictures that are not in an archive are passed over, and counted."""
+
+    pictures: str
+    captions: str | None = None
+    kind: ClassVar[str] = "pictures with captions"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        archive = (self.pictures,) if self.pictures.endswith(".tar") else ()
+        return (path, *(() if self.captions is None else (self.captions,)), *archive)
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Captioned]:
+        archive = self.pictures.endswith(".tar")
+        pictures = paths[-1] if archive else paths[0].parent / self.pictures
+        return read_captioned(
+            paths[0], captions=None if self.captions is None else paths[1], pictures=pictures, may_lack=archive, notes=notes
+        )
+
+    def key(self, choices: Choices) -> Callable[[Captioned], str]:
+        return lambda captioned: name_in_folder(captioned.picture)
+
+
+@dataclass(frozen=True)
+class IdxPictures:
+    """Grey pictures and numbers of classes in IDX files; `{}` in a path stands for which. `labels` are the names of the classes."""
+
+    labels: tuple[str, ...]
+    kind: ClassVar[str] = "labelled pictures"
+
+    def files(self, path: str, choices: Choices) -> tuple[str, ...]:
+        return tuple(path.format(which) for which in ("images-idx3", "labels-idx1"))
+
+    def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[LabelledInput]:
+        images, labels = paths
+        pictures, numbers = idx_pictures(images), kept(str(labels))
+        if numbers.ndim != 1 or len(numbers) != len(pictures):
+            raise UserError(f"{labels}: expected a label for each of the {len(pictures):,} pictures in {images}, found {numbers.size:,}")
+        for picture, number in zip(pictures, numbers.tolist(), strict=True):
+            place = f"{images}: picture {picture.number + 1}"
+            if number >= len(self.labels):
+                notes.fault("unknown class", place, f"its class has the number {number}, and there are {len(self.labels)}, counted from 0")
+                continue
+            yield LabelledInput(picture, (self.labels[number],), place)
+
+    def key(self, choices: Choices) -> Callable[[LabelledInput], str]:
+        return lambda example: example.key

@@ -1,0 +1,78 @@
+"""Files of bracketed trees: of a treebank, or with a class at every node."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from clew.core.tree_nodes import phrase_nodes
+from clew.core.trees import Tree
+from clew.data.described import Columns, Field, Row, Shown, Use, text_field
+from clew.data.examples import LabelledTree, Parsed
+from clew.data.format import Format
+from clew.data.lines import opened
+from clew.data.notes import Notes
+from clew.data.records import Column
+from clew.data.syntax.trees import cleaned, format_tree, parse_lines, placed_trees
+
+TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
+
+
+def is_bracketed(lines: Sequence[str]) -> bool:
+    """An opening bracket, perhaps a label, and another."""
+    return bool(TREE.match("\n".join(lines)[:1000]))
+
+
+def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[LabelledTree]:
+    """Trees whose nodes' labels are classes."""
+    for tree, place in examples:
+        if tree.label == "":
+            notes.fault(
+                "node without a label", place, "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)"
+            )
+            continue
+        nodes, shape = phrase_nodes(tree)
+        yield LabelledTree(tuple(tree.words), shape, tuple(node.label for node in nodes), id=place)
+
+
+def labelled_brackets(path: Path, label: Column | None, notes: Notes) -> Iterator[LabelledTree]:
+    """Trees that have a class at every node."""
+    return labelled_nodes((Parsed(tree, place) for tree, place in placed_trees(path)), notes)
+
+
+def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
+    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these are classes, and the
+    trees stay as they are."""
+    has_classes: bool | None = None
+    with opened(path) as lines:
+        for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
+            place = f"{path}:tree {number}"
+            if has_classes is None:
+                has_classes = not set(tree.tags).isdisjoint(phrases_of(tree))
+            clean = tree if has_classes else cleaned(tree)
+            if clean is None:
+                notes.skip("trees of traces alone", place)
+                continue
+            words, tags, phrases = clean.words, clean.tags, phrases_of(clean)
+            fields = {"words": Field(" ".join(words), len(words), ()), "tags": Field(" ".join(tags), len(tags), tags)}
+            if has_classes:
+                fields = {"words": fields["words"], "label": text_field(clean.label)}
+            yield place, {**fields, "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:])}
+
+
+def phrases_of(tree: Tree) -> list[str]:
+    return [node.label for node in tree.nodes() if not node.is_leaf]
+
+
+def tree_use(columns: Columns, shown: Shown) -> Use:
+    """To classify trees that have classes, and else to parse."""
+    return Use("classify-trees" if any(column.name == "label" for column in columns) else "parse", {})
+
+
+BRACKETS = Format(
+    about="bracketed trees",
+    rows=tree_rows,
+    extensions=(".mrg", ".ptb", ".tree", ".trees"),
+    fits=is_bracketed,
+    labelled_trees=labelled_brackets,
+    use=tree_use,
+)

@@ -1,0 +1,72 @@
+"""The fields of a whole config by name: to compare two of them, and to print one."""
+
+from typing import Any
+
+import yaml
+
+from clew.core.config import Section, field_names, warmup_steps
+from clew.runs.config import Config
+from clew.runs.settings.field_paths import paths
+
+SCHEDULE, STEPS = "training.schedule", "training.steps"
+
+
+def fields_of(config: Config) -> dict[str, Any]:
+    """Every field's whole name and its value; a part with its options is one value."""
+    return {".".join(path): value for path, value in paths(config.model_dump(mode="json"))}
+
+
+def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field. Steps that the second
+    counts, or will count, from its epochs are no field of their own."""
+    a, b = fields_of(first), fields_of(second)
+    found = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
+    if SCHEDULE in found and is_same_schedule(found[SCHEDULE], first.training.steps, second.training.steps):
+        del found[SCHEDULE]
+    if second.training.epochs is not None:
+        found.pop(STEPS, None)
+    return found
+
+
+def is_same_schedule(schedules: tuple[Any, Any], first_steps: int, second_steps: int) -> bool:
+    """Whether two schedules differ at most in how they state the same warm-up, the one as a share, the other as what the share comes to in
+    its own number of steps."""
+    one, other = schedules
+    if is_share(one) == is_share(other):
+        return bool(one == other)
+    steps = second_steps if is_share(one) else first_steps
+    return bool(in_steps(one, steps) == in_steps(other, steps))
+
+
+def is_share(schedule: Any) -> bool:
+    """Whether a schedule states its warm-up as a share of the steps."""
+    return isinstance(schedule, dict) and isinstance(schedule.get("warmup"), float)
+
+
+def in_steps(schedule: Any, steps: int) -> Any:
+    """A schedule with its warm-up as a number of steps."""
+    return {**schedule, "warmup": warmup_steps(schedule["warmup"], steps)} if is_share(schedule) else schedule
+
+
+def differences(first: Config, second: Config) -> list[str]:
+    """The fields in which two configs differ, as `field: one -> other`."""
+    return [f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed_fields(first, second).items()]
+
+
+def commented_yaml(config: Config) -> str:
+    """The whole config as YAML, a comment behind each field that has a description."""
+    lines = []
+    for name in Config.model_fields:
+        value = getattr(config, name)
+        if isinstance(value, Section):
+            lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
+            fields, names = type(value).model_fields, field_names(type(value))
+            lines += [_yaml_line(f"  {name}", getattr(value, field), fields[field].description) for name, field in names.items()]
+        else:
+            lines.append(_yaml_line(name, value, Config.model_fields[name].description))
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_line(name: str, value: Any, description: str | None) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n").removesuffix("...").strip()
+    return f"{name}: {text}" + (f"  # {description}" if description else "")

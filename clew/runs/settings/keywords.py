@@ -1,0 +1,170 @@
+"""Settings as Python writes them: `"model.dim=64"`, `model__dim=64` and `model={"dim": 64}`, together; and errors in the same words."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clew.core.errors import UserError, did_you_mean, few_of, named, shortened, shown
+from clew.runs.config import Config, every_field, meant_by
+from clew.runs.settings.values import check_depth, parse_assignment
+
+SECTIONS = tuple(name for name in Config.model_fields if name != "recipe")
+"""What a keyword begins with; `seed` and `device` are whole settings."""
+
+
+def settings_of(assignments: Sequence[str], keywords: Mapping[str, Any], arguments: Sequence[str] = ()) -> list[str]:
+    """All settings as assignments, a part before its own options. A field that is set twice is refused, and so is an unknown section; of
+    texts alone the last holds, as on the command line. `arguments` are the function's own, which a keyword may have been meant to be."""
+    for assignment in assignments:
+        if not isinstance(assignment, str):
+            raise UserError(
+                f"a setting is a text such as 'training.steps=500', or a keyword such as training__steps=500, not {shown(assignment)}"
+            )
+    fields = list({path: (path, text, shown(text)) for text in assignments for path in [tuple(parse_assignment(text)[0])]}.values())
+    for keyword, value in keywords.items():
+        path = path_of(keyword, arguments)
+        place = f"{keyword}={{...}}" if isinstance(value, Mapping) else keyword
+        fields += [(inner, f"{'.'.join(inner)}={as_json(leaf, keyword)}", place) for inner, leaf in leaves(path, value)]
+    check_once(fields)
+    return [text for _, text, _ in sorted(fields, key=lambda field: len(field[0]))]
+
+
+def path_of(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
+    """`model__cell__nonlinearity` -> ("model", "cell", "nonlinearity")."""
+    path = tuple(keyword.split("__"))
+    if path[0] in SECTIONS and all(path):
+        return path
+    if near := get_close_matches(keyword, arguments, 1, cutoff=0.75):
+        raise UserError(f"unknown keyword {named(keyword)}; did you mean {near[0]}? a setting is section__field=value")
+    field = meant_by(keyword) or meant_by(path[-1])
+    fields = [field] if field else sorted(each for each in every_field() if each.rpartition(".")[2] == path[-1])[:3]
+    meant = f"; did you mean {' or '.join(map(keyword_of, fields))}?" if fields else did_you_mean(path[0], SECTIONS)
+    raise UserError(f"unknown keyword {named(keyword)}{meant} a setting is section__field=value, of the sections {few_of(SECTIONS)}")
+
+
+WHOLE = {("data", "label_map")}
+"""Settings whose value is a dict with names of the user's own."""
+
+
+def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The fields of a dict; a part with its options ({"name": "gru", ...}) is one value."""
+    if not isinstance(value, Mapping) or not value or path in WHOLE or (len(path) > 1 and "name" in value):
+        yield path, value
+        return
+    for name, inner in value.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[^.=\s]+(\.[^.=\s]+)*", name):
+            raise UserError(f"{'__'.join(path)}={{...}}: the name of a setting is a text such as 'dim', not {shown(name)}")
+        yield from leaves((*path, *name.split(".")), inner)
+
+
+def check_once(fields: Iterable[tuple[tuple[str, ...], str, str]]) -> None:
+    """Refuses a field that is set in two places, whole or in part."""
+    seen: dict[tuple[str, ...], str] = {}
+    for path, text, place in fields:
+        if path in seen:
+            both = f"by {seen[path]} and by {place}" if seen[path] != place else f"by {place}"
+            raise UserError(f"{'__'.join(path)} is set twice, {both}; leave one of them out")
+        seen[path] = place
+        if text.partition("=")[2].startswith("{"):
+            options = next((other for other in seen if len(other) > len(path) and other[: len(path)] == path), None)
+            if options is not None:
+                raise UserError(
+                    f"{'__'.join(path)} is set whole by {place}, and {'__'.join(options)} by {seen[options]}; leave one of them out"
+                )
+
+
+def as_json(value: Any, keyword: str) -> str:
+    return json.dumps(check_depth(plain_value(value, keyword), shown(value)), ensure_ascii=False)
+
+
+def plain_value(value: Any, keyword: str) -> Any:
+    """A value as JSON has it: paths and runs as names of files and folders, tuples and arrays as lists."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): plain_value(each, keyword) for name, each in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [plain_value(each, keyword) for each in value]
+    if isinstance(folder := getattr(value, "folder", None), Path):  # a run, where its folder is asked for
+        return str(folder)
+    raise UserError(f"{keyword} takes a number, a text, True, False, None, a list or a dict, not {shown(value)}")
+
+
+def keyword_of(field: str) -> str:
+    return field.replace(".", "__")
+
+
+@contextmanager
+def told_in_python(without: str = "") -> Iterator[None]:
+    """Within this context a user's mistake is told in the words of a call, and not of the command line. `without` is a section whose fields
+    are plain keywords there."""
+    try:
+        yield
+    except UserError as error:
+        if error.is_of_user_code:
+            raise
+        raise UserError(in_python(str(error), without)) from None
+
+
+OPTIONS = {
+    r"--resume": "resume=True",
+    r"--overwrite": "overwrite=True",
+    r"add --trust": "use it within `with clew.runs.trust.accepting():`",
+    r"--(into|pivot|streams|choices)\b": r"\1=",
+    r"--out(?: DIR)?(?![\w-])": "out=DIR",
+    r"--code (\S+\.py)": r"code='\1'",
+    r"--code": "code=",
+}
+TRAIN = re.compile(r"`clew train ([\w-]+)((?: \w+=[^` ]+)*)`")
+ASSIGNED = re.compile(r"(?<![\w./\\'-])([a-z]+(?:\.[a-z_]\w*)+)(=(?:\[[^\]]*\]|\{[^}]*\}|[^\s,;`'\"]+)?)?")
+"""`model.dim` and `model.cell=gru` in a sentence, and no end of a path."""
+UNKNOWN = re.compile(r"^unknown field '([^']+)'(?: of ([\w.]+))?; did you mean '([\w.]+)'\?")
+CONSTANTS = {"true": "True", "false": "False", "null": "None"}
+
+
+def in_python(sentence: str, without: str = "") -> str:
+    """A sentence of the command line's, to be followed where a function is called: settings are keywords, options are arguments."""
+    known = every_field()
+
+    def spelt(field: str) -> str:
+        return field.removeprefix(f"{without}.") if without else keyword_of(field)
+
+    def whole(match: re.Match[str]) -> str:
+        name, section, meant = match.groups()
+        if section is None and "." not in meant:  # an option of a function, and no setting
+            return match[0]
+        place = f"{section}." if section else ""
+        return f"unknown setting {spelt(place + name)}; did you mean {spelt(meant if '.' in meant else place + meant)}?"
+
+    def assigned(match: re.Match[str]) -> str:
+        field, value = match[1], match[2]
+        has_options = not field.startswith("data.")  # data.train.csv is a file
+        if not any(field == each or (has_options and field.startswith(f"{each}.")) for each in known):
+            return match[0]
+        return spelt(field) + ("" if value is None else f"={in_quotes(value[1:])}")
+
+    for option, argument in OPTIONS.items():
+        sentence = re.sub(option, argument, sentence)
+    sentence = ASSIGNED.sub(assigned, UNKNOWN.sub(whole, sentence))
+    return TRAIN.sub(lambda match: f"`clew.train({', '.join([repr(match[1]), *match[2].split()])})`", sentence)
+
+
+def in_quotes(value: str) -> str:
+    """A value of the command line's as Python writes it; a name in capitals stands for what the user has."""
+    if value in CONSTANTS or value == "":
+        return CONSTANTS.get(value, "")
+    if value[0] in "[{":
+        with suppress(ValueError):
+            value = repr(json.loads(value))
+    is_plain = value.isupper() or value[0] in "[{0123456789-" or value == "..."
+    return shortened(value) if is_plain else repr(value)

@@ -1,0 +1,67 @@
+"""How much a model that writes from a source has looked at each place of it: in what beam search weighs, and as a term of a loss."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from clew.core.masks import real_positions
+from clew.core.taps import watching
+from clew.core.types import Memory, State
+from clew.decoding.ranking import Coverage
+from clew.decoding.stepper import Stepper, read_at
+from clew.layers.attention import Attention
+from clew.tasks.shared.alignment import by_row, tap_of
+
+
+class CoveredState(NamedTuple):
+    inner: State
+    coverage: Coverage
+
+
+class CoveringStepper:
+    """A stepper that keeps in its state how much `attention`, a part of its model, has looked at each place of a memory, the mean over
+    heads. The layer that is watched takes its equation, since a kernel shows no weights."""
+
+    def __init__(self, stepper: Stepper, attention: Attention, memory: Memory):
+        self.stepper = stepper
+        self.attention = attention
+        self.memory = memory
+
+    @property
+    def vocabulary(self) -> int:
+        return self.stepper.vocabulary
+
+    def initial_state(self, rows: int, capacity: int | None = None) -> CoveredState:
+        sentences, places, _ = self.memory.values.shape
+        start = torch.zeros(sentences, places, device=self.memory.values.device)
+        if (real := real_positions(self.memory.mask)) is not None:
+            start = start.masked_fill(~real, 1.0)
+        return CoveredState(self.stepper.initial_state(rows, capacity), Coverage(start.repeat_interleave(rows // sentences, 0)))
+
+    def __call__(self, tokens: Tensor, mask: Tensor | None, state: CoveredState, at: Tensor | None = None) -> tuple[Tensor, CoveredState]:
+        with looking(self.attention) as seen:
+            log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
+        looked = by_row(seen[0], len(tokens)).float()  # (rows, length, places)
+        looked = looked if mask is None else looked * mask[..., None]
+        return log_probs, CoveredState(inner, Coverage(state.coverage.weights + looked.sum(1)))
+
+
+def uneven_coverage(weights: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
+    """sum over rows and places i of (1 - sum over t of w_ti)^2, from weights (batch, length, places): the least where attention looks at
+    every place as much as once in all (Xu et al. 2015, equation 14: doubly stochastic attention)."""
+    real, places = real_positions(mask), real_positions(source_mask)
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
+    total = (weights if real is None else weights * real[..., None]).sum(1)  # (batch, places)
+    uneven = (1 - total) ** 2
+    return (uneven if places is None else torch.where(places, uneven, 0.0)).sum()
+
+
+@contextmanager
+def looking(attention: Attention) -> Iterator[list[Any]]:
+    """Within this context what an attention looks at is kept, as it shows it."""
+    seen: list[Any] = []
+    with watching({tap_of(attention): seen.append}):
+        yield seen

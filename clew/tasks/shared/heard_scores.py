@@ -1,0 +1,65 @@
+"""What a transcript rests on: its probability, or that of one of its symbols, as a function of the sound."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clew.core.errors import UserError
+from clew.layers.losses.ctc import least_frames
+from clew.tasks.offers import Given
+from clew.tasks.shared.input_reading import GIVEN
+from clew.tasks.uses.explaining import Explained
+
+
+def explain_heard(task: Any, given: Given, of: str | None, place: int | None) -> Explained:
+    """log p of a text over all paths that say it, the best path's where none is given:
+
+        log sum over paths that collapse to the text of prod_t softmax(logits_t)[path_t]
+
+    or with a `place` log softmax(logits_t)[symbol] of that symbol of the text, at the frame t of its best alignment where it is likeliest.
+    """
+    spoken, batch = task.one_row(given)
+    with torch.no_grad():
+        logits = task.logits(batch)
+    ids = list(task.transcripts(batch, 1)[0].tokens) if of is None else [id for id in task.target.encode(of) if id != task.target.end]
+    targets = torch.tensor([ids], dtype=torch.long, device=logits.device)
+    check_spoken(task, targets, of, place, spoken.input.length)
+
+    def logits_of(inputs: Any) -> Tensor:
+        found: Tensor = task.logits(batch._replace(inputs=inputs, mask=None))
+        return found
+
+    text = task.target.decode(ids).strip()
+    score: Callable[[Any], Tensor]
+    if place is None:
+        what = f"log p of {text!r}"
+
+        def score(inputs: Any) -> Tensor:
+            rows = logits_of(inputs)
+            found: Tensor = task.ctc.log_likelihood(rows, targets.expand(len(rows), -1))
+            return found
+
+    else:
+        symbol, log_probs = ids[place - 1], logits[0].log_softmax(-1)
+        is_own = task.ctc.align(logits, targets).labels[0] == place - 1
+        frame = int(log_probs[:, symbol].masked_fill(~is_own, -torch.inf).argmax())
+        layout = task.reader.layout(given.text, spoken.input.length)
+        what = f"log p of {task.target.piece(symbol)!r} at {layout.names[frame]}, symbol {place} of {text!r}"
+
+        def score(inputs: Any) -> Tensor:
+            return logits_of(inputs)[:, frame].log_softmax(-1)[:, symbol]
+
+    layout, canvas = task.reader.layout(given.text, spoken.input.length), task.reader.canvas(given.text)
+    return Explained.of_input(task, batch.inputs, score, what, layout, canvas, GIVEN)
+
+
+def check_spoken(task: Any, targets: Tensor, of: str | None, place: int | None, frames: int) -> None:
+    count = targets.shape[1]
+    if of is not None and (task.target.unknown in targets or not count):
+        raise UserError(f"of={of!r} is no text of symbols that the model knows; give what may be said")
+    if (needed := int(least_frames(targets))) > frames:
+        raise UserError(f"of={of!r} needs at least {needed} frames, and the sound has {frames}; give a shorter text")
+    if place is not None and place > count:
+        raise UserError(f"there is no symbol {place} in what is said; it has {count}")

@@ -1,0 +1,120 @@
+"""How a labeller of words reads one sentence with its graph: what `Reads`, `Judges` and `Explains` ask of it.
+
+A sentence is given as CoNLL-U, whose heads are its graph; or as words alone, where the body reads no graph.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from clew.core.batches import map_batch, to_device
+from clew.core.errors import UserError, named
+from clew.core.graph_batches import GraphInputs
+from clew.core.layouts import Layout
+from clew.data.examples import Sentence
+from clew.data.formats.conllu_files import written_graphs
+from clew.layers.embeddings import tokens_of
+from clew.sources.words import WordReader
+from clew.tasks.offers import Carried, Given, Judged, JudgedWord, Levels, Reading
+from clew.tasks.shared.reading import levels_of
+from clew.tasks.uses.explaining import Explained, check_not_empty, chosen_label
+from clew.text.labels import Labels
+from clew.text.words import spaced_words
+
+
+class ReadsGraph:
+    """A task with a `body` over words, which `reads_graphs` or not, and a label for each word."""
+
+    body: Any
+    reader: WordReader
+    labels: Labels
+    output: nn.Linear
+    reads_graphs: bool
+    text_name = "sentence"
+
+    def encode_graphs(self, examples: Sequence[Sentence]) -> Any:
+        raise NotImplementedError
+
+    def collate(self, examples: Any) -> Any:
+        raise NotImplementedError
+
+    def label(self, sentences: Sequence[Sentence]) -> list[list[tuple[str, float]]]:
+        raise NotImplementedError
+
+    def check_length(self, encoded: Any, place: str) -> None:
+        raise NotImplementedError
+
+    def sentence_of(self, given: Given) -> Sentence:
+        """The first sentence of CoNLL-U, or the words of a text that is none."""
+        check_not_empty(given.text)
+        found = written_graphs(given.text, "the text")
+        return found[0] if found else Sentence(tuple(word.text for word in spaced_words(given.text)), id="the text")
+
+    def one_row(self, given: Given) -> tuple[Sentence, Any, Any]:
+        sentence = self.sentence_of(given)
+        (encoded,) = self.encode_graphs([sentence])
+        self.check_length(encoded, sentence.id)
+        return sentence, encoded, to_device(self.collate([encoded]), self.output.weight.device)
+
+    def body_inputs(self, batch: Any) -> tuple[Any, ...]:
+        """What the body is called with."""
+        return (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
+
+    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+        sentence, encoded, batch = self.one_row(given)
+        ids, tokenizer = tuple(encoded.words.tokens), self.reader.tokenizer
+        layout = Layout(tuple(sentence.words), "word")
+        return Reading(self, given.text, layout.names, ids, batch, tokenizer=tokenizer, limit=self.body.max_length, layout=layout)
+
+    def runs(self, reading: Reading) -> Tensor:
+        found: Tensor = self.body(*self.body_inputs(reading.batch))[0]
+        return found
+
+    def levels(self, reading: Reading) -> list[Levels]:
+        return [levels_of(self.body, self.body.levels(*self.body_inputs(reading.batch)), reading.tokens)]
+
+    def carries(self, reading: Reading) -> Carried | None:
+        words = reading.batch.words
+        if not self.body.causal or not isinstance(words, Tensor):
+            return None
+        return Carried(lambda t, state: self.body(words[:, t : t + 1], None, state), self.body.initial_state(1))
+
+    def entrance(self, reading: Reading) -> str:
+        return "body.embedding"
+
+    def judges(self, given: Given) -> Judged:
+        sentence = self.sentence_of(given)
+        (found,) = self.label([sentence])
+        words = zip(sentence.words, found, strict=True)
+        return Judged(words=tuple(JudgedWord(word, label, share) for word, (label, share) in words))
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """What a label scores at a word, by all words; the graph stays."""
+        place = place or 1
+        sentence, _, batch = self.one_row(given)
+        if place > len(sentence.words):
+            raise UserError(f"there is no word {place}; the sentence has {len(sentence.words)}")
+
+        def logits(words: Any) -> Tensor:
+            rows = len(tokens_of(words))
+            graphs = map_batch(lambda part: part.expand(rows, *part.shape[1:]), batch.graphs)
+            hidden = self.body(*self.body_inputs(batch._replace(words=words, mask=None, graphs=graphs)))[0]
+            found: Tensor = self.output(hidden)[:, place - 1]
+            return found
+
+        label = chosen_label(self.labels.names, logits, batch.words, of)
+        what = f"the score of {named(self.labels.names[label])} at {named(sentence.words[place - 1])}"
+        own = (True,) * len(sentence.words)
+        layout = Layout(tuple(sentence.words), "word")
+        return Explained(
+            self,  # type: ignore[arg-type]
+            batch.words,
+            lambda words: logits(words)[:, label],
+            layout.names,
+            own,
+            what,
+            self.reader.tokenizer,
+            movable=False,
+            layout=layout,
+        )

@@ -1,0 +1,210 @@
+"""What may be asked of a task that reads a source and writes a target: how it reads a pair, what it predicts of the target, how it writes
+token by token and what it looks at. Any body that encodes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from clew.core.batches import to_device
+from clew.core.errors import UserError
+from clew.core.layouts import Layout
+from clew.core.modes import evaluating
+from clew.data.examples import Pair
+from clew.layers.attending.heads import CROSS, attending_layers
+from clew.layers.embeddings import tokens_of as tokens_in
+from clew.layers.shapes.pyramid import at_every_place, shared_out
+from clew.sources.words import SourceReader
+from clew.tasks.learnings.examples import ExampleTask
+from clew.tasks.offers import Begun, Carried, Expected, Given, Levels, Predicted, Reading, TextBody, TokenScores
+from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of, with_marks
+from clew.tasks.shared.reading import levels_of, no_text
+from clew.tasks.uses.explaining import Explained, chosen_token
+from clew.tasks.uses.writing import DecodingConfig, filtered_as
+from clew.text.tokenizer import Tokenizer, check_is_text
+
+if TYPE_CHECKING:
+    from clew.tasks.shared.sequence import SequenceBatch, Sides
+
+GREEDY = DecodingConfig(method="greedy")
+
+
+class ReadsAndWrites(ExampleTask):
+    """A task with a `body` that encodes, the tokenizers `source` and `target`, and the tokens `start` and `end` of a target."""
+
+    body: Any
+    text_name = "source"
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def without(self, capability: str) -> str | None:
+        """Why it cannot be asked for something that models which read and write else have."""
+        if capability == "vectors" and self.languages:
+            return "reads a text with the language that it goes into; it has no vectors of a text alone"
+        if capability == "aligns" and not any(layer.kind == CROSS for layer in attending_layers(self)):
+            return "does not look at its source while it writes (model.attention=none)"
+        return None
+
+    def vectors(self) -> TextBody:
+        """Of its encoder."""
+        return TextBody(self.body.encoder, SourceReader(self.source, self.source_end))
+
+    def one_row(self, given: Given) -> "tuple[Sides, SequenceBatch]":
+        """A source and its target, none where not given, as ids and as a batch of one row."""
+        if not given.text.strip():
+            raise no_text()
+        for text in (given.text, given.target or ""):
+            check_is_text(text, "text")
+        sides = self.encode_given(given)
+        self.check_length(sides, "the text")
+        return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
+
+    def encode_given(self, given: Given) -> "Sides":
+        found: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
+        return found
+
+    def source_ids(self, sides: "Sides") -> tuple[int, ...]:
+        """The token at each place of a source; none where it is no text."""
+        return tuple(sides.source)
+
+    @property
+    def source_tokenizer(self) -> Tokenizer | None:
+        """What cuts a source into tokens; None where it is no text."""
+        found: Tokenizer = self.source
+        return found
+
+    def named_sides(self, given: Given, sides: "Sides") -> tuple[Tokens, Tokens]:
+        """What stands at each place of a source and of its target."""
+        before, after = self.around(given.into)
+        source = tokens_of(self.source, given.text, sides.source[len(before) : -len(after)])
+        target = tokens_of(self.target, given.target or "", sides.target)
+        marks = ([self.source.token(id) for id in ids] for ids in (before, after))
+        return with_marks(source, *marks), with_marks(target, [], [self.target.token(self.end)])
+
+    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+        """With its own best target where none is given."""
+        given = given if given.target is not None else given._replace(target=self.own_target(given))
+        sides, batch = self.one_row(given)
+        source, target = self.named_sides(given, sides)
+        return Reading(
+            model=self,
+            text=given.text,
+            tokens=tuple(source.texts),
+            ids=self.source_ids(sides),
+            batch=batch,
+            written=tuple(target.texts),
+            written_ids=(*sides.target, self.end),
+            tokenizer=self.source_tokenizer,
+            target=self.target,
+            begin=self.target.token(self.start),
+            limit=self.body.max_length,
+            layout=self.source_layout(given, sides),
+        )
+
+    def runs(self, reading: Reading) -> Tensor:
+        found: Tensor = self.decode(reading.batch)[0]
+        return found
+
+    def levels(self, reading: Reading) -> list[Levels]:
+        batch, body = reading.batch, self.body
+        levels = [at_every_place(level[0], len(reading.pieces))[None] for level in body.encoder.levels(batch.source, batch.source_mask)]
+        read = levels_of(body.encoder, levels, reading.pieces, "encoder")
+        return [read, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
+
+    def decoder_levels(self, batch: "SequenceBatch") -> list[Tensor]:
+        found: list[Tensor] = self.body.levels(batch.tokens, batch.mask, self.read(batch))
+        return found
+
+    def carries(self, reading: Reading) -> Carried | None:
+        tokens = reading.batch.tokens
+        state = self.body.initial_state(1, self.read(reading.batch))
+        return Carried(lambda t, state: self.body(tokens[:, t : t + 1], None, state), state)
+
+    def entrance(self, reading: Reading) -> str:
+        found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
+        return found
+
+    def source_entrance(self, reading: Reading) -> str:
+        """The path of the part whose output the encoder's layers read."""
+        found: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
+        return found
+
+    def predicts(self, reading: Reading) -> list[Predicted]:
+        """The target, given its source."""
+        ids = torch.tensor(reading.written_ids)
+        return [Predicted(reading.written, range(len(ids)), ids, reading.forward()[0], self.log_probs, self.target)]
+
+    def expects(self, given: Given) -> list[Expected]:
+        """After what is given of the target."""
+        _, batch = self.one_row(given)
+        return [Expected(self.log_probs(self.decode(batch)[0][0, -1]), self.target)]
+
+    def scores_tokens(self, reading: Reading) -> TokenScores:
+        return TokenScores(
+            output=self.log_probs,
+            log_probs=self.log_probs,
+            ids=reading.written_ids,
+            tokenizer=self.target,
+            body=self.body.decoder,
+            levels=lambda: self.decoder_levels(reading.batch),
+        )
+
+    def own_target(self, given: Given, config: DecodingConfig | None = None) -> str:
+        _, batch = self.one_row(given._replace(target=None))
+        with evaluating([self]):
+            (found,) = self.write(batch, config or GREEDY)
+        return found[0].text if found else ""
+
+    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+        _, batch = self.one_row(given._replace(target=None))
+        if config is not None:
+            self.check_decoding(config)
+        stepper = self.stepper(batch, covering=config is not None and config.covers)
+        return Begun(
+            stepper=stepper if config is None else filtered_as(config, stepper, self.never_written),
+            start=torch.full((1, 1), self.start, device=batch.tokens.device),
+            tokenizer=self.target,
+            end=self.end,
+            ends=(self.end,),
+            most=self.most_new(config or GREEDY),
+            text_of=self.target.decode,
+            limit=self.body.max_length,
+        )
+
+    def aligns(self, given: Given, layer: int | None = None) -> Alignment:
+        sides, batch = self.one_row(given)
+        source, target = self.named_sides(given, sides)
+        with evaluating([self]):
+            weights = attention_weights(self, batch, layer)[0].cpu()
+        return Alignment(source, target, shared_out(weights[: len(target.texts)], len(source.texts)))
+
+    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
+        """log p of a token that is written, given the source and what stands before it, by the source's places."""
+        reading, place = self.reads(given), place or 1
+        if place > len(reading.written):
+            raise UserError(f"there is no token {place} in the target; it has {len(reading.written)} with its end")
+        batch = reading.batch
+
+        def log_probs(source: Any) -> Tensor:
+            rows = len(tokens_in(source))
+            hidden, _ = self.decode(batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None))
+            found: Tensor = self.log_probs(hidden[:, place - 1])
+            return found
+
+        token = reading.written_ids[place - 1] if of is None else chosen_token(self.target, log_probs, batch.source, of)
+        before, after = (len(marks) for marks in self.around(given.into))
+        own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
+        what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
+        return self.explained(given, reading, lambda rows: log_probs(rows)[:, token], own, what)
+
+    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
+        """A score of sources, by what the encoder's embedding hands on."""
+        embedding = "body.encoder.embedding"
+        return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)
+
+    def source_layout(self, given: Given, sides: "Sides") -> Layout | None:
+        """How the places of a source lie; None where it is a text."""
+        return None

@@ -1,0 +1,113 @@
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import clew as library
+from clew.cli.options.precision import PRECISIONS
+from clew.core.errors import UserError
+from clew.interop.exporting import export_run
+from clew.kernels.quantised_weight import QuantisedWeight
+from clew.layers import precision as layers
+from clew.layers.precision import num_bytes
+from clew.runs.directory import write_weights
+from clew.runs.pruning import prune_run
+from clew.training.fitting import fit
+from tests.cli.conftest import Clew
+
+SMALLER = pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_the_help_offers_what_there_is():
+    assert tuple(PRECISIONS) == layers.PRECISIONS
+
+
+@SMALLER
+def test_an_evaluation_tells_what_a_precision_costs(clew: Clew, gpt: Path, precision: str) -> None:
+    before = contents(gpt)
+    whole = [json.loads(line) for line in clew("evaluate", gpt, "--json").out.splitlines()]
+    found = clew("evaluate", gpt, "--precision", precision, "--json")
+    parts = [json.loads(line) for line in found.out.splitlines()]
+    assert found.status == 0 and [part["text"] for part in parts] == [part["text"] for part in whole]
+    for part, expected in zip(parts, whole, strict=True):
+        assert part["precision"] == precision
+        for name, value in part["float32"].items():
+            assert value == pytest.approx(expected[name], rel=1e-6)
+            assert part["difference"][name] == part[name] - value
+        assert part["difference"]["loss"] != 0 and math.isfinite(part["loss"])
+    small, large = (num_bytes(library.load(gpt, precision=each).task) for each in (precision, "float32"))
+    assert f"weights take {small:,} bytes in {precision}, {large:,} in float32\n" in found.err and small < large
+    assert contents(gpt) == before, "the run stays as it is"
+
+
+def test_the_difference_is_a_table(clew: Clew, lstm: Path) -> None:
+    lines = clew("evaluate", lstm, "--precision", "int8").out.splitlines()
+    header, loss = next((a, b) for a, b in zip(lines, lines[1:], strict=False) if a.startswith("measure"))
+    assert header.split() == ["measure", "int8", "float32", "difference"]
+    name, small, whole, difference = loss.split()
+    assert name == "loss" and float(difference) == pytest.approx(float(small) - float(whole), abs=2e-4)
+    assert "measure" not in clew("evaluate", lstm).out
+
+
+def test_files_and_other_tasks_are_scored_twice_too(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
+    Path("poem.txt").write_text("the walls were tall.\n", encoding="utf-8")
+    of_file = json.loads(clew("evaluate", gpt, "poem.txt", "--precision", "int8", "--json").out.splitlines()[-1])
+    assert of_file["difference"]["loss"] == of_file["loss"] - of_file["float32"]["loss"]
+    translated = json.loads(clew("evaluate", translators["transformer"], "--precision", "int8", "--json").out.splitlines()[0])
+    assert translated["difference"].keys() == translated["float32"].keys() and "bleu" in translated["difference"]
+    Path("labels.csv").write_text("text,label\nthe door,a\n", encoding="utf-8")
+    chosen = clew("evaluate", gpt, "labels.csv", "--choices", "a=red,b=tall", "--precision", "int4", "--json")
+    assert "accuracy" in json.loads(chosen.out.splitlines()[0])["difference"]
+
+
+@SMALLER
+def test_runs_answer_in_every_precision(clew: Clew, gpt: Path, lstm: Path, translators: dict[str, Path], precision: str) -> None:
+    for run in (gpt, lstm):
+        found = clew("generate", run, "the ", "--precision", precision, "--method", "greedy", "--json")
+        assert found.status == 0 and json.loads(found.out)["text"]
+        assert clew("predict", run, "-", "--precision", precision, stdin="the \n").status == 0
+        assert clew("embed", run, "the door", "--precision", precision).status == 0
+    assert clew("translate", translators["transformer"], "a b", "--precision", precision, "--beams", "2").status == 0
+
+
+def test_looks_at_a_quantised_run_are_those_of_any(clew: Clew, gpt: Path) -> None:
+    small, whole = (library.load(gpt, device="cpu", precision=precision) for precision in ("int8", "float32"))
+    for instrument in ("surprisal", "attention", "gradients"):
+        assert (
+            library.look(small, instrument, text="the door").facts.keys() == library.look(whole, instrument, text="the door").facts.keys()
+        )
+
+
+def test_what_would_write_or_train_rounded_weights_is_refused(clew: Clew, gpt: Path, tmp_path: Path) -> None:
+    run = library.load(gpt, device="cpu", precision="int8")
+    about = "a run whose weights were loaded in bfloat16, int8 or int4 cannot be {}; load it without a precision"
+    with pytest.raises(UserError, match=about.format("exported")):
+        export_run(run, "torch", tmp_path / "export")
+    with pytest.raises(UserError, match=about.format("exported")):
+        export_run(library.load(gpt, device="cpu", precision="bfloat16"), "torch", tmp_path / "export")
+    with pytest.raises(UserError, match=about.format("pruned")):
+        prune_run(run, ["1.1"], tmp_path / "pruned")
+    with pytest.raises(UserError, match="weights in int8 or int4 are not written; load the run without a precision"):
+        write_weights(tmp_path / "model.safetensors", run.task.state_dict())
+    with pytest.raises(UserError, match="a module whose weights are in int8 or int4 cannot be trained; load the run without a precision"):
+        fit(run.task, torch.utils.data.DataLoader([1]), tmp_path / "fit", steps=1)
+    assert not any((tmp_path / name).exists() for name in ("export", "pruned", "model.safetensors", "fit"))
+
+
+def test_an_unknown_precision_is_refused_before_anything_is_read(clew: Clew, gpt: Path) -> None:
+    with pytest.raises(UserError, match="unknown precision 'int2'; did you mean 'int8'\\? known: bfloat16, float32, int4, int8"):
+        library.load("nowhere", precision="int2")
+    assert "argument --precision: invalid choice: 'int2'" in clew("generate", gpt, "--precision", "int2").err
+
+
+def test_tied_tables_stay_tied(gpt: Path) -> None:
+    task = library.load(gpt, device="cpu", precision="int8").task
+    assert isinstance(task.weight, QuantisedWeight) and task.weight is task.body.embedding.tokens.weight

@@ -1,0 +1,122 @@
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clew.cli.main import verb_parser
+from clew.cli.recipes import has
+from clew.cli.verbs import ABOUT, FORMER, FORMS, VERBS, find_verb
+from clew.recipes import RECIPES
+from clew.recipes.grid import expand
+from clew.recipes.running import config_of
+from clew.runs.settings.values import parse_assignment
+from clew.studies.space import read_space
+from tests.cli.conftest import Clew
+
+ROOT = Path(__file__).parents[3]
+
+
+def examples(verb: str) -> list[list[str]]:
+    """The example lines of a verb's help, as the shell would give them to the command."""
+    text = verb_parser(verb).description or ""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("  ")]
+    return [shlex.split(line[line.index("clew ") :].split(" > ")[0])[1:] for line in lines]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_a_help_parse_and_name_what_there_is(verb: str) -> None:
+    assert examples(verb)
+    for words in examples(verb):
+        command, rest, _ = find_verb(words) or ("", [], False)
+        assert command == verb
+        options, more = verb_parser(verb).parse_known_intermixed_args(rest)
+        assert not more or options.open
+        for given in (getattr(options, "name", None), getattr(options, "what", None)):
+            is_word = verb == "recipes" and any(has(name, recipe, given or "") for name, recipe in RECIPES.items())
+            assert given is None or given in RECIPES or given.startswith("runs/") or is_word, given
+        if verb == "train" and options.search is not None:
+            if options.settings:
+                read_space(options.recipe, options.settings)
+        elif hasattr(options, "recipe"):
+            for combination in expand(options.recipe, options.settings):
+                assert combination.recipe in RECIPES
+                config_of(combination.recipe, combination.assignments)
+        if getattr(options, "folder", "").startswith("runs/"):
+            assert options.folder.removeprefix("runs/") in RECIPES
+        for folder in getattr(options, "runs", []):
+            assert folder == "runs" or folder.startswith("runs/"), folder
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_help_has_a_line_for_every_option(clew: Clew, verb: str) -> None:
+    found = clew(*verb.split(), "--help")
+    assert found.status == 0 and found.err == ""
+    for action in verb_parser(verb)._actions:
+        assert action.help, action.dest
+
+
+def test_the_help_lists_every_verb(clew: Clew) -> None:
+    for arguments in ([], ["--help"], ["-h"]):
+        found = clew(*arguments)
+        assert found.status == 0
+        for verb in VERBS:
+            assert verb.rpartition(" ")[2] in found.out
+        for verb, about in ABOUT.items():
+            assert " " in verb or about in " ".join(found.out.split())
+    assert clew("--version").out.startswith("clew ")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_list_of_verbs_fits_the_terminal(clew: Clew, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = clew().out.partition("begin:")[2].partition("options:")[0].splitlines()
+    assert max(map(len, lines)) <= min(columns, 80)
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_a_verb_that_was_renamed_still_answers(clew: Clew, former: str) -> None:
+    assert clew(former, "--help").out == clew(*FORMER[former].split(), "--help").out
+    assert f"\n  {former} " not in clew().out
+
+
+def test_the_verbs_are_few_and_each_stands_once() -> None:
+    shown = [verb for verb in ABOUT if " " not in verb]
+    assert len(shown) <= 18 and set(shown) & set(FORMS) <= {"predict"}
+
+
+def test_no_help_loads_torch() -> None:
+    """One process for all: every help of the command, then a look at what was imported."""
+    program = """
+import io, sys, contextlib
+from clew.cli.main import main
+from clew.cli.verbs import VERBS
+lists = [["recipes"], ["recipes", "translation"], ["recipes", "--json"]]
+for arguments in [["--help"], [], ["--version"], ["trian"], *([*verb.split(), "--help"] for verb in VERBS), *lists]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        main(arguments)
+heavy = {"torch", "numpy", "pydantic", "tokenizers", "rich"} & set(sys.modules)
+sys.exit(f"loaded: {heavy}" if heavy else 0)
+"""
+    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+
+
+def test_the_settings_in_the_train_help_are_settings() -> None:
+    for _, *rest in examples("train"):
+        for setting in verb_parser("train").parse_intermixed_args(rest).settings:
+            parse_assignment(setting)
+
+
+def test_the_named_forms_are_those_of_the_tasks() -> None:
+    """`python -m clew.cli.options.forms` makes them anew."""
+    from clew.cli.options.forms import all_forms, read_forms
+
+    assert read_forms() == all_forms()
+
+
+def test_the_help_of_predict_speaks_of_every_task_and_not_of_the_first_that_has_no_verb_of_its_own() -> None:
+    about = verb_parser("predict").description or ""
+    assert about.startswith("Do what a run's task does")
+    assert "Of a run that reads pictures or sounds every FILE is one of them, or a table of them." in about

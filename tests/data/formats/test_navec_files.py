@@ -1,0 +1,101 @@
+"""navec's tar, written here by hand."""
+
+import gzip
+import io
+import struct
+import tarfile
+
+import numpy as np
+import pytest
+
+from clew.baselines.word_vectors import load_word_vectors
+from clew.core.errors import UserError
+from clew.data.formats.navec_files import read_navec
+
+WORDS, COUNTS = ["аист", "в", "дом", "<unk>", "<pad>"], [3, 90, 20, 0, 0]
+INDEXES = np.array([[0, 1], [1, 1], [2, 0], [0, 0], [0, 0]], dtype=np.uint8)
+CODES = np.arange(12, dtype="<f4").reshape(2, 3, 2)  # parts, centroids, width
+
+
+def members(words=WORDS, counts=COUNTS, header=(5, 4, 2, 3), codes=CODES, indexes=INDEXES):
+    vocab = struct.pack(f"<{len(counts) + 1}I", len(counts), *counts) + "\n".join(words).encode()
+    return {
+        "meta.json": b'{"id": "tiny", "protocol": 1}',
+        "vocab.bin": gzip.compress(vocab, mtime=0),
+        "pq.bin": struct.pack("<4I", *header) + indexes.tobytes() + codes.tobytes(),
+    }
+
+
+def write(path, parts):
+    with tarfile.open(path, "w") as archive:
+        for name, content in parts.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_a_vector_is_its_parts_centroids_and_frequent_words_come_first(tmp_path):
+    words, vectors = read_navec(write(tmp_path / "tiny.tar", members()))
+    assert words == ["в", "дом", "аист"]
+    assert vectors.tolist() == [[2, 3, 8, 9], [4, 5, 6, 7], [0, 1, 8, 9]]
+    assert load_word_vectors(tmp_path / "tiny.tar", 2).words.words == ("в", "дом")
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ({"pq.bin": b""}, "which its 0 bytes do not fit"),
+        ({"pq.bin": members()["pq.bin"][:-1]}, "do not fit"),
+        ({"pq.bin": members(header=(5, 4, 3, 3))["pq.bin"]}, "do not fit"),
+        ({"pq.bin": members(codes=np.full((2, 3, 2), np.nan, "<f4"))["pq.bin"]}, "no vectors'"),
+        ({"pq.bin": members(indexes=INDEXES + np.uint8(2))["pq.bin"]}, "no vectors'"),
+        ({"vocab.bin": b"no gzip"}, "cannot be unzipped"),
+        ({"vocab.bin": gzip.compress(b"\xff\xff\xff\xff", mtime=0)}, "copy the file again"),
+        ({"vocab.bin": members(words=WORDS[:3])["vocab.bin"]}, "tells of 5 words and has 3"),
+        ({"vocab.bin": members(words=WORDS[1:], counts=COUNTS[1:])["vocab.bin"]}, "has 4 words and pq.bin 5 vectors"),
+    ],
+)
+def test_a_damaged_file_is_told_in_a_sentence(tmp_path, change, sentence):
+    with pytest.raises(UserError, match=sentence):
+        read_navec(write(tmp_path / "bad.tar", {**members(), **change}))
+
+
+def test_what_is_no_such_tar_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"has no pq\.bin"):
+        read_navec(write(tmp_path / "some.tar", {name: part for name, part in members().items() if name != "pq.bin"}))
+    (tmp_path / "text.tar").write_text("no tar at all", encoding="utf-8")
+    with pytest.raises(UserError, match="cannot be read as the tar"):
+        read_navec(tmp_path / "text.tar")
+    with pytest.raises(UserError, match="no such file"):
+        read_navec(tmp_path / "none.tar")
+
+
+def test_words_that_unzip_to_a_multiple_of_their_size_are_refused(tmp_path):
+    write(tmp_path / "bomb.tar", {**members(), "vocab.bin": gzip.compress(bytes(2**27), mtime=0)})
+    with pytest.raises(UserError, match=r"bomb.tar: unzipped, it is more than 100 times its size"):
+        read_navec(tmp_path / "bomb.tar")
+
+
+def test_vectors_that_no_memory_holds_are_refused_before_they_are_made(tmp_path):
+    """Each of 2^16 words by one byte, and a single vector of 2^24 numbers that all of them share."""
+    count, dim = 2**16, 2**24
+    words = [str(number) for number in range(count)]
+    indexes, codes = np.zeros((count, 1), np.uint8), np.zeros((1, 1, dim), "<f4")
+    write(tmp_path / "wide.tar", members(words, [1] * count, (count, dim, 1, 1), codes, indexes))
+    with pytest.raises(UserError, match=r"the vectors of .*wide.tar would need 4,398.0 GB, and this machine has"):
+        read_navec(tmp_path / "wide.tar")
+
+
+def test_a_sparse_member_is_not_filled_up(tmp_path):
+    parts = members()
+    write(tmp_path / "whole.tar", parts)
+    found = bytearray((tmp_path / "whole.tar").read_bytes())
+    place = found.index(b"pq.bin")
+    found[place + 156 : place + 157] = b"S"
+    found[place + 483 : place + 495] = b"17777777777\0"
+    found[place + 148 : place + 156] = b" " * 8
+    found[place + 148 : place + 156] = b"%06o\0 " % sum(found[place : place + 512])
+    (tmp_path / "sparse.tar").write_bytes(found)
+    with pytest.raises(UserError, match=r"this one has no pq.bin|cannot be read as the tar"):
+        read_navec(tmp_path / "sparse.tar")

@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.core.errors import UserError
+from clew.data.descriptions import describe
+from clew.data.examples import Answer, Question
+from clew.data.notes import Notes
+from clew.data.readers import read_questions
+from clew.data.synthetic.questions import synthetic_questions
+from clew.data.uses import find_use
+from tests.data.written import write
+
+PASSAGE = "Äda lives in Rome.\nBo likes tea."
+
+
+def squad(path: Path, *questions: dict[str, Any], passage: Any = PASSAGE) -> Path:
+    whole = {"version": "v2.0", "data": [{"title": "t", "paragraphs": [{"context": passage, "qas": list(questions)}]}]}
+    return write(path, json.dumps(whole))
+
+
+def question(text: str = "Rome", start: Any = 13, **more: Any) -> dict[str, Any]:
+    return {"id": "q1", "question": "Where?", "answers": [{"text": text, "answer_start": start}], **more}
+
+
+def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> None:
+    none = {"id": 7, "question": "Who?", "answers": [], "is_impossible": True, "plausible_answers": [{"text": "Bo", "answer_start": 19}]}
+    path = squad(tmp_path / "dev.json", question(), question("tea", 28, id="q2", answers=[]), none)
+    found = list(read_questions(path))
+    assert [(example.id, example.answers) for example in found] == [("q1", (Answer("Rome", 13),)), ("q2", ()), ("7", ())]
+    assert all(PASSAGE[answer.start :].startswith(answer.text) for example in found for answer in example.answers)
+    description = describe(path)
+    assert (description.format, description.num_records) == ("squad", 3)
+    use = find_use(description)
+    assert use is not None and use.recipe == "answer"
+
+
+@pytest.mark.parametrize(
+    ("given", "passage", "sentence"),
+    [
+        (
+            question("Rome", 12),
+            PASSAGE,
+            "question q1: the answer 'Rome' does not begin at character 12 of its passage, where ' Rom' is",
+        ),
+        (question("Rome", -1), PASSAGE, "the answer 'Rome' does not begin at character -1"),
+        (question("Rome", "there"), PASSAGE, "an answer begins at a character, by its number from 0, not at 'there'"),
+        (question(answers="Rome"), PASSAGE, "answers are a list of objects, not 'Rome'"),
+        (question(), " ", "the field for data.passage is empty"),
+        (question(question=None), PASSAGE, "the field for data.question is null"),
+    ],
+)
+def test_a_faulty_question_is_named_or_left_out(tmp_path: Path, given: dict[str, Any], passage: str, sentence: str) -> None:
+    path = squad(tmp_path / "dev.json", given, passage=passage)
+    with pytest.raises(UserError) as error:
+        list(read_questions(path))
+    assert sentence in str(error.value) and "data.faults=skip" in str(error.value)
+    if passage == PASSAGE:
+        path = squad(tmp_path / "dev.json", given, question(id="q2"))
+        notes = Notes(faults="skip")
+        assert [example.id for example in read_questions(path, notes=notes)] == ["q2"]
+        assert notes.num_faults == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('{"data": {}}', "the whole file has the fields data, and no list 'data'"),
+        ('{"data": [{"paragraph": 1}]}', "an article has the fields paragraph, and no list 'paragraphs'"),
+        ('{"data": [{"paragraphs": [3]}]}', "a paragraph is a number, and no list 'qas'"),
+        ('{"data": [{"paragraphs": [{"qas": [1]}]}]}', "a question is a number, and not an object"),
+        ('{"data": [', "this is not JSON"),
+        ('{"data": []}', "there is no record in it"),
+    ],
+)
+def test_json_of_another_shape_is_refused(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(UserError) as error:
+        list(read_questions(write(tmp_path / "dev.json", text), format="squad"))
+    assert sentence in str(error.value) and str(error.value).startswith(str(tmp_path / "dev.json"))
+
+
+def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
+    wanted = [((Answer("Rome", 13),)), ()]
+    rows = [
+        {"id": "a", "question": "Where?", "context": PASSAGE, "answers": {"text": ["Rome", "Rome"], "answer_start": [13, 13]}},
+        {"question": "Who?", "context": PASSAGE, "answers": {"text": [], "answer_start": []}},
+    ]
+    lines = list(read_questions(write(tmp_path / "q.jsonl", "".join(json.dumps(row) + "\n" for row in rows))))
+    assert [example.answers for example in lines] == wanted and lines[0].id == "a"
+    table = write(tmp_path / "q.csv", f'asked,passage,answer\nWhere?,"{PASSAGE}",Rome\nWho?,"{PASSAGE}",\n')
+    assert [example.answers for example in read_questions(table, question="asked")] == wanted
+    listed = [("Where?", PASSAGE, "Rome"), Question("Who?", PASSAGE)]
+    assert [example.answers for example in read_questions(listed)] == wanted
+    with pytest.raises(UserError, match="the answer 'Oslo' does not stand in its passage"):
+        list(read_questions([("Where?", PASSAGE, "Oslo")]))
+
+
+def test_drawn_questions_have_their_answer_where_they_say() -> None:
+    drawn = synthetic_questions(200, 1, 2, 5)
+    assert drawn == synthetic_questions(200, 1, 2, 5) != synthetic_questions(200, 2, 2, 5)
+    assert all(example.passage[answer.start :].startswith(answer.text) for example in drawn for answer in example.answers)
+    assert 0.1 < sum(not example.answers for example in drawn) / len(drawn) < 0.3

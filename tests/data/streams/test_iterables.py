@@ -1,0 +1,115 @@
+"""Texts that Python gives, as blocks of a stream."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from torch.utils.data import IterableDataset
+
+from clew.data.streams import iterables
+from clew.data.streams.iterables import GIVEN, Items, Pass, blocks_of_iterable, give
+from tests.data.written import refusal
+
+
+@pytest.fixture(autouse=True)
+def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(iterables, "GIVEN", {})
+
+
+def documents(data: Any) -> list[str]:
+    return [text for block in blocks_of_iterable(give(data, "train"), "text") for text in block.documents()]
+
+
+class Again:
+    """Can be iterated again and again."""
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        return ({"text": f"row {number}", "id": str(number)} for number in range(5))
+
+
+class Numbered:
+    """Has items by number, as a Dataset of torch does."""
+
+    def __len__(self) -> int:
+        return 2500
+
+    def __getitem__(self, number: int) -> str:
+        return f"item {number}"
+
+
+def pages() -> Iterator[str]:
+    yield from ("the first page", "  ", "the second page")
+
+
+def test_functions_iterables_and_what_has_items_are_read() -> None:
+    assert documents(pages) == ["the first page", "the second page"]
+    assert documents(Again()) == [f"row {number}" for number in range(5)]
+    assert documents(["a list", "of texts"]) == ["a list", "of texts"]
+    assert documents(Numbered()) == [f"item {number}" for number in range(2500)]
+
+
+def test_datasets_of_other_libraries_are_read() -> None:
+    class Endless(IterableDataset[str]):
+        def __len__(self) -> int:
+            return 3
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["a", "b", "c"])
+
+    assert documents(Endless()) == ["a", "b", "c"]
+    datasets = pytest.importorskip("datasets")
+    table = datasets.Dataset.from_dict({"text": ["a", "b"], "n": [1, 2]})
+    assert documents(table) == documents(table.to_iterable_dataset()) == ["a", "b"]
+
+
+def test_items_by_number_are_blocks_and_an_iterable_is_one() -> None:
+    found = blocks_of_iterable(give(Numbered(), "train"), "text")
+    assert [(type(block), block.size) for block in found] == [(Items, 1000), (Items, 1000), (Items, 500)]
+    (block,) = blocks_of_iterable(give(pages, "train"), "text")
+    assert isinstance(block, Pass) and block.characters() == len("the first page" + "the second page")
+
+
+def test_a_long_iterable_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless() -> Iterator[str]:
+        while True:
+            yield "again and again "
+
+    monkeypatch.setattr(iterables, "MOST_COUNTED", 1000)
+    assert blocks_of_iterable(give(endless, "train"), "text")[0].characters() == float("inf")
+
+
+def test_a_table_in_memory_is_read_row_by_row() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert documents(pandas.DataFrame({"text": ["a", "b"], "n": [1, 2]})) == ["a", "b"]
+
+
+def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
+    assert refusal(lambda: give(pages(), "train")) == (
+        "data= is a generator, which can be read once, and a stream is read again in every epoch and by every resume; give the function "
+        "that makes it (data=pages, and not data=pages()), or leave data.stream out to have the texts kept on disk"
+    )
+    once = pages()
+    assert refusal(lambda: documents(lambda: once)).startswith("data= is a function that gives the same iterator at every call, and a")
+    sentence = "data= is a function that gave 3, and has to give an iterator of texts; let it yield them"
+    assert refusal(lambda: documents(lambda: 3)) == sentence
+    assert refusal(lambda: give(7, "train")).startswith("data= is 7, and a stream is a function that gives an iterator of texts, or an")
+
+
+def test_an_item_that_is_no_text_is_told_by_its_number() -> None:
+    assert refusal(lambda: documents(["a", 5])) == "data= is a stream of texts, or of rows with a field 'text', and example 2 is 5"
+    assert refusal(lambda: documents(lambda: [{"txt": "a"}])).startswith(
+        'example 1 of data=: a document a line is read of the field "text"'
+    )
+
+
+def test_half_a_character_is_told_by_its_example() -> None:
+    sentence = "character 6 of the text in example 2 of data= (U+D800) is half a character; give it as UTF-8"
+    assert refusal(lambda: documents(lambda: iter(["a", "half \ud800"]))) == sentence
+
+
+def test_without_the_iterable_its_name_says_what_to_do() -> None:
+    GIVEN.clear()
+    assert refusal(lambda: blocks_of_iterable("iterable:train", "text")) == (
+        "data.train=iterable:train stands for an iterable that a program gave, and this process was given none; "
+        "call clew.train with the same data= again (resume=True goes on), or evaluate the run on a file"
+    )

@@ -1,0 +1,121 @@
+"""Streams of texts: what is read when, and how one is known again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clew.data.streams import text_streams
+from clew.data.streams.text_streams import Place, TextStream, Window, stream_of
+from tests.data.written import refusal, write
+
+
+@dataclass(frozen=True)
+class Listed:
+    texts: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.texts)
+
+    def documents(self) -> Any:
+        return iter(self.texts)
+
+    def characters(self) -> float:
+        return float(sum(map(len, self.texts)))
+
+
+def stream(num_blocks: int = 5, num_documents: int = 7, shuffle_window: int = 4) -> TextStream:
+    blocks = [Listed(tuple(f"{block}.{number} " for number in range(num_documents + block % 2))) for block in range(num_blocks)]
+    return TextStream(blocks, "stream", {}, "a stream", shuffle_window)
+
+
+START = Place()
+
+
+def windows(of: TextStream, seed: int = 1, epoch: int = 0, place: Place = START, least: int = 1) -> list[Window]:
+    return list(of.windows(seed, epoch, place, least))
+
+
+def contents(found: Sequence[Window]) -> list[list[str]]:
+    return [window.documents for window in found]
+
+
+def test_an_epoch_has_every_document_once_in_an_order_of_seed_and_epoch() -> None:
+    whole = sorted(stream())
+    orders = {(seed, epoch): contents(windows(stream(), seed, epoch)) for seed in (1, 2) for epoch in (0, 1, 2)}
+    for order in orders.values():
+        assert sorted(text for window in order for text in window) == sorted(text.rstrip("\n") for text in whole)
+    assert len({str(order) for order in orders.values()}) == 6
+    assert orders == {(seed, epoch): contents(windows(stream(), seed, epoch)) for seed, epoch in orders}
+
+
+def test_documents_are_shuffled_inside_their_window_alone() -> None:
+    whole = stream(num_blocks=1, num_documents=12, shuffle_window=4)
+    found = contents(windows(whole))
+    read = [text for block in whole.blocks for text in block.documents()]
+    assert [sorted(window) for window in found] == [sorted(read[start : start + 4]) for start in (0, 4, 8)]
+    assert [text for window in found for text in window] != read
+
+
+@given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 60), st.integers(0, 3))
+def test_reading_from_any_window_on_gives_the_same_windows(blocks: int, documents: int, most: int, least: int, epoch: int) -> None:
+    whole = stream(blocks, documents, most)
+    found = windows(whole, epoch=epoch, least=least)
+    for number in range(1, len(found)):
+        place = Place(number, 0, *found[number - 1].next)
+        assert (found[number].block, found[number].document) == place[2:]
+        assert contents(windows(whole, epoch=epoch, place=place, least=least)) == contents(found[number:])
+    assert windows(whole, epoch=epoch, place=Place(len(found), 0, *found[-1].next), least=least) == []
+
+
+def test_a_window_has_as_many_documents_as_it_may_characters_permitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [len(window) for window in contents(windows(stream(2, 10, 5)))] == [5, 5, 5, 5, 1]
+    assert [len(window) for window in contents(windows(stream(1, 8, 1), least=12))] == [3, 5]  # the last has the rest
+    monkeypatch.setattr(text_streams, "MOST_CHARACTERS", 8)
+    assert [len(window) for window in contents(windows(stream(1, 6, 5)))] == [2, 2, 2]
+
+
+def test_what_is_held_out_is_the_first_and_is_not_trained_on() -> None:
+    whole = stream(4, 10)
+    total = sum(map(len, whole.first_documents(10**6)))
+    parts = whole.hold_out({"valid": 0.3, "test": 0.1})
+    texts = {name: list(part.first_documents(10**6)) if name == "train" else list(part.documents) for name, part in parts.items()}
+    assert [*texts["valid"], *texts["test"], *texts["train"]] == list(whole.first_documents(10**6))
+    assert sum(map(len, texts["valid"])) == pytest.approx(0.3 * total, abs=4)
+    assert sum(map(len, texts["test"])) == pytest.approx(0.1 * total, abs=4)
+    assert sorted(text for window in windows(parts["train"]) for text in window.documents) == sorted(texts["train"])
+    assert list(stream(4, 10).hold_out({})) == ["train"]
+
+
+def test_a_stream_that_would_be_held_out_whole_is_refused() -> None:
+    sentence = refusal(lambda: stream(1, 1).hold_out({"valid": 0.1}))
+    assert sentence == "stream: all its documents would be held out, and none is left to train on; give more text, or data.valid as files"
+
+
+def folder_of(folder: Path) -> Path:
+    for name in ("a", "b"):
+        write(folder / f"{name}.txt", f"{name} in a maze\n" * 1000)
+    return folder
+
+
+def test_a_stream_is_known_by_names_sizes_and_ends_of_its_files(tmp_path: Path) -> None:
+    first = stream_of(folder_of(tmp_path / "first"), "text", 10)
+    moved = stream_of(folder_of(tmp_path / "moved"), "text", 10)
+    assert first.facts == moved.facts and first.facts["files"] == 2
+    (tmp_path / "moved" / "b.txt").rename(tmp_path / "moved" / "c.txt")
+    write(tmp_path / "first" / "b.txt", "b in a maze\n" * 999 + "B in a maze\n")
+    for folder in ("first", "moved"):
+        assert stream_of(tmp_path / folder, "text", 10).facts["digest"] != first.facts["digest"]
+
+
+def test_an_empty_folder_and_one_without_text_are_refused(tmp_path: Path) -> None:
+    sentence = f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
+    assert refusal(lambda: stream_of(tmp_path, "text", 10)) == sentence
+    write(tmp_path / "a.txt", "")
+    assert refusal(lambda: stream_of(tmp_path, "text", 10)) == sentence
+    assert refusal(lambda: stream_of(tmp_path / "none", "text", 10)).startswith("no such file: ")
