@@ -1,4 +1,5 @@
-"""`python -m benchmarks [NAME ...] [OPTION ...]`: `clew bench`, or a file of this folder that has a `run()` of comparisons."""
+"""`python -m benchmarks [NAME ...] [OPTION ...]`: `clew bench`, or a file of this folder that has a `run()` of
+comparisons."""
 
 import sys
 from importlib import import_module
@@ -9,7 +10,11 @@ from clew.cli.main import main
 
 def own(name: str) -> bool:
     """Whether a file of this folder can be run so."""
-    return name.isidentifier() and find_spec(f"benchmarks.{name}") is not None and hasattr(import_module(f"benchmarks.{name}"), "run")
+    return (
+        name.isidentifier()
+        and find_spec(f"benchmarks.{name}") is not None
+        and hasattr(import_module(f"benchmarks.{name}"), "run")
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Attention with linear biases, windows and documents at length 4096, forward and backward, beside scaled_dot_product_attention.
+"""Attention with linear biases, windows and documents at length 4096, forward and backward, beside
+scaled_dot_product_attention.
 
-Peers are plain causal attention, which does less, and the same attention by a bias or a mask of query x key, which is made before the clock
-starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32. Run as a program on a GPU it also prints the memory that each
-takes at 4096 and at 8192: twice as much where memory grows with the length, four times where it grows with its square.
+Peers are plain causal attention, which does less, and the same attention by a bias or a mask of query x key, which is
+made before the clock starts. On a GPU 4 x 16 heads of 64 in bfloat16, on a CPU 1 x 4 in float32. Run as a program on a
+GPU it also prints the memory that each takes at 4096 and at 8192: twice as much where memory grows with the length,
+four times where it grows with its square.
 """
 
 from collections.abc import Callable
@@ -43,8 +45,12 @@ def setting(place: torch.device, length: int) -> Setting:
     places, (apart, _) = advance(None, None, nothing)[0], advance(None, numbers, nothing)
     whole = Sight(places, places.index, causal=True, aligned=True)
     in_documents = Sight(apart, apart.index, causal=True, documents=True, padded=True, aligned=True)
-    plain, biased = (Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, ALiBi(heads * DIM, heads, DIM)))
-    return Setting(inputs, torch.randn_like(inputs[0]), whole, whole._replace(window=WINDOW), in_documents, plain, biased)
+    plain, biased = (
+        Attention(ScaledDot(DIM, DIM), position).to(place) for position in (None, ALiBi(heads * DIM, heads, DIM))
+    )
+    return Setting(
+        inputs, torch.randn_like(inputs[0]), whole, whole._replace(window=WINDOW), in_documents, plain, biased
+    )
 
 
 def run() -> list[Comparison]:
@@ -81,7 +87,9 @@ def run() -> list[Comparison]:
     ]
     rounds = 15 if place.type == "cuda" else 5
     return [
-        compare(workload, peer, one, other, tokens=batch * LENGTH, rounds=rounds, warmup=3 if place.type == "cuda" else 1)
+        compare(
+            workload, peer, one, other, tokens=batch * LENGTH, rounds=rounds, warmup=3 if place.type == "cuda" else 1
+        )
         for workload, peer, one, other in pairs
     ]
 
@@ -114,4 +122,7 @@ if __name__ == "__main__":
         shorter, longer = memory(LENGTH), memory(2 * LENGTH)
         for workload, size in shorter.items():
             times = longer[workload] / size
-            print(f"{workload:42} {size:,.0f} MiB at {LENGTH}, {longer[workload]:,.0f} MiB at {2 * LENGTH}: {times:.2f}x", flush=True)
+            print(
+                f"{workload:42} {size:,.0f} MiB at {LENGTH}, {longer[workload]:,.0f} MiB at {2 * LENGTH}: {times:.2f}x",
+                flush=True,
+            )

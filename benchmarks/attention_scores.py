@@ -1,7 +1,9 @@
-"""`python -m benchmarks.attention_scores [--steps N] [--seed N]`: the six scores and hard attention where the right alignment is known.
+"""`python -m benchmarks.attention_scores [--steps N] [--seed N]`: the six scores and hard attention where the right
+alignment is known.
 
-An LSTM with attention learns to copy, reverse and sort. Printed are, on sequences it has not seen, the share that is written without a
-fault, and the share of steps at which the largest weight is on the source word that the step's word comes from.
+An LSTM with attention learns to copy, reverse and sort. Printed are, on sequences it has not seen, the share that is
+written without a fault, and the share of steps at which the largest weight is on the source word that the step's word
+comes from.
 """
 
 import argparse
@@ -79,6 +81,7 @@ if __name__ == "__main__":
                 result = train_run(config, Path(folder) / "run")
             right, total = result.valid.measures["exact_match"], aligned(config, result.run.task)
             print(
-                f"{name:10} {task:8} written right {right:6.2f} %, aligned right {100 * total.value:6.2f} %, {result.seconds:.0f} s",
+                f"{name:10} {task:8} written right {right:6.2f} %, aligned right {100 * total.value:6.2f} %,"
+                f" {result.seconds:.0f} s",
                 flush=True,
             )

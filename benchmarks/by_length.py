@@ -1,6 +1,8 @@
-"""`python -m benchmarks.by_length RUN RUN ... [--out FILE.svg]`: the BLEU of translation runs by the length of the source.
+"""`python -m benchmarks.by_length RUN RUN ... [--out FILE.svg]`: the BLEU of translation runs by the length of the
+source.
 
-Runs are compared on what each kept of its last evaluation (predictions.jsonl). With --out the figures are drawn, one line a run.
+Runs are compared on what each kept of its last evaluation (predictions.jsonl). With --out the figures are drawn, one
+line a run.
 """
 
 import argparse
@@ -19,7 +21,9 @@ BINS = ((1, 6), (7, 9), (10, 12), (13, 15), (16, 19), (20, LONGEST))
 
 def scores(run: Path) -> dict[tuple[int, int], tuple[int, float]]:
     """How many sentences there are of each length, and their BLEU, case ignored."""
-    lines: list[dict[str, Any]] = [json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines: list[dict[str, Any]] = [
+        json.loads(line) for line in (run / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     found = {}
     for first, last in BINS:
         some = [line for line in lines if first <= len(line["source"].split()) <= last]
@@ -39,7 +43,13 @@ def draw(runs: dict[str, dict[tuple[int, int], tuple[int, float]]], path: Path) 
     for number, (name, found) in enumerate(runs.items()):
         places = [BINS.index(each) for each in found]
         axis.plot(
-            places, [score for _, score in found.values()], color=style(number)[0], linewidth=2.2, marker="o", markersize=4, label=name
+            places,
+            [score for _, score in found.values()],
+            color=style(number)[0],
+            linewidth=2.2,
+            marker="o",
+            markersize=4,
+            label=name,
         )
     axis.set_xticks(range(len(BINS)), [named(*each) for each in BINS])
     axis.set_xlabel("words in the source")
@@ -59,6 +69,9 @@ if __name__ == "__main__":
     options = parser.parse_args()
     found = {run.name: scores(run) for run in options.runs}
     for name, by_length in found.items():
-        print(f"{name:20}", "  ".join(f"{named(*each)}: {score:5.2f} ({count})" for each, (count, score) in by_length.items()))
+        print(
+            f"{name:20}",
+            "  ".join(f"{named(*each)}: {score:5.2f} ({count})" for each, (count, score) in by_length.items()),
+        )
     if options.out is not None:
         draw(found, options.out)

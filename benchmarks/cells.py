@@ -1,10 +1,11 @@
-"""Cells over sequences on a GPU: forwards and backwards by the generated kernel, beside cuDNN, and how far from float64 they are.
+"""Cells over sequences on a GPU: forwards and backwards by the generated kernel, beside cuDNN, and how far from float64
+they are.
 
     python -m benchmarks.cells [CELL ...] [--sizes BATCHxLENGTHxDIM ...] [--types bfloat16 float32]
 
-Milliseconds are medians of CUDA graphs of one forward and one backward pass each, gradients of weights and inputs included. Differences are
-|ours - reference| / |reference| over all values, or the largest over gradients, of 11 rows and 24 steps, beside those of the equation in
-the same type.
+Milliseconds are medians of CUDA graphs of one forward and one backward pass each, gradients of weights and inputs
+included. Differences are |ours - reference| / |reference| over all values, or the largest over gradients, of 11 rows
+and 24 steps, beside those of the equation in the same type.
 """
 
 import argparse
@@ -122,10 +123,14 @@ def show_peer(name: str, size: str, dtype: torch.dtype) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cells", description=__doc__.split("\n")[0])
-    parser.add_argument("cells", nargs="*", default=list(KINDS), metavar="CELL", help=f"of {', '.join(KINDS)}; without one all")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cells", description=__doc__.split("\n\n")[0])
+    parser.add_argument(
+        "cells", nargs="*", default=list(KINDS), metavar="CELL", help=f"of {', '.join(KINDS)}; without one all"
+    )
     parser.add_argument("--sizes", nargs="+", default=["16x1024x768"], metavar="BATCHxLENGTHxDIM")
-    parser.add_argument("--types", nargs="+", default=["bfloat16", "float32"], choices=["bfloat16", "float16", "float32"])
+    parser.add_argument(
+        "--types", nargs="+", default=["bfloat16", "float32"], choices=["bfloat16", "float16", "float32"]
+    )
     options = parser.parse_args()
     for dtype in (getattr(torch, name) for name in options.types):
         for size in options.sizes:

@@ -1,9 +1,11 @@
-"""`python -m benchmarks.data_sizes [--tasks pairs] [--sizes 10000 1000000] [--draw FILE.svg]`: memory and starts by the number of examples.
+"""`python -m benchmarks.data_sizes [--tasks pairs] [--sizes 10000 1000000] [--draw FILE.svg]`: memory and starts by the
+number of examples.
 
-The examples are made on the spot: sentences of drawn words, with a translation, a label or tags. A start is the whole command `clew train`
-with a tiny model and three steps, its process included; the first reads and encodes, the second finds all in the cache. `peak` is the most
-memory that was resident, of which `imports` is what the command holds before it reads anything. `--held` lets two processes read every
-encoded example and says what they hold together: their proportional set size (PSS), in which a shared page counts half for each.
+The examples are made on the spot: sentences of drawn words, with a translation, a label or tags. A start is the whole
+command `clew train` with a tiny model and three steps, its process included; the first reads and encodes, the second
+finds all in the cache. `peak` is the most memory that was resident, of which `imports` is what the command holds before
+it reads anything. `--held` lets two processes read every encoded example and says what they hold together: their
+proportional set size (PSS), in which a shared page counts half for each.
 """
 
 import argparse
@@ -78,7 +80,15 @@ def write_examples(task: str, path: Path, count: int, seed: int = 1) -> None:
 def settings_of(task: str, folder: Path, runs: str) -> list[str]:
     recipe, *more = RECIPES[task]
     ending = "conll" if task == "tagged" else "tsv"
-    return [recipe, f"data.train={folder / f'train.{ending}'}", f"data.valid={folder / f'valid.{ending}'}", *more, *TINY, "--out", runs]
+    return [
+        recipe,
+        f"data.train={folder / f'train.{ending}'}",
+        f"data.valid={folder / f'valid.{ending}'}",
+        *more,
+        *TINY,
+        "--out",
+        runs,
+    ]
 
 
 def start(arguments: list[str], environment: dict[str, str]) -> Start:
@@ -113,7 +123,9 @@ def measure(task: str, count: int, place: str | None, held: bool) -> dict[str, A
     command = [sys.executable, "-m", "clew", "train"]
     with made(task, count, place) as (folder, environment):
         imports = start([sys.executable, "-c", "import clew.training.run"], environment)
-        first, second = (start([*command, *settings_of(task, folder, str(folder / run))], environment) for run in ("first", "second"))
+        first, second = (
+            start([*command, *settings_of(task, folder, str(folder / run))], environment) for run in ("first", "second")
+        )
         size = sum(file.stat().st_size for file in folder.glob("train.*")) / 2**20
         cache = sum(file.stat().st_size for file in (folder / "cache").rglob("*") if file.is_file()) / 2**20
         together = hold_together(task, folder, environment) if held else {}
@@ -134,7 +146,12 @@ def hold_together(task: str, folder: Path, environment: dict[str, str]) -> dict[
     arguments = [sys.executable, "-m", "benchmarks.data_sizes", "--hold", str(folder / "second")]
     processes = [
         subprocess.Popen(
-            arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+            arguments,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
         )
         for _ in range(2)
     ]

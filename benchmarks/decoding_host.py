@@ -1,12 +1,13 @@
-"""What the host does in a whole decoding call that runs from CUDA graphs, with models so small that arithmetic is nothing.
+"""What the host does in a whole decoding call that runs from CUDA graphs, with models so small that arithmetic is
+nothing.
 
     python -m benchmarks.decoding_host [beam] [gpt] [--device cpu] [--profile]
 
-Models of width 16 with the layers of the base Transformer (beam 5, 32 tokens) and of GPT-2 (128 tokens after 16). A replay of a graph does
-nothing here, so that what is timed is Python and the launches of what is in no graph. On a CPU, where there are no graphs, the same Python
-runs with a stand-in for them: a function runs once when it is captured, and a kernel's launch is a small operation of the CPU. Beside the
-time: operations outside of graphs, and how often the host asks for a number and so waits for the device. --profile lists where the time
-goes.
+Models of width 16 with the layers of the base Transformer (beam 5, 32 tokens) and of GPT-2 (128 tokens after 16). A
+replay of a graph does nothing here, so that what is timed is Python and the launches of what is in no graph. On a CPU,
+where there are no graphs, the same Python runs with a stand-in for them: a function runs once when it is captured, and
+a kernel's launch is a small operation of the CPU. Beside the time: operations outside of graphs, and how often the host
+asks for a number and so waits for the device. --profile lists where the time goes.
 """
 
 import argparse
@@ -105,7 +106,10 @@ class Looks(TorchFunctionMode):
 
 def beam_call(device: torch.device) -> Call:
     batch, length, new = 8, 8, 32
-    words, config = numbered_words(WORDS), TransformerConfig(dim=WIDTH, num_layers=6, num_heads=HEADS, dropout=0.0, shared_embeddings=True)
+    words, config = (
+        numbered_words(WORDS),
+        TransformerConfig(dim=WIDTH, num_layers=6, num_heads=HEADS, dropout=0.0, shared_embeddings=True),
+    )
     task = SequenceToSequence(build_transformer(config, Tokens(WORDS), Tokens(WORDS)), words, words).to(device).eval()
     source = torch.randint(2, WORDS, (batch, length), device=device)
     mask = torch.arange(length, device=device) < torch.randint(length // 2, length + 1, (batch, 1), device=device)
@@ -150,7 +154,7 @@ def show_host(name: str, device: torch.device, with_profile: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_host", description=__doc__.split("\n")[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_host", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
     parser.add_argument("calls", nargs="*", metavar="CALL", help=f"of {', '.join(CALLS)}; without one all")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--profile", action="store_true", help="list where the time goes")

@@ -1,10 +1,11 @@
-"""Greedy decoding and beam search on a GPU: tokens a second of whole calls, and of a step alone, which is the difference of two lengths.
+"""Greedy decoding and beam search on a GPU: tokens a second of whole calls, and of a step alone, which is the
+difference of two lengths.
 
     python -m benchmarks.decoding_steps [gpt2] [lstm] [beam] [--device cuda] [--profile]
 
-bfloat16, random weights: GPT-2's sizes with batch 1, 32 and 256, 128 tokens after a prompt of 128; an LSTM of 2 x 1024 with batch 1 and 64,
-512 tokens after 16; the base Transformer with beam 5, batch 64 (`clew bench transformer-beam` without its peer). --profile lists the
-kernels of a call. --quick takes small sizes.
+bfloat16, random weights: GPT-2's sizes with batch 1, 32 and 256, 128 tokens after a prompt of 128; an LSTM of 2 x 1024
+with batch 1 and 64, 512 tokens after 16; the base Transformer with beam 5, batch 64 (`clew bench transformer-beam`
+without its peer). --profile lists the kernels of a call. --quick takes small sizes.
 """
 
 import argparse
@@ -38,20 +39,32 @@ def show_kernels(call: Call, device: torch.device) -> None:
         print(f"    {spent.kernel[:90]:90} {spent.runs:8,.0f} {1000 * spent.seconds:9.2f} ms")
 
 
-def show_decoding(name: str, task: LanguageModel, batches: tuple[int, ...], prompt: int, new: int, options: argparse.Namespace) -> None:
+def show_decoding(
+    name: str, task: LanguageModel, batches: tuple[int, ...], prompt: int, new: int, options: argparse.Namespace
+) -> None:
     device = torch.device(options.device)
     for batch in batches:
         tokens = torch.randint(task.body.vocabulary, (batch, prompt), device=device)
         short, long = (median_of(decode_greedily(task, tokens, count), device) for count in (new, 2 * new))
         whole, step = batch * new / short, batch * new / (long - short)
-        print(f"{name}, batch {batch}, {new} after {prompt}: {whole:,.0f} tokens/s, a step of the next {new} {step:,.0f}", flush=True)
+        print(
+            f"{name}, batch {batch}, {new} after {prompt}: {whole:,.0f} tokens/s, a step of the next {new} {step:,.0f}",
+            flush=True,
+        )
         if options.profile:
             show_kernels(decode_greedily(task, tokens, new), device)
 
 
 def show_gpt2(options: argparse.Namespace) -> None:
     sizes, batches, length = (SMALL, (1, 3), 24) if options.quick else (GPT2, (1, 32, 256), 128)
-    show_decoding(f"GPT {sizes}", sizes.ours(torch.device(options.device), torch.bfloat16).eval(), batches, length, length, options)
+    show_decoding(
+        f"GPT {sizes}",
+        sizes.ours(torch.device(options.device), torch.bfloat16).eval(),
+        batches,
+        length,
+        length,
+        options,
+    )
 
 
 def show_lstm(options: argparse.Namespace) -> None:
@@ -74,7 +87,7 @@ MODELS: dict[str, Callable[[argparse.Namespace], None]] = {"gpt2": show_gpt2, "l
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_steps", description=__doc__.split("\n")[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding_steps", description=__doc__.split("\n\n")[0])  # type: ignore[union-attr]
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; without one all")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--profile", action="store_true", help="list the kernels of a call")

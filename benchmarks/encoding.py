@@ -1,7 +1,9 @@
-"""`python -m benchmarks.encoding [--processes 1 2] [--megabytes 32]`: how fast a text becomes shards of ids, by the number of processes.
+"""`python -m benchmarks.encoding [--processes 1 2] [--megabytes 32]`: how fast a text becomes shards of ids, by the
+number of processes.
 
-The text is Tiny Shakespeare over and over, its lines in another order each time; the tokenizer byte-level BPE of 8,192. One process
-here is this one with one thread, so that the ratio is what processes bring; without --one-thread the `tokenizers` library has all cores.
+The text is Tiny Shakespeare over and over, its lines in another order each time; the tokenizer byte-level BPE of 8,192.
+One process here is this one with one thread, so that the ratio is what processes bring; without --one-thread the
+`tokenizers` library has all cores.
 """
 
 import argparse
@@ -64,10 +66,15 @@ if __name__ == "__main__":
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], metavar="N")
     parser.add_argument("--megabytes", type=float, default=32.0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--one-thread", action=argparse.BooleanOptionalAction, default=True, help="of the tokenizers library, here")
+    parser.add_argument(
+        "--one-thread", action=argparse.BooleanOptionalAction, default=True, help="of the tokenizers library, here"
+    )
     options = parser.parse_args()
     if options.one_thread:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
     speeds = measure(options.processes, options.megabytes, options.repeats)
     for number, speed in speeds.items():
-        print(f"{number} process{'es' if number > 1 else ''}: {speed:.2f} MB/s, {speed / speeds[options.processes[0]]:.2f} times the first")
+        print(
+            f"{number} process{'es' if number > 1 else ''}: {speed:.2f} MB/s,"
+            f" {speed / speeds[options.processes[0]]:.2f} times the first"
+        )

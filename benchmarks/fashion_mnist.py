@@ -1,8 +1,9 @@
-"""`python -m benchmarks.fashion_mnist [--steps N] [--only MODEL ...] [--seed N] [--limit N] [--out FOLDER] [section.field=value ...]`: four
-models on Fashion-MNIST, each trained by its recipe, and how often they are right on the test part.
+"""`python -m benchmarks.fashion_mnist [--steps N] [--only MODEL ...] [--seed N] [--limit N] [--out FOLDER]
+[section.field=value ...]`: four models on Fashion-MNIST, each trained by its recipe, and how often they are right on
+the test part.
 
-All read the same pictures, shifted and mirrored in training, in batches of as many, for as many steps under the same schedule. A row is
-printed as soon as its model is trained; with `--out` the runs are kept, below that folder.
+All read the same pictures, shifted and mirrored in training, in batches of as many, for as many steps under the same
+schedule. A row is printed as soon as its model is trained; with `--out` the runs are kept, below that folder.
 """
 
 import argparse
@@ -22,7 +23,10 @@ MODELS = {
     "ViT": "fashion-mnist-vit",
     "ResNet": "fashion-mnist-resnet",
 }
-HEAD = "| model | recipe | test accuracy | validation accuracy | parameters | steps | seconds |\n|---|---|---|---|---|---|---|"
+HEAD = (
+    "| model | recipe | test accuracy | validation accuracy | parameters | steps | seconds"
+    " |\n|---|---|---|---|---|---|---|"
+)
 
 
 @dataclass(frozen=True)

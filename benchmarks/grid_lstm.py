@@ -1,8 +1,9 @@
-"""`python -m benchmarks.grid_lstm [--size N] [--batch N] [--dim N ...]`: cells a second of the two-dimensional LSTM, trained.
+"""`python -m benchmarks.grid_lstm [--size N] [--batch N] [--dim N ...]`: cells a second of the two-dimensional LSTM,
+trained.
 
-The same grids under the same layer: by diagonals with the backward pass written out (the kernel); by diagonals as the equation is; and
-cell by cell, a double loop that calls the layer's cell for row i and column j of all examples. All three give the same vectors, which is
-checked first, and each is timed forward and backward.
+The same grids under the same layer: by diagonals with the backward pass written out (the kernel); by diagonals as the
+equation is; and cell by cell, a double loop that calls the layer's cell for row i and column j of all examples. All
+three give the same vectors, which is checked first, and each is timed forward and backward.
 """
 
 import argparse
@@ -65,7 +66,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.grid_lstm", description=__doc__)
     parser.add_argument("--size", type=int, default=32, help="height and width")
     parser.add_argument("--batch", type=int, default=8, help="grids in a batch")
-    parser.add_argument("--dim", type=int, nargs="+", default=[16, 32, 64], help="width of a reader and of what it reads")
+    parser.add_argument(
+        "--dim", type=int, nargs="+", default=[16, 32, 64], help="width of a reader and of what it reads"
+    )
     options = parser.parse_args()
     place, size = device(), options.size
     torch.manual_seed(0)
@@ -81,4 +84,6 @@ if __name__ == "__main__":
             times = seconds(WAYS, layer, x)
             for label, spent in times.items():
                 speed, ratio = options.batch * size * size / spent, times["cell by cell"] / spent
-                print(f"dim {dim:3}, {directions} corners  {label:12} {speed:>10,.0f} cells/s  {ratio:5.1f} x", flush=True)
+                print(
+                    f"dim {dim:3}, {directions} corners  {label:12} {speed:>10,.0f} cells/s  {ratio:5.1f} x", flush=True
+                )

@@ -1,8 +1,10 @@
-"""`python -m benchmarks.kernel_agreement`: every kernel of clew.kernels against its equation, on the device that is there.
+"""`python -m benchmarks.kernel_agreement`: every kernel of clew.kernels against its equation, on the device that is
+there.
 
-Values and gradients of layers. The reference is the equation in float64. A kernel may differ from it by a few times what the equation
-itself differs in the same precision: float32, and bfloat16 under autocast. A relative error is |found - expected| / |expected| of all
-outputs, or of all gradients. Exit status 1 where one is larger, or where a kernel has no case.
+Values and gradients of layers. The reference is the equation in float64. A kernel may differ from it by a few times
+what the equation itself differs in the same precision: float32, and bfloat16 under autocast. A relative error is |found
+- expected| / |expected| of all outputs, or of all gradients. Exit status 1 where one is larger, or where a kernel has
+no case.
 """
 
 import copy
@@ -96,14 +98,32 @@ def cases() -> Iterator[Case]:
         yield sequence(name, name, Recurrent(cell), 24, ragged(24))
     for name in ("peephole_lstm", "layernorm_lstm", "coupled_lstm"):  # on a CPU a walk of torch operations, or the loop
         yield sequence(name, "walk_on_gpu", Recurrent(CELLS[name](DIM, DIM)), 24, ragged(24))
-    yield Case("grid_lstm", "grid_lstm", GridLSTM(8, 16, directions=4), torch.randn(BATCH, 5, 6, 8), lambda layer, x: (layer(x)[0],))
+    yield Case(
+        "grid_lstm",
+        "grid_lstm",
+        GridLSTM(8, 16, directions=4),
+        torch.randn(BATCH, 5, 6, 8),
+        lambda layer, x: (layer(x)[0],),
+    )
     targets = torch.randint(1, 500, (BATCH, 40), device=device())
-    yield Case("cross_entropy", "cross_entropy", Output(500), torch.randn(BATCH, 40, DIM), lambda m, x: tuple(costs(m, x, targets)))
+    yield Case(
+        "cross_entropy",
+        "cross_entropy",
+        Output(500),
+        torch.randn(BATCH, 40, DIM),
+        lambda m, x: tuple(costs(m, x, targets)),
+    )
     labels = targets[:, :8] % 9 + 1
-    yield Case("ctc", "ctc", CTC(), torch.randn(BATCH, 40, 10), lambda ctc, x: (ctc.log_likelihood(x, labels, ragged(40)),))
+    yield Case(
+        "ctc", "ctc", CTC(), torch.randn(BATCH, 40, 10), lambda ctc, x: (ctc.log_likelihood(x, labels, ragged(40)),)
+    )
     memory = torch.randn(BATCH, 50, DIM, device=device())
     yield Case(
-        "attention, over a memory", "dot_attention", CrossAttention(DIM, 4), torch.randn(BATCH, 20, DIM), lambda m, x: over(m, x, memory)
+        "attention, over a memory",
+        "dot_attention",
+        CrossAttention(DIM, 4),
+        torch.randn(BATCH, 20, DIM),
+        lambda m, x: over(m, x, memory),
     )
     long = 4096 if device().type == "cuda" else 512
     yield attention("causal", long)

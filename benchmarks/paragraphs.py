@@ -1,7 +1,8 @@
 """What runs say of unseen scenes, by the measures of paragraphs: `python -m benchmarks.paragraphs RUN [RUN ...]`.
 
-A run of the task paragraphs, or of captioning, which writes a paragraph as one text: both read the same boxes. Scenes are of the pairs of
-a colour and a shape that training shows; and of the test part, half of which have a pair that it does not.
+A run of the task paragraphs, or of captioning, which writes a paragraph as one text: both read the same boxes. Scenes
+are of the pairs of a colour and a shape that training shows; and of the test part, half of which have a pair that it
+does not.
 """
 
 import argparse
@@ -25,13 +26,17 @@ SEED = 999
 
 def texts_of(task: Any, examples: Sequence[Described], config: DecodingConfig) -> list[str]:
     if isinstance(task, Captioner):
-        return [best[0].text if best else "" for best in task.write_for([example.picture for example in examples], config)]
+        return [
+            best[0].text if best else "" for best in task.write_for([example.picture for example in examples], config)
+        ]
     return [found.text for found in task.describe(examples, config)]
 
 
 def measured(task: Any, part: Part, count: int, data: Any, config: DecodingConfig) -> dict[str, list[Statistics]]:
     """The statistics of every paragraph, by the scenes that they are on."""
-    examples = [described_scene(scene, data.order) for scene in scenes(count, SEED, part, side=data.side, most=data.things)]
+    examples = [
+        described_scene(scene, data.order) for scene in scenes(count, SEED, part, side=data.side, most=data.things)
+    ]
     pictures = [example.picture for example in examples]
     found = paragraph_measures(pictures, [example.target for example in examples], texts_of(task, examples, config))
     if part == "train":

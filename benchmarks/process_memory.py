@@ -1,4 +1,5 @@
-"""The memory of another process. What the system says of one that has ended (`ru_maxrss`) counts the process that started it too."""
+"""The memory of another process. What the system says of one that has ended (`ru_maxrss`) counts the process that
+started it too."""
 
 from contextlib import suppress
 from pathlib import Path

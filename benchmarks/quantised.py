@@ -1,9 +1,9 @@
 """`python -m benchmarks.quantised [RUN]`: decoding with weights in float32, int8 and int4, timed in turns.
 
-A character GPT of 6 x 384 writes greedily, for one row and for sixteen; the base Transformer searches with 5 beams. Their weights are
-drawn, so that only speed and memory mean much; RUN, a language model's directory, is measured with what its weights know. Beside the speed:
-the share of tokens that are those of float32, and how much more surprising the tokens of float32's answer are, in nats a token. On a CPU
-times are those of one thread, without what others take of it.
+A character GPT of 6 x 384 writes greedily, for one row and for sixteen; the base Transformer searches with 5 beams.
+Their weights are drawn, so that only speed and memory mean much; RUN, a language model's directory, is measured with
+what its weights know. Beside the speed: the share of tokens that are those of float32, and how much more surprising the
+tokens of float32's answer are, in nats a token. On a CPU times are those of one thread, without what others take of it.
 """
 
 import argparse
@@ -30,11 +30,13 @@ from clew.tasks.shared.sequence import SequenceBatch, SequenceToSequence
 PRECISIONS = ("float32", "int8", "int4")
 
 
-def compare(name: str, task: Any, stepper: Callable[[Any], Any], decode: Callable[[Any], Tensor], prompt: Tensor, rounds: int) -> None:
+def compare(
+    name: str, task: Any, stepper: Callable[[Any], Any], decode: Callable[[Any], Tensor], prompt: Tensor, rounds: int
+) -> None:
     """`decode(stepper)` gives the tokens (rows, new) that follow a prompt (rows, length)."""
     tasks = {precision: quantise(deepcopy(task), precision) for precision in PRECISIONS}
     answers = {precision: decode(stepper(each)) for precision, each in tasks.items()}
-    calls = {precision: (lambda each=each: decode(stepper(each))) for precision, each in tasks.items()}
+    calls = {precision: lambda each=each: decode(stepper(each)) for precision, each in tasks.items()}
     clock = time.process_time if device().type == "cpu" else time.perf_counter
     times = interleave(calls, rounds=rounds, wait=waiting(device()), clock=clock)
     whole = answers["float32"]
@@ -43,9 +45,10 @@ def compare(name: str, task: Any, stepper: Callable[[Any], Any], decode: Callabl
     for precision in PRECISIONS:
         taken = ratio(times[precision], times["float32"])
         print(
-            f"  {precision:8} {whole.numel() / times[precision].median:>8,.0f} tokens/s   time {taken.value:.2f}x ({taken.low:.2f} to "
-            f"{taken.high:.2f})   {num_bytes(tasks[precision]) / 1e6:>6.1f} MB   {(answers[precision] == whole).double().mean():>4.0%} "
-            f"the same tokens   {losses[precision] - losses['float32']:+.5f} nats",
+            f"  {precision:8} {whole.numel() / times[precision].median:>8,.0f} tokens/s   time {taken.value:.2f}x"
+            f" ({taken.low:.2f} to {taken.high:.2f})   {num_bytes(tasks[precision]) / 1e6:>6.1f} MB  "
+            f" {(answers[precision] == whole).double().mean():>4.0%} the same tokens  "
+            f" {losses[precision] - losses['float32']:+.5f} nats",
             flush=True,
         )
 
@@ -59,7 +62,14 @@ def surprise(stepper: Any, prompt: Tensor, answer: Tensor) -> float:
 
 
 def compare_gpt(name: str, task: Any, prompt: Tensor, new: int, rounds: int = 7) -> None:
-    compare(name, task, lambda each: each.stepper(), lambda step: greedy_sequences(step, prompt, max_new=new).tokens, prompt, rounds)
+    compare(
+        name,
+        task,
+        lambda each: each.stepper(),
+        lambda step: greedy_sequences(step, prompt, max_new=new).tokens,
+        prompt,
+        rounds,
+    )
 
 
 def compare_transformer(rounds: int = 3) -> None:
@@ -82,7 +92,7 @@ def compare_transformer(rounds: int = 3) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("run", metavar="RUN", nargs="?", help="a language model's run directory")
     parser.add_argument("--prompt", default="\n", metavar="TEXT", help="what the run goes on from")
     options = parser.parse_args()
@@ -95,7 +105,12 @@ def main() -> None:
         return
     for batch in (1, 16):
         task = CHARACTERS.ours(device()).eval()
-        compare_gpt(f"GPT {CHARACTERS}, batch {batch}", task, torch.randint(CHARACTERS.vocabulary, (batch, 16), device=device()), 64)
+        compare_gpt(
+            f"GPT {CHARACTERS}, batch {batch}",
+            task,
+            torch.randint(CHARACTERS.vocabulary, (batch, 16), device=device()),
+            64,
+        )
     compare_transformer()
 
 

@@ -1,7 +1,9 @@
-"""Attention over ragged batches in bfloat16 beside the same in float32: forward and backward, no two batches of one shape.
+"""Attention over ragged batches in bfloat16 beside the same in float32: forward and backward, no two batches of one
+shape.
 
-On a GPU an implementation that plans for each shape it meets (cuDNN's) takes 28 ms of the CPU's time a call here, and bfloat16 is then some
-times slower than float32 instead of faster. A CPU without bfloat16 arithmetic is slower in it whatever is done.
+On a GPU an implementation that plans for each shape it meets (cuDNN's) takes 28 ms of the CPU's time a call here, and
+bfloat16 is then some times slower than float32 instead of faster. A CPU without bfloat16 arithmetic is slower in it
+whatever is done.
 """
 
 from collections.abc import Callable, Iterator

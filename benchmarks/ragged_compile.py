@@ -9,10 +9,11 @@ The Transformer of `tatoeba-transformer` is trained in clew's own loop, 120 step
   ragged     batches padded to their longest row, under torch.compile without `dynamic`: a graph for each shape until it makes one for
              all lengths, or gives up; not captured
 
-Each runs in a process of its own, and compiles into an empty cache but where it says otherwise. Seconds are counted from the first step, so
-that loading torch and the data is left out. A way that is not done after --limit seconds is stopped after its step. Tokens are real ones,
-without padding. A graph is counted where Python was traced, whether its code was compiled or found. Settings override the recipe's in all
-ways: `model.num_layers=1` is a quick try. TORCH_LOGS=recompiles says why a graph was compiled again.
+Each runs in a process of its own, and compiles into an empty cache but where it says otherwise. Seconds are counted
+from the first step, so that loading torch and the data is left out. A way that is not done after --limit seconds is
+stopped after its step. Tokens are real ones, without padding. A graph is counted where Python was traced, whether its
+code was compiled or found. Settings override the recipe's in all ways: `model.num_layers=1` is a quick try.
+TORCH_LOGS=recompiles says why a graph was compiled again.
 """
 
 import argparse
@@ -53,7 +54,8 @@ STEPS = 120
 
 @dataclass(frozen=True)
 class Way:
-    """`plain` takes torch.compile as it comes instead of clew's own; `cache` names the way whose compiled code is found."""
+    """`plain` takes torch.compile as it comes instead of clew's own; `cache` names the way whose compiled code is
+    found."""
 
     settings: tuple[str, ...]
     plain: bool = False
@@ -72,7 +74,8 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds and tokens of each step, and what was compiled for how many shapes of batches; `kept` files were in the cache before."""
+    """Seconds and tokens of each step, and what was compiled for how many shapes of batches; `kept` files were in the
+    cache before."""
 
     seconds: Sequence[float]
     tokens: Sequence[int]
@@ -123,7 +126,8 @@ def measure(config: Config, plain: bool = False, limit: float = float("inf")) ->
 
 
 def timer(device: torch.device) -> tuple[Callable[[], Any], Callable[[Any, Any], float]]:
-    """A mark in time, and the seconds between two. On CUDA they are events, so that no step waits for the one before."""
+    """A mark in time, and the seconds between two. On CUDA they are events, so that no step waits for the one
+    before."""
     if device.type != "cuda":
         return time.perf_counter, lambda before, after: after - before
 
@@ -140,12 +144,27 @@ def num_shapes(batches: Batches, steps: int) -> int:
     return len({described(batches.get(*position)) for position in islice(batches.positions(0, 0), steps)})
 
 
-COLUMNS = ("way", "steps", "shapes", "graphs", "recompiled", "first s", "median ms", "100th ms", "tokens/s", "total s", "cache")
+COLUMNS = (
+    "way",
+    "steps",
+    "shapes",
+    "graphs",
+    "recompiled",
+    "first s",
+    "median ms",
+    "100th ms",
+    "tokens/s",
+    "total s",
+    "cache",
+)
 WIDTHS = (9, 6, 7, 7, 11, 8, 10, 9, 10, 8, 14)
 
 
 def row(cells: Sequence[str]) -> str:
-    return "".join(f"{cell:{'<' if place == 0 else '>'}{width}}" for place, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True)))
+    return "".join(
+        f"{cell:{'<' if place == 0 else '>'}{width}}"
+        for place, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
+    )
 
 
 def cells(name: str, found: Measured, steps: int) -> list[str]:
@@ -169,7 +188,8 @@ def cells(name: str, found: Measured, steps: int) -> list[str]:
 
 
 def within(seconds: Sequence[float], first: int, last: int, steps: int) -> Sequence[float] | None:
-    """Of the steps from `first` to `last` of 120, or where these stand among `steps`; None where not all of them were done."""
+    """Of the steps from `first` to `last` of 120, or where these stand among `steps`; None where not all of them were
+    done."""
     low, high = (max(1, round(step * steps / STEPS)) for step in (first, last))
     return seconds[low - 1 : high] if len(seconds) >= high else None
 
@@ -178,7 +198,9 @@ def measure_apart(name: str, options: argparse.Namespace, cache: Path) -> Measur
     """A way in a process of its own, which compiles into `cache`."""
     command = [sys.executable, "-m", "benchmarks.ragged_compile", "--only", name, "--device", options.device]
     command += ["--steps", str(options.steps), "--limit", str(options.limit), *options.settings]
-    found = subprocess.run(command, env={**os.environ, CACHE: str(cache)}, stdout=subprocess.PIPE, text=True, check=True)
+    found = subprocess.run(
+        command, env={**os.environ, CACHE: str(cache)}, stdout=subprocess.PIPE, text=True, check=True
+    )
     return Measured(**json.loads(found.stdout.splitlines()[-1]))
 
 
@@ -191,7 +213,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("settings", metavar="section.field=value", nargs="*", help="overrides of the recipe, in all ways")
-    add("--ways", metavar="NAME", nargs="+", choices=list(WAYS), default=list(WAYS), help=f"some of {', '.join(WAYS)} (default: all)")
+    add(
+        "--ways",
+        metavar="NAME",
+        nargs="+",
+        choices=list(WAYS),
+        default=list(WAYS),
+        help=f"some of {', '.join(WAYS)} (default: all)",
+    )
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=["cuda", "cpu"])
     add("--steps", type=int, default=STEPS)
     add("--limit", type=float, default=50.0, metavar="SECONDS", help="after which a way is stopped (default: 50)")

@@ -1,13 +1,15 @@
-"""`python -m benchmarks.serving RUN [--clients 64] [--seconds 120]`: clients that ask `clew serve` over this machine's own address.
-`benchmarks.serving_attacked` has the same under attack.
+"""`python -m benchmarks.serving RUN [--clients 64] [--seconds 120]`: clients that ask `clew serve` over this machine's
+own address. `benchmarks.serving_attacked` has the same under attack.
 
-Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are larger than the server
-takes; the others have one text each, or now and then several. With --long some have other options besides, such as more to write. The
-server is a process of its own. What is printed: answers a second, their latency, the statuses of all answers, how many texts a call of the
-model answered, and the server's memory along the way. It ends with 1 where an answer is none that was to be expected, or the memory has
-grown by more than a tenth since the first fifth of the time.
+Each client asks one thing after the other. Of the requests 1 % are broken off after a few milliseconds, and 1 % are
+larger than the server takes; the others have one text each, or now and then several. With --long some have other
+options besides, such as more to write. The server is a process of its own. What is printed: answers a second, their
+latency, the statuses of all answers, how many texts a call of the model answered, and the server's memory along the
+way. It ends with 1 where an answer is none that was to be expected, or the memory has grown by more than a tenth since
+the first fifth of the time.
 
-  python -m benchmarks.serving runs/shakespeare-lstm --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share 5
+  python -m benchmarks.serving runs/shakespeare-lstm --options '{"max_new": 20}' --long '{"max_new": 400}' --long-share
+  5
 """
 
 import argparse
@@ -25,7 +27,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-WORDS = ["the", "a", "small", "red", "ball", "of", "thread", "was", "tied", "to", "her", "door", "and", "she", "went", "in"]
+WORDS = [
+    "the",
+    "a",
+    "small",
+    "red",
+    "ball",
+    "of",
+    "thread",
+    "was",
+    "tied",
+    "to",
+    "her",
+    "door",
+    "and",
+    "she",
+    "went",
+    "in",
+]
 OVERSIZED = b'{"text": "' + b"a" * 1_200_000 + b'"}'
 EXPECTED = {"asked": {200}, "long": {200}, "cancelled": {0, 200}, "oversized": {413}}
 
@@ -68,7 +87,10 @@ class Client:
         if self.streams is None:
             self.streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self.streams
-        head = f"POST {self.path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\nContent-Length:"
+            f" {len(body)}\r\n\r\n"
+        )
         writer.write(head.encode() + body)
         if kind == "cancelled":
             await asyncio.sleep(self.random.uniform(0, 0.02))
@@ -86,7 +108,10 @@ class Client:
         return status
 
     def texts(self) -> dict:
-        texts = [" ".join(self.random.choices(WORDS, k=self.random.randint(1, 20))) for _ in range(self.random.choice([1, 1, 1, 4]))]
+        texts = [
+            " ".join(self.random.choices(WORDS, k=self.random.randint(1, 20)))
+            for _ in range(self.random.choice([1, 1, 1, 4]))
+        ]
         return {"text": texts[0]} if len(texts) == 1 else {"texts": texts}
 
     def close(self) -> None:
@@ -97,7 +122,10 @@ class Client:
 
 def memory(process: int) -> float:
     """Resident megabytes."""
-    return int(subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True).stdout) / 1024
+    return (
+        int(subprocess.run(["ps", "-o", "rss=", "-p", str(process)], capture_output=True, text=True, check=True).stdout)
+        / 1024
+    )
 
 
 def processor_seconds(process: int) -> float:
@@ -117,7 +145,9 @@ async def watch(process: int, until: float, seconds: float) -> list[float]:
 async def measure(process: int, port: int, path: str, options: argparse.Namespace) -> tuple[list[Client], list[float]]:
     until = time.monotonic() + options.seconds
     clients = [Client("127.0.0.1", port, path, options, seed) for seed in range(options.clients)]
-    sizes, *_ = await asyncio.gather(watch(process, until, options.seconds), *(client.work(until) for client in clients))
+    sizes, *_ = await asyncio.gather(
+        watch(process, until, options.seconds), *(client.work(until) for client in clients)
+    )
     return clients, sizes
 
 
@@ -126,12 +156,17 @@ async def metrics(port: int) -> dict[str, float]:
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     text = (await reader.read()).decode().partition("\r\n\r\n")[2]
     writer.close()
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))}
+    return {
+        name: float(value)
+        for name, _, value in (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+    }
 
 
 def report(clients: list[Client], sizes: list[float], seen: dict[str, float], seconds: float) -> bool:
     statuses = sum((client.statuses for client in clients), Counter())
-    answers = {kind: sorted(latency for client in clients for latency in client.latencies[kind]) for kind in ("asked", "long")}
+    answers = {
+        kind: sorted(latency for client in clients for latency in client.latencies[kind]) for kind in ("asked", "long")
+    }
     count, texts = sum(map(len, answers.values())), sum(client.texts_told for client in clients)
     rates = f"{count / seconds:.1f} answers/s, {texts / seconds:.1f} texts/s"
     print(f"{len(clients)} clients, {seconds:g} s: {statuses.total():,} requests, {rates}")
@@ -141,19 +176,26 @@ def report(clients: list[Client], sizes: list[float], seen: dict[str, float], se
             quantiles = ", ".join(f"{share} % {1e3 * cuts[share]:.0f} ms" for share in (50, 95, 99))
             print(f"latency of {len(latencies):,} {kind}: {quantiles}, longest {latencies[-1]:.2f} s")
     print("answers: " + ", ".join(f"{count:,} x {kind} {status}" for (kind, status), count in sorted(statuses.items())))
-    texts, calls = (sum(value for name, value in seen.items() if name.startswith(f"clew_batch_texts_{part}")) for part in ("sum", "count"))
+    texts, calls = (
+        sum(value for name, value in seen.items() if name.startswith(f"clew_batch_texts_{part}"))
+        for part in ("sum", "count")
+    )
     if calls:
         print(f"texts a call: {texts / calls:.1f} ({calls:,.0f} calls)")
     early = max(sizes[: max(len(sizes) // 5, 1) + 1])
     print("memory along the way, in MB: " + " ".join(f"{size:.0f}" for size in sizes))
-    print(f"memory: {sizes[0]:.0f} MB at the start, {early:.0f} after a fifth, {sizes[-1]:.0f} at the end, {max(sizes):.0f} at most")
+    print(
+        f"memory: {sizes[0]:.0f} MB at the start, {early:.0f} after a fifth, {sizes[-1]:.0f} at the end,"
+        f" {max(sizes):.0f} at most"
+    )
     wrong = {key: count for key, count in statuses.items() if key[1] not in EXPECTED[key[0]]}
     return not wrong and sizes[-1] <= 1.1 * early
 
 
 @contextmanager
 def serving(run: str, device: str, limit: str = "") -> Iterator[tuple[subprocess.Popen[str], int, str]]:
-    """A server in a process of its own, under a `limit` as the shell's ulimit takes it; its port, and the path of the run's own verb."""
+    """A server in a process of its own, under a `limit` as the shell's ulimit takes it; its port, and the path of the
+    run's own verb."""
     command = [sys.executable, "-m", "clew", "serve", run, "--port", "0", "--device", device]
     if limit:
         command = ["sh", "-c", f'ulimit {limit} && exec "$@"', "sh", *command]
@@ -164,7 +206,9 @@ def serving(run: str, device: str, limit: str = "") -> Iterator[tuple[subprocess
             if first is None:
                 sys.exit("the server did not start")
             address = next(told).split()[1]
-            threading.Thread(target=lambda: deque(told, maxlen=0), daemon=True).start()  # a pipe that is full would stop the server
+            threading.Thread(
+                target=lambda: deque(told, maxlen=0), daemon=True
+            ).start()  # a pipe that is full would stop the server
             yield server, int(address.split(":")[2].partition("/")[0]), "/" + address.split("/")[-1]
         finally:
             server.terminate()

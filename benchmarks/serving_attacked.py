@@ -1,9 +1,9 @@
 """`python -m benchmarks.serving_attacked RUN [slow] [long]`: what honest clients of `clew serve` feel of others.
 
 slow    1,200 clients that send half a head, a byte a second, and come again when they are cut, beside 64 honest ones. They are a process
-        of their own. The server begins with 1,024 files, as most systems have it (--limit "-n 1024": and never more). Printed are the
-        honest clients' latencies without and with the slow ones; it ends with 1 where the median is more than doubled, or an honest
-        request is lost.
+        of their own. The server begins with 1,024 files, as most systems have it (--limit "-n 1024": and never more).
+        Printed are the honest clients' latencies without and with the slow ones; it ends with 1 where the median is
+        more than doubled, or an honest request is lost.
 long    a request of max_new 5 asked again and again, alone, and while others run: 8 samples of 4,096 tokens; six searches with 64 beams. It
         ends with 1 where the median beside them is above a fifth of a second. RUN is a language model's.
 
@@ -27,12 +27,15 @@ from benchmarks.serving import WORDS, metrics, serving
 HALF = b"POST /generate HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 LONG = {
     "8 samples of 4,096 tokens": [{"text": "the", "max_new": 4096, "samples": 8}],
-    "six searches with 64 beams": [{"text": "the", "max_new": 300, "beams": 64, "length_penalty": 1 + number / 10} for number in range(6)],
+    "six searches with 64 beams": [
+        {"text": "the", "max_new": 300, "beams": 64, "length_penalty": 1 + number / 10} for number in range(6)
+    ],
 }
 
 
 class Honest:
-    """Asks one thing after the other, on a connection that it keeps while the server does. A request that is lost is not asked again."""
+    """Asks one thing after the other, on a connection that it keeps while the server does. A request that is lost is
+    not asked again."""
 
     def __init__(self, port: int, path: str, options: dict[str, Any]):
         self.port, self.path, self.options = port, path, options
@@ -62,10 +65,15 @@ class Honest:
             self.streams = await asyncio.open_connection("127.0.0.1", self.port)
         reader, writer = self.streams
         body = json.dumps(fields).encode()
-        head = f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length:"
+            f" {len(body)}\r\n\r\n"
+        )
         writer.write(head.encode() + body)
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
-        await reader.readexactly(next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:")))
+        await reader.readexactly(
+            next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        )
         return int(lines[0].split()[1])
 
     def close(self) -> None:
@@ -99,7 +107,11 @@ def slow_clients(port: int, count: int, pause: float) -> None:
 
 
 async def honest_beside(
-    port: int, path: str, given: argparse.Namespace, attackers: list[Callable[[], Coroutine[Any, Any, None]]], settle: float
+    port: int,
+    path: str,
+    given: argparse.Namespace,
+    attackers: list[Callable[[], Coroutine[Any, Any, None]]],
+    settle: float,
 ) -> list[Honest]:
     """Honest clients for some seconds, attackers beside them, who began before."""
     tasks = [asyncio.ensure_future(attack()) for attack in attackers]
@@ -122,7 +134,10 @@ def told(name: str, clients: list[Honest]) -> float:
         return float("inf")
     cuts = statistics.quantiles(latencies, n=100)
     times = ", ".join(f"{share} % {1e3 * cuts[share - 1]:.0f} ms" for share in (50, 95, 99))
-    print(f"{name}: {len(latencies):,} answers, {times}, longest {latencies[-1]:.2f} s, lost {dict(lost) or 'none'}", flush=True)
+    print(
+        f"{name}: {len(latencies):,} answers, {times}, longest {latencies[-1]:.2f} s, lost {dict(lost) or 'none'}",
+        flush=True,
+    )
     return cuts[49]
 
 
@@ -154,7 +169,9 @@ def long(given: argparse.Namespace) -> bool:
                     await client.ask(body)
 
             attackers = [lambda body=body: again(body) for body in bodies]  # type: ignore[misc]
-            beside = told(f"a short request beside {name}", asyncio.run(honest_beside(port, path, given, attackers, 0.5)))
+            beside = told(
+                f"a short request beside {name}", asyncio.run(honest_beside(port, path, given, attackers, 0.5))
+            )
             is_well = is_well and beside <= 0.2
     return is_well
 

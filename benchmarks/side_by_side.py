@@ -1,4 +1,5 @@
-"""Two ways of doing the same work, timed in turns: the timing of `clew.bench`, for benchmarks that are no workloads of it."""
+"""Two ways of doing the same work, timed in turns: the timing of `clew.bench`, for benchmarks that are no workloads of
+it."""
 
 from dataclasses import dataclass
 
@@ -24,12 +25,14 @@ class Comparison:
 
     def __str__(self) -> str:
         return (
-            f"{self.workload:42} {self.tokens / self.ours:>10,.0f} tokens/s  {self.peer:28} {self.tokens / self.theirs:>10,.0f} tokens/s   "
-            f"time {self.ratio:.2f}x"
+            f"{self.workload:42} {self.tokens / self.ours:>10,.0f} tokens/s  {self.peer:28}"
+            f" {self.tokens / self.theirs:>10,.0f} tokens/s   time {self.ratio:.2f}x"
         )
 
 
-def compare(workload: str, peer: str, ours: Call, theirs: Call, *, tokens: int, rounds: int = 15, warmup: int = 3) -> Comparison:
+def compare(
+    workload: str, peer: str, ours: Call, theirs: Call, *, tokens: int, rounds: int = 15, warmup: int = 3
+) -> Comparison:
     """Calls the two in turns, the first of each round changing, after some rounds that are not counted."""
     calls, wait = {"ours": ours, "theirs": theirs}, waiting(device())
     interleave(calls, rounds=warmup, wait=wait)

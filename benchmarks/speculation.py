@@ -4,10 +4,11 @@
     python -m benchmarks.speculation speed RUN DRAFT ... [--max-new 300] [--rounds 3] [--prompt TEXT ...]
     python -m benchmarks.speculation sizes [--layers 8] [--dim 384] [--agree 0.7 ...] [--max-new 200] [--rounds 3]
 
-`equality` writes continuations of random prompts with small models of random weights, plainly and with drafts, and counts the texts that
-differ. Chunks and steps round differently, so that in float32 a text may part from the other where the two most probable tokens are all
-but equal; the largest such gap is shown, and in float64 there is none. `speed` times one text at a time, plain and drafted in turn. `sizes`
-does so for a Llama of random weights whose draft, a GRU, is right at a given rate: what a trained pair of these sizes would gain.
+`equality` writes continuations of random prompts with small models of random weights, plainly and with drafts, and
+counts the texts that differ. Chunks and steps round differently, so that in float32 a text may part from the other
+where the two most probable tokens are all but equal; the largest such gap is shown, and in float64 there is none.
+`speed` times one text at a time, plain and drafted in turn. `sizes` does so for a Llama of random weights whose draft,
+a GRU, is right at a given rate: what a trained pair of these sizes would gain.
 """
 
 import argparse
@@ -36,7 +37,10 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("recurrent", {"cell": "lstm", "dim": 32, "embedding_dim": 16, "num_layers": 2}),
     "gpt": ("gpt", {"dim": 32, "num_layers": 2, "num_heads": 2, "max_length": 64}),
     "llama": ("llama", {"dim": 32, "num_layers": 2, "num_heads": 2}),
-    "mixed": ("mixed", {"dim": 32, "layers": ["gru", "attention", "convolution", {"name": "attention", "window": 4}, "feedforward"]}),
+    "mixed": (
+        "mixed",
+        {"dim": 32, "layers": ["gru", "attention", "convolution", {"name": "attention", "window": 4}, "feedforward"]},
+    ),
 }
 SPEAKERS = ("ROMEO:", "JULIET:", "First Citizen:", "KING RICHARD III:", "To be, or not")
 
@@ -104,17 +108,25 @@ def equality(options: argparse.Namespace) -> None:
     each = -(-options.prompts // (2 * len(BODIES)))
     for name, dtype in itertools.product(BODIES, (torch.float32, torch.float64)):
         task, other = small_model(name, 1, dtype), small_model("lstm", 2, dtype)
-        drafts = [DraftStepper(nearly(task, 0.1).stepper()), PromptLookup(), DraftStepper(other.stepper()), DraftStepper(task.stepper())]
+        drafts = [
+            DraftStepper(nearly(task, 0.1).stepper()),
+            PromptLookup(),
+            DraftStepper(other.stepper()),
+            DraftStepper(task.stepper()),
+        ]
         found = agreement(task.stepper(), drafts, each, options.rows)
         parted = f", the top two within {found.gap:.1g}" if found.unequal else ""
         kind = str(dtype).removeprefix("torch.")
         print(
-            f"{name:6} {kind}: {found.unequal} of {found.texts} texts differ{parted}; {found.accepted:.0%} of guesses accepted", flush=True
+            f"{name:6} {kind}: {found.unequal} of {found.texts} texts differ{parted}; {found.accepted:.0%} of guesses"
+            " accepted",
+            flush=True,
         )
 
 
 class Agreeing(DraftStepper):
-    """A draft that costs what its stepper does, and whose guesses at one text are right with a probability that is given."""
+    """A draft that costs what its stepper does, and whose guesses at one text are right with a probability that is
+    given."""
 
     def __init__(self, stepper: Stepper, text: Tensor, rate: float):
         super().__init__(stepper)
@@ -145,7 +157,10 @@ def sizes(options: argparse.Namespace) -> None:
         "llama": {"dim": options.dim, "num_layers": options.layers, "num_heads": 4},
         "recurrent": {"cell": "gru", "dim": 192, "embedding_dim": 64},
     }
-    bodies = [MODELS[family].build(MODELS[family].config(**shape), Tokens(tokenizer.vocabulary)) for family, shape in shapes.items()]
+    bodies = [
+        MODELS[family].build(MODELS[family].config(**shape), Tokens(tokenizer.vocabulary))
+        for family, shape in shapes.items()
+    ]
     stepper, draft = (LanguageModel(body, tokenizer).eval().stepper() for body in bodies)
     prompt = torch.randint(tokenizer.vocabulary, (1, 16))
     text = greedy_sequences(stepper, prompt, max_new=options.max_new).tokens
@@ -155,13 +170,17 @@ def sizes(options: argparse.Namespace) -> None:
             start = time.process_time()
             greedy_sequences(stepper, prompt, max_new=options.max_new)
             middle = time.process_time()
-            found, acceptance = speculative_sequences(stepper, Agreeing(draft, text, rate), prompt, max_new=options.max_new)
+            found, acceptance = speculative_sequences(
+                stepper, Agreeing(draft, text, rate), prompt, max_new=options.max_new
+            )
             best = [min(best[0], middle - start), min(best[1], time.process_time() - middle)]
             assert torch.equal(found.tokens, text)
         calls = 1 + float(acceptance.accepted / acceptance.rounds)
         step = f"{1000 * best[0] / options.max_new:.1f} ms a plain step"
         print(
-            f"{rate:.0%} of guesses right: {best[0] / best[1]:.2f} times as fast by CPU time, {calls:.2f} tokens a call; {step}", flush=True
+            f"{rate:.0%} of guesses right: {best[0] / best[1]:.2f} times as fast by CPU time, {calls:.2f} tokens a"
+            f" call; {step}",
+            flush=True,
         )
 
 
@@ -177,7 +196,12 @@ class Timed(NamedTuple):
 def timed(run: Run, prompt: str, draft: "Run | str | None", options: dict[str, Any]) -> Timed:
     start, begun = time.perf_counter(), time.process_time()
     found = run.generate(prompt, **options, **({} if draft is None else {"draft": draft}))
-    return Timed(time.perf_counter() - start, time.process_time() - begun, found.text, *(found.guessed or (len(found.tokens) - 1, 0, 0)))
+    return Timed(
+        time.perf_counter() - start,
+        time.process_time() - begun,
+        found.text,
+        *(found.guessed or (len(found.tokens) - 1, 0, 0)),
+    )
 
 
 def compare(run: Run, draft: "Run | str", prompts: Sequence[str], rounds: int, options: dict[str, Any]) -> str:
@@ -194,7 +218,10 @@ def compare(run: Run, draft: "Run | str", prompts: Sequence[str], rounds: int, o
         same += one.text == other.text
     texts = f", {same} of {len(prompts)} texts are the same" if options["method"] == "greedy" else ""
     guesses = f"{accepted / max(proposed, 1):.0%} of guesses accepted, {1 + accepted / max(calls, 1):.2f} tokens a call"
-    times = f"{seconds[0] / seconds[1]:.2f} times as fast ({seconds[0]:.2f} s, {seconds[1]:.2f} s), by CPU time {cpu[0] / cpu[1]:.2f}"
+    times = (
+        f"{seconds[0] / seconds[1]:.2f} times as fast ({seconds[0]:.2f} s, {seconds[1]:.2f} s), by CPU time"
+        f" {cpu[0] / cpu[1]:.2f}"
+    )
     return f"{times}; {guesses}{texts}"
 
 
@@ -210,7 +237,9 @@ def speed(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.speculation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.speculation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parts = parser.add_subparsers(required=True)
 
@@ -231,7 +260,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     alike = add("sizes", sizes)
     alike.add_argument("--layers", type=int, default=8, metavar="N")
     alike.add_argument("--dim", type=int, default=384, metavar="N")
-    alike.add_argument("--agree", type=float, action="append", metavar="P", help="how often a guess is right (default: 0.6 to 0.9)")
+    alike.add_argument(
+        "--agree", type=float, action="append", metavar="P", help="how often a guess is right (default: 0.6 to 0.9)"
+    )
     alike.add_argument("--max-new", type=int, default=200, metavar="N")
     alike.add_argument("--rounds", type=int, default=3, metavar="N")
     options = parser.parse_args(arguments)

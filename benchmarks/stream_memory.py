@@ -1,11 +1,13 @@
-"""Memory and speed of training on a stream: a language model on a folder of Parquet files that is made on the spot, killed and resumed.
+"""Memory and speed of training on a stream: a language model on a folder of Parquet files that is made on the spot,
+killed and resumed.
 
     python -m benchmarks.stream_memory --megabytes 500
     python -m benchmarks.stream_memory --megabytes 5000 --steps 400
 
-The rows are random sentences of the words of an embedded text, each file one row group, as pandas writes it. A run that nobody
-interrupts and one that is killed with SIGKILL and resumed have to end with the same weights. Each is a process of its own, whose peak of
-resident memory (torch included) the operating system tells. The folder is deleted at the end; there has to be room for it twice.
+The rows are random sentences of the words of an embedded text, each file one row group, as pandas writes it. A run that
+nobody interrupts and one that is killed with SIGKILL and resumed have to end with the same weights. Each is a process
+of its own, whose peak of resident memory (torch included) the operating system tells. The folder is deleted at the end;
+there has to be room for it twice.
 """
 
 import argparse
@@ -100,11 +102,15 @@ def run(arguments: list[str], stop: Callable[[], bool] = lambda: False) -> Ended
 
 def has_steps(folder: Path, steps: int) -> bool:
     path = folder / "metrics.jsonl"
-    return path.is_file() and any(json.loads(line)["step"] >= steps for line in path.read_text().splitlines() if line.endswith("}"))
+    return path.is_file() and any(
+        json.loads(line)["step"] >= steps for line in path.read_text().splitlines() if line.endswith("}")
+    )
 
 
 def tokens_per_second(folder: Path) -> float:
-    return statistics.median(record["tokens_per_second"] for record in read_metrics(folder) if "tokens_per_second" in record)
+    return statistics.median(
+        record["tokens_per_second"] for record in read_metrics(folder) if "tokens_per_second" in record
+    )
 
 
 def differences(first: Path, second: Path) -> list[str]:
@@ -122,7 +128,9 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--workers", type=int, default=1, help="processes that encode")
-    parser.add_argument("--folder", type=Path, help="where the folder is made (default: the system's folder for temporary files)")
+    parser.add_argument(
+        "--folder", type=Path, help="where the folder is made (default: the system's folder for temporary files)"
+    )
     options = parser.parse_args()
     above = options.folder or Path(tempfile.gettempdir())
     if shutil.disk_usage(above).free < 2 * options.megabytes * 10**6:
@@ -140,7 +148,10 @@ def main() -> None:
         whole, broken = folder / "whole", folder / "broken"
         ended = run([*settings, "--out", str(whole)])
         assert ended.code == 0, "the run that nobody interrupts has failed"
-        print(f"unbroken: {ended.seconds:.0f} s, peak {ended.peak:.2f} GB, {tokens_per_second(whole):,.0f} tokens/s", flush=True)
+        print(
+            f"unbroken: {ended.seconds:.0f} s, peak {ended.peak:.2f} GB, {tokens_per_second(whole):,.0f} tokens/s",
+            flush=True,
+        )
         killed_at = options.steps * 7 // 10
         killed = run([*settings, "--out", str(broken)], lambda: has_steps(broken, killed_at))
         print(f"killed after step {killed_at}: exit {killed.code}, peak {killed.peak:.2f} GB", flush=True)
@@ -149,7 +160,9 @@ def main() -> None:
         assert resumed.code == 0, "the resumed run has failed"
         print(f"resumed: {resumed.seconds:.0f} s, peak {resumed.peak:.2f} GB", flush=True)
         different = differences(whole, broken)
-        print(f"different tensors: {', '.join(different)}" if different else "weights and optimiser are equal to the bit")
+        print(
+            f"different tensors: {', '.join(different)}" if different else "weights and optimiser are equal to the bit"
+        )
         print(f"left in the cache of windows: {sum(1 for file in folder.glob('cache/streams/*/*'))} files")
 
 

@@ -1,7 +1,8 @@
 """`python -m benchmarks.trees [--count N] [--batch N]`: trees a second of the two Tree-LSTMs, trained and read.
 
-The same random trees of 20 words under a layer of width 150: in batches, level by level over all of them; one tree at a time through the
-same layer; and node by node, as a recursive function that calls a cell. All three give the same vectors, which is checked first.
+The same random trees of 20 words under a layer of width 150: in batches, level by level over all of them; one tree at a
+time through the same layer; and node by node, as a recursive function that calls a cell. All three give the same
+vectors, which is checked first.
 """
 
 import argparse
@@ -90,7 +91,9 @@ def one_node(layer: Any, x: Tensor, below: Sequence[LSTMState]) -> LSTMState:
     return LSTMState(torch.sigmoid(o) * torch.tanh(cell), cell)
 
 
-def seconds(ways: dict[str, Way], layer: TreeLSTM, trees: Sequence[Nodes], inputs: Sequence[Tensor], trains: bool) -> dict[str, float]:
+def seconds(
+    ways: dict[str, Way], layer: TreeLSTM, trees: Sequence[Nodes], inputs: Sequence[Tensor], trains: bool
+) -> dict[str, float]:
     """The fastest of some rounds of each, in turns, so that a noisy machine is noisy to all."""
 
     def call(way: Way) -> None:
@@ -130,4 +133,7 @@ if __name__ == "__main__":
         trained, read = (seconds(ways, layer, trees, inputs, trains) for trains in (True, False))
         for label in ways:
             speeds = [options.count / times[label] for times in (trained, read)]
-            print(f"{name:16} {label:16} {speeds[0]:>10,.0f} trees/s trained  {speeds[1]:>10,.0f} trees/s read", flush=True)
+            print(
+                f"{name:16} {label:16} {speeds[0]:>10,.0f} trees/s trained  {speeds[1]:>10,.0f} trees/s read",
+                flush=True,
+            )

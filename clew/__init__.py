@@ -1,11 +1,11 @@
 """clew: the whole lineage of neural sequence models, one library and one command.
 
-clew.train("shakespeare-lstm", training__steps=200) trains a recipe and gives back the run, clew.load(folder) a run trained before,
-clew.fit(module, loader, folder, steps=200) trains a module of your own,
-clew.translate(runs, texts) translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern)
-look inside: of a run, or of any torch module. clew.from_torch(module) makes of a layer of torch.nn one of clew's, with its weights.
-clew.sklearn has estimators for scikit-learn. Everything else is a plain module: clew.layers, clew.models, clew.decoding, ...
-Nothing is loaded until it is asked for.
+clew.train("shakespeare-lstm", training__steps=200) trains a recipe and gives back the run, clew.load(folder) a run
+trained before, clew.fit(module, loader, folder, steps=200) trains a module of your own, clew.translate(runs, texts)
+translates with several runs together, clew.look(run, "surprisal", text=...) and clew.record(model, pattern) look
+inside: of a run, or of any torch module. clew.from_torch(module) makes of a layer of torch.nn one of clew's, with its
+weights. clew.sklearn has estimators for scikit-learn. Everything else is a plain module: clew.layers, clew.models,
+clew.decoding, ... Nothing is loaded until it is asked for.
 """
 
 from typing import TYPE_CHECKING, Any, overload
@@ -62,7 +62,20 @@ if TYPE_CHECKING:
     from clew.training.fitting import Fit as Fit
 
 ROOMS = (
-    *("baselines", "core", "data", "decoding", "drawing", "inspection", "instruments", "interop", "kernels", "laws", "layers", "metrics"),
+    *(
+        "baselines",
+        "core",
+        "data",
+        "decoding",
+        "drawing",
+        "inspection",
+        "instruments",
+        "interop",
+        "kernels",
+        "laws",
+        "layers",
+        "metrics",
+    ),
     *("models", "recipes", "runs", "sklearn", "sources", "studies", "tasks", "text", "training"),
 )
 """Packages that are reached as attributes."""
@@ -98,13 +111,14 @@ def train(
     Settings are fields of the config's sections, as keywords, as dicts or as on the command line: `training__steps=60`,
     `training={"steps": 60}`, `"training.steps=60"`; `seed=1` and `device="cpu"` too.
 
-    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source, target) or
-    (question, passage, answer); a table whose columns are called so (a DataFrame, a Dataset, a dict of columns, dicts); for a language
-    model a text, or a list of them. Generators are read to their end. A pathlib.Path is a file of them.
+    `data` are examples to train on, or those of parts: (text, label), (text, second, label), (words, tags), (source,
+    target) or (question, passage, answer); a table whose columns are called so (a DataFrame, a Dataset, a dict of
+    columns, dicts); for a language model a text, or a list of them. Generators are read to their end. A pathlib.Path is
+    a file of them.
 
-    The run's folder is `out`, or runs/RECIPE, runs/RECIPE-2 and so on; `overwrite` replaces the run at `out`, `resume` goes on with it.
-    `code` is a file of yours that adds entries to tables, which the run keeps a copy of. `callbacks` are objects with any of the methods
-    on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
+    The run's folder is `out`, or runs/RECIPE, runs/RECIPE-2 and so on; `overwrite` replaces the run at `out`, `resume`
+    goes on with it. `code` is a file of yours that adds entries to tables, which the run keeps a copy of. `callbacks`
+    are objects with any of the methods on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
     """
     from pathlib import Path
 
@@ -150,13 +164,14 @@ def fit(
     callbacks: "Sequence[Callback]" = (),
     **settings: "Unpack[Settings]",
 ) -> "Fit":
-    """Trains a module of your own, whose `forward(batch)` gives a loss, on the batches of a DataLoader: checkpoints and metrics are in
-    `folder`, Ctrl-C saves, `resume=True` goes on to the bit, and `overwrite=True` replaces the fit that is there.
+    """Trains a module of your own, whose `forward(batch)` gives a loss, on the batches of a DataLoader: checkpoints and
+    metrics are in `folder`, Ctrl-C saves, `resume=True` goes on to the bit, and `overwrite=True` replaces the fit that
+    is there.
 
-    `evaluate` is a loader whose mean loss is measured, or a function of the module that gives a loss or measures by name. The settings are
-    fields of a config's section `training`: learning_rate, schedule, clip_norm, clip_value, accumulate, average, precision, compile,
-    evaluate_every, save_every, keep, log_every, patience. `callbacks` are objects with any of the methods on_step, on_evaluation, on_save
-    and on_end (`clew.training.callbacks`).
+    `evaluate` is a loader whose mean loss is measured, or a function of the module that gives a loss or measures by
+    name. The settings are fields of a config's section `training`: learning_rate, schedule, clip_norm, clip_value,
+    accumulate, average, precision, compile, evaluate_every, save_every, keep, log_every, patience. `callbacks` are
+    objects with any of the methods on_step, on_evaluation, on_save and on_end (`clew.training.callbacks`).
     """
     from clew.cli.terminal.progress import in_python
     from clew.runs.settings.keywords import told_in_python
@@ -195,9 +210,9 @@ def search(
 ) -> "Search":
     """Searches settings of a recipe through Optuna: each trial is a run, and the best has the best validation score.
 
-    `space` has a range (low, high) or (low, high, step), or a list of choices, for each field that is searched, named "model.dim" or
-    "model__dim". Settings, data and code are those of `clew.train`. `jobs` trials are trained at once, in processes of their own.
-    `resume=True` goes on with a search.
+    `space` has a range (low, high) or (low, high, step), or a list of choices, for each field that is searched, named
+    "model.dim" or "model__dim". Settings, data and code are those of `clew.train`. `jobs` trials are trained at once,
+    in processes of their own. `resume=True` goes on with a search.
     """
     from clew.cli.search import search_from_python
     from clew.runs.settings.keywords import told_in_python
@@ -206,9 +221,12 @@ def search(
         return search_from_python(recipe, space, assignments, settings, trials, jobs, data, out, resume, code, quiet)
 
 
-def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None, precision: str = "float32") -> "Run":
-    """A trained run; `code` is the user's file that it was trained with, where it was. Its weights are kept in float32, bfloat16, int8 or
-    int4, whatever the folder has; in int8 and int4 a run can be used and looked at, and not trained, exported or written."""
+def load(
+    folder: "Path | str", *, device: str = "auto", code: "Path | str | None" = None, precision: str = "float32"
+) -> "Run":
+    """A trained run; `code` is the user's file that it was trained with, where it was. Its weights are kept in float32,
+    bfloat16, int8 or int4, whatever the folder has; in int8 and int4 a run can be used and looked at, and not trained,
+    exported or written."""
     from pathlib import Path
 
     from clew.cli.options.code import load_code
@@ -226,8 +244,11 @@ def load(folder: "Path | str", *, device: str = "auto", code: "Path | str | None
 def translate(runs: "Run | Sequence[Run]", texts: str, **options: Any) -> "Translation": ...
 @overload
 def translate(runs: "Run | Sequence[Run]", texts: "Sequence[str]", **options: Any) -> "list[Translation]": ...
-def translate(runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any) -> "Translation | list[Translation]":
-    """Translations by one run or by several as an ensemble; options are those of `clew.runs.loaded.translate_together`."""
+def translate(
+    runs: "Run | Sequence[Run]", texts: "str | Sequence[str]", **options: Any
+) -> "Translation | list[Translation]":
+    """Translations by one run or by several as an ensemble; options are those of
+    `clew.runs.loaded.translate_together`."""
     from clew.runs.loaded import Run, translate_together
 
     return translate_together([runs] if isinstance(runs, Run) else runs, texts, **options)
@@ -241,10 +262,12 @@ def look(
     tokenizer: Any = None,
     **options: Any,
 ) -> "View":
-    """What an instrument shows of a run, its folder or any torch module, or of several: a view that shows itself in a notebook and is saved
-    as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the options of one.
+    """What an instrument shows of a run, its folder or any torch module, or of several: a view that shows itself in a
+    notebook and is saved as HTML, SVG, PNG, PDF or JSON. `clew look` lists the instruments, and `clew look NAME` the
+    options of one.
 
-    A module that is no task of ours is given `inputs`, one row of tensors as it takes them, or a `tokenizer` that encodes `text`.
+    A module that is no task of ours is given `inputs`, one row of tensors as it takes them, or a `tokenizer` that
+    encodes `text`.
     """
     from pathlib import Path
 
@@ -260,10 +283,12 @@ def look(
 @overload
 def from_torch(module: "nn.Transformer") -> "VectorTransformer": ...
 @overload
-def from_torch(module: "nn.RNNBase | nn.TransformerEncoder | nn.TransformerDecoder", *, causal: bool | None = None) -> "SequenceLayer": ...
+def from_torch(
+    module: "nn.RNNBase | nn.TransformerEncoder | nn.TransformerDecoder", *, causal: bool | None = None
+) -> "SequenceLayer": ...
 def from_torch(module: "nn.Module", *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
-    """The layer of clew's that computes what an `nn.LSTM`, `GRU`, `RNN`, `TransformerEncoder`, `TransformerDecoder` or `Transformer` does,
-    with copies of its weights; it reads (batch, length, dim) and a mask that is True where real.
+    """The layer of clew's that computes what an `nn.LSTM`, `GRU`, `RNN`, `TransformerEncoder`, `TransformerDecoder` or
+    `Transformer` does, with copies of its weights; it reads (batch, length, dim) and a mask that is True where real.
 
     `causal=True` makes of a TransformerEncoder one that is called with the mask of a language model.
     """

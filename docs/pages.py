@@ -1,4 +1,5 @@
-"""What a page of the site takes from files outside docs/: `{{ document("CONTRIBUTING.md") }}`, `{{ notebook("lecture") }}`."""
+"""What a page of the site takes from files outside docs/: `{{ document("CONTRIBUTING.md") }}`, `{{ notebook("lecture")
+}}`."""
 
 import base64
 import json
@@ -29,7 +30,11 @@ def notebook(name: str) -> str:
 def cell_text(cell: dict[str, Any]) -> str:
     source = "".join(cell["source"])
     if cell["cell_type"] != "code":
-        return source.replace("](../docs/", "](../").replace("](../CONTRIBUTING.md", "](../contributing.md").replace(".ipynb)", ".md)")
+        return (
+            source.replace("](../docs/", "](../")
+            .replace("](../CONTRIBUTING.md", "](../contributing.md")
+            .replace(".ipynb)", ".md)")
+        )
     return "\n\n".join([fenced(source, "python"), *filter(None, map(output_text, cell["outputs"]))])
 
 

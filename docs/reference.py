@@ -1,7 +1,9 @@
-"""Docstrings as the reference shows them: plain text with code, equations and listings set apart also where they are not indented.
+"""Docstrings as the reference shows them: plain text with code, equations and listings set apart also where they are
+not indented.
 
-The formatter takes away the indentation that all lines below a docstring's first one share, so that a docstring which is a line and an
-equation has none. Such a paragraph is known by its lines: each has an equals sign or columns, and it does not end as prose does.
+The formatter takes away the indentation that all lines below a docstring's first one share, so that a docstring which
+is a line and an equation has none. Such a paragraph is known by its lines: each has an equals sign or columns, and it
+does not end as prose does.
 """
 
 import re
@@ -20,7 +22,8 @@ class Reference(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
             first, *others = obj.docstring.value.split("\n\n")
-            # The tables of modules show a docstring's first line; its first paragraph is one sentence or two, broken over lines.
+            # The tables of modules show a docstring's first line; its first paragraph is one sentence or two, broken
+            # over lines.
             obj.docstring.value = "\n\n".join([literal(" ".join(first.split("\n"))), *map(set_apart, others)])
 
 
@@ -29,7 +32,9 @@ def set_apart(paragraph: str) -> str:
     lines = paragraph.splitlines()
     if paragraph.startswith("    "):
         return paragraph
-    is_listing = all(re.search(r" = |\S {2,}\S", line) for line in lines) and not paragraph.rstrip().endswith((".", ":", ";", ","))
+    is_listing = all(re.search(r" = |\S {2,}\S", line) for line in lines) and not paragraph.rstrip().endswith(
+        (".", ":", ";", ",")
+    )
     return "\n".join("    " + line for line in lines) if is_listing else literal(paragraph)
 
 

@@ -1,4 +1,5 @@
-"""One seeded, deterministic way to draw examples, and one thread a worker, where OMP_NUM_THREADS does not ask for more."""
+"""One seeded, deterministic way to draw examples, and one thread a worker, where OMP_NUM_THREADS does not ask for
+more."""
 
 import gc
 import os
@@ -33,7 +34,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# A shell that starts the suite in the background has interrupts ignored, here and in all that is started from here; tests send them.
+# A shell that starts the suite in the background has interrupts ignored, here and in all that is started from here;
+# tests send them.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

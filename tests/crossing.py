@@ -1,4 +1,5 @@
-"""Two tables crossed: by default every member of either is met with one of the other, the rest of the products with `-m slow`."""
+"""Two tables crossed: by default every member of either is met with one of the other, the rest of the products with `-m
+slow`."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -45,11 +45,17 @@ class Walk(NamedTuple):
 
 
 def read_walks() -> dict[str, Walk]:
-    sections = re.split(r"^### ", GUIDE.read_text(encoding="utf-8").partition("## Into the package")[0], flags=re.MULTILINE)[1:]
+    sections = re.split(
+        r"^### ", GUIDE.read_text(encoding="utf-8").partition("## Into the package")[0], flags=re.MULTILINE
+    )[1:]
     walks = {}
     for section in sections:
         files = dict(re.findall(r"`([\w.]+)`:\n\n```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE))
-        lines = [line for block in re.findall(r"^```bash\n(.*?)^```", section, re.DOTALL | re.MULTILINE) for line in block.splitlines()]
+        lines = [
+            line
+            for block in re.findall(r"^```bash\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+            for line in block.splitlines()
+        ]
         walks[section.partition("\n")[0]] = Walk(files, [shlex.split(line) for line in lines])
     return walks
 

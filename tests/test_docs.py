@@ -54,7 +54,9 @@ def test_every_file_that_the_lineage_names_is_there() -> None:
 
 @pytest.mark.parametrize("file, name", re.findall(r"`((?:\w+/)+\w+\.py)` ([A-Z]\w+)", LINEAGE))
 def test_a_class_that_the_lineage_names_is_in_its_file(file: str, name: str) -> None:
-    assert re.search(rf"^(class {name}\b|{name}\b.* = )", (ROOT / "clew" / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(
+        rf"^(class {name}\b|{name}\b.* = )", (ROOT / "clew" / file).read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def test_the_tree_of_the_readme_has_every_package() -> None:
@@ -79,7 +81,9 @@ def test_a_command_of_the_course_is_one(command: str, tmp_path: Path, monkeypatc
     if verb == "train":
         config_of(options.recipe, options.settings)
     if verb == "look":
-        words = [word for number, word in enumerate(rest[1:]) if "=" in word and rest[number] not in ("--text", "--file")]
+        words = [
+            word for number, word in enumerate(rest[1:]) if "=" in word and rest[number] not in ("--text", "--file")
+        ]
         read_options(rest[0], read_assignments(rest[0], words))
     if verb == "tour":
         assert set(options.only or ()) <= set(EXPERIMENTS)
@@ -87,7 +91,9 @@ def test_a_command_of_the_course_is_one(command: str, tmp_path: Path, monkeypatc
 
 def test_the_course_has_every_experiment_and_an_exercise_for_every_topic() -> None:
     assert set(re.findall(r"`clew tour --only (\w+)`", COURSE)) == set(EXPERIMENTS)
-    topics = [line for line in COURSE.splitlines() if line.startswith("| ") and "`clew " in line and line.count(" | ") == 3]
+    topics = [
+        line for line in COURSE.splitlines() if line.startswith("| ") and "`clew " in line and line.count(" | ") == 3
+    ]
     assert len(topics) > 35
     assert all(len(line.split(" | ")[3]) > 25 for line in topics)
 
@@ -98,7 +104,12 @@ def test_the_slips_of_the_course_are_wrong_as_it_says(capsys: pytest.CaptureFixt
     names: dict = {}
     exec(block[1], names)
     shown = capsys.readouterr().out
-    assert abs(names["x"] @ names["right"] - names["y"]).max() < 1e-12 < 0.5 < abs(names["x"] @ names["slip"] - names["y"]).max()
+    assert (
+        abs(names["x"] @ names["right"] - names["y"]).max()
+        < 1e-12
+        < 0.5
+        < abs(names["x"] @ names["slip"] - names["y"]).max()
+    )
     assert "clipped to 1.00, with the slip 0.02" in shown
     assert "j < i [nan nan nan]" in shown and "rows add up to: [1. 1. 1.]" in shown
     assert names["late"].sum(1)[0] < 1
@@ -114,7 +125,13 @@ def test_the_slips_of_the_course_are_wrong_as_it_says(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "slip",
-    ["sinusoids counted from k = 1", "whose softmax they are not", "forget gate is off", "forget gate multiplies `h`", '"concatenate"'],
+    [
+        "sinusoids counted from k = 1",
+        "whose softmax they are not",
+        "forget gate is off",
+        "forget gate multiplies `h`",
+        '"concatenate"',
+    ],
 )
 def test_the_course_says_what_is_right_about_a_slip_and_where_to_see_it(slip: str) -> None:
     (row,) = (line for line in COURSE.splitlines() if line.startswith("| ") and slip in line)

@@ -1,4 +1,5 @@
-"""The code of a guide runs as it stands, and its commands are commands. The code of those on runs is tried beside their verbs."""
+"""The code of a guide runs as it stands, and its commands are commands. The code of those on runs is tried beside their
+verbs."""
 
 import re
 import shlex
@@ -27,9 +28,13 @@ def blocks_of(guide: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_code_on_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_own_data_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("reviews.csv").write_text("review,stars\n" + "".join(f"film {n},{n % 3}\n" for n in range(30)) + ",1\n\n", encoding="utf-8")
+    Path("reviews.csv").write_text(
+        "review,stars\n" + "".join(f"film {n},{n % 3}\n" for n in range(30)) + ",1\n\n", encoding="utf-8"
+    )
     Path("names.conll").write_text("Ada NNP B-PER\nruns VBZ O\n\nBo NNP B-PER\n", encoding="utf-8")
     Path("corpus").mkdir()
     for language, text in {"en": "a cat\n", "de": "eine Katze\n"}.items():
@@ -57,7 +62,12 @@ def commands() -> list[str]:
     """Every call of `clew` in the guides' blocks, without what the shell does around it."""
     fenced = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
     blocks = [block for guide in GUIDES for block in fenced.findall(guide.read_text(encoding="utf-8"))]
-    calls = [part.partition("<")[0].partition(">")[0] for block in blocks for line in block.splitlines() for part in line.split(" | ")]
+    calls = [
+        part.partition("<")[0].partition(">")[0]
+        for block in blocks
+        for line in block.splitlines()
+        for part in line.split(" | ")
+    ]
     return [call.strip() for call in calls if call.strip().startswith("clew ") and "RECIPE" not in call]
 
 
@@ -103,7 +113,9 @@ def test_a_setting_of_a_guide_is_one(recipe: str, setting: str) -> None:
     config_of(name, [*given, *re.findall(r"\w+\.\w+=(?:\{.*?\}|\S+)", setting)])
 
 
-def test_the_code_on_fine_tuning_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_fine_tuning_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     save_pretrained(Path("bert"))
@@ -115,7 +127,9 @@ def test_the_code_on_fine_tuning_runs(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_the_code_on_searching_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_searching_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
     names: dict = {}
@@ -125,7 +139,9 @@ def test_the_code_on_searching_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_word_vectors_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(code_of(GUIDE.with_stem("word-vectors")), names)
@@ -134,19 +150,25 @@ def test_the_code_on_word_vectors_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_the_code_on_baselines_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_baselines_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(code_of(GUIDE.with_stem("baselines")), names)
     shown = capsys.readouterr().out
-    accuracy = {name: float(figure) for name, figure in re.findall(r"(naive Bayes|most frequent class): ([\d.]+)", shown)}
+    accuracy = {
+        name: float(figure) for name, figure in re.findall(r"(naive Bayes|most frequent class): ([\d.]+)", shown)
+    }
     assert accuracy["naive Bayes"] > 70 > 60 > accuracy["most frequent class"]
     assert "'DET', 'NOUN', 'VERB', 'PRON', 'ADP', 'NUM', 'PUNCT'" in shown
     assert names["vectors"].nearest("king", 1)[0][1] > 0.5
     assert Path("vectors.txt").is_file()
 
 
-def test_the_code_on_exporting_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_on_exporting_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     exec(code_of(GUIDE.with_stem("exporting")), {})
     assert "exports/notes/classifier.pt2" in capsys.readouterr().out.splitlines()

@@ -1,4 +1,5 @@
-"""The Dockerfile and environment.yml install what pyproject.toml and constraints.txt say. No image is built here: names are looked up."""
+"""The Dockerfile and environment.yml install what pyproject.toml and constraints.txt say. No image is built here: names
+are looked up."""
 
 import re
 import tomllib
@@ -99,4 +100,6 @@ def test_the_extras_that_are_named_exist() -> None:
 def test_the_port_is_the_one_that_serve_takes() -> None:
     from clew.cli import serve
 
-    assert words("EXPOSE") == [re.search(r"the port \(default: (\d+)", Path(serve.__file__).read_text(encoding="utf-8"))[1]]  # type: ignore[index]
+    assert words("EXPOSE") == [
+        re.search(r"the port \(default: (\d+)", Path(serve.__file__).read_text(encoding="utf-8"))[1]
+    ]  # type: ignore[index]

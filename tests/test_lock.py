@@ -1,4 +1,5 @@
-"""requirements.lock has what constraints.txt has, each with the hashes of its files, and installs without anything else."""
+"""requirements.lock has what constraints.txt has, each with the hashes of its files, and installs without anything
+else."""
 
 import re
 from importlib.metadata import PackageNotFoundError, requires
@@ -14,14 +15,18 @@ ROOT = Path(__file__).parents[1]
 def test_the_lock_has_every_version_of_the_constraints_with_hashes() -> None:
     pins = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
-    locked = re.findall(r"^([\w.-]+)==([^\s+]+)(?:\+\w+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", lock, re.MULTILINE)
+    locked = re.findall(
+        r"^([\w.-]+)==([^\s+]+)(?:\+\w+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", lock, re.MULTILINE
+    )
     assert [(name, version) for name, version, _ in locked] == pins and len(pins) > 80
     assert lock.count("--hash") == sum(hashes.count("--hash") for _, _, hashes in locked)
 
 
 def test_every_dependency_of_the_project_is_locked() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    named = re.findall(r'^    "([A-Za-z][\w.-]*)(?:>=[\d.]+)?",$', project.partition("[project.scripts]")[0], re.MULTILINE)
+    named = re.findall(
+        r'^    "([A-Za-z][\w.-]*)(?:>=[\d.]+)?",$', project.partition("[project.scripts]")[0], re.MULTILINE
+    )
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").lower().replace("_", "-")
     assert len(named) > 25 and [name for name in named if f"\n{name.lower().replace('_', '-')}==" not in lock] == []
 

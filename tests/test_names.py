@@ -1,4 +1,5 @@
-"""No code decides by the name of a task, by a run's verb or by a kind of data: a task says what it is in its entry and by its methods."""
+"""No code decides by the name of a task, by a run's verb or by a kind of data: a task says what it is in its entry and
+by its methods."""
 
 import ast
 import inspect
@@ -58,7 +59,9 @@ def decides(one: ast.AST, other: ast.AST, names: set[str]) -> bool:
     for side, against in ((one, other), (other, one)):
         if is_verb(side) and (isinstance(side, ast.Attribute) or literals(against)):
             return True
-        if is_task_name(side) and (literals(against) or (isinstance(against, ast.Name) and against.id.isupper() and against.id != "TASKS")):
+        if is_task_name(side) and (
+            literals(against) or (isinstance(against, ast.Name) and against.id.isupper() and against.id != "TASKS")
+        ):
             return True
         if key(side) in ("kind", "data") and literals(against) & KINDS:
             return True
@@ -81,7 +84,9 @@ def decisions(source: str, names: set[str]) -> Iterator[int]:
                 if isinstance(operator, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)) and decides(one, other, names):
                     yield node.lineno
         if isinstance(node, ast.Match):
-            cases = [part.value for case in node.cases for part in ast.walk(case.pattern) if isinstance(part, ast.MatchValue)]
+            cases = [
+                part.value for case in node.cases for part in ast.walk(case.pattern) if isinstance(part, ast.MatchValue)
+            ]
             if any(decides(node.subject, value, names) for value in cases):
                 yield node.lineno
 
@@ -103,7 +108,9 @@ def found() -> dict[str, list[int]]:
         if Path(name).parts[0] not in ALLOWED:
             lines[name] = sorted(set(decisions(path.read_text(encoding="utf-8"), set(TASKS) - own_names(path))))
     for path in sorted((ROOT / "serving" / "static").glob("*.js")):
-        lines[str(path.relative_to(ROOT))] = sorted(set(decisions_of_script(path.read_text(encoding="utf-8"), set(TASKS))))
+        lines[str(path.relative_to(ROOT))] = sorted(
+            set(decisions_of_script(path.read_text(encoding="utf-8"), set(TASKS)))
+        )
     return {name: where for name, where in lines.items() if where}
 
 
@@ -157,7 +164,12 @@ def test_a_lookup_is_no_decision_by_name(line: str) -> None:
 
 
 def test_a_decision_by_name_in_a_script_is_found() -> None:
-    for line in ('run.verb === "generate"', '"tag" !== verb', 'switch (x) { case "fill": }', '["parse", "x"].includes(verb)'):
+    for line in (
+        'run.verb === "generate"',
+        '"tag" !== verb',
+        'switch (x) { case "fill": }',
+        '["parse", "x"].includes(verb)',
+    ):
         assert list(decisions_of_script(line, set(TASKS))), line
     for line in ('name === "write"', 'post("/generate")', "views.includes(name)"):
         assert not list(decisions_of_script(line, set(TASKS))), line

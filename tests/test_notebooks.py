@@ -1,4 +1,5 @@
-"""The notebooks of examples/: they run, twice, and what stands in the repository of their outputs is small and of these cells."""
+"""The notebooks of examples/: they run, twice, and what stands in the repository of their outputs is small and of these
+cells."""
 
 import json
 from pathlib import Path
@@ -12,7 +13,9 @@ BY_NAME = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def outputs(path: Path) -> list[dict]:
-    return [output for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for output in cell.get("outputs", [])]
+    return [
+        output for cell in json.loads(path.read_text(encoding="utf-8"))["cells"] for output in cell.get("outputs", [])
+    ]
 
 
 @BY_NAME
@@ -25,15 +28,23 @@ def test_outputs_are_kept_small_and_hold_no_scripts(path):
 @BY_NAME
 def test_every_picture_of_a_notebook_is_shown(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    views = [cell for cell in cells if cell["cell_type"] == "code" and "".join(cell["source"]).rpartition("\n")[2].startswith("clew.look(")]
+    views = [
+        cell
+        for cell in cells
+        if cell["cell_type"] == "code" and "".join(cell["source"]).rpartition("\n")[2].startswith("clew.look(")
+    ]
     assert views
     for cell in views:
-        assert any("image/svg+xml" in output.get("data", {}) for output in cell["outputs"]), "run: python examples/execute.py"
+        assert any("image/svg+xml" in output.get("data", {}) for output in cell["outputs"]), (
+            "run: python examples/execute.py"
+        )
 
 
 @BY_NAME
 def test_a_page_of_the_site_shows_the_notebook(path):
-    assert f'{{{{ notebook("{path.stem}") }}}}' in (ROOT / "docs" / "notebooks" / f"{path.stem}.md").read_text(encoding="utf-8")
+    assert f'{{{{ notebook("{path.stem}") }}}}' in (ROOT / "docs" / "notebooks" / f"{path.stem}.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.slow
@@ -44,6 +55,8 @@ def test_a_notebook_runs_twice_from_top_to_bottom_and_says_nothing_on_standard_e
     from examples.execute import execute, read
 
     executed = execute(read(path), short=True, times=2)
-    streams = [output for cell in executed.cells for output in cell.get("outputs", []) if output.output_type == "stream"]
+    streams = [
+        output for cell in executed.cells for output in cell.get("outputs", []) if output.output_type == "stream"
+    ]
     assert streams
     assert [output.text for output in streams if output.name == "stderr"] == []

@@ -34,7 +34,10 @@ from tests.interop.untrained import tensors_of
 from tests.test_contributing import SUBJECTS, VERBS, WALKS
 
 CODE = WALKS["A task"].files["acceptability.py"]
-BODY = "model={family: mixed, dim: 16, layers: [{name: attention, num_heads: 2, causal: false}, feedforward], dropout: 0.2}"
+BODY = (
+    "model={family: mixed, dim: 16, layers: [{name: attention, num_heads: 2, causal: false}, feedforward], dropout:"
+    " 0.2}"
+)
 STEPS = ["training.steps=100", "training.evaluate_every=10", "training.learning_rate=0.01"]
 TRAIN = ["train", "classify", "task=acceptability", "data.train=sentences.csv", BODY, *STEPS]
 GOOD, BAD = "the dog runs", "runs the dog the"
@@ -93,7 +96,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
 @pytest.fixture
 def fresh(trained: Trained) -> Iterator[Trained]:
     """As if this process had not yet seen the user's file."""
-    entry, modules = TASKS["acceptability"], {name: sys.modules[name] for name in sys.modules if name.startswith("clew_user_code_")}
+    entry, modules = (
+        TASKS["acceptability"],
+        {name: sys.modules[name] for name in sys.modules if name.startswith("clew_user_code_")},
+    )
     forget_code()
     yield trained
     forget_code()
@@ -150,7 +156,13 @@ def test_it_predicts_a_text_a_file_a_table_and_standard_input_alike(trained: Tra
 def test_the_commands_that_training_proposes_work(trained: Trained) -> None:
     said = trained.said.err
     commands = [line.strip() for line in said[said.index("next:") :].removeprefix("next:").splitlines() if line.strip()]
-    assert [re.search(r"clew (\w+)", command)[1] for command in commands] == ["predict", "evaluate", "describe", "inspect", "train"]  # type: ignore[index]
+    assert [re.search(r"clew (\w+)", command)[1] for command in commands] == [
+        "predict",
+        "evaluate",
+        "describe",
+        "inspect",
+        "train",
+    ]  # type: ignore[index]
     for command in commands:
         echo, pipe, call = command.rpartition(" | ")
         _, *words = shlex.split(call)
@@ -201,7 +213,9 @@ def test_it_is_looked_into(trained: Trained, instrument: str) -> None:
 
 def test_an_instrument_says_why_it_has_nothing_to_see(trained: Trained) -> None:
     found = trained.clew("look", "next", "whole", "--text", GOOD, "--code", "mine.py")
-    assert found.status == 2 and found.err.startswith("clew: 'next' has nothing to see here: whole predicts no next token; instruments")
+    assert found.status == 2 and found.err.startswith(
+        "clew: 'next' has nothing to see here: whole predicts no next token; instruments"
+    )
 
 
 def test_the_page_lists_it_with_what_it_offers(trained: Trained) -> None:
@@ -210,14 +224,29 @@ def test_the_page_lists_it_with_what_it_offers(trained: Trained) -> None:
     [run] = described["runs"]
     assert (run["task"], run["use"]) == ("acceptability", "predict") and {"reads", "vectors"} <= set(run["offers"])
     fitting = {each["name"] for each in described["instruments"] if not each["reasons"]}
-    assert {"tokens", "levels", "attention", "errors", "curves"} <= fitting and not {"next", "beam", "surprisal"} & fitting
+    assert {"tokens", "levels", "attention", "errors", "curves"} <= fitting and not {
+        "next",
+        "beam",
+        "surprisal",
+    } & fitting
     shown = inspector.look("levels", AskedLook(runs=(run["name"],), options={"text": GOOD}))
     assert shown["title"] == "Levels" and "<svg" in shown["html"]
 
 
 @pytest.mark.slow
 def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
-    command = [sys.executable, "-m", "clew.cli.main", "inspect", "whole", "--code", "mine.py", "--no-browser", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "clew.cli.main",
+        "inspect",
+        "whole",
+        "--code",
+        "mine.py",
+        "--no-browser",
+        "--device",
+        "cpu",
+    ]
     process = subprocess.Popen(command, cwd=trained.folder, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
@@ -242,7 +271,10 @@ def test_the_page_opens_on_it(trained: Trained, browser: Any) -> None:
 def test_it_holds_the_laws(fresh: Trained) -> None:
     found = fresh.clew("check", "mine.py")
     assert found.status == 0
-    assert found.out == "task 'acceptability': 6 of 6 laws hold: counts, exact means, padding, batched is single, json, on disk\n"
+    assert (
+        found.out
+        == "task 'acceptability': 6 of 6 laws hold: counts, exact means, padding, batched is single, json, on disk\n"
+    )
 
 
 def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh: Trained) -> None:
@@ -252,7 +284,9 @@ def test_a_mean_that_ignores_the_mask_breaks_padding_in_its_smallest_case(fresh:
     found = fresh.clew("check", "broken.py")
     assert found.status == 1
     assert "task 'acceptability': padding is broken\n    An example has the same loss alone" in found.out
-    assert re.search(r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", found.out)
+    assert re.search(
+        r"the sum of 'loss' is \S+ in one batch and \S+ in parts\n    smallest case: batch 1, length 1,", found.out
+    )
     assert "4 of 6 laws hold: counts, exact means, json, on disk" in found.out
 
 

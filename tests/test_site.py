@@ -1,4 +1,5 @@
-"""The documentation as a site: its navigation, its links, what it asks other hosts for, and the equations of docstrings in it."""
+"""The documentation as a site: its navigation, its links, what it asks other hosts for, and the equations of docstrings
+in it."""
 
 import ast
 import re
@@ -52,7 +53,9 @@ def test_every_page_is_in_the_navigation_once():
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_has_a_page_of_the_reference(package):
-    assert (ROOT / "docs" / "api" / f"{package}.md").read_text(encoding="utf-8") == f"# clew.{package}\n\n::: clew.{package}\n"
+    assert (ROOT / "docs" / "api" / f"{package}.md").read_text(
+        encoding="utf-8"
+    ) == f"# clew.{package}\n\n::: clew.{package}\n"
 
 
 class Page(HTMLParser):
@@ -122,7 +125,11 @@ def target(site: Path, page: Path, link: str) -> Path:
 
 @pytest.mark.slow
 def test_every_page_is_built(site, pages):
-    expected = {site / name.removesuffix(".md") / "index.html" for name in pages_in_navigation() if not name.endswith("index.md")}
+    expected = {
+        site / name.removesuffix(".md") / "index.html"
+        for name in pages_in_navigation()
+        if not name.endswith("index.md")
+    }
     expected |= {site / Path(name).with_suffix(".html") for name in pages_in_navigation() if name.endswith("index.md")}
     assert expected <= set(pages)
 
@@ -144,7 +151,12 @@ def test_no_link_or_anchor_inside_the_site_is_broken(site, pages):
 
 @pytest.mark.slow
 def test_no_page_asks_another_host_for_anything(site, pages):
-    foreign = [f"{path.relative_to(site)}: {name}" for path, page in pages.items() for name in page.fetched if urlsplit(name).netloc]
+    foreign = [
+        f"{path.relative_to(site)}: {name}"
+        for path, page in pages.items()
+        for name in page.fetched
+        if urlsplit(name).netloc
+    ]
     for sheet in site.rglob("*.css"):
         names = re.findall(r"(?:url\(|@import)\s*['\"]?([^'\");]+)", sheet.read_text(encoding="utf-8"))
         foreign += [f"{sheet.relative_to(site)}: {name}" for name in names if urlsplit(name).netloc]
@@ -154,7 +166,8 @@ def test_no_page_asks_another_host_for_anything(site, pages):
 
 
 def equations(package: str) -> Iterator[str]:
-    """The indented lines of the docstrings of a package's public classes and functions, that stand in the file itself."""
+    """The indented lines of the docstrings of a package's public classes and functions, that stand in the file
+    itself."""
     for file in sorted((ROOT / "clew" / package).glob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
@@ -192,7 +205,12 @@ def test_a_browser_shows_a_page_without_scrolling_sideways_or_asking_another_hos
     with browser.new_context(viewport={"width": width, "height": 900}) as context:
         page = context.new_page()
         foreign, wrong = [], []
-        page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith((address, "data:", "blob:")) else None)
+        page.on(
+            "request",
+            lambda request: (
+                foreign.append(request.url) if not request.url.startswith((address, "data:", "blob:")) else None
+            ),
+        )
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(f"{address}/{name}")
         page.wait_for_load_state("networkidle")

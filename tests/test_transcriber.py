@@ -83,31 +83,69 @@ def test_a_transcriber_of_spoken_digits_is_learnt_in_a_minute(tmp_path: Path) ->
     parts, bands = read_corpus("digits-sample"), LogMel(8000, num_mels=40)
     symbols = ("", *WORDS)
     strings = digit_strings(parts["train"], 1200, 1, 3, seed=1)
-    rows = [(bands(string.sound().samples), [symbols.index(word) for word in string.text.split()]) for string in strings]
+    rows = [
+        (bands(string.sound().samples), [symbols.index(word) for word in string.text.split()]) for string in strings
+    ]
     module = Transcriber(Frames(bands, stack=4), len(symbols), cell="lstm", dim=96, dropout=0.2)
     settings = {"name": "linear", "warmup": 0.02}
-    fit(module, loader(module, rows), tmp_path / "run", steps=2000, learning_rate=5e-3, schedule=settings, clip_norm=1.0, device="cpu")
+    fit(
+        module,
+        loader(module, rows),
+        tmp_path / "run",
+        steps=2000,
+        learning_rate=5e-3,
+        schedule=settings,
+        clip_norm=1.0,
+        device="cpu",
+    )
     strings = digit_strings(parts["valid"], 100, 3, 5, seed=9)
     wanted = [string.text for string in strings]
     log_probs, mask = module.log_probs([string.sound().samples for string in strings])
     greedy = [" ".join(symbols[token] for token in found.tokens) for found in best_path(log_probs, mask)]
-    searched = [" ".join(symbols[token] for token in found[0].tokens) for found in prefix_beam_search(log_probs, mask, beams=8)]
-    print(f"WER {rate(word_errors(greedy, wanted)):.1f} by the best path, {rate(word_errors(searched, wanted)):.1f} by prefix beam search")
+    searched = [
+        " ".join(symbols[token] for token in found[0].tokens) for found in prefix_beam_search(log_probs, mask, beams=8)
+    ]
+    print(
+        f"WER {rate(word_errors(greedy, wanted)):.1f} by the best path, {rate(word_errors(searched, wanted)):.1f} by"
+        " prefix beam search"
+    )
     assert rate(word_errors(greedy, wanted)) < 25 and rate(word_errors(searched, wanted)) < 25
-    first = module.ctc.align(log_probs[:1], torch.tensor([[symbols.index(word) for word in wanted[0].split()]]), mask[:1])
+    first = module.ctc.align(
+        log_probs[:1], torch.tensor([[symbols.index(word) for word in wanted[0].split()]]), mask[:1]
+    )
     seconds = first.starts[0] * 4 * 0.01
     spoken = torch.tensor([sum(strings[0].silences[: n + 1]) + sum(r.sound().seconds for r in strings[0].recordings[:n])
                            for n in range(len(strings[0].recordings))])  # fmt: skip
-    assert (seconds > spoken - 0.15).all() and (seconds[:-1] < spoken[1:] + 0.15).all(), "every digit is found where it was spoken"
+    assert (seconds > spoken - 0.15).all() and (seconds[:-1] < spoken[1:] + 0.15).all(), (
+        "every digit is found where it was spoken"
+    )
 
 
 @pytest.mark.slow
 def test_a_reader_of_handwriting_is_learnt_in_a_minute(tmp_path: Path) -> None:
-    """Trained on strings of letters, it reads words that it has never seen; a language model of these words mends what is misread."""
+    """Trained on strings of letters, it reads words that it has never seen; a language model of these words mends what
+    is misread."""
     torch.manual_seed(1)
     draw = random.Random(1)
     letters = ["", *" acdehilnorstu"]
-    words = ["the", "and", "on", "in", "red", "house", "tree", "cat", "stone", "near", "old", "sun", "rain", "read", "coat", "road"]
+    words = [
+        "the",
+        "and",
+        "on",
+        "in",
+        "red",
+        "house",
+        "tree",
+        "cat",
+        "stone",
+        "near",
+        "old",
+        "sun",
+        "rain",
+        "read",
+        "coat",
+        "road",
+    ]
 
     def ids(text: str) -> list[int]:
         return [letters.index(letter) for letter in text]
@@ -119,13 +157,20 @@ def test_a_reader_of_handwriting_is_learnt_in_a_minute(tmp_path: Path) -> None:
     fit(module, loader(module, rows), tmp_path / "run", steps=1200, learning_rate=5e-3, clip_norm=1.0, device="cpu")
     sentences = [" ".join(draw.choices(words, k=draw.randint(1, 3))) for _ in range(300)]
     wanted = sentences[:60]
-    log_probs, mask = module.log_probs([columns(render_line(text, seed=seed)) for seed, text in enumerate(wanted, start=10_000)])
+    log_probs, mask = module.log_probs(
+        [columns(render_line(text, seed=seed)) for seed, text in enumerate(wanted, start=10_000)]
+    )
     model = fit_kneser_ney([[*ids(text), 0] for text in sentences[60:]], len(letters), order=5)
 
     def texts(found: Any) -> list[str]:
         return ["".join(letters[token] for token in each) for each in found]
 
     greedy = texts(found.tokens for found in best_path(log_probs, mask))
-    searched = texts(found[0].tokens for found in prefix_beam_search(log_probs, mask, beams=8, language_model=model, end=0))
-    print(f"CER {rate(character_errors(greedy, wanted)):.1f}, with a language model {rate(character_errors(searched, wanted)):.1f}")
+    searched = texts(
+        found[0].tokens for found in prefix_beam_search(log_probs, mask, beams=8, language_model=model, end=0)
+    )
+    print(
+        f"CER {rate(character_errors(greedy, wanted)):.1f}, with a language model"
+        f" {rate(character_errors(searched, wanted)):.1f}"
+    )
     assert rate(character_errors(searched, wanted)) < rate(character_errors(greedy, wanted)) < 20

@@ -1,6 +1,8 @@
-"""Processes of their own that begin with everything imported: forked from a server that has imported clew and done nothing else.
+"""Processes of their own that begin with everything imported: forked from a server that has imported clew and done
+nothing else.
 
-Signals, exit codes, locks and gradients that go from process to process are those of any other process; what is spared is the start.
+Signals, exit codes, locks and gradients that go from process to process are those of any other process; what is spared
+is the start.
 """
 
 import multiprocessing

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.faults [NAME ...] [--count N] [--seed N]` tries each kind of fault and prints what became of it.
+"""`python -m benchmarks.faults [NAME ...] [--count N] [--seed N]` tries each kind of fault and prints what became of
+it.
 
 A kind is a file beside this one, with `run(count, seed) -> Result`, and its line in KINDS.
 """

@@ -1,4 +1,5 @@
-"""Processes to do something to: forked after the imports, so that one costs milliseconds. Knows no training and no fault. Linux only."""
+"""Processes to do something to: forked after the imports, so that one costs milliseconds. Knows no training and no
+fault. Linux only."""
 
 import os
 import select
@@ -41,9 +42,11 @@ class Ended(NamedTuple):
 
 
 class Child:
-    """A process that does `do` and ends with what that gives, with a process group, a folder and output files of its own.
+    """A process that does `do` and ends with what that gives, with a process group, a folder and output files of its
+    own.
 
-    Within the `with` of a child it may be waited for, signalled or killed; after it neither it nor what it started is there any more.
+    Within the `with` of a child it may be waited for, signalled or killed; after it neither it nor what it started is
+    there any more.
     """
 
     def __init__(self, do: Callable[[], int | None], folder: Path, environment: dict[str, str] | None = None):
@@ -73,7 +76,8 @@ class Child:
             signal.pidfd_send_signal(self.handle, number)
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether it does. What it had started is killed before it is taken note of, while its number cannot be another's yet."""
+        """Whether it does. What it had started is killed before it is taken note of, while its number cannot be
+        another's yet."""
         if self.status is None and select.select([self.handle], [], [], max(seconds, 0.0))[0]:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
@@ -114,7 +118,9 @@ def _live(do: Callable[[], int | None], folder: Path, output: Path, environment:
         os._exit(status)
 
 
-def done(do: Callable[[], int | None], folder: Path, environment: dict[str, str] | None = None, seconds: float = LONGEST) -> Ended:
+def done(
+    do: Callable[[], int | None], folder: Path, environment: dict[str, str] | None = None, seconds: float = LONGEST
+) -> Ended:
     """A child that is left alone until its end."""
     with Child(do, folder, environment) as child:
         return child.wait(seconds)
@@ -122,7 +128,8 @@ def done(do: Callable[[], int | None], folder: Path, environment: dict[str, str]
 
 @contextmanager
 def own_folder(name: str) -> Iterator[Path]:
-    """A folder for as long as a kind of fault takes; in memory where the system has such a place: flushing to a disk takes longest."""
+    """A folder for as long as a kind of fault takes; in memory where the system has such a place: flushing to a disk
+    takes longest."""
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix=f"clew-{name}-", dir=memory if os.access(memory, os.W_OK) else None))
     try:

@@ -1,4 +1,5 @@
-"""The same fuzzed configs and data files through the command: `clew train` ends with 0 or 2, and without a traceback."""
+"""The same fuzzed configs and data files through the command: `clew train` ends with 0 or 2, and without a
+traceback."""
 
 import contextlib
 import io
@@ -64,20 +65,32 @@ def arguments(case: Any, folder: Path) -> list[bytes]:
         path = texts.train_path(case, folder / "texts").relative_to(folder)
         recipe, settings = (
             "text-lstm",
-            ("model.dim=4", "model.embedding_dim=4", *given, f"data.train={path}", f"training.batching={case.batching}"),
+            (
+                "model.dim=4",
+                "model.embedding_dim=4",
+                *given,
+                f"data.train={path}",
+                f"training.batching={case.batching}",
+            ),
         )
     else:
-        recipe, settings = case.recipe, ("data.corpus=null", "data.train=story.txt", "training.batching=windows", *case.assignments)
+        recipe, settings = (
+            case.recipe,
+            ("data.corpus=null", "data.train=story.txt", "training.batching=windows", *case.assignments),
+        )
         if case.form == "yaml":
             (folder / "run.yaml").write_bytes(configs.yaml_of(case))
             recipe = "run.yaml"
         if case.form == "json":
             train_character(STORY).save(folder / "run" / "vocabulary")
-            (folder / "run" / "config.json").write_bytes(configs.json_of(replace(case, assignments=(*SMALL, *settings, *LAST))))
+            (folder / "run" / "config.json").write_bytes(
+                configs.json_of(replace(case, assignments=(*SMALL, *settings, *LAST)))
+            )
             return [b"train", recipe.encode(), b"training.steps=1", b"--out", b"run", b"--resume"]
     words = ["train", recipe, *SMALL, *settings, *LAST, "--out", "run"]
     return [
-        word.replace("\0", "").encode("utf-8", "surrogateescape" if isinstance(case, texts.Case) else "surrogatepass") for word in words
+        word.replace("\0", "").encode("utf-8", "surrogateescape" if isinstance(case, texts.Case) else "surrogatepass")
+        for word in words
     ]
 
 

@@ -1,4 +1,5 @@
-"""Fuzzed configs: assignments, YAML files and a run's config.json, laid over every recipe, checked, built and run one step."""
+"""Fuzzed configs: assignments, YAML files and a run's config.json, laid over every recipe, checked, built and run one
+step."""
 
 import json
 import math
@@ -27,7 +28,15 @@ from clew.data.kinds.labelled_sounds import LABELLED_SOUNDS
 from clew.data.kinds.transcribed import TRANSCRIBED
 from clew.data.plans import TokenBatch
 from clew.data.syntax.trees import parse_tree
-from clew.laws.samples import captioned, described, labelled_graphs, labelled_pictures, labelled_pixels, labelled_sounds, transcribed
+from clew.laws.samples import (
+    captioned,
+    described,
+    labelled_graphs,
+    labelled_pictures,
+    labelled_pixels,
+    labelled_sounds,
+    transcribed,
+)
 from clew.layers.cells import CELLS
 from clew.layers.embeddings import Segmented
 from clew.layers.norms import NORMS
@@ -69,7 +78,9 @@ EXAMPLES = {
     "questions": [Question("what ravels ?", "the ball ravels", (Answer("the ball", 0),)), Question("why ?", "it does")],
     "tagged words": [Sentence(("the", "ball", "ravels"), ("DT", "NN", "VB")), Sentence(("it",), ("PRP",))],
     "labelled texts": [Labelled("the ball ravels", ("1",)), Labelled("it does not", ("2",))],
-    "dependency graphs": [Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))],
+    "dependency graphs": [
+        Sentence(("it", "ravels"), ("nsubj", "root"), (2, 0), ("nsubj", "root"), deps=(((2, "nsubj"),), ((0, "root"),)))
+    ],
     TRANSCRIBED.name: transcribed()[:2],
     CAPTIONED.name: captioned()[:2],
     DESCRIBED.name: described()[:2],
@@ -77,7 +88,10 @@ EXAMPLES = {
     LABELLED_SOUNDS.name: labelled_sounds()[:2],
     LABELLED_GRAPHS.name: labelled_graphs()[:2],
     LABELLED_PIXELS.name: labelled_pixels()[:2],
-    "labelled trees": [LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")), LabelledTree(("no",), head_nodes([0]), ("1",))],
+    "labelled trees": [
+        LabelledTree(("it", "ravels"), head_nodes([2, 0]), ("1", "2")),
+        LabelledTree(("no",), head_nodes([0]), ("1",)),
+    ],
 }
 PARTS = {
     "model.cell": CELLS,
@@ -108,8 +122,9 @@ SMALL = {
 
 @dataclass(frozen=True)
 class Case:
-    """Edits of a recipe's config in one of three forms: `assignments` alone; a `yaml` file of fields (a path and its text) and of lines
-    in bytes, the assignments after it; a run's `json`, fields of it set to a text, and bytes of it (start, length, new) replaced."""
+    """Edits of a recipe's config in one of three forms: `assignments` alone; a `yaml` file of fields (a path and its
+    text) and of lines in bytes, the assignments after it; a run's `json`, fields of it set to a text, and bytes of it
+    (start, length, new) replaced."""
 
     form: str
     recipe: str
@@ -140,7 +155,9 @@ def attempt(case: Case) -> str:
         if TASKS[config.task.name].learning is None:
             prepare_problem(config)  # which refuses it
         step(config, build_task(config, vocabularies(config)))
-        assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, "what is written does not read back"
+        assert resolve(json.loads(json.dumps(config.model_dump(mode="json")))) == config, (
+            "what is written does not read back"
+        )
     finally:
         assert not OBEYED.exists(), "a tag of a YAML file was obeyed"
     return "resolved"
@@ -174,7 +191,9 @@ def batch_of(config: Config, task: Any) -> Any:
         return TokenBatch(tokens[:, :-1], tokens[:, 1:])
     if kind == "documents":
         assert FRAMED.frame is not None
-        tokens, segments, _ = (torch.tensor([ids]) for ids in FRAMED.frame.around(FRAMED.encode("the ball"), FRAMED.encode("of")))
+        tokens, segments, _ = (
+            torch.tensor([ids]) for ids in FRAMED.frame.around(FRAMED.encode("the ball"), FRAMED.encode("of"))
+        )
         inputs = Segmented(tokens, segments) if is_segmented(task.body) else tokens
         return MaskedBatch(inputs, None, torch.tensor([[1]]), tokens[:, 1:2], torch.tensor([0]))
     return task.collate(task.encode(EXAMPLES[kind]))
@@ -198,14 +217,21 @@ def yaml_of(case: Case) -> bytes:
     for path, text in (edit for edit in case.edits if isinstance(edit, tuple)):
         section, *below = path.split(".")
         sections.setdefault(section, []).append(f"{'.'.join(below)}: {text}" if below else text)
-    fields = [f"{section}: " + (f"{{{', '.join(inner)}}}" if ": " in inner[0] else inner[0]) for section, inner in sections.items()]
+    fields = [
+        f"{section}: " + (f"{{{', '.join(inner)}}}" if ": " in inner[0] else inner[0])
+        for section, inner in sections.items()
+    ]
     lines = [edit for edit in case.edits if isinstance(edit, bytes)]
-    return b"\n".join([f"recipe: {case.recipe}".encode(), *(field.encode("utf-8", "surrogatepass") for field in fields), *lines, b""])
+    return b"\n".join(
+        [f"recipe: {case.recipe}".encode(), *(field.encode("utf-8", "surrogatepass") for field in fields), *lines, b""]
+    )
 
 
 def json_of(case: Case) -> bytes:
     """The resolved config as a run has it, fields set to any text at all, then bytes changed."""
-    settings = json.loads(json.dumps({"format": FORMAT, **config_of(case.recipe, case.assignments).model_dump(mode="json")}))
+    settings = json.loads(
+        json.dumps({"format": FORMAT, **config_of(case.recipe, case.assignments).model_dump(mode="json")})
+    )
     texts = {}
     for number, (path, text) in enumerate(edit for edit in case.edits if isinstance(edit[0], str)):
         here = settings
@@ -301,7 +327,16 @@ def assignment(random: Random, fields: dict[str, Any], strangeness: float) -> st
         return f"{path}={text}"
     long = ".".join(["model"] * random.choice([3, 50, 2000]))
     return random.choice(
-        [path, f"{path}={text}, {path}={text}", f"{path} = {text}", f"={text}", f"--{path}={text}", "", "=", f"{long}={text}"]
+        [
+            path,
+            f"{path}={text}, {path}={text}",
+            f"{path} = {text}",
+            f"={text}",
+            f"--{path}={text}",
+            "",
+            "=",
+            f"{long}={text}",
+        ]
     )
 
 
@@ -333,8 +368,24 @@ def paths(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
 def strange_path(random: Random, path: str) -> str:
     letters = list(path)
     letters[random.randrange(len(letters))] = random.choice(["", "x", "é", "-", ".", " ", "\n", "\udce9", "0"])
-    odd = ["", ".", "..", "model", "training", "data.", ".dim", "__class__", "model_config", "format", "recipe", "seed.more", "ß" * 300]
-    return random.choice(["".join(letters), f"{path}.name", f"{path}.more.still", path.upper(), path.split(".")[0], *odd])
+    odd = [
+        "",
+        ".",
+        "..",
+        "model",
+        "training",
+        "data.",
+        ".dim",
+        "__class__",
+        "model_config",
+        "format",
+        "recipe",
+        "seed.more",
+        "ß" * 300,
+    ]
+    return random.choice(
+        ["".join(letters), f"{path}.name", f"{path}.more.still", path.upper(), path.split(".")[0], *odd]
+    )
 
 
 def right_value(random: Random, now: Any) -> str:
@@ -354,7 +405,10 @@ def part(random: Random, table: dict[str, Any], strangeness: float) -> str:
     chosen = random.sample(options, random.randint(0, len(options))) if random.random() < 0.6 else []
     if not chosen:
         return name
-    values = [value(random) if random.random() < strangeness else right_option(random, table[name], option) for option in chosen]
+    values = [
+        value(random) if random.random() < strangeness else right_option(random, table[name], option)
+        for option in chosen
+    ]
     inner = "".join(f", {option}: {given}" for option, given in zip(chosen, values, strict=True))
     return f"{{name: {name}{inner}}}"
 
@@ -366,25 +420,94 @@ def right_option(random: Random, member: Any, option: str) -> str:
 
 def layers(random: Random, strangeness: float) -> str:
     table = {**CELLS, **MIXERS}
-    chosen = [value(random) if random.random() < strangeness / 3 else part(random, table, strangeness) for _ in range(random.randint(0, 4))]
+    chosen = [
+        value(random) if random.random() < strangeness / 3 else part(random, table, strangeness)
+        for _ in range(random.randint(0, 4))
+    ]
     return f"[{', '.join(chosen)}]"
 
 
 def value(random: Random) -> str:
     depth = random.choice([3, 40, 300, 900, 3000, 100_000])
-    nested = random.choice(["[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "[" * depth, "- " * min(depth, 3000) + "1"])
-    text = "".join(chr(random.choice([*range(32, 127), *range(0xC0, 0x250), 0x4E2D, 0x1F9F5])) for _ in range(random.randint(1, 12)))
+    nested = random.choice(
+        ["[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "[" * depth, "- " * min(depth, 3000) + "1"]
+    )
+    text = "".join(
+        chr(random.choice([*range(32, 127), *range(0xC0, 0x250), 0x4E2D, 0x1F9F5]))
+        for _ in range(random.randint(1, 12))
+    )
     return random.choice(
-        [*VALUES, *VALUES, text, nested, str(random.randint(-3, 20)), str(random.uniform(-2, 2)), "x" * random.choice([100, 10_000])]
+        [
+            *VALUES,
+            *VALUES,
+            text,
+            nested,
+            str(random.randint(-3, 20)),
+            str(random.uniform(-2, 2)),
+            "x" * random.choice([100, 10_000]),
+        ]
     )
 
 
 VALUES = [
-    *["", " ", "null", "true", "false", "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e-400", "1e308", "-1", "0", "-0.0", "1.0"],
-    *["2147483648", "9223372036854775807", "9223372036854775808", "1" + "0" * 30, "9" * 400, "9" * 5000, "-" + "9" * 5000, "100000000"],
-    *['"5"', "'5'", "[]", "{}", "[1]", "[1, 2", "{name", '{"name": "lstm"}', "{name: lstm}", "{name: [lstm]}", "{name: null}", "{name: 5}"],
-    *["{name: gru, weight_drop: 2}", "{name: lstm, forget_bias: .nan}", "{forget_bias: 1}", "{name: lstm, 5: 6}", "{name: lstm, null: 1}"],
-    *["[lstm, lstm]", "[[lstm]]", "[{name: attention, num_heads: 0}]", "{1: 2, [3]: 4}", "{? [a, b] : c}", "{a: &x [*x]}", "[&a [1], *a]"],
+    *[
+        "",
+        " ",
+        "null",
+        "true",
+        "false",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e999",
+        "-1e999",
+        "1e-400",
+        "1e308",
+        "-1",
+        "0",
+        "-0.0",
+        "1.0",
+    ],
+    *[
+        "2147483648",
+        "9223372036854775807",
+        "9223372036854775808",
+        "1" + "0" * 30,
+        "9" * 400,
+        "9" * 5000,
+        "-" + "9" * 5000,
+        "100000000",
+    ],
+    *[
+        '"5"',
+        "'5'",
+        "[]",
+        "{}",
+        "[1]",
+        "[1, 2",
+        "{name",
+        '{"name": "lstm"}',
+        "{name: lstm}",
+        "{name: [lstm]}",
+        "{name: null}",
+        "{name: 5}",
+    ],
+    *[
+        "{name: gru, weight_drop: 2}",
+        "{name: lstm, forget_bias: .nan}",
+        "{forget_bias: 1}",
+        "{name: lstm, 5: 6}",
+        "{name: lstm, null: 1}",
+    ],
+    *[
+        "[lstm, lstm]",
+        "[[lstm]]",
+        "[{name: attention, num_heads: 0}]",
+        "{1: 2, [3]: 4}",
+        "{? [a, b] : c}",
+        "{a: &x [*x]}",
+        "[&a [1], *a]",
+    ],
     *[
         "[" + "x, " * 3000 + "]",
         "2020-01-01",
@@ -413,8 +536,35 @@ VALUES = [
         "a,b",
         ",",
     ],
-    *["=", "a=b", "*a", "&a", "!", "!!int", f"[{TAG}]", f"{{a: {TAG}}}", "[!!int '']", "[!!bool x]", "[!!timestamp x]", "[!!set {a}]"],
-    *["[!!binary aGk=]", "[!!float x]", "~", "~nobody/text", "/dev/null", ".", "\\", "%", "{}%s", "{0}", "None", "lstm", "gpt"],
+    *[
+        "=",
+        "a=b",
+        "*a",
+        "&a",
+        "!",
+        "!!int",
+        f"[{TAG}]",
+        f"{{a: {TAG}}}",
+        "[!!int '']",
+        "[!!bool x]",
+        "[!!timestamp x]",
+        "[!!set {a}]",
+    ],
+    *[
+        "[!!binary aGk=]",
+        "[!!float x]",
+        "~",
+        "~nobody/text",
+        "/dev/null",
+        ".",
+        "\\",
+        "%",
+        "{}%s",
+        "{0}",
+        "None",
+        "lstm",
+        "gpt",
+    ],
 ]
 
 
@@ -422,7 +572,9 @@ def odd_line(random: Random, fields: dict[str, Any]) -> bytes:
     """What YAML has that a config has not, and what is no YAML."""
     name, text = random.choice([*fields, "x"]).split(".")[0], value(random)
     depth = random.choice([15, 50, 500, 5000])
-    kind = random.choice(["int", "float", "bool", "timestamp", "binary", "null", "str", "seq", "map", "set", "omap", "pairs"])
+    kind = random.choice(
+        ["int", "float", "bool", "timestamp", "binary", "null", "str", "seq", "map", "set", "omap", "pairs"]
+    )
     lines = [
         f"{name}: {TAG}".encode(),
         f"{TAG}: 1".encode(),
@@ -460,13 +612,17 @@ def odd_line(random: Random, fields: dict[str, Any]) -> bytes:
         f"{name}: {'{a: ' * depth}1{'}' * depth}".encode(),
         "\n".join(f"{' ' * i}a:" for i in range(500)).encode(),
         f"{name}: !!{kind} {random.choice(['', 'x', '[1]', '{a: 1}', '0x', '-', '.', '_', ':'])}".encode(),
-        f"{name}: {random.choice(['|', '>', '@', '`', '%', '!', '&', '*', '- -', '? ?', '{', '}', '[', ']', chr(34), chr(39)])}".encode(),
+        f"{name}:"
+        f" {random.choice(['|', '>', '@', '`', '%', '!', '&', '*', '- -', '? ?', '{', '}', '[', ']', chr(34), chr(39)])}".encode(),
     ]
     return random.choice(lines)
 
 
 def alias_bomb(name: str) -> str:
-    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10))]
+    rows = [
+        "a0: &a0 [x, x, x, x, x, x, x, x, x]",
+        *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)),
+    ]
     return "\n".join([f"{name}:", *(f"  {row}" for row in rows)])
 
 

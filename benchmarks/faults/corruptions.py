@@ -1,8 +1,9 @@
 """One change to one file of a run: a flipped bit, a cut, a removal, a block of zeros, two files that changed places.
 
-In the newest checkpoint, of one file a group or of shards, it is found and named, and the one before is taken; in the run's own weights,
-config or tokenizer it is refused with a sentence. A change that says the same, such as a space in JSON, may load, if all that it gives
-is the same to the bit. What a run only tells of itself (metrics, environment) may be damaged without harm: one trial more for each ten.
+In the newest checkpoint, of one file a group or of shards, it is found and named, and the one before is taken; in the
+run's own weights, config or tokenizer it is refused with a sentence. A change that says the same, such as a space in
+JSON, may load, if all that it gives is the same to the bit. What a run only tells of itself (metrics, environment) may
+be damaged without harm: one trial more for each ten.
 """
 
 import random
@@ -22,7 +23,13 @@ from clew.runs.settings.fields import differences
 from clew.training.checkpoints import checkpoint_folders, find_checkpoint
 
 STEPS = 4
-SETTINGS = [*LSTM, f"training.steps={STEPS}", "training.evaluate_every=2", "training.save_every=2", "training.average=ema"]
+SETTINGS = [
+    *LSTM,
+    f"training.steps={STEPS}",
+    "training.evaluate_every=2",
+    "training.save_every=2",
+    "training.average=ema",
+]
 RUNS = {"plain": [], "sharded": ["training.parallel=fsdp"]}
 OWN = (WEIGHTS, "config.json", "vocabulary/tokenizer.json")
 TOLD = (METRICS, ENVIRONMENT)
@@ -86,9 +93,17 @@ def run(count: int, seed: int) -> Result:
         loaded = {name: load_run(place / name, device="cpu") for name in RUNS}
         files = {name: damageable(place / name) for name in RUNS}
         harmless = {name: list(TOLD) for name in RUNS}
-        numbers = [(number, files) for number in range(count)] + [(number, harmless) for number in range(count, count + count // 10)]
+        numbers = [(number, files) for number in range(count)] + [
+            (number, harmless) for number in range(count, count + count // 10)
+        ]
         cases = iter([drawn(seed, number, among) for number, among in numbers])
-        fault = Fault("corruptions", lambda _: next(cases), lambda case: attempt(case, place, loaded[case.run]), str, lambda case: ())
+        fault = Fault(
+            "corruptions",
+            lambda _: next(cases),
+            lambda case: attempt(case, place, loaded[case.run]),
+            str,
+            lambda case: (),
+        )
         return put_through(fault, len(numbers), seed, in_this_process)
 
 
@@ -137,8 +152,8 @@ def attempt(case: Case, place: Path, before: Run) -> str:
 
 
 def damage(case: Case, folder: Path) -> None:
-    """With what it may change places: the other files of its checkpoint and the same one of the checkpoint before, or the run's own files
-    and a checkpoint's."""
+    """With what it may change places: the other files of its checkpoint and the same one of the checkpoint before, or
+    the run's own files and a checkpoint's."""
     path = folder / case.file
     newest, before = checkpoint_folders(folder)
     if path.parent == newest:

@@ -1,5 +1,5 @@
-"""NaN and infinity in the loss or the gradient of random steps: such a step leaves weights, optimiser, average and carried state to the bit
-as they were, is counted and shown, and ten of them in a row end the training with a reason.
+"""NaN and infinity in the loss or the gradient of random steps: such a step leaves weights, optimiser, average and
+carried state to the bit as they were, is counted and shown, and ten of them in a row end the training with a reason.
 
 Three trials of four watch the loop from inside; the fourth is a whole run by the command.
 """
@@ -52,7 +52,9 @@ class Case(NamedTuple):
     def last(self) -> int | None:
         """The step, from 1, with which the training is given up, if it is."""
         steps = range(STEPS - MOST_SKIPPED + 1)
-        return next((step + MOST_SKIPPED for step in steps if all(step + i in self.poisons for i in range(MOST_SKIPPED))), None)
+        return next(
+            (step + MOST_SKIPPED for step in steps if all(step + i in self.poisons for i in range(MOST_SKIPPED))), None
+        )
 
 
 class Poisoned(nn.Module):
@@ -83,7 +85,9 @@ def with_poison(terms: dict[str, Term], poison: tuple[str, float] | None) -> dic
 def run(count: int, seed: int) -> Result:
     with own_folder("divergence") as place:
         cases = iter([drawn(seed, number) for number in range(count)])
-        fault = Fault("divergence", lambda _: next(cases), lambda case: attempt(case, place), str, smaller, seconds=100.0)
+        fault = Fault(
+            "divergence", lambda _: next(cases), lambda case: attempt(case, place), str, smaller, seconds=100.0
+        )
         return put_through(fault, count, seed, in_this_process)
 
 
@@ -98,7 +102,10 @@ def drawn(seed: int, number: int) -> Case:
 
 
 def smaller(case: Case) -> list[Case]:
-    return [case._replace(poisons={step: kind for step, kind in case.poisons.items() if step != other}) for other in case.poisons]
+    return [
+        case._replace(poisons={step: kind for step, kind in case.poisons.items() if step != other})
+        for other in case.poisons
+    ]
 
 
 def attempt(case: Case, place: Path) -> str:
@@ -137,7 +144,10 @@ def watched(case: Case) -> str:
         except UserError as error:
             complaint = fault_in_sentence(str(error))
             assert not complaint, complaint
-            assert case.last == step + 1 and f"{MOST_SKIPPED} steps in a row had no finite gradient (step {step + 1}:" in str(error), error
+            assert (
+                case.last == step + 1
+                and f"{MOST_SKIPPED} steps in a row had no finite gradient (step {step + 1}:" in str(error)
+            ), error
             assert equal(before, snapshot(task, optimiser, average, standing)), "the last step changed something"
             return "given up with a reason"
         assert record.skipped == (step in case.poisons), f"skipped is {record.skipped}, poison {case.poisons.get(step)}"
@@ -145,9 +155,13 @@ def watched(case: Case) -> str:
         if record.skipped:
             if carry and batches.get(0, standing.batch - 1).fresh:
                 before["carried"] = []
-            assert equal(before, after := snapshot(task, optimiser, average, standing)), f"changed: {changed(before, after)}"
+            assert equal(before, after := snapshot(task, optimiser, average, standing)), (
+                f"changed: {changed(before, after)}"
+            )
         else:
-            assert not equal(before, snapshot(task, optimiser, average, standing)), "nothing changed in a step that was not skipped"
+            assert not equal(before, snapshot(task, optimiser, average, standing)), (
+                "nothing changed in a step that was not skipped"
+            )
     assert case.last is None, f"was not given up at step {case.last}"
     return "left everything as it was, and went on"
 
@@ -180,7 +194,9 @@ def by_the_command(case: Case, folder: Path) -> str:
     if case.last is None:
         assert ended.status == 0, ended.last
         return "a run showed every skipped step"
-    assert ended.status == 2 and ended.last.startswith(f"clew: {MOST_SKIPPED} steps in a row had no finite gradient"), ended.last
+    assert ended.status == 2 and ended.last.startswith(f"clew: {MOST_SKIPPED} steps in a row had no finite gradient"), (
+        ended.last
+    )
     return "a run ended with a reason"
 
 
@@ -192,18 +208,27 @@ def built(name: str) -> tuple[Any, Batches]:
     if name == "lstm":
         body = build_recurrent(RecurrentConfig(cell="lstm", dim=12, dropout=0.1), Tokens(tokenizer.vocabulary))
     else:
-        body = build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=16, dropout=0.1), Tokens(tokenizer.vocabulary))
+        body = build_gpt(
+            GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=16, dropout=0.1), Tokens(tokenizer.vocabulary)
+        )
     ids = torch.tensor(tokenizer.encode(TEXT)).numpy()
     plan = stream_plan(len(ids), 16, 16)  # a few batches an epoch, so that streams start anew
-    return LanguageModel(body, tokenizer), Batches(lambda epoch: plan.num_batches, lambda epoch, number: plan.batch(ids, number))
+    return LanguageModel(body, tokenizer), Batches(
+        lambda epoch: plan.num_batches, lambda epoch, number: plan.batch(ids, number)
+    )
 
 
-def snapshot(task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponential, standing: Standing) -> dict[str, list[Tensor]]:
+def snapshot(
+    task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponential, standing: Standing
+) -> dict[str, list[Tensor]]:
     """All that a skipped step must leave alone."""
     tensors, numbers = split_optimiser(optimiser.state_dict())
     parts = {
         "weights": list(task.state_dict().values()),
-        "optimiser": [*tensors.values(), *(torch.tensor(float(value)) for value in numbers["rest"].values() if value is not None)],
+        "optimiser": [
+            *tensors.values(),
+            *(torch.tensor(float(value)) for value in numbers["rest"].values() if value is not None),
+        ],
         "average": [*average.means.values(), average.updates],
         "carried": list(leaves(standing.state)),
     }

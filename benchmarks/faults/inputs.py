@@ -1,6 +1,8 @@
-"""Pictures and sounds that are broken, cut short, gigantic or something else, given to their readers and, beside good ones, to commands.
+"""Pictures and sounds that are broken, cut short, gigantic or something else, given to their readers and, beside good
+ones, to commands.
 
-Each is read, or refused in one sentence with its name. A command answers the good files as if the others were not there.
+Each is read, or refused in one sentence with its name. A command answers the good files as if the others were not
+there.
 """
 
 import io
@@ -40,7 +42,13 @@ def run(count: int, seed: int, with_commands: bool = True) -> Result:
     cases, began = made(count, seed), time.perf_counter()
     with own_folder("inputs") as folder:
         numbers = iter(range(count))
-        fault = Fault("broken pictures and sounds", lambda _: cases[next(numbers)], lambda case: attempt(case, folder), describe, smaller)
+        fault = Fault(
+            "broken pictures and sounds",
+            lambda _: cases[next(numbers)],
+            lambda case: attempt(case, folder),
+            describe,
+            smaller,
+        )
         result = put_through(fault, count, seed, in_this_process)
         for verb, asked in COMMANDS.items() if with_commands else ():
             result.outcomes[f"passed over by clew {verb}"] = through_command(verb, asked, cases, folder)
@@ -58,7 +66,9 @@ def attempt(case: Case, folder: Path) -> str:
     return f"read as a {read[0]}" if read else REFUSED
 
 
-def read_or_refused(path: Path, read: Callable[[Path], Any], measure: Callable[[Path], Any], size: Callable[[Any], Any]) -> str:
+def read_or_refused(
+    path: Path, read: Callable[[Path], Any], measure: Callable[[Path], Any], size: Callable[[Any], Any]
+) -> str:
     """The header says what is read; a sentence begins with the file's name."""
     try:
         found = read(path)
@@ -93,12 +103,16 @@ class Asked(NamedTuple):
     good: tuple[str, str]
 
 
-COMMANDS = {"caption": Asked("captioning", ("0.png", "5.png")), "transcribe": Asked("transcription", ("0.wav", "3.wav"))}
+COMMANDS = {
+    "caption": Asked("captioning", ("0.png", "5.png")),
+    "transcribe": Asked("transcription", ("0.wav", "3.wav")),
+}
 
 
 def through_command(verb: str, asked: Asked, cases: list[Case], folder: Path) -> int:
-    """All files in one command, between two good ones: these are answered as they are alone, each of the others is answered or has one
-    sentence, and where all are broken a file of answers from before stays as it was. How many were passed over."""
+    """All files in one command, between two good ones: these are answered as they are alone, each of the others is
+    answered or has one sentence, and where all are broken a file of answers from before stays as it was. How many were
+    passed over."""
     run = FROZEN / asked.run
     good = [run / name for name in asked.good]
     files = [folder / case.name for case in cases]
@@ -115,17 +129,23 @@ def through_command(verb: str, asked: Asked, cases: list[Case], folder: Path) ->
     status, answers, sentences = clew(good[0], *files, good[1])
     assert [answers[0], answers[-1]] == alone, "the good files have other answers"
     assert status == (2 if sentences else 0), f"status {status}"
-    refused = {next((path for path in files if sentence.startswith(f"clew: {told(path)}")), None) for sentence in sentences}
+    refused = {
+        next((path for path in files if sentence.startswith(f"clew: {told(path)}")), None) for sentence in sentences
+    }
     assert None not in refused and len(refused) == len(sentences), "a sentence of no file, or two of one"
     answered = {line.split("\t")[0] for line in answers[1:-1]}
-    assert answered == {str(path) for path in files} - {str(path) for path in refused}, "a file without an answer and without a sentence"
+    assert answered == {str(path) for path in files} - {str(path) for path in refused}, (
+        "a file without an answer and without a sentence"
+    )
     for sentence in sentences:
         complaint = fault_in_sentence(sentence[: LONGEST + len(str(folder))].replace(str(folder), ""))
         assert not complaint, f"{complaint}: {sentence}"
     broken = next(path for path in files if path in refused)
     (folder / "answers.txt").write_text("from before\n")
     status, _, err = clew(broken, out="answers.txt")
-    assert status == 2 and len(err) == 1 and (folder / "answers.txt").read_text() == "from before\n", "answers from before are lost"
+    assert status == 2 and len(err) == 1 and (folder / "answers.txt").read_text() == "from before\n", (
+        "answers from before are lost"
+    )
     for path in files:
         path.unlink()
     return len(refused)
@@ -141,7 +161,9 @@ def smaller(case: Case) -> Iterator[Case]:
 
 def made(count: int, seed: int) -> list[Case]:
     """The listed files, then damaged ones, drawn from the seed."""
-    listed = [Case(f"{number}-{name}", content) for number, (name, content) in enumerate(listed_files().items())][:count]
+    listed = [Case(f"{number}-{name}", content) for number, (name, content) in enumerate(listed_files().items())][
+        :count
+    ]
     draw = Random(f"inputs {seed}")
     return [*listed, *(drawn(draw, number) for number in range(len(listed), count))]
 
@@ -214,12 +236,24 @@ def sound(format: str = "WAV", codec: str | None = None, *, length: int = 1600, 
 
 def png(width: int, height: int, lines: bytes, *, bits: int = 8, colour: int = 2) -> bytes:
     """With whatever header."""
-    parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in parts)
+    parts = [
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, bits, colour, 0, 0, 0)),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(c)) + k + c + struct.pack(">I", zlib.crc32(k + c)) for k, c in parts
+    )
 
 
 def wav(
-    code: int = 1, *, channels: int = 1, rate: int = 8000, bits: int = 16, samples: bytes = bytes(400), size: int | None = None
+    code: int = 1,
+    *,
+    channels: int = 1,
+    rate: int = 8000,
+    bits: int = 16,
+    samples: bytes = bytes(400),
+    size: int | None = None,
 ) -> bytes:
     """With whatever header; `size` is what it claims of its samples."""
     block = channels * bits // 8
@@ -291,7 +325,10 @@ def listed_files() -> dict[str, bytes]:
         "progressive.jpg": picture(format="JPEG", progressive=True),
         **{f"turned-{orientation}.jpg": turned(orientation) for orientation in (0, 3, 6, 9)},
         **{f"animated.{format.lower()}": animated(format) for format in ("GIF", "PNG", "WEBP", "TIFF")},
-        **{f"{codec.lower()}.wav": sound("WAV", codec) for codec in ("PCM_U8", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW")},
+        **{
+            f"{codec.lower()}.wav": sound("WAV", codec)
+            for codec in ("PCM_U8", "PCM_24", "PCM_32", "FLOAT", "DOUBLE", "ALAW", "ULAW")
+        },
         **{f"{codec.lower()}.wav": sound("WAV", codec) for codec in ("IMA_ADPCM", "MS_ADPCM", "GSM610")},
         "one-sample.wav": wav(samples=b"\1\2"),
         "stereo.wav": wav(channels=2),
@@ -314,5 +351,9 @@ def listed_files() -> dict[str, bytes]:
         "too-many-lines.png": png(2, 2, bytes(100_000)),
         "line\x1b[31mred\n.png": b"no picture",
     }
-    cuts = {f"cut-at-{share}.{name}": whole[name][: len(whole[name]) * share // 100] for name in whole for share in (3, 20, 55, 97)}
+    cuts = {
+        f"cut-at-{share}.{name}": whole[name][: len(whole[name]) * share // 100]
+        for name in whole
+        for share in (3, 20, 55, 97)
+    }
     return found | cuts

@@ -1,5 +1,5 @@
-"""Ctrl-C and SIGTERM in every phase of a command: exit 130 or 143 and one line, what can be saved is saved, and the command that the line
-names leads to the bits of a run that nobody interrupted, though a kill may come on the way.
+"""Ctrl-C and SIGTERM in every phase of a command: exit 130 or 143 and one line, what can be saved is saved, and the
+command that the line names leads to the bits of a run that nobody interrupted, though a kill may come on the way.
 
 The signal is sent when some function of clew's is entered for the n-th time: one that stands for a phase, or any.
 """
@@ -23,14 +23,29 @@ from clew.cli.main import main
 from clew.runs.directory import is_run, read_metrics
 
 STEPS = 8
-SETTINGS = [*LSTM, f"training.steps={STEPS}", "training.evaluate_every=4", "training.save_every=3", "data.test_fraction=0.1"]
+SETTINGS = [
+    *LSTM,
+    f"training.steps={STEPS}",
+    "training.evaluate_every=4",
+    "training.save_every=3",
+    "data.test_fraction=0.1",
+]
 PHASES = {
     "parsing": ("cli.main.verb_parser", "cli.train.add_arguments"),
-    "start-up": ("cli.train.run", "recipes.running.config_of", "training.run.check_training", "data.kinds.text.find_texts"),
+    "start-up": (
+        "cli.train.run",
+        "recipes.running.config_of",
+        "training.run.check_training",
+        "data.kinds.text.find_texts",
+    ),
     "tokenizer": ("runs.build.train_tokenizer",),
     "encoding": ("data.encoding.write_ids", "training.run.progress"),
     "building": ("runs.build.build_task",),
-    "making the folder": ("training.run_folder.make_folder", "training.run_folder.prepare_folder", "runs.directory.write_config"),
+    "making the folder": (
+        "training.run_folder.make_folder",
+        "training.run_folder.prepare_folder",
+        "runs.directory.write_config",
+    ),
     "training": ("training.loop._backward", "training.loop._clip"),
     "evaluating": ("tasks.streams.evaluate", "tasks.language_model.forward"),
     "keeping the best weights": ("training.running.keep_weights", "runs.directory.tensors_hash"),
@@ -41,7 +56,12 @@ PHASES = {
         "training.checkpoints.drop",
     ),
     "final evaluation": ("training.run.finish", "tasks.streams.score_of"),
-    "sample": ("runs.loaded.generate", "tasks.generation.generate", "decoding.sampling.invert_cumulative", "cli.train.what_next"),
+    "sample": (
+        "runs.loaded.generate",
+        "tasks.generation.generate",
+        "decoding.sampling.invert_cumulative",
+        "cli.train.what_next",
+    ),
     "any call": (),
 }
 VERBS = {"generate": ["--max-new", "40", "--seed", "1"], "evaluate": []}
@@ -49,8 +69,8 @@ STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class Case(NamedTuple):
-    """A verb, the phase and the function in whose n-th call a signal comes, whether it comes twice or the loader has a worker, and, where
-    the run goes on, the operation on its files at which it is killed."""
+    """A verb, the phase and the function in whose n-th call a signal comes, whether it comes twice or the loader has a
+    worker, and, where the run goes on, the operation on its files at which it is killed."""
 
     verb: str
     phase: str
@@ -68,7 +88,14 @@ def run(count: int, seed: int) -> Result:
         calls = {"train": count_calls(lambda: train(straight), place)}
         calls |= {verb: count_calls(partial(use, verb, straight), place) for verb in VERBS}
         cases = iter([drawn(seed, number, calls) for number in range(count)])
-        fault = Fault("interruptions", lambda _: next(cases), lambda case: attempt(case, straight), describe, smaller, seconds=200.0)
+        fault = Fault(
+            "interruptions",
+            lambda _: next(cases),
+            lambda case: attempt(case, straight),
+            describe,
+            smaller,
+            seconds=200.0,
+        )
         return put_through(fault, count, seed, in_this_process)
 
 
@@ -147,7 +174,9 @@ def attempt(case: Case, straight: Path) -> str:
     named = said[0].split("`")[1] if "`" in said[0] else None
     is_complete = any("best.step" in record for record in read_metrics(folder)) if is_run(folder) else False
     assert named is not None or not is_run(folder) or is_complete, f"{case.phase}: names no command: {said[0]}"
-    assert named is not None or not is_complete or "is complete" in said[0] or case.phase == "any call", f"{case.phase}: {said[0]}"
+    assert named is not None or not is_complete or "is complete" in said[0] or case.phase == "any call", (
+        f"{case.phase}: {said[0]}"
+    )
     again = shlex.split(named)[1:] if named is not None else command(folder, *(["--resume"] if is_run(folder) else []))
     go_on(again, folder, case.killed_at)
     found = difference(straight, folder)

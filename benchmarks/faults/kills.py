@@ -1,7 +1,7 @@
 """SIGKILL at any moment: a training that goes on from disk ends with the bits of one that nobody touched.
 
-Half of the kills come after a random time, the others at a random operation on the training's files, which is to say inside a save; a
-third of the trainings is killed once more when it goes on.
+Half of the kills come after a random time, the others at a random operation on the training's files, which is to say
+inside a save; a third of the trainings is killed once more when it goes on.
 """
 
 import os
@@ -39,18 +39,32 @@ def run(count: int, seed: int) -> Result:
     with own_folder("kills") as place:
         straight = {name: train_straight(name, place) for name in list(SUBJECTS)[:count]}
         cases = iter([drawn(seed, number) for number in range(count)])
-        fault = Fault("kills", lambda _: next(cases), lambda case: attempt(case, straight[case.subject]), str, smaller, seconds=200.0)
+        fault = Fault(
+            "kills",
+            lambda _: next(cases),
+            lambda case: attempt(case, straight[case.subject]),
+            str,
+            smaller,
+            seconds=200.0,
+        )
         return put_through(fault, count, seed, in_this_process)
 
 
 def drawn(seed: int, number: int) -> Case:
     chance = random.Random(f"kills {seed} {number}")
-    moments = [(chance.choice(("time", "operation")), round(chance.uniform(0, 1), 4)) for _ in range(2 if chance.random() < 1 / 3 else 1)]
+    moments = [
+        (chance.choice(("time", "operation")), round(chance.uniform(0, 1), 4))
+        for _ in range(2 if chance.random() < 1 / 3 else 1)
+    ]
     return Case(list(SUBJECTS)[number % len(SUBJECTS)], tuple(moments))
 
 
 def smaller(case: Case) -> list[Case]:
-    return [case._replace(moments=case.moments[:1]), case._replace(moments=case.moments[1:])] if len(case.moments) > 1 else []
+    return (
+        [case._replace(moments=case.moments[:1]), case._replace(moments=case.moments[1:])]
+        if len(case.moments) > 1
+        else []
+    )
 
 
 def train_straight(name: str, place: Path) -> Straight:
@@ -84,7 +98,8 @@ def attempt(case: Case, straight: Straight) -> str:
 
 
 def kill(subject: str, kind: str, share: float, straight: Straight, folder: Path) -> bool:
-    """Starts a training, or goes on with it, and kills it after a share of the time or of the operations; whether it came to that."""
+    """Starts a training, or goes on with it, and kills it after a share of the time or of the operations; whether it
+    came to that."""
 
     def train() -> None:
         if kind == "operation":

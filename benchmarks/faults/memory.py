@@ -1,5 +1,5 @@
-"""Many small steps of a whole run, with evaluations, checkpoints and metrics: resident memory stays level, and so does the number of open
-files. The number of trials is the number of steps."""
+"""Many small steps of a whole run, with evaluations, checkpoints and metrics: resident memory stays level, and so does
+the number of open files. The number of trials is the number of steps."""
 
 import os
 import time
@@ -32,8 +32,8 @@ LONG = 20_000
 
 
 class Meter(Silence):
-    """Writes down memory and open files, at every hundredth of the way. Memory is what was asked for, in KB: not the pages of files,
-    such as torch's own, that come in as they are used."""
+    """Writes down memory and open files, at every hundredth of the way. Memory is what was asked for, in KB: not the
+    pages of files, such as torch's own, that come in as they are used."""
 
     def __init__(self, path: Path, every: int):
         self.path = path
@@ -53,7 +53,12 @@ def run(count: int, seed: int) -> Result:
     with own_folder("memory") as place:
         every = max(count // 1000, 1) * 10
         text = text_beside(place / "run")
-        rest = [f"training.steps={count}", f"training.evaluate_every={max(count // 10, 1)}", f"seed={seed}", f"data.train={text}"]
+        rest = [
+            f"training.steps={count}",
+            f"training.evaluate_every={max(count // 10, 1)}",
+            f"seed={seed}",
+            f"data.train={text}",
+        ]
 
         def train() -> None:
             os.environ["CLEW_CACHE"] = str(place / "cache")
@@ -61,7 +66,9 @@ def run(count: int, seed: int) -> Result:
 
         ended = done(train, place, seconds=3600)
         assert ended.status == 0, ended.err
-        rows = torch.tensor([[float(word) for word in line.split()] for line in (place / "measured").read_text().splitlines()])
+        rows = torch.tensor(
+            [[float(word) for word in line.split()] for line in (place / "measured").read_text().splitlines()]
+        )
     return judged(count, rows[rows[:, 0] > count / 10], time.perf_counter() - began)
 
 
@@ -72,7 +79,8 @@ def judged(count: int, rows: torch.Tensor, seconds: float) -> Result:
     centred = steps - steps.mean()
     slope = float((centred * resident).sum() / centred.pow(2).sum()) * 1000
     told = (
-        f"{grown:+.0f} KB from step {steps[0]:,.0f} on, {slope:+.2f} KB a thousand steps, {files.min():.0f} to {files.max():.0f} open files"
+        f"{grown:+.0f} KB from step {steps[0]:,.0f} on, {slope:+.2f} KB a thousand steps, {files.min():.0f} to"
+        f" {files.max():.0f} open files"
     )
     is_level = grown <= NOISE + PER_THOUSAND * count / 1000 and (slope <= PER_THOUSAND or count < LONG)
     if is_level and files.min() == files.max():

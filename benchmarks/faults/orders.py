@@ -1,7 +1,7 @@
 """Batches by any number of loader workers and of processes: the same rows, in the same order, from any position on.
 
-What is compared is what the loop hands to the task: every process writes down the rows of its shares, and put together they are those
-that a process alone sees without a worker.
+What is compared is what the loop hands to the task: every process writes down the rows of its shares, and put together
+they are those that a process alone sees without a worker.
 """
 
 import hashlib
@@ -50,7 +50,9 @@ def run(count: int, seed: int) -> Result:
     with own_folder("orders") as place:
         text = encode(place)
         cases = iter([drawn(seed, number) for number in range(count)])
-        fault = Fault("orders", lambda _: next(cases), lambda case: attempt(case, text, place), str, smaller, seconds=100.0)
+        fault = Fault(
+            "orders", lambda _: next(cases), lambda case: attempt(case, text, place), str, smaller, seconds=100.0
+        )
         return put_through(fault, count, seed, in_this_process)
 
 
@@ -140,8 +142,8 @@ def attempt(case: Case, text: TokenFile, place: Path) -> str:
 
 
 def put_together(shares: list[list[str]], expected: list[str]) -> list[str]:
-    """The rows of all shares, but for those that are read to keep step and count for nothing: the first row of its share by a micro-batch
-    without rows, the first of the batch by a process without rows."""
+    """The rows of all shares, but for those that are read to keep step and count for nothing: the first row of its
+    share by a micro-batch without rows, the first of the batch by a process without rows."""
     found: list[str] = []
     for share in shares:
         for row in share:

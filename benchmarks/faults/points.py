@@ -1,4 +1,5 @@
-"""Points in a process's life at which a fault strikes: an operation on the files below a folder, or a call of one of clew's functions.
+"""Points in a process's life at which a fault strikes: an operation on the files below a folder, or a call of one of
+clew's functions.
 
 Both are watched in a child that ends by `os._exit`: nothing that is put in place here is ever taken away again.
 """
@@ -19,8 +20,9 @@ REMOVALS = ("remove", "rmdir")
 
 
 class Operation(NamedTuple):
-    """The `number`-th change to the files below a folder: open, write, half a write, flush, rename, mkdir, remove, rmdir, truncate,
-    tensors, half the tensors. It is told of before it happens; a half is told of when the other half is written."""
+    """The `number`-th change to the files below a folder: open, write, half a write, flush, rename, mkdir, remove,
+    rmdir, truncate, tensors, half the tensors. It is told of before it happens; a half is told of when the other half
+    is written."""
 
     number: int
     kind: str
@@ -31,7 +33,8 @@ Strike = Callable[[Operation], None]
 
 
 def watch_files(folder: Path, strike: Strike) -> None:
-    """Calls `strike` before everything that changes a file below a folder; what it raises is raised in the operation's place."""
+    """Calls `strike` before everything that changes a file below a folder; what it raises is raised in the operation's
+    place."""
     top, count = str(folder), 0
 
     def meet(kind: str, path: Any) -> None:
@@ -117,7 +120,8 @@ class Watched:
 
 
 def watch_calls(strike: Callable[[str], None]) -> None:
-    """Calls `strike` with the name, such as `training.run.finish`, of every function of clew's when it is entered, in this thread."""
+    """Calls `strike` with the name, such as `training.run.finish`, of every function of clew's when it is entered, in
+    this thread."""
     names: dict[Any, str] = {}
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:

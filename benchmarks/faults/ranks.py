@@ -1,5 +1,5 @@
-"""Two processes that train together: the loss curve of one, a dead one that ends the other in time and leaves a run that goes on, restarts
-by torchrun, and a gradient of NaN on one of them, which skips the step on both."""
+"""Two processes that train together: the loss curve of one, a dead one that ends the other in time and leaves a run
+that goes on, restarts by torchrun, and a gradient of NaN on one of them, which skips the step on both."""
 
 import math
 import os
@@ -48,8 +48,8 @@ TIMEOUT = "15"
 
 
 class Case(NamedTuple):
-    """What is tried, on which model, spread how; which process is killed after which share of the time, or poisoned in which step, or
-    which signal comes."""
+    """What is tried, on which model, spread how; which process is killed after which share of the time, or poisoned in
+    which step, or which signal comes."""
 
     what: str
     subject: str = "lstm"
@@ -62,20 +62,35 @@ def run(count: int, seed: int) -> Result:
     with own_folder("ranks") as place:
         cases = drawn(count, seed)
         in_order, straight = iter(cases), Straight(place)
-        fault = Fault("ranks", lambda _: next(in_order), lambda case: attempt(case, straight), str, lambda case: (), seconds=400.0)
+        fault = Fault(
+            "ranks", lambda _: next(in_order), lambda case: attempt(case, straight), str, lambda case: (), seconds=400.0
+        )
         return put_through(fault, len(cases), seed, in_this_process)
 
 
 def drawn(count: int, seed: int) -> list[Case]:
-    """The curves of every model and both ways to spread it, poisoned steps, signals, restarts, and deaths for the rest."""
+    """The curves of every model and both ways to spread it, poisoned steps, signals, restarts, and deaths for the
+    rest."""
     chance = random.Random(f"ranks {seed}")
     every = [(subject, parallel) for subject in ("lstm", "gpt", "decoder") for parallel in SPREADS]
     curves = [Case("curve", *pair) for pair in every]
-    poisoned = [Case("poison", "decoder", parallel, rank, chance.randrange(1, STEPS - 1)) for parallel in SPREADS for rank in (0, 1)]
-    signals = [Case("signal", subject, when=number) for subject, number in (("lstm", signal.SIGTERM), ("gpt", signal.SIGINT))]
+    poisoned = [
+        Case("poison", "decoder", parallel, rank, chance.randrange(1, STEPS - 1))
+        for parallel in SPREADS
+        for rank in (0, 1)
+    ]
+    signals = [
+        Case("signal", subject, when=number) for subject, number in (("lstm", signal.SIGTERM), ("gpt", signal.SIGINT))
+    ]
     restarts = [Case("restart", rank=rank, when=chance.uniform(0.2, 0.6)) for rank in (0, 1)]
     deaths = [
-        Case("death", chance.choice(list(RECIPES)), chance.choice(list(SPREADS)), chance.randrange(2), chance.uniform(0, 1))
+        Case(
+            "death",
+            chance.choice(list(RECIPES)),
+            chance.choice(list(SPREADS)),
+            chance.randrange(2),
+            chance.uniform(0, 1),
+        )
         for _ in range(max(count - len(curves) - len(poisoned) - len(signals) - len(restarts), 1))
     ]
     few = [curves[1], poisoned[1], deaths[0]]
@@ -109,13 +124,21 @@ class Straight:
 
 
 def attempt(case: Case, straight: Straight) -> str:
-    return {"curve": curve, "poison": poison, "signal": interrupt, "death": death, "restart": restart}[case.what](case, straight)
+    return {"curve": curve, "poison": poison, "signal": interrupt, "death": death, "restart": restart}[case.what](
+        case, straight
+    )
 
 
 def settings(subject: str, parallel: str, steps: int = STEPS) -> tuple[str, list[str]]:
     """Without dropout, whose draws depend on how rows are spread."""
     recipe, given = RECIPES[subject]
-    return recipe, [*given, "model.dropout=0", "training.batch_size=5", f"training.parallel={parallel}", f"training.steps={steps}"]
+    return recipe, [
+        *given,
+        "model.dropout=0",
+        "training.batch_size=5",
+        f"training.parallel={parallel}",
+        f"training.steps={steps}",
+    ]
 
 
 def train_once(subject: str, parallel: str, folder: Path) -> None:
@@ -128,7 +151,9 @@ def train_once(subject: str, parallel: str, folder: Path) -> None:
     losses = [record.loss for record in decoder_steps(training, STEPS, spread)]
     if os.environ.get("RANK", "0") == "0":
         folder.mkdir()
-        (folder / "metrics.jsonl").write_text("".join(f'{{"step": {step}, "loss": {loss!r}}}\n' for step, loss in enumerate(losses)))
+        (folder / "metrics.jsonl").write_text(
+            "".join(f'{{"step": {step}, "loss": {loss!r}}}\n' for step, loss in enumerate(losses))
+        )
 
 
 def losses(folder: Path) -> list[float]:
@@ -153,7 +178,10 @@ def poison(case: Case, straight: Straight) -> str:
 
     def train_poisoned(rank: int) -> None:
         training = decoder_training(dropout=0.0)
-        task = Poisoned(training.task, lambda: ("gradient", math.nan) if training.standing.step == step and rank == case.rank else None)
+        task = Poisoned(
+            training.task,
+            lambda: ("gradient", math.nan) if training.standing.step == step and rank == case.rank else None,
+        )
         training.task = task
         spread = SPREADS[case.parallel](task)
         training.optimiser, training.average = adamw(task.parameters(), 0.01), None
@@ -173,7 +201,8 @@ def poison(case: Case, straight: Straight) -> str:
 
 
 def interrupt(case: Case, straight: Straight) -> str:
-    """A signal to both, as torchrun sends it: both save, end with its exit code, and the run goes on to the same end."""
+    """A signal to both, as torchrun sends it: both save, end with its exit code, and the run goes on to the same
+    end."""
     steps, number = 200, signal.Signals(int(case.when))
     whole, _ = straight.pair(case.subject, case.parallel, steps)
     folder = straight.place / "trial"
@@ -230,7 +259,9 @@ def command(
     shared |= {"CLEW_CACHE": str(folder.parent / "cache")}
     with ExitStack() as stack:
         children = [
-            stack.enter_context(Child(lambda: main(arguments), folder.parent, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}))
+            stack.enter_context(
+                Child(lambda: main(arguments), folder.parent, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            )
             for rank in range(2)
         ]
         meddle(children)
@@ -254,9 +285,16 @@ def restart(case: Case, straight: Straight) -> str:
         "--monitor-interval=0.1",
     ]
     arguments = ["-m", "clew", "train", recipe, f"data.train={text_beside(folder)}", *given, "--out", str(folder)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CLEW_CACHE": str(folder.parent / "cache")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "CLEW_CACHE": str(folder.parent / "cache"),
+    }
     with (straight.place / "torchrun").open("w+") as log:
-        with subprocess.Popen([*launch, *arguments], env=environment, cwd=folder.parent, stdout=log, stderr=log) as process:
+        with subprocess.Popen(
+            [*launch, *arguments], env=environment, cwd=folder.parent, stdout=log, stderr=log
+        ) as process:
             try:
                 wait_for(lambda: len(measured(folder)) > case.when * steps or process.poll() is not None)
                 victims = [pid for pid in started_by(process.pid) if variables(pid).get("RANK") == str(case.rank)]
@@ -270,9 +308,13 @@ def restart(case: Case, straight: Straight) -> str:
     assert victims and status == 0, f"status {status}: {text[-300:]}"
     assert "going on from step" in text, "it was not started anew"
     there, here = losses(whole), losses(folder)
-    assert len(there) == len(here) and all(math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(there, here, strict=True)), "another curve"
+    assert len(there) == len(here) and all(
+        math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(there, here, strict=True)
+    ), "another curve"
     weights = read_weights(whole / "model.safetensors"), read_weights(folder / "model.safetensors")
-    assert all(torch.allclose(value, weights[1][name], rtol=1e-5, atol=1e-6) for name, value in weights[0].items()), "other weights"
+    assert all(torch.allclose(value, weights[1][name], rtol=1e-5, atol=1e-6) for name, value in weights[0].items()), (
+        "other weights"
+    )
     return "restarts by torchrun"
 
 

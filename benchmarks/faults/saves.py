@@ -1,8 +1,9 @@
-"""A fault at every operation on files of a whole run: a kill, a disk that is full from there on, a folder that is read-only from there on,
-one error of the device. And, where the system lets us, disks that are really full and really read-only.
+"""A fault at every operation on files of a whole run: a kill, a disk that is full from there on, a folder that is
+read-only from there on, one error of the device. And, where the system lets us, disks that are really full and really
+read-only.
 
-Whatever happens the newest checkpoint is whole, the command says what to do, and once it is done the run ends with the bits of one
-that met no fault.
+Whatever happens the newest checkpoint is whole, the command says what to do, and once it is done the run ends with the
+bits of one that met no fault.
 """
 
 import errno
@@ -72,7 +73,9 @@ def run(count: int, seed: int) -> Result:
         random.Random(f"saves {seed}").shuffle(cases)
         cases = cases[:count]
         drawn = iter(cases)
-        fault = Fault("saves", lambda _: next(drawn), lambda case: attempt(case, folder), str, lambda case: (), seconds=200.0)
+        fault = Fault(
+            "saves", lambda _: next(drawn), lambda case: attempt(case, folder), str, lambda case: (), seconds=200.0
+        )
         return put_through(fault, len(cases), seed, in_this_process)
 
 
@@ -81,7 +84,10 @@ def attempt(case: Case, straight: Path) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     if case.fault in FAULTS:
         return strike_once(case, straight, folder)
-    found = done(own_mounts(lambda: fill(case, straight) if case.fault.startswith("a disk") else forbid(case, straight)), straight.parent)
+    found = done(
+        own_mounts(lambda: fill(case, straight) if case.fault.startswith("a disk") else forbid(case, straight)),
+        straight.parent,
+    )
     assert found.status == 0, found.last
     return found.out.strip()
 
@@ -94,7 +100,10 @@ def strike_once(case: Case, straight: Path, folder: Path) -> str:
         check_sentence(ended, folder)
     check_whole(folder)
     go_on(straight, folder)
-    return f"{'killed' if ended.was_killed else 'said what to do' if ended.status else 'needed nothing'}, then the same bits"
+    return (
+        f"{'killed' if ended.was_killed else 'said what to do' if ended.status else 'needed nothing'}, then the same"
+        " bits"
+    )
 
 
 def fill(case: Case, straight: Path) -> int:
@@ -135,7 +144,9 @@ def train(folder: Path, strike: Callable[[Operation], None] | None = None) -> in
     """The command, as a person would give it: with --resume where there is a run."""
     if strike is not None:
         watch_files(folder, strike)
-    beside = folder if folder.parent.name != "disk" else folder.parent  # a text and a cache of its own would fill the disk
+    beside = (
+        folder if folder.parent.name != "disk" else folder.parent
+    )  # a text and a cache of its own would fill the disk
     os.environ["CLEW_CACHE"] = str(beside.parent / "cache")
     again = ["--resume"] if is_run(folder) else []
     return main(["train", "text-lstm", f"data.train={text_beside(beside)}", *SETTINGS, "--out", str(folder), *again])
@@ -188,7 +199,9 @@ def check_sentence(ended: Ended, folder: Path) -> None:
     assert ended.status == 2 and len(said) == 1 and said[0] == ended.last, f"status {ended.status}: {ended.last}"
     complaint = fault_in_sentence(said[0])
     assert not complaint, f"{complaint}: {said[0]}"
-    assert str(folder) in said[0] and any(remedy in said[0] for remedy in REMEDIES), said[0].replace(str(folder), "FOLDER")
+    assert str(folder) in said[0] and any(remedy in said[0] for remedy in REMEDIES), said[0].replace(
+        str(folder), "FOLDER"
+    )
 
 
 def check_whole(folder: Path) -> None:

@@ -1,8 +1,10 @@
-"""A stranger's run folder and a stranger's checkpoint folder: sizes, types, names, links, pipes and nesting that nobody meant well.
+"""A stranger's run folder and a stranger's checkpoint folder: sizes, types, names, links, pipes and nesting that nobody
+meant well.
 
-A trial copies a good folder, changes one to three things in it, and uses it: a run by a verb, a checkpoint by importing it. It ends in
-success or in one sentence, takes less than MEMORY, and reads nothing outside of the folder: neither by Python, whose `open` is watched,
-nor by a library, which the time of the last reading of the files beside the folder tells.
+A trial copies a good folder, changes one to three things in it, and uses it: a run by a verb, a checkpoint by importing
+it. It ends in success or in one sentence, takes less than MEMORY, and reads nothing outside of the folder: neither by
+Python, whose `open` is watched, nor by a library, which the time of the last reading of the files beside the folder
+tells.
 """
 
 import io
@@ -77,7 +79,26 @@ VERBS = {
     "compare": ["compare", "RUN", "RUN"],
     "export": ["export", "RUN", "--to", "hf", "--out", "../out"],
 }
-NUMBERS = [0, -1, 1, 2, 3, 7, 10**3, 10**5, 10**7, 10**9, 2**31, 2**32, 10**12, 2**62, 2**63, 10**30, 10**400, -(10**12)]
+NUMBERS = [
+    0,
+    -1,
+    1,
+    2,
+    3,
+    7,
+    10**3,
+    10**5,
+    10**7,
+    10**9,
+    2**31,
+    2**32,
+    10**12,
+    2**62,
+    2**63,
+    10**30,
+    10**400,
+    -(10**12),
+]
 TEXTS = [
     "",
     "x",
@@ -115,7 +136,12 @@ class Case(NamedTuple):
 def run(count: int, seed: int, watch: Watch = watched) -> Result:
     with own_folder("strangers") as place, surroundings(place):
         fault = Fault(
-            "strangers' folders", draw, lambda case: attempt(case, place), lambda case: described(case, place), smaller, seconds=20.0
+            "strangers' folders",
+            draw,
+            lambda case: attempt(case, place),
+            lambda case: described(case, place),
+            smaller,
+            seconds=20.0,
         )
         return put_through(fault, count, seed, watch)
 
@@ -147,7 +173,9 @@ def draw(random: Random) -> Case:
     subject = random.choice(list(RUNS if kind == "run" else CHECKPOINTS))
     verb = random.choice(list(VERBS)) if kind == "run" else "import"
     names = [name for name in EDITS for _ in range(4 if name in COMMON else 1)]
-    edits = [Edit(random.choice(names), random.random(), random.randrange(2**32)) for _ in range(random.choice([1, 1, 2, 3]))]
+    edits = [
+        Edit(random.choice(names), random.random(), random.randrange(2**32)) for _ in range(random.choice([1, 1, 2, 3]))
+    ]
     return Case(kind, subject, verb, tuple(edits))
 
 
@@ -175,7 +203,10 @@ def attempt(case: Case, place: Path) -> str:
             warnings.filterwarnings("ignore", "LSTM with projections is not supported with oneDNN")
             return used(case, folder, place / "out")
     finally:
-        allowed = (*READ_ALWAYS, *(os.path.realpath(place / name) for name in ("trial", "out", "out.partial", "cache", "state", "here")))
+        allowed = (
+            *READ_ALWAYS,
+            *(os.path.realpath(place / name) for name in ("trial", "out", "out.partial", "cache", "state", "here")),
+        )
         outside = [path for path in opened if not any(path == root or path.startswith(f"{root}/") for root in allowed)]
         assert not outside, f"read {Path(outside[0]).name} outside of the folder"
         assert not touched(place / SECRET), f"a library read {touched(place / SECRET)} outside of the folder"
@@ -212,16 +243,24 @@ def prepared(case: Case, place: Path) -> tuple[Path, list[str]]:
     shutil.copytree(place / "good" / case.kind / case.subject, folder)
     done = []
     for edit in case.edits:
-        there = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink() and "checkpoints" not in path.parts)
+        there = (
+            path
+            for path in folder.rglob("*")
+            if path.is_file() and not path.is_symlink() and "checkpoints" not in path.parts
+        )
         files = sorted(path for path in there if path.stat().st_size < LARGE)
         if edit.name == "a link":  # the file of llama2.c's is named by the user himself
             files = [path for path in files if path.name != STORIES]
-        wanted = [path for path in files if path.suffix in EDITS[edit.name].suffixes] if EDITS[edit.name].suffixes else files
+        wanted = (
+            [path for path in files if path.suffix in EDITS[edit.name].suffixes] if EDITS[edit.name].suffixes else files
+        )
         if not wanted:
             continue
         path = wanted[int(edit.file * len(wanted))]
         with suppress(ValueError, RecursionError, OSError):  # of what an edit before it has left there
-            done.append(f"{path.relative_to(folder)}: {EDITS[edit.name].edit(path, Random(edit.chance), place) or edit.name}")
+            done.append(
+                f"{path.relative_to(folder)}: {EDITS[edit.name].edit(path, Random(edit.chance), place) or edit.name}"
+            )
     unsealed(folder)
     return folder, done
 
@@ -249,9 +288,13 @@ def value_of(random: Random, before: Any) -> Any:
     if kind is str:
         return random.choice(TEXTS)
     if kind is list:
-        return random.choice([[], [[]], [None] * 1000, before if isinstance(before, list) else [before], [random.choice(NUMBERS)] * 3])
+        return random.choice(
+            [[], [[]], [None] * 1000, before if isinstance(before, list) else [before], [random.choice(NUMBERS)] * 3]
+        )
     if kind is dict:
-        return random.choice([{}, {"name": random.choice(TEXTS)}, {"x": before}, {random.choice(TEXTS): random.choice(NUMBERS)}])
+        return random.choice(
+            [{}, {"name": random.choice(TEXTS)}, {"x": before}, {random.choice(TEXTS): random.choice(NUMBERS)}]
+        )
     return None if kind is None else random.choice([True, False])
 
 
@@ -279,7 +322,10 @@ def set_field(path: Path, random: Random, place: Path) -> str:
     else:
         holder[key] = what = value_of(random, before)
     path.write_text(json.dumps(content), encoding="utf-8")
-    return f"{str(key)[:30]!r} is {str(what)[:60] if not isinstance(what, int) or abs(what) < 10**30 else 'a long number'!r}"
+    return (
+        f"{str(key)[:30]!r} is"
+        f" {str(what)[:60] if not isinstance(what, int) or abs(what) < 10**30 else 'a long number'!r}"
+    )
 
 
 def set_record(path: Path, random: Random, place: Path) -> str:
@@ -299,10 +345,21 @@ def set_path(path: Path, random: Random, place: Path) -> str:
     """Fields that name files."""
     content = json.loads(path.read_text(encoding="utf-8"))
     there = random.choice(
-        [place / SECRET / "file", place / SECRET / "run", "../../secret/file", "../../secret/run", "/etc/passwd", "/dev/zero"]
+        [
+            place / SECRET / "file",
+            place / SECRET / "run",
+            "../../secret/file",
+            "../../secret/run",
+            "/etc/passwd",
+            "/dev/zero",
+        ]
     )
     section = random.choice(["data", "data", "data", "embedding", "transfer"])
-    name = {"data": random.choice(["train", "valid", "test"]), "embedding": random.choice(["vectors", "from"]), "transfer": "from"}[section]
+    name = {
+        "data": random.choice(["train", "valid", "test"]),
+        "embedding": random.choice(["vectors", "from"]),
+        "transfer": "from",
+    }[section]
     if isinstance(content, dict) and isinstance(content.get(section), dict):
         content[section][name] = str(there) if random.random() < 0.8 else [str(there), str(there)]
         if section == "data":
@@ -326,7 +383,9 @@ def garble(path: Path, random: Random, place: Path) -> None:
     content = bytearray(path.read_bytes())
     for _ in range(random.choice([1, 3, 30])):
         if content:
-            content[random.randrange(min(len(content), random.choice([16, 1000, len(content)])))] = random.randrange(256)
+            content[random.randrange(min(len(content), random.choice([16, 1000, len(content)])))] = random.randrange(
+                256
+            )
     path.write_bytes(content)
 
 
@@ -386,10 +445,21 @@ def add(path: Path, random: Random, place: Path) -> str:
     name, content = random.choice(
         [
             ("model.safetensors.index.json", json.dumps({"weight_map": {"a": outside, "b": f"{outside}.safetensors"}})),
-            ("modules.json", json.dumps([{"type": "models.Transformer", "path": outside}, {"type": "models.Pooling", "path": outside}])),
+            (
+                "modules.json",
+                json.dumps(
+                    [{"type": "models.Transformer", "path": outside}, {"type": "models.Pooling", "path": outside}]
+                ),
+            ),
             ("pytorch_model.bin", "\x80\x02cos\nsystem\n"),
-            ("generation_config.json", json.dumps({"max_length": random.choice(NUMBERS), "eos_token_id": random.choice(NUMBERS)})),
-            ("tokenizer_config.json", json.dumps({"do_lower_case": 3, "bos_token": {"content": 5}, "unk_token": outside})),
+            (
+                "generation_config.json",
+                json.dumps({"max_length": random.choice(NUMBERS), "eos_token_id": random.choice(NUMBERS)}),
+            ),
+            (
+                "tokenizer_config.json",
+                json.dumps({"do_lower_case": 3, "bos_token": {"content": 5}, "unk_token": outside}),
+            ),
             ("special_tokens_map.json", "[" * 3000),
             ("metrics.jsonl", '{"step": 1e999}\n{"step": "x"}\n[]\n{"best.step": -1}\n'),
             ("predictions.jsonl", '{"id": 1, "score": "x"}\n'),

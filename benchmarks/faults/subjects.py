@@ -1,7 +1,9 @@
-"""What faults are done to: three small trainings that start, or go on from what they find on disk, and the bits they end with.
+"""What faults are done to: three small trainings that start, or go on from what they find on disk, and the bits they
+end with.
 
-An LSTM whose state is carried over streams and a GPT on windows are whole runs; a Bahdanau decoder, which no recipe trains yet, goes
-through the loop and the checkpoints as a run does. All have dropout, averages and a schedule that reacts to what it observes.
+An LSTM whose state is carried over streams and a GPT on windows are whole runs; a Bahdanau decoder, which no recipe
+trains yet, goes through the loop and the checkpoints as a run does. All have dropout, averages and a schedule that
+reacts to what it observes.
 """
 
 import json
@@ -27,7 +29,15 @@ from clew.layers.scores import Additive
 from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, append_metrics, is_run, read_metrics, read_weights, truncate_metrics
 from clew.training.averaging import Exponential
-from clew.training.checkpoints import TRAINING, Training, checkpoint_folders, find_checkpoint, load_checkpoint, read_group, save_checkpoint
+from clew.training.checkpoints import (
+    TRAINING,
+    Training,
+    checkpoint_folders,
+    find_checkpoint,
+    load_checkpoint,
+    read_group,
+    save_checkpoint,
+)
 from clew.training.loop import Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
@@ -58,7 +68,14 @@ LSTM = [
     "training.schedule={name: plateau, patience: 1}",
     "training.average={name: triggered, patience: 1}",
 ]
-GPT = [*COMMON, "model.num_layers=1", "model.num_heads=2", "model.max_length=32", "training.schedule=cosine", "training.average=ema"]
+GPT = [
+    *COMMON,
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.max_length=32",
+    "training.schedule=cosine",
+    "training.average=ema",
+]
 BY_THE_CLOCK = ("seconds", "tokens_per_second")
 START, END, FIRST_SYMBOL, SYMBOLS = 0, 1, 2, 6
 
@@ -106,7 +123,13 @@ def decoder_training(dropout: float = 0.2, dim: int = 12) -> Training:
     torch.manual_seed(1)
     task = Reversal(dim, dropout)
     return Training(
-        task, adamw(task.parameters(), 0.01), Plateau(99), Best(), Standing(), {"model": Known({}, "reversal")}, Exponential(task)
+        task,
+        adamw(task.parameters(), 0.01),
+        Plateau(99),
+        Best(),
+        Standing(),
+        {"model": Known({}, "reversal")},
+        Exponential(task),
     )
 
 
@@ -138,7 +161,10 @@ SUBJECTS: dict[str, Callable[[Path, int], None]] = {"lstm": train_lstm, "decoder
 def difference(first: Path, second: Path) -> str:
     """Where two trainings do not agree to the bit, by what they left on disk; nothing where they do."""
     if (there := measured(first)) != (here := measured(second)):
-        step = next((number for number, (a, b) in enumerate(zip(there, here, strict=False)) if a != b), min(len(there), len(here)))
+        step = next(
+            (number for number, (a, b) in enumerate(zip(there, here, strict=False)) if a != b),
+            min(len(there), len(here)),
+        )
         return f"record {step} of {len(there)} and {len(here)}"
     if (first / WEIGHTS).exists() != (second / WEIGHTS).exists():
         return f"{WEIGHTS} is in one of them alone"
@@ -154,10 +180,18 @@ def checkpoint_difference(first: Path, second: Path) -> str:
     for group in sorted(groups):
         if name := unequal(read_group(first, group), read_group(second, group)):
             return f"{group} of {first.name}: {name}"
-    there, here = ({k: v for k, v in read_json(path / TRAINING).items() if k not in BY_THE_CLOCK} for path in (first, second))
+    there, here = (
+        {k: v for k, v in read_json(path / TRAINING).items() if k not in BY_THE_CLOCK} for path in (first, second)
+    )
     if here["best"]["evaluated"] < here["step"]:  # stopped while it was evaluated, which is done whenever it goes on
-        there, here = ({k: v for k, v in about.items() if k not in ("best", "schedule", "average")} for about in (there, here))
-    return "" if there == here else f"{TRAINING} of {first.name}: {[name for name in there if there[name] != here.get(name)]}"
+        there, here = (
+            {k: v for k, v in about.items() if k not in ("best", "schedule", "average")} for about in (there, here)
+        )
+    return (
+        ""
+        if there == here
+        else f"{TRAINING} of {first.name}: {[name for name in there if there[name] != here.get(name)]}"
+    )
 
 
 def unequal(first: dict[str, Tensor], second: dict[str, Tensor]) -> str:
@@ -169,7 +203,10 @@ def unequal(first: dict[str, Tensor], second: dict[str, Tensor]) -> str:
 
 def measured(folder: Path) -> list[str]:
     """All that was recorded, but for what depends on the clock."""
-    return [json.dumps({k: v for k, v in record.items() if k not in BY_THE_CLOCK}, sort_keys=True) for record in read_metrics(folder)]
+    return [
+        json.dumps({k: v for k, v in record.items() if k not in BY_THE_CLOCK}, sort_keys=True)
+        for record in read_metrics(folder)
+    ]
 
 
 class Pair(NamedTuple):
@@ -184,7 +221,8 @@ class Pair(NamedTuple):
 
 
 class Reversal(nn.Module):
-    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al. 2015)."""
+    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al.
+    2015)."""
 
     def __init__(self, dim: int, dropout: float):
         super().__init__()
@@ -197,7 +235,9 @@ class Reversal(nn.Module):
         self.output = nn.Linear(self.decoder.dim, self.vocabulary)
 
     def forward(self, batch: Pair, state: State = None) -> tuple[dict[str, Term], State]:
-        values, (ahead, back) = self.encoder(self.source_embedding(batch.source, torch.zeros_like(batch.source)), batch.source_mask)
+        values, (ahead, back) = self.encoder(
+            self.source_embedding(batch.source, torch.zeros_like(batch.source)), batch.source_mask
+        )
         memory = Memory(values, batch.source_mask, torch.tanh(self.bridge(torch.cat([ahead.cell, back.cell], -1))))
         start = self.decoder.initial_state(len(batch.tokens), memory, like=values)
         y, _ = self.decoder(self.target_embedding(batch.tokens, torch.zeros_like(batch.tokens)), batch.mask, start)

@@ -1,4 +1,5 @@
-"""Fuzzed data files: files and folders of any bytes, some of which change while they are read, through every tokenizer to one step."""
+"""Fuzzed data files: files and folders of any bytes, some of which change while they are read, through every tokenizer
+to one step."""
 
 import os
 import re
@@ -38,7 +39,8 @@ Chunk = tuple[bytes, int]
 
 @dataclass(frozen=True)
 class Case:
-    """Files by name, each of chunks or of the name of something odd; what is trained on; and what happens to it, after which step."""
+    """Files by name, each of chunks or of the name of something odd; what is trained on; and what happens to it, after
+    which step."""
 
     files: tuple[tuple[bytes, tuple[Chunk, ...] | str], ...]
     whole_folder: bool
@@ -83,7 +85,8 @@ def learn(case: Case, folder: Path) -> str:
     try:
         parts = {**texts, "train": source}
         encoded = {
-            name: Streams().encode(task, part, Encoding(name, TrainingConfig(), cache=folder / "cache")) for name, part in parts.items()
+            name: Streams().encode(task, part, Encoding(name, TrainingConfig(), cache=folder / "cache"))
+            for name, part in parts.items()
         }
     finally:
         if case.event:
@@ -194,7 +197,8 @@ def change(event: str, path: Path) -> None:
 
 def describe(case: Case) -> str:
     files = {
-        os.fsdecode(name): content if isinstance(content, str) else " + ".join(shown(c) for c in content) for name, content in case.files
+        os.fsdecode(name): content if isinstance(content, str) else " + ".join(shown(c) for c in content)
+        for name, content in case.files
     }
     what = "the folder of" if case.whole_folder else "a file"
     then = f", which {case.event} after {case.after}" if case.event else ""
@@ -293,7 +297,19 @@ NAMES += [
 ODD = ["loop", "parent", "dangling", "unreadable", "fifo", "device", "folder", "missing"]
 WORDS = b"the cat sat on the mat and the dog sat on the log\n"
 TEXTS = [
-    *[WORDS, b"a", b"ab ", b"\n", b" ", b"\t", b"\r\n", b"\r", b"\x0b\x0c\x1c\x1d\x1e", "\u2028\u2029\u0085".encode(), b"\xef\xbb\xbf"],
+    *[
+        WORDS,
+        b"a",
+        b"ab ",
+        b"\n",
+        b" ",
+        b"\t",
+        b"\r\n",
+        b"\r",
+        b"\x0b\x0c\x1c\x1d\x1e",
+        "\u2028\u2029\u0085".encode(),
+        b"\xef\xbb\xbf",
+    ],
     *[
         "e\u0301".encode(),
         "a\u0300\u0301\u0302\u0303".encode(),
@@ -301,8 +317,19 @@ TEXTS = [
         "🇩🇪".encode(),
         "שלום עולם ".encode(),
     ],
-    *["한글 ".encode(), "日本語".encode(), "\u3000\u00a0\u2003".encode(), "\u200b\u200d\ufeff".encode(), "\ufffd\ufffe\uffff".encode()],
-    *["\U0010ffff\ue000".encode(), "ﬁ Ⅷ ½ ß İ ı ſ ".encode(), b"<unk> <eos> [UNK] [SEP] [PAD] <0x41> ", "## ##a ▁a Ġb Ċ ".encode()],
+    *[
+        "한글 ".encode(),
+        "日本語".encode(),
+        "\u3000\u00a0\u2003".encode(),
+        "\u200b\u200d\ufeff".encode(),
+        "\ufffd\ufffe\uffff".encode(),
+    ],
+    *[
+        "\U0010ffff\ue000".encode(),
+        "ﬁ Ⅷ ½ ß İ ı ſ ".encode(),
+        b"<unk> <eos> [UNK] [SEP] [PAD] <0x41> ",
+        "## ##a ▁a Ġb Ċ ".encode(),
+    ],
     *[b"<|endoftext|>", b"1234567890 ", b"%PDF-1.7\n", b"a" * 100 + b" ", b"x,y\n1,2\n", b"\x01\x02\x7f", b"\x1b[31m"],
 ]
 NO_TEXTS = [
@@ -318,7 +345,12 @@ NO_TEXTS = [
         b"\xf0\x9f\xa7",
         b"\xef\xbb",
     ],
-    *["naïve café\n".encode("latin1"), "the cat\n".encode("utf-16"), "the cat\n".encode("utf-16-le"), "the cat\n".encode("utf-16-be")],
+    *[
+        "naïve café\n".encode("latin1"),
+        "the cat\n".encode("utf-16"),
+        "the cat\n".encode("utf-16-le"),
+        "the cat\n".encode("utf-16-be"),
+    ],
     *["the cat\n".encode("utf-32"), b"\x89PNG\r\n\x1a\n", b"PK\x03\x04\xff", b"\x1f\x8b\x08"],
 ]
 
@@ -351,6 +383,8 @@ def text_chunk(random: Random) -> Chunk:
         return random.choice(TEXTS), random.choice([1, 1, 2, 50])
     if kind < 0.75:
         return bytes(random.choices(range(32, 127), k=random.randint(1, 200))), random.choice([1, 5])
-    points = random.choice([range(0x80, 0x250), range(0x300, 0x370), range(0x590, 0x700), range(0x1F300, 0x1FAFF), range(1, 0x110000)])
+    points = random.choice(
+        [range(0x80, 0x250), range(0x300, 0x370), range(0x590, 0x700), range(0x1F300, 0x1FAFF), range(1, 0x110000)]
+    )
     letters = (chr(random.choice(points)) for _ in range(random.randint(1, 60)))
     return "".join(letter for letter in letters if not "\ud800" <= letter <= "\udfff").encode(), 1

@@ -1,4 +1,5 @@
-"""Many small trials of one kind of fault: what became of each, and the smallest case of every way to fail. Knows no fault.
+"""Many small trials of one kind of fault: what became of each, and the smallest case of every way to fail. Knows no
+fault.
 
 A trial is drawn from (seed, number), so that a kind and two numbers are all it takes to see it again.
 """
@@ -26,7 +27,9 @@ import torch
 from clew.core.errors import UserError, printable
 
 LONGEST = 400
-REPR = re.compile(r"<[\w.]+ object|<class |<function |<built-in|object at 0x|Traceback|ValidationError|errors\.pydantic\.dev")
+REPR = re.compile(
+    r"<[\w.]+ object|<class |<function |<built-in|object at 0x|Traceback|ValidationError|errors\.pydantic\.dev"
+)
 REFUSED = "refused with a sentence"
 FAILED = "failed"
 MOST_SHRUNK = 2
@@ -35,7 +38,8 @@ CLEW = str(Path(__file__).parents[2] / "clew")
 
 
 class Fault(NamedTuple):
-    """A kind: how a case is drawn, tried (the word for how it went well) and written down, and cases a little smaller than one."""
+    """A kind: how a case is drawn, tried (the word for how it went well) and written down, and cases a little smaller
+    than one."""
 
     name: str
     draw: Callable[[random.Random], Any]
@@ -101,7 +105,9 @@ def put_through(fault: Fault, count: int, seed: int, watch: Watch) -> Result:
         if verdict.outcome == FAILED:
             before = found.get(verdict.what)
             case = verdict.case if before is None or 0 < len(verdict.case) < len(before.case) else before.case
-            found[verdict.what] = Failure(verdict.what, case, before.trial if before else number, before.times + 1 if before else 1)
+            found[verdict.what] = Failure(
+                verdict.what, case, before.trial if before else number, before.times + 1 if before else 1
+            )
     result.failures = sorted(found.values(), key=lambda failure: -failure.times)
     result.seconds = time.perf_counter() - began
     return result
@@ -121,8 +127,8 @@ def in_this_process(fault: Fault, count: int, seed: int, first: int = 0) -> Iter
 
 
 def watched(fault: Fault, count: int, seed: int) -> Iterator[tuple[int, Verdict]]:
-    """In a process beside this one, which may hang, be killed or run out of memory: that is then what its trial did, and a new one
-    goes on with the next."""
+    """In a process beside this one, which may hang, be killed or run out of memory: that is then what its trial did,
+    and a new one goes on with the next."""
     number = 0
     while number < count:
         child, reports = fork(fault, count, seed, number)

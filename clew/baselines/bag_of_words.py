@@ -1,7 +1,8 @@
 """Bag-of-words classifiers: naive Bayes, logistic and softmax regression.
 
-A text is lowercased and split into words: runs of letters and digits, with apostrophes inside (`it'll`), and every other character by
-itself, since `!` and `)` say much about a text. Its features are its words and its n-grams of neighbouring words.
+A text is lowercased and split into words: runs of letters and digits, with apostrophes inside (`it'll`), and every
+other character by itself, since `!` and `)` say much about a text. Its features are its words and its n-grams of
+neighbouring words.
 
     counts     x_f = the number of times that f occurs in the text
     presence   x_f = 1 if it occurs
@@ -52,7 +53,8 @@ def features_of(text: Reading, num_words: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class BagOfWords:
-    """Maps texts to rows of a sparse matrix, with one column per feature. Features that were not seen in fitting are ignored."""
+    """Maps texts to rows of a sparse matrix, with one column per feature. Features that were not seen in fitting are
+    ignored."""
 
     features: tuple[str, ...]
     idf: np.ndarray = field(repr=False)  # (features,)
@@ -70,7 +72,9 @@ class BagOfWords:
             known = [self.index[feature] for feature in features_of(text, self.num_words) if feature in self.index]
             columns += known
             rows += [row] * len(known)
-        counts = sparse(np.array(rows), np.array(columns, np.int64), np.ones(len(rows)), (len(texts), len(self.features)))
+        counts = sparse(
+            np.array(rows), np.array(columns, np.int64), np.ones(len(rows)), (len(texts), len(self.features))
+        )
         if self.weighting == "counts":
             return counts
         if self.weighting == "presence":
@@ -80,7 +84,9 @@ class BagOfWords:
         return counts._replace(values=weighted / squares.sqrt()[counts.rows])
 
 
-def fit_bag_of_words(texts: Sequence[Reading], *, weighting: Weighting = "counts", num_words: int = 2, min_texts: int = 1) -> BagOfWords:
+def fit_bag_of_words(
+    texts: Sequence[Reading], *, weighting: Weighting = "counts", num_words: int = 2, min_texts: int = 1
+) -> BagOfWords:
     """Fits the features that occur in at least `min_texts` texts."""
     if weighting not in get_args(Weighting):
         raise unknown("weighting", weighting, get_args(Weighting))
@@ -91,7 +97,9 @@ def fit_bag_of_words(texts: Sequence[Reading], *, weighting: Weighting = "counts
         having.update(set(features_of(text, num_words)))
     features = sorted(feature for feature, count in having.items() if count >= min_texts)
     if not features:
-        raise UserError(f"no word is in {min_texts} of the texts ({len(texts)}); give more texts or a smaller min_texts")
+        raise UserError(
+            f"no word is in {min_texts} of the texts ({len(texts)}); give more texts or a smaller min_texts"
+        )
     idf = 1 + np.log((1 + len(texts)) / (1 + np.array([having[feature] for feature in features])))
     return BagOfWords(tuple(features), idf, weighting, num_words)
 
@@ -145,7 +153,9 @@ def fit_softmax_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0
     return Linear(weight, bias)
 
 
-def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS) -> Linear:
+def fit_logistic_regression(
+    features: Sparse, targets: Tensor, *, l2: float = 1.0, max_steps: int = MAX_STEPS
+) -> Linear:
     """The same for each label by itself, present or absent, for targets (texts, labels) of 0 and 1."""
 
     def cost(logits: Tensor) -> Tensor:
@@ -157,7 +167,9 @@ def fit_logistic_regression(features: Sparse, targets: Tensor, *, l2: float = 1.
 
 def fit_ridge_regression(features: Sparse, targets: Tensor, *, l2: float = 1.0) -> Linear:
     """argmin_{W, b}  sum of (W x + b - target)^2 / 2  +  l2 / 2 * |W|^2, for targets (texts, numbers)."""
-    weight, bias = least_cost(features, targets, l2, lambda numbers: ((numbers - targets) ** 2).sum() / 2, lambda numbers: numbers)
+    weight, bias = least_cost(
+        features, targets, l2, lambda numbers: ((numbers - targets) ** 2).sum() / 2, lambda numbers: numbers
+    )
     return Linear(weight, bias)
 
 
@@ -169,13 +181,15 @@ def least_cost(
     probs: Callable[[Tensor], Tensor],
     max_steps: int = MAX_STEPS,
 ) -> tuple[Tensor, Tensor]:
-    """The unique minimum W, b of cost + l2 / 2 * |W|^2, by L-BFGS on all texts at once, in float64 and from 0, so nothing is random. Stops
-    early after `max_steps`.
+    """The unique minimum W, b of cost + l2 / 2 * |W|^2, by L-BFGS on all texts at once, in float64 and from 0, so
+    nothing is random. Stops early after `max_steps`.
 
     d cost / d W = X^T (p - targets) + l2 * W          d cost / d b = sum of (p - targets)
     """
     if l2 <= 0:
-        raise UserError(f"l2 ({l2}) must be above 0; without it, the weights of words that determine a label grow without bound")
+        raise UserError(
+            f"l2 ({l2}) must be above 0; without it, the weights of words that determine a label grow without bound"
+        )
     transposed = features.mT
     weight = torch.zeros(features.num_columns, targets.shape[1], dtype=torch.float64)
     bias = torch.zeros(targets.shape[1], dtype=torch.float64)
@@ -242,8 +256,8 @@ def fit_text_classifier(
     l2: float = 0.1,
     max_steps: int = MAX_STEPS,
 ) -> TextClassifier:
-    """naive_bayes uses counts, logistic and softmax use tf-idf, unless `weighting` is given. logistic classifies each label against all
-    others; if labels exclude each other, its probabilities are divided by their sum."""
+    """naive_bayes uses counts, logistic and softmax use tf-idf, unless `weighting` is given. logistic classifies each
+    label against all others; if labels exclude each other, its probabilities are divided by their sum."""
     if method not in METHODS:
         raise unknown("method", method, METHODS)
     if method == "softmax" and not exclusive:
@@ -252,7 +266,10 @@ def fit_text_classifier(
         raise UserError(f"there must be as many lists of labels ({len(answers)}) as texts ({len(texts)})")
     labels = known_labels(answers, exclusive)
     bag = fit_bag_of_words(
-        texts, weighting=weighting or ("counts" if method == "naive_bayes" else "tf-idf"), num_words=num_words, min_texts=min_texts
+        texts,
+        weighting=weighting or ("counts" if method == "naive_bayes" else "tf-idf"),
+        num_words=num_words,
+        min_texts=min_texts,
     )
     features = bag.transform(texts)
     targets = torch.tensor([[label in answer for label in labels] for answer in answers], dtype=torch.float64)

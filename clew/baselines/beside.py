@@ -1,7 +1,7 @@
 """Scores of baselines beside a model's score, on the same examples.
 
-A task's entry has a function that fits its baselines on the training part, one at a time, when they are needed. Baselines that would take
-longer than a few seconds are left out.
+A task's entry has a function that fits its baselines on the training part, one at a time, when they are needed.
+Baselines that would take longer than a few seconds are left out.
 """
 
 import json
@@ -21,7 +21,8 @@ from clew.metrics.score import Score
 
 
 class Baseline(NamedTuple):
-    """`words` begin the sentence: `naive Bayes has`. `measure` scores a part, in the form of the task's Learning, and ends the sentence."""
+    """`words` begin the sentence: `naive Bayes has`. `measure` scores a part, in the form of the task's Learning, and
+    ends the sentence."""
 
     words: str
     measure: Callable[[Any], Measured]
@@ -55,8 +56,8 @@ class Incomplete(Exception):
 
 
 class Baselines:
-    """The baselines of a task, each fitted on first use. `key` identifies what they are fitted on and how; their scores on a large part are
-    then remembered, since fitting passes over the whole training part."""
+    """The baselines of a task, each fitted on first use. `key` identifies what they are fitted on and how; their scores
+    on a large part are then remembered, since fitting passes over the whole training part."""
 
     def __init__(self, fit: Fit, task: Any, train: Train, key: str | None = None):
         self.fitted: list[Baseline] = []
@@ -64,12 +65,17 @@ class Baselines:
         self.key = key
 
     def beside(self, score: Score, part: Any, interrupted: Callable[[], bool] = lambda: False) -> Score | None:
-        """The score, with the baselines' on the same part; None if `interrupted` says to stop, which only a single process may do."""
+        """The score, with the baselines' on the same part; None if `interrupted` says to stop, which only a single
+        process may do."""
         measured = json.loads(from_first(lambda: json.dumps(self.remembered(part, interrupted))))
         if not measured:
             return None if measured is None else score
         measures = {name: value for values, _ in measured for name, value in values.items()}
-        return replace(score, measures={**score.measures, **measures}, text=f"{score.text}; {', '.join(text for _, text in measured)}")
+        return replace(
+            score,
+            measures={**score.measures, **measures},
+            text=f"{score.text}; {', '.join(text for _, text in measured)}",
+        )
 
     def remembered(self, part: Any, interrupted: Callable[[], bool]) -> list[Measured] | None:
         """What `measured` gives, or gave before; None where it was interrupted."""

@@ -22,14 +22,16 @@ Side = Literal["right", "left"]
 
 @dataclass(frozen=True)
 class Branching:
-    """The tree over any words that branches to one side, with one label for the outermost phrase and one for all others."""
+    """The tree over any words that branches to one side, with one label for the outermost phrase and one for all
+    others."""
 
     side: Side
     outer: str
     inner: str
 
     def parse(self, words: Sequence[str], tags: Sequence[str]) -> Tree:
-        """The branching tree. Punctuation joins the word before it, so that it makes no bracket that would be scored."""
+        """The branching tree. Punctuation joins the word before it, so that it makes no bracket that would be
+        scored."""
         if not words or len(words) != len(tags):
             raise UserError(f"there must be as many words ({len(words)}) as tags ({len(tags)}), and at least one")
         units = with_punctuation([Tree(tag, word=word) for word, tag in zip(words, tags, strict=True)])
@@ -48,8 +50,8 @@ def with_punctuation(leaves: list[Tree]) -> list[list[Tree]]:
 
 
 def fit_branching(trees: Iterable[Tree], side: Side = "right") -> Branching:
-    """Fits the labels that are most often right in these trees: that of the outermost phrase, and that of inner phrases that reach the end
-    of the sentence (for `left`, its beginning)."""
+    """Fits the labels that are most often right in these trees: that of the outermost phrase, and that of inner phrases
+    that reach the end of the sentence (for `left`, its beginning)."""
     if side not in ("right", "left"):
         raise UserError(f"side '{side}' must be right or left")
     outer: Counter[str] = Counter()

@@ -12,8 +12,8 @@ from clew.metrics.perplexity import Likelihood
 
 @dataclass(frozen=True)
 class KnownDocuments:
-    """Documents in the form of these baselines: the counts of their tokens; and the masked tokens, with, for pairs of texts, which second
-    texts are random."""
+    """Documents in the form of these baselines: the counts of their tokens; and the masked tokens, with, for pairs of
+    texts, which second texts are random."""
 
     counts: Callable[[], np.ndarray]
     answers: Callable[[], tuple[np.ndarray, np.ndarray | None]]

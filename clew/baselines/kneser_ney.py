@@ -4,16 +4,17 @@
     gamma(h)  = sum_w D(c(h w)) / c(h .)
     p(w)      = (c(w) - D(c(w))) / c(.)  +  gamma() / vocabulary
 
-For the highest order n, c is the number of times an n-gram occurs; below it, the number of different tokens that occur before it. An n-gram
-at the beginning of a sequence has nothing before it and keeps its number of occurrences. D is one discount for c = 1, one for 2, and one
-for 3 and more, for each order:
+For the highest order n, c is the number of times an n-gram occurs; below it, the number of different tokens that occur
+before it. An n-gram at the beginning of a sequence has nothing before it and keeps its number of occurrences. D is one
+discount for c = 1, one for 2, and one for 3 and more, for each order:
 
     Y = n_1 / (n_1 + 2 n_2),   D_c = c - (c + 1) Y n_{c+1} / n_c              n_c is the number of n-grams with count c
 
 If a text is too small to have all of n_1 .. n_4, or if they give no discount between 0 and c, D_c = c / 2.
 
-N-grams are numbered within their order. An n-gram's key is the number of its history, the n-gram without its last token, times the number
-of tokens, plus its last token. So any order and vocabulary fits into 64 bits, and counting is sorting.
+N-grams are numbered within their order. An n-gram's key is the number of its history, the n-gram without its last
+token, times the number of tokens, plus its last token. So any order and vocabulary fits into 64 bits, and counting is
+sorting.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +51,8 @@ class Order(NamedTuple):
 
 
 class KneserNey:
-    """Tokens are ids below `vocabulary`. A start token, which is never predicted, precedes every sequence; nothing is added at its end."""
+    """Tokens are ids below `vocabulary`. A start token, which is never predicted, precedes every sequence; nothing is
+    added at its end."""
 
     def __init__(self, vocabulary: int, unigrams: np.ndarray, orders: Sequence[Order]):
         self.vocabulary = vocabulary
@@ -70,8 +72,8 @@ class KneserNey:
         return self._log_probs(joined([tokens], self.vocabulary))
 
     def likelihood(self, sequences: Iterable[Sequence[int] | np.ndarray], *, firsts: bool = True) -> Likelihood:
-        """The likelihood, and so the perplexity, of all tokens of these sequences, with or without their first ones. The caller adds
-        the number of characters."""
+        """The likelihood, and so the perplexity, of all tokens of these sequences, with or without their first ones.
+        The caller adds the number of characters."""
         text = joined(sequences, self.vocabulary)
         log_probs = self._log_probs(text)
         if not firsts:
@@ -154,7 +156,9 @@ def fit_kneser_ney(sequences: Iterable[Sequence[int] | np.ndarray], vocabulary: 
             num_histories = len(counted[k - 1].keys)
             totals = np.bincount(histories, counts, num_histories)
             discounted = np.bincount(histories, discounts, num_histories)
-            gammas = np.divide(discounted, totals, out=np.ones(num_histories), where=totals > 0)  # 1 for histories that nothing follows
+            gammas = np.divide(
+                discounted, totals, out=np.ones(num_histories), where=totals > 0
+            )  # 1 for histories that nothing follows
             orders.append(Order(ngrams.keys, (counts - discounts) / totals[histories], gammas))
     return KneserNey(vocabulary, unigrams, orders)
 
@@ -193,7 +197,8 @@ def count_ngrams(text: np.ndarray, start: int, order: int) -> Iterator[Counted]:
 
 
 def continuations(ngrams: Counted, longer: Counted) -> np.ndarray:
-    """The number of different tokens before each n-gram; for an n-gram that begins a sequence, its number of occurrences."""
+    """The number of different tokens before each n-gram; for an n-gram that begins a sequence, its number of
+    occurrences."""
     return np.where(ngrams.is_first, ngrams.counts, np.bincount(longer.suffixes, minlength=len(ngrams.keys)))
 
 
@@ -233,7 +238,9 @@ class KneserNeyStepper:
         rows, length = tokens.shape
         width = self.model.order - 1
         text = torch.cat([state, tokens], dim=1)  # (rows, width + length)
-        histories = text.unfold(1, width, 1)[:, 1:].reshape(rows * length, width) if width else text.new_empty(rows * length, 0)
+        histories = (
+            text.unfold(1, width, 1)[:, 1:].reshape(rows * length, width) if width else text.new_empty(rows * length, 0)
+        )
         probs = np.stack([self.model._probs(history[history >= 0]) for history in histories.numpy()])
         log_probs = torch.from_numpy(np.log(probs)).reshape(rows, length, self.vocabulary)
         lengths = torch.full((rows,), length) if mask is None else row_lengths(mask)
@@ -241,7 +248,8 @@ class KneserNeyStepper:
 
 
 class KneserNeyWords:
-    """A model of sentences of words. Unknown words are one word, `<unk>`, and the end of a sentence is predicted too."""
+    """A model of sentences of words. Unknown words are one word, `<unk>`, and the end of a sentence is predicted
+    too."""
 
     def __init__(self, words: Words, model: KneserNey):
         self.words = words

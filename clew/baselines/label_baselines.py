@@ -22,7 +22,8 @@ STEPS = 50
 
 
 def label_baselines(train: Train, task: object = None, *, exclusive: bool = True) -> Iterator[Baseline]:
-    """The most frequent class, naive Bayes and softmax regression; logistic regression if labels do not exclude each other."""
+    """The most frequent class, naive Bayes and softmax regression; logistic regression if labels do not exclude each
+    other."""
     examples: Sequence[Labelled] = train()
     size = num_characters(examples)
     met: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -45,7 +46,9 @@ def label_baselines(train: Train, task: object = None, *, exclusive: bool = True
 def frequent_baselines(train: Train, *, exclusive: bool = True) -> Iterator[Baseline]:
     """The most frequent class alone, for examples that are not texts."""
     model = fit_most_frequent_class([example.labels for example in train()], exclusive)
-    yield label_baseline("most_frequent_class", "the most frequent class has", model, exclusive, given=lambda examples: examples)
+    yield label_baseline(
+        "most_frequent_class", "the most frequent class has", model, exclusive, given=lambda examples: examples
+    )
 
 
 def several_label_baselines(train: Train, task: object = None) -> Iterator[Baseline]:

@@ -15,8 +15,8 @@ SUFFIX = 3
 
 @dataclass(frozen=True)
 class MostFrequentClass:
-    """The share of texts with each label. If labels exclude each other, predicts the most frequent; if not, all labels that more than half
-    of the texts have."""
+    """The share of texts with each label. If labels exclude each other, predicts the most frequent; if not, all labels
+    that more than half of the texts have."""
 
     labels: Labels
     shares: tuple[float, ...]
@@ -44,12 +44,15 @@ def fit_most_frequent_class(answers: Sequence[Labels], exclusive: bool = True) -
 
 
 def known_labels(answers: Sequence[Labels], exclusive: bool) -> Labels:
-    """All labels in alphabetical order. Refuses texts without exactly one label or, if not `exclusive`, with a label twice."""
+    """All labels in alphabetical order. Refuses texts without exactly one label or, if not `exclusive`, with a label
+    twice."""
     if not answers:
         raise UserError("no labels; give some labelled texts")
     for number, answer in enumerate(answers, start=1):
         if exclusive and len(answer) != 1:
-            raise UserError(f"text {number} has {len(answer)} labels; each needs exactly one if labels exclude each other")
+            raise UserError(
+                f"text {number} has {len(answer)} labels; each needs exactly one if labels exclude each other"
+            )
         if len(set(answer)) != len(answer):
             raise UserError(f"text {number} has a label twice: {', '.join(answer)}")
     return tuple(sorted({label for answer in answers for label in answer}))
@@ -70,9 +73,11 @@ class MostFrequentTag:
         return [self.by_word.get(word, self.by_shape.get(shape(word), self.overall)) for word in words]
 
 
-def fit_most_frequent_tag(sentences: Iterable[tuple[Sequence[str], Sequence[str]]], *, shapes: bool = True) -> MostFrequentTag:
-    """Fits pairs of words and tags. Shapes are counted over words that occur once, which resemble unknown words. Without `shapes`, an
-    unknown word gets the most frequent tag."""
+def fit_most_frequent_tag(
+    sentences: Iterable[tuple[Sequence[str], Sequence[str]]], *, shapes: bool = True
+) -> MostFrequentTag:
+    """Fits pairs of words and tags. Shapes are counted over words that occur once, which resemble unknown words.
+    Without `shapes`, an unknown word gets the most frequent tag."""
     by_word: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for number, (words, tags) in enumerate(sentences, start=1):
         if len(words) != len(tags):
@@ -96,7 +101,9 @@ def fit_most_frequent_tag(sentences: Iterable[tuple[Sequence[str], Sequence[str]
 
 
 def shape(word: str) -> Shape:
-    return "".join("0" if character.isdigit() else character for character in word[-SUFFIX:].lower()), word[:1].isupper()
+    return "".join("0" if character.isdigit() else character for character in word[-SUFFIX:].lower()), word[
+        :1
+    ].isupper()
 
 
 def most_frequent(counts: Counter[str]) -> str:

@@ -25,8 +25,9 @@ Measure = Callable[[Sequence[Captioned], Sequence[str]], Measured]
 
 
 class NearestPictures:
-    """The caption of the training picture whose thumbnail has the largest cosine with a picture's; or the consensus caption among those of
-    the NEIGHBOURS nearest: the one whose n-grams have the largest mean cosine with those of all."""
+    """The caption of the training picture whose thumbnail has the largest cosine with a picture's; or the consensus
+    caption among those of the NEIGHBOURS nearest: the one whose n-grams have the largest mean cosine with those of
+    all."""
 
     def __init__(self, examples: Sequence[Captioned]):
         captions: dict[str, list[str]] = {}
@@ -47,12 +48,17 @@ class NearestPictures:
         return [self.captions[rows[0]][0] for rows in self.nearest(pictures, 1)]
 
     def consensus(self, pictures: Sequence[Any]) -> list[str]:
-        return [most_alike([text for row in rows for text in self.captions[row]]) for rows in self.nearest(pictures, NEIGHBOURS)]
+        return [
+            most_alike([text for row in rows for text in self.captions[row]])
+            for rows in self.nearest(pictures, NEIGHBOURS)
+        ]
 
 
 def thumbnails(pictures: Sequence[Any]) -> np.ndarray:
     """Thumbnails (pictures, SIDE * SIDE * 3), each minus its mean."""
-    rows = np.stack([read_picture(picture, shape=(SIDE, SIDE), mode="rgb").numpy().reshape(-1) for picture in pictures]).astype(np.float32)
+    rows = np.stack(
+        [read_picture(picture, shape=(SIDE, SIDE), mode="rgb").numpy().reshape(-1) for picture in pictures]
+    ).astype(np.float32)
     centred: np.ndarray = rows - rows.mean(1, keepdims=True)
     return centred
 
@@ -69,7 +75,8 @@ def most_alike(texts: Sequence[str]) -> str:
 
 
 def picture_baselines(train: Train, measure: Measure) -> Iterator[Baseline]:
-    """The caption of the nearest training picture, and the consensus of several; nothing if there are more than MOST_PICTURES."""
+    """The caption of the nearest training picture, and the consensus of several; nothing if there are more than
+    MOST_PICTURES."""
     examples: Sequence[Captioned] = train()
     if len({example.key for example in examples}) > MOST_PICTURES:
         return
@@ -79,7 +86,9 @@ def picture_baselines(train: Train, measure: Measure) -> Iterator[Baseline]:
         ("nearest_consensus", f"the consensus of its {NEIGHBOURS} nearest has", model.consensus),
     ):
 
-        def measured(part: Sequence[Captioned], name: str = name, write: Callable[[Sequence[Any]], list[str]] = write) -> Measured:
+        def measured(
+            part: Sequence[Captioned], name: str = name, write: Callable[[Sequence[Any]], list[str]] = write
+        ) -> Measured:
             values, text = measure(part, write([example.picture for example in part]))
             return Measured({f"baseline_{name}_{key}": value for key, value in values.items()}, text)
 

@@ -24,6 +24,9 @@ def question_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
         answers = [example.passage[slice(*overlap.answer(example.question, example.passage))] for example in part]
         scores = score_answers(answers, [example.texts for example in part])
         exact, f1 = 100 * scores.mean("exact"), 100 * scores.mean("f1")
-        return Measured({"baseline_word_overlap": f1, "baseline_word_overlap_exact_match": exact}, f"exact match {exact:.2f}, F1 {f1:.2f}")
+        return Measured(
+            {"baseline_word_overlap": f1, "baseline_word_overlap_exact_match": exact},
+            f"exact match {exact:.2f}, F1 {f1:.2f}",
+        )
 
     yield Baseline("the sentence that shares most words has", measure)

@@ -33,7 +33,12 @@ class Sparse(NamedTuple):
     def __matmul__(self, dense: Tensor) -> Tensor:
         """y_i = sum_j x_ij d_j, for d (columns, dim): a bag of the rows of d, weighted."""
         return F.embedding_bag(
-            self.columns, dense, self.starts, mode="sum", per_sample_weights=self.values.to(dense.dtype), include_last_offset=True
+            self.columns,
+            dense,
+            self.starts,
+            mode="sum",
+            per_sample_weights=self.values.to(dense.dtype),
+            include_last_offset=True,
         )
 
     def to_dense(self) -> Tensor:
@@ -48,4 +53,6 @@ def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tup
     keys, place = np.unique(np.asarray(rows, np.int64) * num_columns + columns, return_inverse=True)
     summed = np.bincount(place, values, len(keys))
     starts = np.searchsorted(keys, np.arange(num_rows + 1, dtype=np.int64) * num_columns)
-    return Sparse(torch.from_numpy(starts), torch.from_numpy(keys % max(num_columns, 1)), torch.from_numpy(summed), num_columns)
+    return Sparse(
+        torch.from_numpy(starts), torch.from_numpy(keys % max(num_columns, 1)), torch.from_numpy(summed), num_columns
+    )

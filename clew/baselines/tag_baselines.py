@@ -21,7 +21,11 @@ def tag_baselines(train: Train, task: object = None) -> Iterator[Baseline]:
         has_f1 = are_phrases and all_phrases(examples)
         gold = [tags_of(example, has_f1) for example in examples]
         predicted = [tags_of(example._replace(tags=tuple(tagger.tag(example.words))), has_f1) for example in examples]
-        right = sum(a == b for tags, predicted_tags in zip(gold, predicted, strict=True) for a, b in zip(tags, predicted_tags, strict=True))
+        right = sum(
+            a == b
+            for tags, predicted_tags in zip(gold, predicted, strict=True)
+            for a, b in zip(tags, predicted_tags, strict=True)
+        )
         values = {"baseline_most_frequent_tag": 100 * Accuracy(right, sum(map(len, gold))).value}
         text = f"accuracy {values['baseline_most_frequent_tag']:.2f}"
         if has_f1:

@@ -18,7 +18,8 @@ ORDER = 5
 
 @dataclass(frozen=True)
 class KnownText:
-    """A text in the form of n-grams: its tokens, encoded when needed, and the number of tokens that the task predicts."""
+    """A text in the form of n-grams: its tokens, encoded when needed, and the number of tokens that the task
+    predicts."""
 
     source: TextSource
     tokens: Callable[[], TokenFile]

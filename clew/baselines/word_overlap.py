@@ -13,7 +13,8 @@ SENTENCE = re.compile(r"\S.*?(?:[.!?]+(?=\s|$)|$)", re.DOTALL)
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """Scores a sentence by the sum of the weights of the words it shares with the question, each once. Ties go to the first sentence.
+    """Scores a sentence by the sum of the weights of the words it shares with the question, each once. Ties go to the
+    first sentence.
 
     weight(w) = log((1 + passages) / (1 + passages with w))
     """

@@ -1,11 +1,12 @@
-"""Word vectors from a text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013), and PMI + SVD (Levy and Goldberg 2014).
+"""Word vectors from a text: skip-gram and CBOW with negative sampling (Mikolov et al. 2013), and PMI + SVD (Levy and
+Goldberg 2014).
 
     skip-gram   log sigmoid(u_c . v_w)  +  sum over k noise words n of log sigmoid(-u_n . v_w)       for each word w and neighbour c
     CBOW        the same with the mean of the neighbours' v for v_w, and w itself for c
     PMI         M_wc = max(0, log(p(w, c) / (p(w) p(c))) - log k),   V = U_d S_d^power  of  M ~ U S Z^T
 
-Noise words are drawn by count^0.75. Before neighbours are taken, occurrences of frequent words are dropped with probability
-1 - sqrt(t / share of the word). The window of each occurrence is drawn from 1 to `window`.
+Noise words are drawn by count^0.75. Before neighbours are taken, occurrences of frequent words are dropped with
+probability 1 - sqrt(t / share of the word). The window of each occurrence is drawn from 1 to `window`.
 """
 
 import gzip
@@ -67,7 +68,9 @@ class WordVectors:
 
     def nearest_sum(self, plus: Sequence[str], minus: Sequence[str] = (), num: int = 10) -> list[tuple[str, float]]:
         """The words nearest to a sum of vectors, `plus` minus `minus`, each of length 1; without these words."""
-        terms = [sign * F.normalize(self.vector(word), dim=0) for sign, words in ((1, plus), (-1, minus)) for word in words]
+        terms = [
+            sign * F.normalize(self.vector(word), dim=0) for sign, words in ((1, plus), (-1, minus)) for word in words
+        ]
         return self._nearest(torch.stack(terms).sum(0), num, (*plus, *minus))
 
     def _nearest(self, vector: Tensor, num: int, without: Sequence[str]) -> list[tuple[str, float]]:
@@ -77,12 +80,15 @@ class WordVectors:
         return [(self.words.words[i], float(cosines[i])) for i in order[: max(num, 0)]]
 
     def save(self, path: Path | str) -> Path:
-        """Writes word2vec's text format: the number of words and the dim, then one line per word with its vector; gzipped if the name
-        is."""
+        """Writes word2vec's text format: the number of words and the dim, then one line per word with its vector;
+        gzipped if the name is."""
         path = Path(path)
         for word in self.words.words:
             if not word or any(character.isspace() for character in word):
-                raise UserError(f"the word {named(word)} is empty or has a space in it, which the text format of vectors cannot hold")
+                raise UserError(
+                    f"the word {named(word)} is empty or has a space in it, which the text format of vectors cannot"
+                    " hold"
+                )
         aside = path.with_name(path.name + ".partial")
         try:
             with write_text(aside, zipped=is_zipped(path)) as stream:
@@ -91,7 +97,9 @@ class WordVectors:
                     stream.write(f"{word} {' '.join(f'{number:.7g}' for number in vector)}\n")
             aside.replace(path)
         except OSError as error:
-            raise UserError(f"cannot write the vectors to {path}: {error.strerror or error}; choose another place") from None
+            raise UserError(
+                f"cannot write the vectors to {path}: {error.strerror or error}; choose another place"
+            ) from None
         return path
 
 
@@ -126,11 +134,12 @@ def fit_word2vec(
     seed: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """Fits skip_gram or cbow and returns the vectors v. The same seed gives the same vectors. The sentences are read twice.
+    """Fits skip_gram or cbow and returns the vectors v. The same seed gives the same vectors. The sentences are read
+    twice.
 
-    Departs from the authors' program: pairs come in batches, in random order; all pairs of a batch share its noise words, weighted by
-    `num_noise`, so that scores are one matrix product with the same expected loss; and steps are Adagrad's, which suit rare and frequent
-    words.
+    Departs from the authors' program: pairs come in batches, in random order; all pairs of a batch share its noise
+    words, weighted by `num_noise`, so that scores are one matrix product with the same expected loss; and steps are
+    Adagrad's, which suit rare and frequent words.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -195,7 +204,9 @@ def learn(inputs: Table, outputs: Table, batch: Batch, num_noise: int, rate: flo
     read, targets, noise = batch
     rows, words = real_words(read)
     share = 1 / torch.bincount(rows, minlength=len(read))[rows, None]
-    hidden = torch.zeros(len(read), inputs.rows.shape[1]).index_add_(0, rows, share * inputs.rows.index_select(0, words))  # (batch, dim)
+    hidden = torch.zeros(len(read), inputs.rows.shape[1]).index_add_(
+        0, rows, share * inputs.rows.index_select(0, words)
+    )  # (batch, dim)
 
     target_rows, right_words = real_words(targets)
     right, wrong = outputs.rows.index_select(0, right_words), outputs.rows.index_select(0, noise)
@@ -220,7 +231,9 @@ def joined(sentences: Iterable[Sequence[str]], words: Words) -> np.ndarray:
     parts = (part[part >= 0] for part in map(words.ids, sentences))
     text = np.concatenate([ids for part in parts for ids in (part, np.array([-1]))])
     if not ((text[1:] >= 0) & (text[:-1] >= 0)).any():
-        raise UserError("no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count")
+        raise UserError(
+            "no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count"
+        )
     return text
 
 
@@ -229,9 +242,11 @@ def thinned(text: np.ndarray, keep: np.ndarray, random: np.random.Generator) -> 
     return text[random.random(len(text)) < np.append(keep, 1.0)[text]]
 
 
-def in_windows(text: np.ndarray, window: int, random: np.random.Generator | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Words (n, 1) and the neighbours in their windows (n, 2 * window), -1 if there is none. With `random`, each word's window is drawn
-    from 1 to `window`."""
+def in_windows(
+    text: np.ndarray, window: int, random: np.random.Generator | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Words (n, 1) and the neighbours in their windows (n, 2 * window), -1 if there is none. With `random`, each word's
+    window is drawn from 1 to `window`."""
     gap = np.full(window, -1)
     padded = np.concatenate([gap, text, gap])
     sentence = np.cumsum(padded < 0)
@@ -258,7 +273,8 @@ def fit_pmi(
     seed: int = 1,
     progress: Progress = lambda done, total: None,
 ) -> WordVectors:
-    """Vectors from the shifted positive PMI of words and neighbours: V = U_d S_d^power, from the d largest singular values.
+    """Vectors from the shifted positive PMI of words and neighbours: V = U_d S_d^power, from the d largest singular
+    values.
 
     `shift` is k, the equivalent number of noise words. p(c) is proportional to count^smoothing (Levy et al. 2015). The
     sentences are read twice.
@@ -296,7 +312,8 @@ def positive_pmi(counts: Sparse, shift: float = 1.0, smoothing: float = SMOOTHIN
 
 
 def truncated_svd(matrix: Sparse, dim: int, seed: int = 1, num_passes: int = 6) -> tuple[Tensor, Tensor, Tensor]:
-    """The `dim` largest singular values and their vectors, M ~ U S Z^T, by randomised subspace iteration (Halko et al. 2011).
+    """The `dim` largest singular values and their vectors, M ~ U S Z^T, by randomised subspace iteration (Halko et al.
+    2011).
 
     Q = orthonormal(M Omega), then Q = orthonormal(M orthonormal(M^T Q)) a few times;  Q^T M = (small) U S Z^T
     """

@@ -35,14 +35,18 @@ class Words:
 
 
 def fit_words(sentences: Iterable[Sequence[str]], min_count: int = 1, always: Sequence[str] = ()) -> Words:
-    """The words that occur at least `min_count` times, by frequency and then in alphabetical order; followed by those of `always` that are
-    not among them."""
+    """The words that occur at least `min_count` times, by frequency and then in alphabetical order; followed by those
+    of `always` that are not among them."""
     if min_count < 1:
         raise UserError(f"min_count ({min_count}) must be at least 1")
     counts = Counter(chain.from_iterable(sentences))
-    frequent = sorted((word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word))
+    frequent = sorted(
+        (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
+    )
     if not frequent:
         raise UserError(
-            f"no word occurs {min_count} times; give more text or a smaller min_count" if counts else "no words; give some text"
+            f"no word occurs {min_count} times; give more text or a smaller min_count"
+            if counts
+            else "no words; give some text"
         )
     return Words(dict.fromkeys([*frequent, *always]))

@@ -35,7 +35,15 @@ def write_vocabulary(writer: Any, vocabulary: int) -> None:
     """Placeholder words, since prompts are given as tokens."""
     numbers = vocabulary - BYTES - 3
     writer.add_tokenizer_model("llama")
-    writer.add_token_list([b"<unk>", b"<s>", b"</s>", *(b"<0x%02X>" % byte for byte in range(BYTES)), *(b"%d" % n for n in range(numbers))])
+    writer.add_token_list(
+        [
+            b"<unk>",
+            b"<s>",
+            b"</s>",
+            *(b"<0x%02X>" % byte for byte in range(BYTES)),
+            *(b"%d" % n for n in range(numbers)),
+        ]
+    )
     writer.add_token_scores([0.0] * vocabulary)
     writer.add_token_types([2, 3, 3, *[6] * BYTES, *[1] * numbers])
     writer.add_bos_token_id(1)
@@ -84,7 +92,8 @@ def llama(writer: Any, config: Any, weights: Weights) -> Named:
 
 
 def in_pairs(weight: Any, config: Any) -> Any:
-    """Reorder the rows of a head for llama.cpp's rotation, where the two rows of a pair are adjacent, not half a head apart."""
+    """Reorder the rows of a head for llama.cpp's rotation, where the two rows of a pair are adjacent, not half a head
+    apart."""
     heads = len(weight) // (config.hidden_size // config.num_attention_heads)
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 

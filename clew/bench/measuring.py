@@ -35,7 +35,9 @@ def measure(
         return measured(workload, setting, roofline, clock or clock_of(setting), profile)
 
 
-def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float], profile: bool) -> Result:
+def measured(
+    workload: Workload, setting: Setting, roofline: Roofs, clock: Callable[[], float], profile: bool
+) -> Result:
     torch.manual_seed(0)
     work = workload.build(setting)
     warmup = QUICK_WARMUP if setting.quick else workload.warmup
@@ -57,13 +59,15 @@ def measured(workload: Workload, setting: Setting, roofline: Roofs, clock: Calla
 
 
 def clock_of(setting: Setting) -> Callable[[], float]:
-    """The clock: wall time, or, in the quick form on a CPU, the CPU time of the one thread, which other processes do not affect."""
+    """The clock: wall time, or, in the quick form on a CPU, the CPU time of the one thread, which other processes do
+    not affect."""
     exact = time.get_clock_info("process_time").resolution < 1e-5
     return time.process_time if exact and setting.quick and setting.device.type == "cpu" else time.perf_counter
 
 
 def threads(setting: Setting) -> int:
-    """The number of threads: one in the quick form, since several threads on a busy machine mostly wait for each other."""
+    """The number of threads: one in the quick form, since several threads on a busy machine mostly wait for each
+    other."""
     return 1 if setting.quick else torch.get_num_threads()
 
 
@@ -82,7 +86,8 @@ class Unavailable(Exception):
 
 
 def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | None]:
-    """Build and warm up a side; on CUDA also return its peak memory, weights included. It runs alone, so that the memory is its own."""
+    """Build and warm up a side; on CUDA also return its peak memory, weights included. It runs alone, so that the
+    memory is its own."""
     if side.needs and find_spec(side.needs) is None:
         raise Unavailable(f"{side.needs} is not installed")
     release(device)
@@ -96,7 +101,9 @@ def warmed(side: Side, device: torch.device, warmup: int) -> tuple[Call, int | N
     except Exception as error:
         if not side.needs or side.name == OURS:
             raise
-        raise Unavailable(f"{side.needs} says {type(error).__name__}: {shortened(' '.join(str(error).split()))}") from error
+        raise Unavailable(
+            f"{side.needs} says {type(error).__name__}: {shortened(' '.join(str(error).split()))}"
+        ) from error
     if device.type != "cuda":
         return call, None
     torch.cuda.synchronize(device)

@@ -19,7 +19,9 @@ class PlainLSTM(nn.Module):
         self.lstm = nn.LSTM(dim, dim, num_layers, batch_first=True)
         self.output = nn.Linear(dim, vocabulary)
 
-    def forward(self, tokens: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        self, tokens: Tensor, state: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         hidden, state = self.lstm(self.embedding(tokens), state)
         return self.output(hidden), state
 
@@ -49,7 +51,9 @@ class Block(nn.Module):
 
     def heads(self, x: Tensor) -> Tensor:
         batch, length, dim = x.shape
-        return self.qkv(self.norm1(x)).view(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
+        return (
+            self.qkv(self.norm1(x)).view(batch, length, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4)
+        )
 
     def add(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.out(attended.transpose(1, 2).reshape(x.shape))
@@ -57,7 +61,8 @@ class Block(nn.Module):
 
 
 class MinimalGPT(nn.Module):
-    """A GPT in fifty lines on scaled_dot_product_attention, with one fused projection and a cache that grows by concatenation."""
+    """A GPT in fifty lines on scaled_dot_product_attention, with one fused projection and a cache that grows by
+    concatenation."""
 
     def __init__(self, vocabulary: int, dim: int, num_layers: int, num_heads: int, max_length: int):
         super().__init__()
@@ -68,14 +73,18 @@ class MinimalGPT(nn.Module):
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2))
 
-    def forward(self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    def forward(
+        self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         hidden, cache = self.hidden(tokens, past)
         return self.logits(hidden), cache
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden @ self.tokens.weight.T
 
-    def hidden(self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    def hidden(
+        self, tokens: Tensor, past: list[tuple[Tensor, Tensor]] | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         start = 0 if past is None else past[0][0].shape[2]
         x = self.tokens(tokens) + self.positions(torch.arange(start, start + tokens.shape[1], device=tokens.device))
         cache = []
@@ -95,10 +104,11 @@ class MinimalGPT(nn.Module):
 
 
 class PlainAttentive(nn.Module):
-    """A bidirectional nn.LSTM, and a decoder with attention: a loop over nn.LSTMCell with keys projected once, or nn.LSTM if nothing is fed
-    back.
+    """A bidirectional nn.LSTM, and a decoder with attention: a loop over nn.LSTMCell with keys projected once, or
+    nn.LSTM if nothing is fed back.
 
-    `kind` is before (additive, the context goes into the cell), fed or after (general, h~ = tanh(W [context; s]), fed back or not).
+    `kind` is before (additive, the context goes into the cell), fed or after (general, h~ = tanh(W [context; s]), fed
+    back or not).
     """
 
     def __init__(self, vocabulary: int, dim: int, kind: str):
@@ -107,7 +117,11 @@ class PlainAttentive(nn.Module):
         self.source, self.target = nn.Embedding(vocabulary, dim), nn.Embedding(vocabulary, dim)
         self.encoder = nn.LSTM(dim, dim, batch_first=True, bidirectional=True)
         self.bridge = nn.ModuleList(nn.Linear(2 * dim, dim) for _ in range(2))
-        self.cell = nn.LSTM(dim, dim, batch_first=True) if kind == "after" else nn.LSTMCell(3 * dim if kind == "before" else 2 * dim, dim)
+        self.cell = (
+            nn.LSTM(dim, dim, batch_first=True)
+            if kind == "after"
+            else nn.LSTMCell(3 * dim if kind == "before" else 2 * dim, dim)
+        )
         self.keys = nn.Linear(2 * dim, 2 * dim if kind == "before" else dim)
         self.query, self.vector = nn.Linear(dim, 2 * dim, bias=False), nn.Linear(2 * dim, 1, bias=False)
         self.join = nn.Linear(3 * dim, dim, bias=False)
@@ -118,7 +132,10 @@ class PlainAttentive(nn.Module):
         packed = nn.utils.rnn.pack_padded_sequence(self.source(source), lengths, batch_first=True, enforce_sorted=False)
         read, final = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(read, batch_first=True, total_length=source.shape[1])
-        h, c = (torch.tanh(linear(torch.cat([part[0], part[1]], -1))) for linear, part in zip(self.bridge, final, strict=True))
+        h, c = (
+            torch.tanh(linear(torch.cat([part[0], part[1]], -1)))
+            for linear, part in zip(self.bridge, final, strict=True)
+        )
         keys, hidden, x = self.keys(memory), (~mask)[:, None], self.target(tokens)
         if self.kind == "after":
             s, _ = self.cell(x, (h[None], c[None]))
@@ -147,14 +164,23 @@ class PlainTransformer(nn.Module):
         self.source, self.target = nn.Embedding(vocabulary, dim), nn.Embedding(vocabulary, dim)
         self.positions = nn.Embedding(1024, dim)
         encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, batch_first=True), num_layers, enable_nested_tensor=False
+            nn.TransformerEncoderLayer(dim, num_heads, 4 * dim, 0.0, batch_first=True),
+            num_layers,
+            enable_nested_tensor=False,
         )
-        self.transformer = nn.Transformer(dim, num_heads, 0, num_layers, 4 * dim, 0.0, custom_encoder=encoder, batch_first=True)
+        self.transformer = nn.Transformer(
+            dim, num_heads, 0, num_layers, 4 * dim, 0.0, custom_encoder=encoder, batch_first=True
+        )
         self.output = nn.Linear(dim, vocabulary)
 
     def forward(self, source: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[1], device=tokens.device)
         future = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], device=tokens.device, dtype=torch.bool)
         read, written = self.source(source) + self.positions(places), self.target(tokens) + self.positions(places)
-        options = {"tgt_mask": future, "tgt_is_causal": True, "src_key_padding_mask": ~mask, "memory_key_padding_mask": ~mask}
+        options = {
+            "tgt_mask": future,
+            "tgt_is_causal": True,
+            "src_key_padding_mask": ~mask,
+            "memory_key_padding_mask": ~mask,
+        }
         return self.output(self.transformer(read, written, **options))

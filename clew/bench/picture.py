@@ -8,7 +8,12 @@ from clew.drawing.views import Bars, Table, View
 
 def view_of(results: Sequence[Result], machine: str) -> View:
     named = [(f"{result.workload}, {peer}", each.value) for result in results for peer, each in result.ratios.items()]
-    bars = Bars([name for name, _ in named], [value for _, value in named], "time, clew's over the peer's: below 1 is faster", low=0.0)
+    bars = Bars(
+        [name for name, _ in named],
+        [value for _, value in named],
+        "time, clew's over the peer's: below 1 is faster",
+        low=0.0,
+    )
     rows = [
         (result.workload, name, result.tokens / side.timing.median, 1000 * side.timing.median, 100 * side.timing.spread)
         for result in results

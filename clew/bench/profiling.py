@@ -30,13 +30,20 @@ def profiled(call: Call, device: torch.device, wait: Callable[[], None], most: i
         for _ in range(CALLS):
             call()
         wait()
-    spent = sorted((spent_of(event, on_gpu) for event in seen.key_averages() if is_kernel(event, on_gpu)), key=lambda each: -each.seconds)
+    spent = sorted(
+        (spent_of(event, on_gpu) for event in seen.key_averages() if is_kernel(event, on_gpu)),
+        key=lambda each: -each.seconds,
+    )
     others = spent[most:]
-    return spent[:most] + ([Spent("others", sum(x.runs for x in others), sum(x.seconds for x in others))] if others else [])
+    return spent[:most] + (
+        [Spent("others", sum(x.runs for x in others), sum(x.seconds for x in others))] if others else []
+    )
 
 
 def is_kernel(event: Any, on_gpu: bool) -> bool:
-    return bool(event.device_type == (DeviceType.CUDA if on_gpu else DeviceType.CPU)) and not event.key.startswith("ProfilerStep")
+    return bool(event.device_type == (DeviceType.CUDA if on_gpu else DeviceType.CPU)) and not event.key.startswith(
+        "ProfilerStep"
+    )
 
 
 def spent_of(event: Any, on_gpu: bool) -> Spent:

@@ -1,4 +1,5 @@
-"""Peers from the transformers library, with random weights of the same sizes. All generate the full number of tokens."""
+"""Peers from the transformers library, with random weights of the same sizes. All generate the full number of
+tokens."""
 
 from importlib import import_module
 from typing import Any
@@ -74,7 +75,9 @@ def continuation(model: Any, prompt: Tensor, max_new: int, dtype: torch.dtype) -
     return generation(model.to(prompt.device, dtype), prompt, max_new_tokens=max_new, cache_implementation="static")
 
 
-def marian_generate(sizes: dict[str, int], source: Tensor, mask: Tensor, max_new: int, beams: int, dtype: torch.dtype) -> Call:
+def marian_generate(
+    sizes: dict[str, int], source: Tensor, mask: Tensor, max_new: int, beams: int, dtype: torch.dtype
+) -> Call:
     model = marian_model(sizes).to(source.device, dtype)
     start = sizes["vocabulary"] - 1
     return generation(model, source, mask, max_new_tokens=max_new, num_beams=beams, decoder_start_token_id=start)

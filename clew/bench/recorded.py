@@ -2,8 +2,8 @@
 
     {"cpu-quick": {"factor": 1.5, "ratios": {"lstm-train": {"nn.LSTM": 1.02}}}}
 
-A ratio is a regression if it is more than `factor` times the recorded one. Times are never compared, since they differ between machines;
-a ratio is of two sides measured in the same rounds.
+A ratio is a regression if it is more than `factor` times the recorded one. Times are never compared, since they differ
+between machines; a ratio is of two sides measured in the same rounds.
 """
 
 import json
@@ -42,8 +42,8 @@ class Comparison(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.workload} takes {self.ratio:.2f} times as long as {self.peer}, and {self.recorded:.2f} is recorded; "
-            f"more than {self.factor:g} times that ({self.recorded * self.factor:.2f}) is a loss"
+            f"{self.workload} takes {self.ratio:.2f} times as long as {self.peer}, and {self.recorded:.2f} is recorded;"
+            f" more than {self.factor:g} times that ({self.recorded * self.factor:.2f}) is a loss"
         )
 
 
@@ -52,7 +52,10 @@ def read_recorded(path: Path, form: str) -> Recorded:
     found = read_file(path)
     if form not in found:
         known = ", ".join(sorted(found)) or "nothing"
-        raise UserError(f"{path.name} has no ratios for {form}, only for {known}; `clew bench --record FILE` measures and writes them")
+        raise UserError(
+            f"{path.name} has no ratios for {form}, only for {known}; `clew bench --record FILE` measures and writes"
+            " them"
+        )
     return found[form]
 
 
@@ -84,7 +87,8 @@ def losses(result: Result, recorded: Recorded) -> list[Comparison]:
 
 
 def better(first: Result, second: Result, recorded: Recorded) -> Result:
-    """The measurement with the lower worst ratio of two, so that a machine that was busy once does not count as a regression."""
+    """The measurement with the lower worst ratio of two, so that a machine that was busy once does not count as a
+    regression."""
     return min(first, second, key=lambda result: max((each.excess for each in compared(result, recorded)), default=0.0))
 
 
@@ -93,6 +97,9 @@ def write_recorded(path: Path, results: Iterable[Result]) -> None:
     found = read_file(path) if path.exists() else {}
     for result in results:
         before = found.get(result.form, Recorded(FACTOR, {}))
-        ratios = {**before.ratios, result.workload: {peer: round(each.value, 3) for peer, each in result.ratios.items()}}
+        ratios = {
+            **before.ratios,
+            result.workload: {peer: round(each.value, 3) for peer, each in result.ratios.items()},
+        }
         found[result.form] = Recorded(before.factor, ratios)
     write_text(path, json.dumps({form: each._asdict() for form, each in sorted(found.items())}, indent=1) + "\n")

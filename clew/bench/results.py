@@ -50,8 +50,16 @@ class Result:
     def record(self) -> dict[str, Any]:
         """The result as a JSON object."""
         sides = [self.side_record(name) for name in self.sides]
-        peers = [{"peer": name, "ratio": each.value, "low": each.low, "high": each.high} for name, each in self.ratios.items()]
-        found: dict[str, Any] = {"workload": self.workload, "sizes": self.sizes, "form": self.form, "tokens": self.tokens}
+        peers = [
+            {"peer": name, "ratio": each.value, "low": each.low, "high": each.high}
+            for name, each in self.ratios.items()
+        ]
+        found: dict[str, Any] = {
+            "workload": self.workload,
+            "sizes": self.sizes,
+            "form": self.form,
+            "tokens": self.tokens,
+        }
         found |= {"sides": sides, "ratios": peers}
         if self.cost is not None and self.roofline is not None:
             rates = {"flops_per_second": self.roofline.flops, "bytes_per_second": self.roofline.bandwidth}
@@ -64,5 +72,9 @@ class Result:
         side = self.sides[name]
         low, high = side.timing.quartiles
         times = {"median": side.timing.median, "low": low, "high": high, "rounds": len(side.timing.seconds)}
-        more = {"tokens_per_second": self.tokens / side.timing.median, "memory": side.memory, "share_of_floor": self.share(name)}
+        more = {
+            "tokens_per_second": self.tokens / side.timing.median,
+            "memory": side.memory,
+            "share_of_floor": self.share(name),
+        }
         return {"side": name, **times, **more}

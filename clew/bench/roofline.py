@@ -1,4 +1,5 @@
-"""The roofline of this machine (Williams et al. 2009): measured rates of matrix products and copies, and lower bounds of times."""
+"""The roofline of this machine (Williams et al. 2009): measured rates of matrix products and copies, and lower bounds
+of times."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +28,9 @@ class Roofline(NamedTuple):
         return max(cost.flops / self.flops, cost.bytes / self.bandwidth)
 
 
-def measure_roofline(device: torch.device, dtype: torch.dtype, clock: Callable[[], float] = time.perf_counter) -> Roofline:
+def measure_roofline(
+    device: torch.device, dtype: torch.dtype, clock: Callable[[], float] = time.perf_counter
+) -> Roofline:
     """The best of several rounds, since a roof is the highest rate that can be reached."""
     wait, size = waiting(device), PRODUCT[device.type]
     a, b = (torch.randn(size, size, device=device).to(dtype) for _ in "ab")

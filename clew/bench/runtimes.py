@@ -1,7 +1,7 @@
 """Peers that are inference runtimes: CTranslate2, ONNX Runtime and llama.cpp, on a CPU, in float32 or int8.
 
-Each gets a model with random weights in its own format, made by its own converter in a temporary folder: CTranslate2 and llama.cpp from
-classes of transformers, ONNX Runtime from our own export. All generate the full number of tokens.
+Each gets a model with random weights in its own format, made by its own converter in a temporary folder: CTranslate2
+and llama.cpp from classes of transformers, ONNX Runtime from our own export. All generate the full number of tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,9 @@ def ctranslate2_generator(model: Any, prompt: Tensor, max_new: int, compute: str
     """`model` is one of transformers; `compute` is float32 or int8."""
     with folder() as place:
         library, words = converted(model, place, compute)
-        generator = library.Generator(str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads())
+        generator = library.Generator(
+            str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads()
+        )
     texts = [[words[token] for token in row] for row in prompt.tolist()]
     lengths = {"max_length": max_new, "min_length": max_new}
 
@@ -49,7 +51,9 @@ def ctranslate2_generator(model: Any, prompt: Tensor, max_new: int, compute: str
 def ctranslate2_translator(model: Any, source: Tensor, max_new: int, beams: int, compute: str) -> Call:
     with folder() as place:
         library, words = converted(model, place, compute)
-        translator = library.Translator(str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads())
+        translator = library.Translator(
+            str(place / "converted"), device="cpu", compute_type=compute, **ctranslate2_threads()
+        )
     texts = [[words[token] for token in row] for row in source.tolist()]
     lengths = {"max_decoding_length": max_new, "min_decoding_length": max_new}
 
@@ -65,7 +69,8 @@ def ctranslate2_threads() -> dict[str, int]:
 
 
 def converted(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
-    """Convert a model for CTranslate2 into the folder `converted`; return the library and the words of the model's tokens."""
+    """Convert a model for CTranslate2 into the folder `converted`; return the library and the words of the model's
+    tokens."""
     library = import_module("ctranslate2")
     import_module("transformers").utils.logging.disable_progress_bar()
     model.save_pretrained(place / "published")
@@ -76,7 +81,8 @@ def converted(model: Any, place: Path, compute: str) -> tuple[Any, list[str]]:
 
 
 def write_words(place: Path, vocabulary: int) -> list[str]:
-    """Write a tokenizer in transformers' format and return its words, which are numbers; the last is padding, which Marian never writes."""
+    """Write a tokenizer in transformers' format and return its words, which are numbers; the last is padding, which
+    Marian never writes."""
     tokenizers, transformers = import_module("tokenizers"), import_module("transformers")
     words = ["<eos>", "<unk>", *map(str, range(vocabulary - 3)), "<pad>"]
     model = tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>")
@@ -137,7 +143,9 @@ def onnx_session(program: Any, place: Path, compute: str) -> Any:
     write_onnx(program, path)
     if compute == "int8":
         quantization, path = import_module("onnxruntime.quantization"), place / f"{program.name}-int8.onnx"
-        quantization.quantize_dynamic(place / f"{program.name}.onnx", path, per_channel=True, weight_type=quantization.QuantType.QInt8)
+        quantization.quantize_dynamic(
+            place / f"{program.name}.onnx", path, per_channel=True, weight_type=quantization.QuantType.QInt8
+        )
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, torch.get_num_threads()
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -177,7 +185,14 @@ def llama_cpp(model: Any, prompt: Tensor, max_new: int, compute: str) -> Call:
         settings.model.path = write_gguf(model, str(place / "model.gguf"), compute)
         server = library.Server(settings)
     [tokens] = prompt.tolist()
-    asked = {"prompt": tokens, "n_predict": max_new, "samplers": ["top_k"], "top_k": 1, "ignore_eos": True, "cache_prompt": False}
+    asked = {
+        "prompt": tokens,
+        "n_predict": max_new,
+        "samplers": ["top_k"],
+        "top_k": 1,
+        "ignore_eos": True,
+        "cache_prompt": False,
+    }
 
     def call() -> str:
         found = server.handle_completions(asked)

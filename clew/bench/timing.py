@@ -1,4 +1,5 @@
-"""Time several ways of doing the same work in turns, in one process, so that noise affects all of them alike. Knows no model."""
+"""Time several ways of doing the same work in turns, in one process, so that noise affects all of them alike. Knows no
+model."""
 
 import statistics
 import time
@@ -34,7 +35,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Our time over a peer's (below 1 is faster): the ratio of medians, and the quartiles of the ratios of single rounds."""
+    """Our time over a peer's (below 1 is faster): the ratio of medians, and the quartiles of the ratios of single
+    rounds."""
 
     value: float
     low: float
@@ -62,7 +64,8 @@ def interleave(
     wait: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
-    """Call all of them once per round, each round starting with another one: at least `rounds` times, and until `seconds` have passed.
+    """Call all of them once per round, each round starting with another one: at least `rounds` times, and until
+    `seconds` have passed.
 
     `wait` returns when the device has finished its work.
     """

@@ -33,8 +33,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Side:
-    """One way of doing the work. `make` builds it on the device and returns the function to time. A side that `needs` a package is left
-    out, with a note, if the package is not installed or fails."""
+    """One way of doing the work. `make` builds it on the device and returns the function to time. A side that `needs` a
+    package is left out, with a note, if the package is not installed or fails."""
 
     name: str
     make: Callable[[], Call]
@@ -73,12 +73,12 @@ class Workload:
 
 
 def trained(weights: float, tokens: float, scores: float = 0.0) -> Cost:
-    """The cost of a training step: each token is multiplied with every weight once forwards and twice backwards. `scores` are attention's
-    additional multiplications in the forward pass."""
+    """The cost of a training step: each token is multiplied with every weight once forwards and twice backwards.
+    `scores` are attention's additional multiplications in the forward pass."""
     return Cost(6 * (weights * tokens + scores))
 
 
 def decoded(weights: float, rows: int, steps: int, dtype: torch.dtype, cached: float = 0.0) -> Cost:
-    """The cost of decoding `steps` tokens per row: every step reads all weights, and `cached` values per row; each is multiplied once per
-    row."""
+    """The cost of decoding `steps` tokens per row: every step reads all weights, and `cached` values per row; each is
+    multiplied once per row."""
     return Cost(2 * (weights + cached) * rows * steps, (weights + cached * rows) * steps * dtype.itemsize)

@@ -60,10 +60,14 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps({"weights": name, "step": step, **numbers}, ensure_ascii=False))
     else:
         measures = list(done.loss.measures) if done.loss is not None else []
-        cells = [[] if score is None else [f"{score.measures[measure]:.4f}" for measure in measures] for score in scores]
+        cells = [
+            [] if score is None else [f"{score.measures[measure]:.4f}" for measure in measures] for score in scores
+        ]
         rows = [[name, str(step), *cell] for name, step, cell in zip(names, steps, cells, strict=True)]
         show_table(
-            ["weights", "step", *(f"valid {measure.replace('_', ' ')}" for measure in measures)], rows, right=range(1, 2 + len(measures))
+            ["weights", "step", *(f"valid {measure.replace('_', ' ')}" for measure in measures)],
+            rows,
+            right=range(1, 2 + len(measures)),
         )
     say(f"written to {done.folder}")
     return 0

@@ -34,15 +34,29 @@ from clew.cli.terminal.progress import say
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", metavar="NAME", nargs="*", help="workloads, or patterns in quotes; without one all that this device can run")
+    add(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="workloads, or patterns in quotes; without one all that this device can run",
+    )
     add("--list", action="store_true", help="name the workloads, their devices and peers")
     add("--quick", action="store_true", help="small sizes and few rounds")
     add("--check", metavar="FILE", nargs="?", const="", help="exit 1 where a ratio is far above the recorded one")
     add("--record", metavar="FILE", help="write the ratios into FILE, for --check FILE")
     add("--plot", metavar="FILE", help="draw the ratios: .svg, .html, .png, .pdf")
-    add("--profile", action="store_true", help="list what each side spends its time on: kernels of a GPU, operators of a CPU")
+    add(
+        "--profile",
+        action="store_true",
+        help="list what each side spends its time on: kernels of a GPU, operators of a CPU",
+    )
     add("--json", action="store_true", help="one JSON object a workload")
-    add("--device", default="auto", choices=["auto", "cpu", "cuda"], help="where to run (default: a GPU where there is one)")
+    add(
+        "--device",
+        default="auto",
+        choices=["auto", "cpu", "cuda"],
+        help="where to run (default: a GPU where there is one)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,7 +71,11 @@ def run(options: argparse.Namespace) -> int:
         return list_workloads(names, options.json)
     check_files(options)
     setting = setting_of(options)
-    recorded = None if options.check is None else read_recorded(Path(options.check) if options.check else RECORDED, setting.form)
+    recorded = (
+        None
+        if options.check is None
+        else read_recorded(Path(options.check) if options.check else RECORDED, setting.form)
+    )
     machine = machine_of(setting)
     say(machine)
     results, lost = [], []
@@ -101,7 +119,8 @@ def chosen(names: list[str]) -> list[str]:
 
 
 def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
-    """The workloads that run on this device. One that was asked for by name and does not run here is noted on standard error."""
+    """The workloads that run on this device. One that was asked for by name and does not run here is noted on standard
+    error."""
     from clew.bench.workloads import WORKLOADS
     from clew.core.errors import UserError
 
@@ -109,7 +128,8 @@ def fitting(names: list[str], by_name: bool, device: str) -> Iterator[Any]:
     fits = [workload for workload in workloads if device in workload.devices]
     if not fits:
         raise UserError(
-            f"{names[0]} runs on {' and '.join(workloads[0].devices)} alone, not on {device}; `clew bench --list` names the others"
+            f"{names[0]} runs on {' and '.join(workloads[0].devices)} alone, not on {device}; `clew bench --list` names"
+            " the others"
         )
     for workload in workloads:
         if device in workload.devices:
@@ -154,7 +174,9 @@ def machine_of(setting: Any) -> str:
     from clew.bench.measuring import threads
     from clew.core.errors import counted
 
-    name = torch.cuda.get_device_name() if setting.device.type == "cuda" else f"CPU, {counted(threads(setting), 'thread')}"
+    name = (
+        torch.cuda.get_device_name() if setting.device.type == "cuda" else f"CPU, {counted(threads(setting), 'thread')}"
+    )
     return f"{name}, torch {torch.__version__}{', quick' if setting.quick else ''}"
 
 
@@ -165,7 +187,9 @@ def list_workloads(names: list[str], as_json: bool) -> int:
     workloads = [WORKLOADS[name] for name in names]
     if as_json:
         for each in workloads:
-            print(json.dumps({"workload": each.name, "about": each.about, "devices": each.devices, "peers": each.peers}))
+            print(
+                json.dumps({"workload": each.name, "about": each.about, "devices": each.devices, "peers": each.peers})
+            )
     else:
         rows = [[each.name, each.about, ", ".join(each.devices), ", ".join(each.peers)] for each in workloads]
         show_table(("workload", "what it is", "devices", "peers"), rows)

@@ -1,8 +1,9 @@
-"""Run the laws on what a Python file of yours adds to the tables: cells, scores, positions, wirings, norms, poolings, mixers,
-readers of characters, tree layers, models and tasks.
+"""Run the laws on what a Python file of yours adds to the tables: cells, scores, positions, wirings, norms, poolings,
+mixers, readers of characters, tree layers, models and tasks.
 
-For every law that is broken the smallest failing case is shown, and the exit code is 1. A task is tried on a few examples of the data
-that it reads: counts agree with the loss, padding and other examples of a batch do not show, predictions and answers survive JSON.
+For every law that is broken the smallest failing case is shown, and the exit code is 1. A task is tried on a few
+examples of the data that it reads: counts agree with the loss, padding and other examples of a batch do not show,
+predictions and answers survive JSON.
 
   clew check mine.py
 
@@ -16,7 +17,11 @@ from typing import Any
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.py", help='a file with lines such as CELLS["mine"] = Mine or TASKS["mine"] = text_task(...)')
+    parser.add_argument(
+        "file",
+        metavar="FILE.py",
+        help='a file with lines such as CELLS["mine"] = Mine or TASKS["mine"] = text_task(...)',
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a law")
 
 
@@ -30,10 +35,18 @@ def run(options: argparse.Namespace) -> int:
     results = check_additions(lambda: load_code(Path(options.file)))
     if not results:
         kinds = ", ".join(KINDS)
-        raise UserError(f'{options.file} adds nothing to a table that has laws ({kinds}); a line such as CELLS["mine"] = Mine does')
+        raise UserError(
+            f'{options.file} adds nothing to a table that has laws ({kinds}); a line such as CELLS["mine"] = Mine does'
+        )
     if options.json:
         for result in results:
-            fields = {"kind": result.kind, "name": result.name, "law": result.law, "meaning": result.meaning, "holds": result.holds}
+            fields = {
+                "kind": result.kind,
+                "name": result.name,
+                "law": result.law,
+                "meaning": result.meaning,
+                "holds": result.holds,
+            }
             print(json.dumps({**fields, "case": None if result.broken is None else str(result.broken)}))
     else:
         for member in dict.fromkeys(f"{result.kind} '{result.name}'" for result in results):

@@ -1,6 +1,8 @@
-"""Groups of runs side by side: mean and spread over seeds, a test against the best group, what they differ in, and learning curves.
+"""Groups of runs side by side: mean and spread over seeds, a test against the best group, what they differ in, and
+learning curves.
 
-RUN is a run directory, a folder that runs are below, or a pattern in quotes. Runs that differ in nothing but the seed are one group.
+RUN is a run directory, a folder that runs are below, or a pattern in quotes. Runs that differ in nothing but the seed
+are one group.
 
   clew runs compare runs
   clew runs compare runs/shakespeare-lstm runs/shakespeare-gru --measure valid.perplexity
@@ -49,17 +51,34 @@ PICTURES = (".png", ".pdf", ".svg")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", metavar="RUN", nargs="+", help="run directories, folders of them, or patterns")
-    add("--measure", default="valid.loss", metavar="NAME", help="what groups are ranked and tested by (default: valid.loss)")
-    add("--against", choices=["best", "first"], default="best", help="the group that the others are tested against (default: best)")
+    add(
+        "--measure",
+        default="valid.loss",
+        metavar="NAME",
+        help="what groups are ranked and tested by (default: valid.loss)",
+    )
+    add(
+        "--against",
+        choices=["best", "first"],
+        default="best",
+        help="the group that the others are tested against (default: best)",
+    )
     add(
         "--test",
         choices=["bootstrap", "randomisation"],
         default="bootstrap",
         help="the paired test over examples that p is of; the other stands beside it (default: bootstrap)",
     )
-    add("--format", choices=["text", "markdown", "latex"], default="text", help="how the tables are written (default: text)")
     add(
-        "--curves", metavar="FILE", help="draw training and validation loss into FILE.html (needs nothing) or .png, .pdf, .svg (matplotlib)"
+        "--format",
+        choices=["text", "markdown", "latex"],
+        default="text",
+        help="how the tables are written (default: text)",
+    )
+    add(
+        "--curves",
+        metavar="FILE",
+        help="draw training and validation loss into FILE.html (needs nothing) or .png, .pdf, .svg (matplotlib)",
     )
     add("--json", action="store_true", help="one JSON object a group")
 
@@ -107,7 +126,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def compared(groups: list[Any], reference: Any, measure: str, test: str = "bootstrap") -> tuple[list[dict[str, Any]], list[str]]:
+def compared(
+    groups: list[Any], reference: Any, measure: str, test: str = "bootstrap"
+) -> tuple[list[dict[str, Any]], list[str]]:
     """What there is to say of every group, and what stood in the way of a better test."""
     from clew.runs.comparison import PAIRED, compare_groups, group_differences
 
@@ -115,7 +136,11 @@ def compared(groups: list[Any], reference: Any, measure: str, test: str = "boots
     rows, notes = [], []
     differences = group_differences(groups)
     for number, group in enumerate(groups):
-        row: dict[str, Any] = {"group": group.label, "runs": [str(each.folder) for each in group.runs], "n": len(group.runs)}
+        row: dict[str, Any] = {
+            "group": group.label,
+            "runs": [str(each.folder) for each in group.runs],
+            "n": len(group.runs),
+        }
         names = dict.fromkeys([measure, *(name for each in group.runs for name in each.best)])
         row["mean"] = {name: group.mean(name) for name in names if group.mean(name) is not None}
         row["spread"] = {name: group.spread(name) for name in names if group.spread(name) is not None}
@@ -132,11 +157,13 @@ def compared(groups: list[Any], reference: Any, measure: str, test: str = "boots
 
 
 def measures_shown(rows: list[dict[str, Any]], measure: str) -> list[str]:
-    """The measure that was asked for, and the usual ones where they were measured; of the test text, perplexity alone. Scores of labels are
-    those of the test part, or of the validation part where there is no other."""
+    """The measure that was asked for, and the usual ones where they were measured; of the test text, perplexity alone.
+    Scores of labels are those of the test part, or of the validation part where there is no other."""
     there = {name for row in rows for name in row["mean"]}
     usual = [name for name in SHOWN if name in there and not (name == "test.loss" and "test.perplexity" in there)]
-    scores = [next((f"{part}.{name}" for part in ("test", "valid") if f"{part}.{name}" in there), None) for name in SCORES]
+    scores = [
+        next((f"{part}.{name}" for part in ("test", "valid") if f"{part}.{name}" in there), None) for name in SCORES
+    ]
     return list(dict.fromkeys([measure, *usual, *(name for name in scores if name is not None)]))
 
 
@@ -155,7 +182,15 @@ def p_value(p: float | None) -> str:
 def main_table(rows: list[dict[str, Any]], measure: str) -> tuple[list[str], list[list[str]]]:
     shown = measures_shown(rows, measure)
     beside = next((f"p, {row['beside']['test']}" for row in rows if "beside" in row), None)
-    header = ["#", "group", "n", *(name.replace(".", " ") for name in shown), "p", *([beside] if beside else []), "test"]
+    header = [
+        "#",
+        "group",
+        "n",
+        *(name.replace(".", " ") for name in shown),
+        "p",
+        *([beside] if beside else []),
+        "test",
+    ]
     cells = [
         [
             str(number),
@@ -209,13 +244,16 @@ def draw(groups: list[Any], rows: list[dict[str, Any]], options: argparse.Namesp
 
     units = {UNITS.get(each.config.text.tokenizer, "token") for group in groups for each in group.runs}
     label = f"nats per {units.pop() if len(units) == 1 else 'token'}"
-    panels = [Panel("Training loss", label, curves("train.loss")), Panel("Validation loss", label, curves("valid.loss"))]
+    panels = [
+        Panel("Training loss", label, curves("train.loss")),
+        Panel("Validation loss", label, curves("valid.loss")),
+    ]
     recipes = sorted({each.config.recipe for group in groups for each in group.runs})
     count = sum(len(group.runs) for group in groups)
     title = f"Learning curves of {', '.join(recipes)}"
     about = (
-        f"{counted(count, 'run')} in {counted(len(groups), 'group')}. Thin lines are runs; a thick line is the mean of a group's seeds"
-        " at the steps that all of them have, smoothed where there are many."
+        f"{counted(count, 'run')} in {counted(len(groups), 'group')}. Thin lines are runs; a thick line is the mean of"
+        " a group's seeds at the steps that all of them have, smoothed where there are many."
     )
     path = Path(options.curves)
     if path.suffix.lower() == ".html":

@@ -1,5 +1,5 @@
-"""What is understood of a data file: its format and columns, three examples as they are read, how often each label comes,
-how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
+"""What is understood of a data file: its format and columns, three examples as they are read, how often each label
+comes, how long texts are, what comes twice, the lines that cannot be used, and the command that trains on it.
 
 FILE is any of the formats of docs/guides/own-data.md, packed or not: a text, CSV, TSV, JSON lines or a JSON array,
 Parquet, Arrow, a workbook, CoNLL columns, CoNLL-U or bracketed trees, or one that a file of yours adds with --code.
@@ -29,14 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="a data file, or a folder of text; two of parallel text, first what is read",
     )
-    add("--format", metavar="NAME", help="csv, tsv, jsonl, json, table, xlsx, lines, conll, conllu or trees (default: told from it)")
+    add(
+        "--format",
+        metavar="NAME",
+        help="csv, tsv, jsonl, json, table, xlsx, lines, conll, conllu or trees (default: told from it)",
+    )
     add(
         "--header",
         action=argparse.BooleanOptionalAction,
         default=None,
         help="whether the first line of a table names its columns (default: told from it)",
     )
-    add("--encoding", metavar="NAME", help="of the text: utf-8, cp1252, latin-1, utf-16, ... (default: UTF-8, or guessed)")
+    add(
+        "--encoding",
+        metavar="NAME",
+        help="of the text: utf-8, cp1252, latin-1, utf-16, ... (default: UTF-8, or guessed)",
+    )
     add("--delimiter", metavar="C", help="what parts the fields of a table: , ; | or tab (default: seen from it)")
     add("--json", action="store_true", help="one JSON object")
 
@@ -67,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
     if use is None or not use.has_two_texts:
         description = replace(description, ratio=None)
     command = None if use is None or description.stopped is not None else training_command(use, options)
-    others = {why: [training_command(other, options) for other in uses] for why, uses in other_uses(description, use).items()}
+    others = {
+        why: [training_command(other, options) for other in uses] for why, uses in other_uses(description, use).items()
+    }
     if options.json:
         named = {} if files is None else {"files": as_object(files)}
         told = {**asdict(description), **named, "command": command, "other_commands": [*chain(*others.values())]}
@@ -100,7 +110,12 @@ def run_on_classes(options: argparse.Namespace) -> int | None:
     what, classes, files = found
     command = training_command(Use(f"classify-{what}s", {}), options)
     if options.json:
-        print(json.dumps({"path": str(folder), "classes": classes, "files": as_object(files), "command": command}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"path": str(folder), "classes": classes, "files": as_object(files), "command": command},
+                ensure_ascii=False,
+            )
+        )
         return 0
     for line in class_lines(folder, classes, files):
         print(line)
@@ -117,7 +132,9 @@ def run_on_vectors(options: argparse.Namespace) -> int | None:
     from clew.data.vectors import width_of_vectors
 
     path = at_home(options.files[0])
-    is_plain = path.is_file() and path.stat().st_size > 0 and not formats_named(path) and kind_at(path) in (None, "gzip")
+    is_plain = (
+        path.is_file() and path.stat().st_size > 0 and not formats_named(path) and kind_at(path) in (None, "gzip")
+    )
     width = width_of_vectors(path) if is_plain else None
     if width is None:
         return None
@@ -128,7 +145,13 @@ def run_on_vectors(options: argparse.Namespace) -> int | None:
     if options.json:
         print(
             json.dumps(
-                {"path": str(path), "format": "word vectors", "width": width, "command": commands[0], "other_commands": commands[1:]}
+                {
+                    "path": str(path),
+                    "format": "word vectors",
+                    "width": width,
+                    "command": commands[0],
+                    "other_commands": commands[1:],
+                }
             )
         )
         return 0
@@ -174,11 +197,18 @@ def training_command(use: Any, options: argparse.Namespace) -> str:
     from clew.recipes.listed_runs import read_resolved
 
     files = f"[{','.join(map(value, options.files))}]" if len(options.files) == 2 else value(options.files[0])
-    settings = {"data.train": files, **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()}}
+    settings = {
+        "data.train": files,
+        **{name: value(text) if name.startswith("data.") else text for name, text in use.settings.items()},
+    }
     given = {"format": options.format if len(options.files) == 1 else None}
     given |= {name: getattr(options, name) for name in ("header", "encoding", "delimiter")}
     fields = read_resolved()[use.recipe]
-    settings |= {f"data.{name}": str(said).lower() for name, said in given.items() if said is not None and f"data.{name}" in fields}
+    settings |= {
+        f"data.{name}": str(said).lower()
+        for name, said in given.items()
+        if said is not None and f"data.{name}" in fields
+    }
     code = [] if options.code is None else ["--code", options.code]
     return shlex.join(["clew", "train", use.recipe, *(f"{name}={text}" for name, text in settings.items()), *code])
 
@@ -188,7 +218,9 @@ def value(text: str) -> str:
     from clew.recipes.grid import split_values
     from clew.runs.settings.values import parse_value
 
-    is_plain = parse_value(text) in (text, as_number(text)) and split_values(text) == [text] and not set(text) & set("[]{}\"'")
+    is_plain = (
+        parse_value(text) in (text, as_number(text)) and split_values(text) == [text] and not set(text) & set("[]{}\"'")
+    )
     return text if is_plain else json.dumps(text, ensure_ascii=False)
 
 
@@ -209,4 +241,7 @@ def why_not(description: Any) -> str:
     if (lone := lone_label(description)) is not None:
         column, label = lone
         return f"column {column} has one value alone, {shortened(label)!r}; to learn a label, there have to be two"
-    return "there is nothing to learn in it by itself: a text needs a label, a translation or tags beside it, or to be a plain text"
+    return (
+        "there is nothing to learn in it by itself: a text needs a label, a translation or tags beside it, or to be a"
+        " plain text"
+    )

@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     task = task_of(options)
     rows = [
-        {"path": path, "kind": type(module).__name__, "shapes": shapes(module), "parameters": sum(p.numel() for p in module.parameters())}
+        {
+            "path": path,
+            "kind": type(module).__name__,
+            "shapes": shapes(module),
+            "parameters": sum(p.numel() for p in module.parameters()),
+        }
         for path, module in task.named_modules()
         if path and any(True for _ in module.parameters())
     ]
@@ -31,13 +36,30 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         for row in rows:
             print(json.dumps(row))
-        print(json.dumps({"path": "", "kind": type(task).__name__, "shapes": {k: list(v) for k, v in own.items()}, "parameters": total}))
+        print(
+            json.dumps(
+                {
+                    "path": "",
+                    "kind": type(task).__name__,
+                    "shapes": {k: list(v) for k, v in own.items()},
+                    "parameters": total,
+                }
+            )
+        )
         return 0
-    width, kinds = max(len(indented(row)) for row in rows), max(len(row["kind"]) for row in [*rows, {"kind": type(task).__name__}])
+    width, kinds = (
+        max(len(indented(row)) for row in rows),
+        max(len(row["kind"]) for row in [*rows, {"kind": type(task).__name__}]),
+    )
     for row in rows:
-        print(f"{indented(row):{width}}  {row['kind']:{kinds}} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip())
+        print(
+            f"{indented(row):{width}}  {row['kind']:{kinds}} {row['parameters']:>12,}  {describe_shapes(row['shapes'])}".rstrip()
+        )
     if own:
-        print(f"{'output':{width}}  {'':{kinds}} {sum(task.get_parameter(name).numel() for name in own):>12,}  {describe_shapes(own)}")
+        print(
+            f"{'output':{width}}  {'':{kinds}} {sum(task.get_parameter(name).numel() for name in own):>12,} "
+            f" {describe_shapes(own)}"
+        )
     print(f"{'total':{width}}  {type(task).__name__:{kinds}} {total:>12,}")
     return 0
 
@@ -53,9 +75,13 @@ def task_of(options: argparse.Namespace) -> Any:
     if is_run(Path(options.what)) or options.what not in RECIPES:
         if not os.path.exists(options.what):
             near = did_you_mean(options.what, RECIPES)
-            raise UserError(f"{options.what} is neither a run directory nor a recipe{near} `clew recipes` lists the recipes")
+            raise UserError(
+                f"{options.what} is neither a run directory nor a recipe{near} `clew recipes` lists the recipes"
+            )
         if options.settings:
-            raise UserError(f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out")
+            raise UserError(
+                f"settings are laid over a recipe, and {options.what} is a run; leave {' '.join(options.settings)} out"
+            )
         return load_run(options.what, device="cpu", code=None if options.code is None else Path(options.code)).task
     config = config_of(options.what, options.settings)
     return build_task(config, vocabularies_of(config), to_train=False)

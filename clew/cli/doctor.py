@@ -5,7 +5,8 @@ For example:
   clew doctor
   clew doctor --json
 
-Nothing is changed and nothing is fetched. The exit code is 1 where clew itself lacks something, 0 where only what is optional is missing.
+Nothing is changed and nothing is fetched. The exit code is 1 where clew itself lacks something, 0 where only what is
+optional is missing.
 """
 
 import argparse
@@ -67,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def required() -> list[dict[str, Any]]:
-    """Every package that clew's own metadata name: what is asked for, what is there, and which extra it is of; none of `dev`."""
+    """Every package that clew's own metadata name: what is asked for, what is there, and which extra it is of; none of
+    `dev`."""
     try:
         asked = requires("clew") or []
     except PackageNotFoundError:  # run from a folder that was never installed
@@ -80,7 +82,15 @@ def required() -> list[dict[str, Any]]:
             continue
         there = version_of(parsed[1])
         is_enough = there is not None and (parsed[2] is None or numbers(there) >= numbers(parsed[2]))
-        found.append({"name": parsed[1], "least": parsed[2], "version": there, "enough": is_enough, "extra": extra[1] if extra else None})
+        found.append(
+            {
+                "name": parsed[1],
+                "least": parsed[2],
+                "version": there,
+                "enough": is_enough,
+                "extra": extra[1] if extra else None,
+            }
+        )
     return found
 
 
@@ -97,7 +107,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def devices() -> dict[str, Any]:
-    """What a model can be trained on here, and what `device=auto` would take; why not, where torch itself cannot be imported."""
+    """What a model can be trained on here, and what `device=auto` would take; why not, where torch itself cannot be
+    imported."""
     try:
         import torch
 
@@ -128,7 +139,14 @@ def disks() -> list[dict[str, Any]]:
     found = []
     for what, folder in (("runs", Path("runs")), ("cache", cache_folder())):
         there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-        found.append({"for": what, "folder": str(there), "free": shutil.disk_usage(there).free, "writable": os.access(there, os.W_OK)})
+        found.append(
+            {
+                "for": what,
+                "folder": str(there),
+                "free": shutil.disk_usage(there).free,
+                "writable": os.access(there, os.W_OK),
+            }
+        )
     return found
 
 
@@ -139,19 +157,34 @@ def missing(facts: dict[str, Any]) -> list[dict[str, Any]]:
         if package["enough"]:
             continue
         extra = package["extra"]
-        what = package["name"] if package["version"] is None else f"{package['name']} {package['version']}, at least {package['least']}"
+        what = (
+            package["name"]
+            if package["version"] is None
+            else f"{package['name']} {package['version']}, at least {package['least']}"
+        )
         install = "pip install --upgrade clew" if extra is None else f"pip install 'clew[{extra}]'"
-        found.append({"what": what, "for": PURPOSES.get(extra, "clew itself"), "remedy": install, "needed": extra is None})
+        found.append(
+            {"what": what, "for": PURPOSES.get(extra, "clew itself"), "remedy": install, "needed": extra is None}
+        )
     if facts["fault"]:
         found.append({"what": facts["fault"], "for": "clew itself", "remedy": "install torch again", "needed": True})
     if facts["compiler"] is None:
         remedy = "install g++ or clang"
-        found.append({"what": "a C++ compiler", "for": "training.compile=true on a CPU", "remedy": remedy, "needed": False})
+        found.append(
+            {"what": "a C++ compiler", "for": "training.compile=true on a CPU", "remedy": remedy, "needed": False}
+        )
     for disk in facts["disks"]:
         if not disk["writable"] or disk["free"] < LITTLE:
             what = f"room in {disk['folder']}" if disk["writable"] else f"permission to write to {disk['folder']}"
             remedy = "choose another with --out" if disk["for"] == "runs" else "name another by CLEW_CACHE"
-            found.append({"what": what, "for": disk["for"], "remedy": remedy, "needed": not disk["writable"] and disk["for"] == "runs"})
+            found.append(
+                {
+                    "what": what,
+                    "for": disk["for"],
+                    "remedy": remedy,
+                    "needed": not disk["writable"] and disk["for"] == "runs",
+                }
+            )
     return found
 
 
@@ -159,7 +192,11 @@ def lines_of(facts: dict[str, Any]) -> list[str]:
     there = {each["name"]: each["version"] for each in facts["packages"] if each["version"] is not None}
     rows = [
         ("clew", f"{facts['clew']}, Python {facts['python']}, {facts['platform']}"),
-        ("packages", ", ".join(f"{name} {version}" for name, version in there.items()) or "unknown: clew was not installed by pip"),
+        (
+            "packages",
+            ", ".join(f"{name} {version}" for name, version in there.items())
+            or "unknown: clew was not installed by pip",
+        ),
         ("device", facts["device"] or "none"),
         *(("GPU", f"{gpu['name']}, {size(gpu['free'])} of {size(gpu['memory'])} free") for gpu in facts["gpus"]),
         ("compiler", facts["compiler"] or "none"),

@@ -1,7 +1,7 @@
 """Vectors of texts, or of their tokens, by any run that reads texts; and search by them.
 
-Texts stand on the command line, or are lines of --file or of standard input; each has a vector, pooled of all its places. An
-empty line has the zero vector, so that lines keep their numbers.
+Texts stand on the command line, or are lines of --file or of standard input; each has a vector, pooled of all its
+places. An empty line has the zero vector, so that lines keep their numbers.
 
   clew embed runs/sentiment-lstm 'A fine film.' 'A waste of time.'
   clew embed runs/shakespeare-gpt --file lines.txt --out vectors.npy
@@ -9,12 +9,12 @@ empty line has the zero vector, so that lines keep their numbers.
   clew embed runs/shakespeare-gpt --search 'a rose by any other name' --file lines.txt --top 5
   clew embed runs/shakespeare-gpt --search 'to be' --index vectors.npy --file lines.txt --json
 
---out FILE.npy is one float32 array, a row a line; with --tokens a row a token, and FILE.index.jsonl says of each line where
-its rows begin and which characters each token is. Without it, or to FILE.jsonl, there is a JSON object a line. --layer is a
-level's number as `clew look probe` counts them (0: the embedding), last, or a mix: sum (of the layers), sum_with_embedding,
-sum_last_four, join_last_four. --search prints the lines of largest cosine, of lines that are embedded as they are read, or of
---index, vectors that were written before. What is longer than the model can read is read in windows that are pooled together,
-or cut where the run says so.
+--out FILE.npy is one float32 array, a row a line; with --tokens a row a token, and FILE.index.jsonl says of each line
+where its rows begin and which characters each token is. Without it, or to FILE.jsonl, there is a JSON object a line.
+--layer is a level's number as `clew look probe` counts them (0: the embedding), last, or a mix: sum (of the layers),
+sum_with_embedding, sum_last_four, join_last_four. --search prints the lines of largest cosine, of lines that are
+embedded as they are read, or of --index, vectors that were written before. What is longer than the model can read is
+read in windows that are pooled together, or cut where the run says so.
 """
 
 import argparse
@@ -36,9 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--file", metavar="FILE", help="a text a line, or a table (.csv, .tsv, .jsonl; default: standard input)")
     add("--text", metavar="COLUMN", help="FILE is a table, and this column, by name or number, has the text")
     add("--tokens", action="store_true", help="a vector for every token instead of one a text")
-    add("--layer", default="last", metavar="LAYER", help="a level's number, 0 being the embedding, or a mix of levels (default: last)")
-    add("--pooling", metavar="NAME", help="what a text's vectors become: first, last, max, mean (default: the run's own, or mean)")
-    add("--normalise", action=argparse.BooleanOptionalAction, default=None, help="vectors of length 1 (default: as the run's own are)")
+    add(
+        "--layer",
+        default="last",
+        metavar="LAYER",
+        help="a level's number, 0 being the embedding, or a mix of levels (default: last)",
+    )
+    add(
+        "--pooling",
+        metavar="NAME",
+        help="what a text's vectors become: first, last, max, mean (default: the run's own, or mean)",
+    )
+    add(
+        "--normalise",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="vectors of length 1 (default: as the run's own are)",
+    )
     add(
         "--carry",
         type=int,
@@ -46,10 +60,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of ELMo: N texts at a time, each going on from the one in its place before, as AllenNLP does",
     )
     add("--search", action="append", metavar="QUERY", help="the texts nearest this one by the cosine; may be repeated")
-    add("--index", metavar="FILE.npy", help="search these vectors, a row a line of --file, instead of embedding its lines")
+    add(
+        "--index",
+        metavar="FILE.npy",
+        help="search these vectors, a row a line of --file, instead of embedding its lines",
+    )
     add("--top", type=int, default=5, metavar="N", help="of --search: so many texts (default: 5)")
     add("--out", metavar="FILE", help="write vectors here: FILE.npy, or FILE.jsonl")
-    add("--json", action="store_true", help="JSON lines of what --search finds; vectors on standard output are in any case")
+    add(
+        "--json",
+        action="store_true",
+        help="JSON lines of what --search finds; vectors on standard output are in any case",
+    )
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the model runs")
     add_precision(parser)
 
@@ -59,9 +81,14 @@ def run(options: argparse.Namespace) -> int:
 
     check_options(options)
     run = load_run(
-        options.folder, device=options.device, code=None if options.code is None else Path(options.code), precision=options.precision
+        options.folder,
+        device=options.device,
+        code=None if options.code is None else Path(options.code),
+        precision=options.precision,
     )
-    vectors = run.text_vectors(layer=options.layer, pooling=options.pooling, normalise=options.normalise, carry=options.carry)
+    vectors = run.text_vectors(
+        layer=options.layer, pooling=options.pooling, normalise=options.normalise, carry=options.carry
+    )
     if options.search:
         search(vectors, options)
     elif options.out is not None and options.out.endswith(".npy"):
@@ -80,16 +107,21 @@ def check_options(options: argparse.Namespace) -> None:
     if options.search and (options.tokens or options.out):
         raise UserError("--search compares whole texts and prints what it finds; leave --tokens and --out out")
     if options.tokens and options.pooling is not None:
-        raise UserError("--pooling makes one vector of a text's, and --tokens has a vector for each token; leave one of them out")
+        raise UserError(
+            "--pooling makes one vector of a text's, and --tokens has a vector for each token; leave one of them out"
+        )
     if options.index is not None and not options.search:
         raise UserError("--index is what --search looks through; say what to look for with --search")
     if options.index is not None and options.texts:
-        raise UserError("--index takes the place of texts on the command line; name the file of its lines with --file, or none")
+        raise UserError(
+            "--index takes the place of texts on the command line; name the file of its lines with --file, or none"
+        )
     if options.search and any(not query.strip() for query in options.search):
         raise UserError("--search is empty; say what to look for")
     if options.search and options.carry is not None:
         raise UserError(
-            "--carry makes a text's vector depend on the texts before it, and --search compares texts by themselves; leave one out"
+            "--carry makes a text's vector depend on the texts before it, and --search compares texts by themselves;"
+            " leave one out"
         )
     if options.top < 1:
         raise UserError(f"--top ({options.top}) must be at least 1")
@@ -145,7 +177,12 @@ def write_rows(vectors: Any, options: argparse.Namespace) -> None:
                 number += len(texts)
             else:
                 for text, found in zip(texts, vectors.of_tokens(texts, number), strict=True):
-                    fields = {"line": number, "row": rows.num_rows, "tokens": len(found.vectors), "offsets": found.offsets.tolist()}
+                    fields = {
+                        "line": number,
+                        "row": rows.num_rows,
+                        "tokens": len(found.vectors),
+                        "offsets": found.offsets.tolist(),
+                    }
                     index.write(json.dumps({**fields, "text": text}, ensure_ascii=False) + "\n")
                     rows.write(found.vectors)
                     number += 1
@@ -168,7 +205,9 @@ def write_lines(vectors: Any, options: argparse.Namespace) -> None:
         for texts in blocks(options):
             found = vectors.of_tokens(texts, number) if options.tokens else vectors.of(texts, number)
             for text, each in zip(texts, found, strict=True):
-                file.writelines(json_line(one) + "\n" for one in EMBED.objects(number, TextRow(text=text), each, options))
+                file.writelines(
+                    json_line(one) + "\n" for one in EMBED.objects(number, TextRow(text=text), each, options)
+                )
                 number += 1
             file.flush()
 
@@ -199,14 +238,20 @@ def search(vectors: Any, options: argparse.Namespace) -> None:
                 kept |= {row: text for row, text in enumerate(texts, start=number) if row in near}
                 number += len(texts)
             if number != len(rows):
-                raise UserError(f"{options.index} has {len(rows):,} vectors and {options.file} {number:,} lines; embed that file again")
+                raise UserError(
+                    f"{options.index} has {len(rows):,} vectors and {options.file} {number:,} lines; embed that file"
+                    " again"
+                )
     if not nearest.num_rows:
         raise UserError("there is no text to search; give some lines with --file, or on standard input")
     for number, (query, found) in enumerate(zip(options.search, nearest.found(), strict=True)):
         if options.json:
             for rank, (row, cosine) in enumerate(found, start=1):
                 fields = {"query": query, "rank": rank, "line": row + 1, "cosine": cosine}
-                print(json.dumps({**fields, **({"text": kept[row]} if row in kept else {})}, ensure_ascii=False), flush=True)
+                print(
+                    json.dumps({**fields, **({"text": kept[row]} if row in kept else {})}, ensure_ascii=False),
+                    flush=True,
+                )
         else:
             table = [(f"{cosine:.3f}", str(row + 1), printable(shortened(kept.get(row, "")))) for row, cosine in found]
             print(("\n" if number else "") + printable(query))

@@ -2,21 +2,20 @@
 
 Of a language model, loss, perplexity and bits per character of a text, and of a bidirectional one the loss of each
 direction; with --json and a FILE, the log-probability of every token, where each has one: one JSON object a token, then
-one with the totals. Where the training data are still there, what they alone
-tell is shown beside it: n-grams, the most frequent tag, naive Bayes and others, whichever the task has. Of a masked
-language model, loss, perplexity and accuracy of the tokens that are taken out of documents, always the same ones, and of
-the next sentence.
+one with the totals. Where the training data are still there, what they alone tell is shown beside it: n-grams, the most
+frequent tag, naive Bayes and others, whichever the task has. Of a masked language model, loss, perplexity and accuracy
+of the tokens that are taken out of documents, always the same ones, and of the next sentence.
 
   clew evaluate runs/shakespeare-lstm
   clew evaluate runs/shakespeare-lstm poem.txt
   clew evaluate runs/shakespeare-lstm poem.txt --json
   clew evaluate runs/shakespeare-bert plays.txt
 
-Of a task that writes a target, such as translation or parsing, loss, perplexity and what is measured of its predictions,
-each measure with its signature. FILE is then a file of pairs or of trees, or two files whose lines translate each other.
-It is decoded as the run's config says; options and settings of the sections data and decoding change that. A model of
-several languages is scored on any direction, also one that it was never trained on, and with --pivot by way of a third
-language.
+Of a task that writes a target, such as translation or parsing, loss, perplexity and what is measured of its
+predictions, each measure with its signature. FILE is then a file of pairs or of trees, or two files whose lines
+translate each other. It is decoded as the run's config says; options and settings of the sections data and decoding
+change that. A model of several languages is scored on any direction, also one that it was never trained on, and with
+--pivot by way of a third language.
 
   clew evaluate runs/tatoeba-transformer --beams 10
   clew evaluate runs/tatoeba-transformer test.de test.en --out predictions.jsonl
@@ -27,9 +26,9 @@ Of transcribers, word and character error rates; one trained by CTC may search w
 
   clew evaluate runs/digits-speech --lm texts.txt --lm-weight 0.5
 
-Of taggers and classifiers, each measure with what the bootstrap says of it, a line a label, and which label was taken for
-which: a row a gold label, a column a predicted one; where there are more than ten, with --confusion. --errors lists the
-worst predictions.
+Of taggers and classifiers, each measure with what the bootstrap says of it, a line a label, and which label was taken
+for which: a row a gold label, a column a predicted one; where there are more than ten, with --confusion. --errors lists
+the worst predictions.
 
   clew evaluate runs/sentiment-lstm --errors 50
   clew evaluate runs/ewt-tagger test.conllu data.format=conllu --confusion
@@ -40,7 +39,8 @@ likeliest of --choices, as `clew classify` does with them.
 
   clew evaluate runs/gpt2 reviews.csv --choices 1=good,0=bad --template 'Review: {text} It was {choice}.'
 
-What a smaller --precision of the weights costs is shown beside it: every measure, the same in float32, and the difference.
+What a smaller --precision of the weights costs is shown beside it: every measure, the same in float32, and the
+difference.
 
   clew evaluate runs/shakespeare-gpt --precision int8
 """
@@ -66,9 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         nargs="*",
         default=[],
-        help="what to score: a text (- is standard input), a file of pairs or trees, two of parallel text; and section.field=value",
+        help=(
+            "what to score: a text (- is standard input), a file of pairs or trees, two of parallel text; and"
+            " section.field=value"
+        ),
     )
-    add("--streams", type=int, metavar="N", help="read a run's own text as N parallel streams (default: as in training)")
+    add(
+        "--streams", type=int, metavar="N", help="read a run's own text as N parallel streams (default: as in training)"
+    )
     add("--into", metavar="LANGUAGE", help="pairs of a FILE: their target language, where the model writes several")
     add("--pivot", metavar="LANGUAGE", help="translate into this language first, and from that into the target's")
     add_decoding(parser)
@@ -93,7 +98,9 @@ def run(options: argparse.Namespace) -> int:
     files = [word for word in options.given if not SETTING.match(word)]
     settings = [word for word in options.given if SETTING.match(word)]
     changed, choices = decoding_options(options), asked_choices(options)
-    load = partial(load_run, options.folder, device=options.device, code=None if options.code is None else Path(options.code))
+    load = partial(
+        load_run, options.folder, device=options.device, code=None if options.code is None else Path(options.code)
+    )
     run = load(precision=options.precision)
     options.whole = None if options.precision == WHOLE else load()
     take_language_model(options, run)
@@ -106,7 +113,13 @@ def run(options: argparse.Namespace) -> int:
     if learning.has_examples:
         return evaluate_examples(run, files, settings, changed, options)
     asked = [name for name in (*changed, "into", "pivot", "out") if getattr(options, name) is not None]
-    meant = [f"--{name.replace('_', '-')}" for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))]
+    meant = [
+        f"--{name.replace('_', '-')}"
+        for name in (*asked, *(name for name in ("errors", "confusion") if getattr(options, name)))
+    ]
     if meant or settings:
-        raise UserError(f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it stands")
+        raise UserError(
+            f"{(meant or settings)[0]} is for tasks that have a target; a language model is scored on a text as it"
+            " stands"
+        )
     return evaluate_texts(run, files, options)

@@ -1,4 +1,5 @@
-"""Write a run for another runtime: a folder with programs or weights, the vocabularies, and a card that says how to use them.
+"""Write a run for another runtime: a folder with programs or weights, the vocabularies, and a card that says how to use
+them.
 
 For example:
 
@@ -11,12 +12,12 @@ onnx     files that onnxruntime and many others run without torch
 torch    programs of torch.export, which torch runs without clew
 hf       a folder that Hugging Face's transformers loads, and sentence-transformers where a run gives vectors
 
-For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama and
-transformer; RoBERTa and XLM-R where it was imported as such); what differs is named.
+For hf a run's body is one that BERT, DistilBERT, GPT-2, Llama or Marian computes exactly (the families bert, gpt, llama
+and transformer; RoBERTa and XLM-R where it was imported as such); what differs is named.
 
-Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the state
-come out; a translator is an encoder besides. export.json names all that goes in and out. README.md, the card, has the lines that
-run what was written.
+Programs take batches of any size and length. A generator is its step: tokens and a state go in, probabilities and the
+state come out; a translator is an encoder besides. export.json names all that goes in and out. README.md, the card, has
+the lines that run what was written.
 """
 
 import argparse
@@ -54,12 +55,18 @@ def run(options: argparse.Namespace) -> int:
     name = trained.folder.resolve().name
     out = Path(options.out).expanduser() if options.out else Path("exports") / f"{name}-{options.to}"
     try:
-        files = export_run(trained, options.to, out, ExportOptions(options.license, command_of(trained)), force=options.force)
+        files = export_run(
+            trained, options.to, out, ExportOptions(options.license, command_of(trained)), force=options.force
+        )
     except KeyboardInterrupt as stop:
         stop.args = (f"{out} was not written",)
         raise
     if options.json:
-        print(json.dumps({"folder": str(out), "files": [str(path.relative_to(out)) for path in files]}, ensure_ascii=False))
+        print(
+            json.dumps(
+                {"folder": str(out), "files": [str(path.relative_to(out)) for path in files]}, ensure_ascii=False
+            )
+        )
     else:
         for path in files:
             print(f"{path}  {path.stat().st_size:,} bytes")
@@ -68,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def command_of(trained: Any) -> str | None:
-    """A command that trains the run again; None where there is none: of a recipe, or with code, that is not known here."""
+    """A command that trains the run again; None where there is none: of a recipe, or with code, that is not known
+    here."""
     import shlex
 
     from clew.core.errors import UserError
@@ -89,9 +97,16 @@ def command_of(trained: Any) -> str | None:
         }.items():
             if path is not None:  # it is looked at below
                 check_path(trained.folder, name, path, "or leave the command out")
-        chosen = {"model.family": config.model.family, "task.name": config.task.name}  # a section's other fields hang on these
+        chosen = {
+            "model.family": config.model.family,
+            "task.name": config.task.name,
+        }  # a section's other fields hang on these
         before = config_of(config.recipe).model_dump(mode="json")
-        first = [f"{name}={value}" for name, value in chosen.items() if before[name.split(".")[0]][name.split(".")[1]] != value]
+        first = [
+            f"{name}={value}"
+            for name, value in chosen.items()
+            if before[name.split(".")[0]][name.split(".")[1]] != value
+        ]
         changed = changed_fields(config_of(config.recipe, first), config)
         settings = [*first, *(f"{name}={written(new)}" for name, (_, new) in changed.items())]
         if changed_fields(config_of(config.recipe, settings), config):
@@ -99,7 +114,9 @@ def command_of(trained: Any) -> str | None:
     except UserError:
         return None
     shown = [without_folders(setting) for setting in settings if setting.partition("=")[0] not in FOUND]
-    return shlex.join(["clew", "train", config.recipe, *shown, *(["--code", CODE] if (trained.folder / CODE).exists() else [])])
+    return shlex.join(
+        ["clew", "train", config.recipe, *shown, *(["--code", CODE] if (trained.folder / CODE).exists() else [])]
+    )
 
 
 def written(value: Any) -> str:

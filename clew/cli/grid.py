@@ -1,4 +1,5 @@
-"""What `clew train` does with commas: runs every combination, says which is under way, and shows one table at the end."""
+"""What `clew train` does with commas: runs every combination, says which is under way, and shows one table at the
+end."""
 
 import argparse
 import glob
@@ -13,7 +14,8 @@ from clew.cli.terminal.tables import duration, number, show_table
 
 
 def run_grid(options: argparse.Namespace) -> int:
-    """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a signal came."""
+    """0 where every run of the grid has finished, 1 where one failed or another process has it; 130 or 143 where a
+    signal came."""
     from clew.core.processes import process_group
     from clew.recipes.many import plan_grid
 
@@ -61,7 +63,9 @@ def run_all(options: argparse.Namespace, grid: Sequence[Any], code: Path | None)
         show(grid)
         signal = stop.number if isinstance(stop, Interrupted) else 2
         done = sum(map(is_done, grid))
-        raise Interrupted(signal, f"stopped; {done} of {len(grid)} runs are finished; go on with `{again(options)}`", Path()) from None
+        raise Interrupted(
+            signal, f"stopped; {done} of {len(grid)} runs are finished; go on with `{again(options)}`", Path()
+        ) from None
     if not is_first():
         return 1 if failures else 0
     show(grid)
@@ -98,17 +102,33 @@ def show(grid: Sequence[Any]) -> None:
 
     several = len({planned.combination.recipe for planned in grid}) > 1
     fields = [name for name, _ in grid[0].combination.chosen]
-    header = [*(["recipe"] if several else []), *fields, "steps", "valid loss", "perplexity", "test perplexity", "time", "state", "folder"]
+    header = [
+        *(["recipe"] if several else []),
+        *fields,
+        "steps",
+        "valid loss",
+        "perplexity",
+        "test perplexity",
+        "time",
+        "state",
+        "folder",
+    ]
     rows = []
     for planned in grid:
-        chosen = [*([planned.combination.recipe] if several else []), *(value for _, value in planned.combination.chosen)]
+        chosen = [
+            *([planned.combination.recipe] if several else []),
+            *(value for _, value in planned.combination.chosen),
+        ]
         epochs, steps = planned.config.training.epochs, planned.config.training.steps
         if not is_run(planned.folder):
-            rows.append([*chosen, f"0/{steps}" if epochs is None else "0", "", "", "", "", "not started", str(planned.folder)])
+            rows.append(
+                [*chosen, f"0/{steps}" if epochs is None else "0", "", "", "", "", "not started", str(planned.folder)]
+            )
             continue
         run = summarise(planned.folder)
         scores = [
-            number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
+            number(run.best.get(name), digits)
+            for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
         steps = steps if epochs is None else run.config.training.steps
         state = "finished" if is_done(planned) else run.state

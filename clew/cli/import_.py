@@ -1,5 +1,5 @@
-"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, GPT-2, Llama, Mistral or Marian in a
-folder of Hugging Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
+"""Make a run of a published checkpoint: BERT, RoBERTa, XLM-R, CamemBERT, DistilBERT, GPT-2, Llama, Mistral or Marian in
+a folder of Hugging Face's, a folder of sentence-transformers, a llama2.c file, or AllenNLP's ELMo.
 
 For example:
 
@@ -25,7 +25,11 @@ from clew.cli.terminal.progress import say
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", help="the checkpoint: a folder, or a .bin file of llama2.c's")
     parser.add_argument("--out", metavar="DIR", help="where the run goes (default: runs/ and the checkpoint's name)")
-    parser.add_argument("--pairs", action="store_true", help="its classifier judges two texts together, which no checkpoint says of itself")
+    parser.add_argument(
+        "--pairs",
+        action="store_true",
+        help="its classifier judges two texts together, which no checkpoint says of itself",
+    )
     parser.add_argument("--json", action="store_true", help="what was understood as one JSON object")
 
 
@@ -34,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     from clew.interop.checkpoints import import_checkpoint
     from clew.tasks import TASKS
 
-    done = import_checkpoint(Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs)
+    done = import_checkpoint(
+        Path(options.path).expanduser(), None if options.out is None else Path(options.out), pairs=options.pairs
+    )
     model, task = done.config.model, done.config.task
     verb = next(iter(TASKS[task.name].uses), "evaluate")
     vocabularies = {role: f"{vocabulary!r}" for role, vocabulary in done.vocabularies.items()}

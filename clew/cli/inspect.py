@@ -1,8 +1,8 @@
 """A page in your browser that looks inside runs: what they read and write, where they attend, what their cells keep.
 
 Type a text and see it as the model does, or drop a picture or a sound where the run reads those; write with it step by
-step; switch heads off; put two runs side by side. The page is served to this machine alone, and its address is printed on
-standard error. Every view has a link that restores it. Files stay in the memory of this command, and end with it.
+step; switch heads off; put two runs side by side. The page is served to this machine alone, and its address is printed
+on standard error. Every view has a link that restores it. Files stay in the memory of this command, and end with it.
 
   clew inspect runs/shakespeare-lstm
   clew inspect runs/shakespeare-lstm runs/shakespeare-gpt
@@ -10,8 +10,8 @@ standard error. Every view has a link that restores it. Files stay in the memory
   clew inspect runs/tatoeba-transformer --port 9000 --no-browser
   clew inspect runs/shakespeare-gpt --allow-host hub.example.org
 
---allow-host is for a page that is seen under another name: behind a notebook's proxy, or a forwarded port with a name. The
-printed address then holds a token that lets one browser in, once.
+--allow-host is for a page that is seen under another name: behind a notebook's proxy, or a forwarded port with a name.
+The printed address then holds a token that lets one browser in, once.
 """
 
 import argparse
@@ -26,7 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
     add("--no-browser", action="store_true", help="open no browser, only print the address")
-    add("--allow-host", action="append", default=[], metavar="NAME", help="another name that the page is seen under; may be repeated")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that the page is seen under; may be repeated",
+    )
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
 
 

@@ -1,17 +1,19 @@
-"""A dictionary between two languages, read off their word vectors: one space is turned until translations lie on each other.
+"""A dictionary between two languages, read off their word vectors: one space is turned until translations lie on each
+other.
 
-SOURCE and TARGET are files of vectors (GloVe, word2vec, fastText, gzipped or not; navec's .tar), or runs, whose tables of
-words are taken. --train has the pairs that the rotation is learnt from (orthogonal Procrustes), a word and its translation
-a line; without it, words that are spelt alike in both are. --test measures: any of a word's translations counts as right.
+SOURCE and TARGET are files of vectors (GloVe, word2vec, fastText, gzipped or not; navec's .tar), or runs, whose tables
+of words are taken. --train has the pairs that the rotation is learnt from (orthogonal Procrustes), a word and its
+translation a line; without it, words that are spelt alike in both are. --test measures: any of a word's translations
+counts as right.
 
   clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv --test test.en-ru.tsv
   clew vectors lexicon glove.txt.gz navec.tar --train train.en-ru.tsv dog water --n 5
   clew vectors lexicon english.vec german.vec --train pairs.tsv --out dictionary.tsv --first 20000
   clew vectors lexicon runs/english runs/german --train pairs.tsv --test more.tsv --rounds 2 --json
 
-A translation is the nearest by CSLS (Conneau et al. 2018), which holds against a word that it is near to many; --by nearest
-takes the plain cosine. What is done to the vectors first, and whether the rotation is refined by pairs that it finds itself,
-is what translates best by cross-validation on the --train pairs, unless --prepare and --rounds say.
+A translation is the nearest by CSLS (Conneau et al. 2018), which holds against a word that it is near to many; --by
+nearest takes the plain cosine. What is done to the vectors first, and whether the rotation is refined by pairs that it
+finds itself, is what translates best by cross-validation on the --train pairs, unless --prepare and --rounds say.
 """
 
 import argparse
@@ -32,7 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("source", metavar="SOURCE", help="vectors of the language to translate from: a file, or a run")
     add("target", metavar="TARGET", help="vectors of the language to translate into")
     add("words", metavar="WORD", nargs="*", default=[], help="translate these")
-    add("--train", metavar="FILE", help="pairs to learn from, a word and its translation a line (default: words spelt alike in both)")
+    add(
+        "--train",
+        metavar="FILE",
+        help="pairs to learn from, a word and its translation a line (default: words spelt alike in both)",
+    )
     add("--test", metavar="FILE", help="pairs to measure on")
     add("--by", default="csls", choices=WAYS, help="how a translation is found (default: csls)")
     add("--n", type=int, default=1, metavar="N", help="translations of each word (default: 1)")
@@ -43,8 +49,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"the first N words of either language, as a rule the most frequent ({FIRST:,})",
     )
-    add("--prepare", default="auto", choices=["auto", *PREPARATIONS], help="what is done to the vectors: lengths of 1, the mean taken away")
-    add("--rounds", default="auto", metavar="N", help="rounds of refinement, 0 and more (default: 0 or 1, as cross-validation says)")
+    add(
+        "--prepare",
+        default="auto",
+        choices=["auto", *PREPARATIONS],
+        help="what is done to the vectors: lengths of 1, the mean taken away",
+    )
+    add(
+        "--rounds",
+        default="auto",
+        metavar="N",
+        help="rounds of refinement, 0 and more (default: 0 or 1, as cross-validation says)",
+    )
     add("--out", metavar="FILE", help="write a dictionary: source word, target word, score, with tabs between")
     add(
         "--words",
@@ -81,7 +97,9 @@ def run(options: argparse.Namespace) -> int:
     preparation, rounds = chosen(options, source, target, pairs)
     x, y = prepare[preparation](source.vectors), prepare[preparation](target.vectors)
     rotation = align(x, y, pairs, rounds=rounds)
-    spaces = {way: space_of(x, y, rotation, csls=way == "csls") for way in (WAYS if test is not None else (options.by,))}
+    spaces = {
+        way: space_of(x, y, rotation, csls=way == "csls") for way in (WAYS if test is not None else (options.by,))
+    }
     facts = {
         "source": {"vectors": source.name, "words": len(source.words), "dim": source.vectors.shape[1]},
         "target": {"vectors": target.name, "words": len(target.words), "dim": target.vectors.shape[1]},
@@ -109,7 +127,9 @@ def check(options: argparse.Namespace) -> None:
             raise UserError(f"--rounds takes a number, 0 and more, or auto, not {options.rounds!r}")
         options.rounds = int(options.rounds)
     if options.test is None and not options.words and options.out is None:
-        raise UserError("there is nothing to do; give --test FILE to measure, words to translate, or --out FILE for a dictionary")
+        raise UserError(
+            "there is nothing to do; give --test FILE to measure, words to translate, or --out FILE for a dictionary"
+        )
     if options.out is not None and not Path(options.out).expanduser().parent.is_dir():
         raise UserError(f"no such folder: {Path(options.out).parent}, where --out is to write; make it first")
 
@@ -162,7 +182,10 @@ def training_pairs(options: argparse.Namespace, source: Side, target: Side) -> t
         rows, told = pairs.rows, options.train
         say(f"{options.train}: {len(rows):,} of {pairs.num_pairs:,} pairs have vectors on both sides")
     if len(rows) < 10:
-        raise UserError(f"the rotation is learnt from ten pairs with vectors on both sides at least; of {told} there are {len(rows)}")
+        raise UserError(
+            f"the rotation is learnt from ten pairs with vectors on both sides at least; of {told} there are"
+            f" {len(rows)}"
+        )
     return rows, told
 
 
@@ -191,16 +214,27 @@ def measure(options: argparse.Namespace, spaces: dict[str, Any], test: Pairs, fa
         for way, each in found.items():
             scores = {f"precision@{k}": value for k, value in each.at.items()}
             everything = {f"precision@{k}_of_all": value for k, value in each.of_all().items()}
-            print(json.dumps({"by": way, **scores, **everything, "words": each.num_words, "words_in_all": each.num_in_all, **facts}))
+            print(
+                json.dumps(
+                    {
+                        "by": way,
+                        **scores,
+                        **everything,
+                        "words": each.num_words,
+                        "words_in_all": each.num_in_all,
+                        **facts,
+                    }
+                )
+            )
         return
     header = ["by", *(f"P@{k}" for k in KS), *(f"P@{k} of all" for k in KS)]
     rows = [[way, *(f"{v:.1f}" for v in (*each.at.values(), *each.of_all().values()))] for way, each in found.items()]
     show_table(header, rows, right=range(1, len(header)))
     asked = found["csls"]
     print(
-        f"{asked.num_words:,} of {asked.num_in_all:,} words of {options.test} have vectors on both sides; of all: the others are wrong. "
-        f"Candidates: {facts['target']['words']:,} words; learnt from {facts['train']['pairs']:,} pairs "
-        f"({facts['preparation']}, {facts['rounds']} rounds)"
+        f"{asked.num_words:,} of {asked.num_in_all:,} words of {options.test} have vectors on both sides; of all: the"
+        f" others are wrong. Candidates: {facts['target']['words']:,} words; learnt from {facts['train']['pairs']:,}"
+        f" pairs ({facts['preparation']}, {facts['rounds']} rounds)"
     )
 
 
@@ -215,10 +249,16 @@ def translate(options: argparse.Namespace, space: Any, source: Side, target: Sid
         if row is None:
             near = did_you_mean(word, source.words[:20_000])
             more = " --first takes more" if len(source.words) == options.first else ""
-            raise UserError(f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near}{more}")
+            raise UserError(
+                f"no vector for {named(word)} among {len(source.words):,} words of {source.name}{near}{more}"
+            )
         rows.append(row)
     for line in entries(space, np.array(rows), options.n, source, target):
-        print(json.dumps(dict(zip(("source", "target", "score"), line, strict=True)), ensure_ascii=False) if options.json else tsv(line))
+        print(
+            json.dumps(dict(zip(("source", "target", "score"), line, strict=True)), ensure_ascii=False)
+            if options.json
+            else tsv(line)
+        )
 
 
 def write(options: argparse.Namespace, space: Any, source: Side, target: Side) -> None:

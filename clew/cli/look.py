@@ -1,10 +1,9 @@
 """Look inside a run with an instrument: tokens, surprisal, attention, attribution, the beam's tree, ...
 
-Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options are
-described. Options are name=value; the text may be --text or the content of a --file, which of a run that reads pictures or
-sounds is the picture or the sound itself. What is seen is printed as text, on a terminal in colour (not
-where NO_COLOR is set), or with --out drawn: .html, .svg, .png,
-.pdf, or .json for all of its numbers.
+Without a name the instruments are listed, with a run's folder alone those that fit it; with a name alone its options
+are described. Options are name=value; the text may be --text or the content of a --file, which of a run that reads
+pictures or sounds is the picture or the sound itself. What is seen is printed as text, on a terminal in colour (not
+where NO_COLOR is set), or with --out drawn: .html, .svg, .png, .pdf, or .json for all of its numbers.
 
   clew look
   clew look surprisal
@@ -30,7 +29,13 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("instrument", metavar="NAME", nargs="?", help="an instrument's name; `clew look` alone lists them")
-    add("words", metavar="RUN | FILE | option=value", nargs="*", default=[], help="run directories, a file, and options of the instrument")
+    add(
+        "words",
+        metavar="RUN | FILE | option=value",
+        nargs="*",
+        default=[],
+        help="run directories, a file, and options of the instrument",
+    )
     add("--text", metavar="TEXT", help="the text to read, as text=TEXT")
     add("--file", metavar="FILE", help="read the text of this file (- is standard input), or this picture or sound")
     add("--out", metavar="FILE", help="draw it here: .html, .svg, .png, .pdf, or .json")
@@ -43,7 +48,11 @@ def run(options: argparse.Namespace) -> int:
 
     if options.instrument is None:
         return list_instruments(options)
-    if is_alone(options) and not is_run(Path(options.instrument)) and (known := instruments(options)).get(options.instrument) is not None:
+    if (
+        is_alone(options)
+        and not is_run(Path(options.instrument))
+        and (known := instruments(options)).get(options.instrument) is not None
+    ):
         return describe(options, known[options.instrument])
     return run_on(options)
 
@@ -54,7 +63,8 @@ def is_alone(options: argparse.Namespace) -> bool:
 
 
 def instruments(options: argparse.Namespace) -> dict[str, Any]:
-    """What is said of each instrument: read from a list, so that no torch is loaded, unless a file of the user's may have added some."""
+    """What is said of each instrument: read from a list, so that no torch is loaded, unless a file of the user's may
+    have added some."""
     from clew.cli.options.forms import all_instruments, read_instruments
 
     return read_instruments() if options.code is None else all_instruments()
@@ -129,7 +139,9 @@ def check_reads(name: str) -> None:
 def parted(words: list[str]) -> tuple[list[str], list[str]]:
     """Folders, and options; a folder whose name has an equals sign is one when it is there."""
     is_option = [not os.path.isdir(word) and word.partition("=")[0].isidentifier() and "=" in word for word in words]
-    return tuple([word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True))  # type: ignore[return-value]
+    return tuple(
+        [word for word, option in zip(words, is_option, strict=True) if option is wanted] for wanted in (False, True)
+    )  # type: ignore[return-value]
 
 
 def with_file(options: argparse.Namespace) -> list[str]:
@@ -139,7 +151,8 @@ def with_file(options: argparse.Namespace) -> list[str]:
     files = [word for word in options.words if os.path.isfile(word)]
     if len(files) > 1 or (files and options.file is not None):
         raise UserError(
-            f"one file is looked at a time, and here are {', '.join([*files, *filter(None, [options.file])])}; give one of them"
+            f"one file is looked at a time, and here are {', '.join([*files, *filter(None, [options.file])])}; give one"
+            " of them"
         )
     if files:
         options.file = files[0]
@@ -176,7 +189,10 @@ def check_out(name: str | None) -> None:
     if not Path(name).parent.is_dir():
         raise UserError(f"{Path(name).parent} is no folder, so that {Path(name).name} cannot be written there")
     if Path(name).suffix.lower() not in (*WRITERS, *FIGURES):
-        raise UserError(f"--out draws by the ending of a name, {', '.join([*WRITERS, *FIGURES])}, and {Path(name).name} has none of these")
+        raise UserError(
+            f"--out draws by the ending of a name, {', '.join([*WRITERS, *FIGURES])}, and {Path(name).name} has none of"
+            " these"
+        )
 
 
 def show(options: argparse.Namespace, view: Any) -> None:
@@ -222,7 +238,9 @@ def list_fitting(options: argparse.Namespace) -> int:
         for name, about, why in rows:
             print(json.dumps({"name": name, "about": about, "fits": why is None, "why_not": why}, ensure_ascii=False))
         return 0
-    show_table(("instrument", "what it shows"), [(name, about if why is None else f"- {why}") for name, about, why in rows])
+    show_table(
+        ("instrument", "what it shows"), [(name, about if why is None else f"- {why}") for name, about, why in rows]
+    )
     return 0
 
 
@@ -235,7 +253,10 @@ def describe(options: argparse.Namespace, instrument: dict[str, Any]) -> int:
         print(json.dumps({"name": name, "about": about, "options": schema}))
         return 0
     print(f"{name}: {about}\nclew look {name} RUN{' [RUN ...]' if instrument['several'] else ''} [option=value ...]\n")
-    rows = [(field, takes(about), default(about), about.get("description", "")) for field, about in schema["properties"].items()]
+    rows = [
+        (field, takes(about), default(about), about.get("description", ""))
+        for field, about in schema["properties"].items()
+    ]
     show_table(("option", "takes", "default", ""), rows)
     return 0
 

@@ -1,4 +1,5 @@
-"""The command: finds the verb, runs it, and turns what goes wrong into one line and an exit code. Imports nothing heavy itself."""
+"""The command: finds the verb, runs it, and turns what goes wrong into one line and an exit code. Imports nothing heavy
+itself."""
 
 import argparse
 import io
@@ -77,7 +78,9 @@ def verb_parser(verb: str) -> Parser:
 class Code(argparse.Action):
     """The first file is the one that a run was trained with, or is; those behind it are imported besides."""
 
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option: str | None = None) -> None:
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
         if namespace.code is None:
             namespace.code = value
         else:
@@ -86,10 +89,15 @@ class Code(argparse.Action):
 
 def add_code(parser: argparse.ArgumentParser) -> None:
     """What every verb takes."""
-    about_code = "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the run's"
+    about_code = (
+        "import this file of yours first: it adds cells, tasks, formats to the tables; of several the first is the"
+        " run's"
+    )
     parser.add_argument("--code", metavar="FILE.py", action=Code, help=about_code)
     parser.set_defaults(more_code=())
-    about_trust = "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
+    about_trust = (
+        "read the files that a run's config names, wherever they are, though it was not trained here; remembered"
+    )
     parser.add_argument("--trust", action="store_true", help=about_trust)
     parser.add_argument("--quiet", action="store_true", help="say nothing on standard error but what went wrong")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error, and how decoding runs")
@@ -110,7 +118,8 @@ def run_form(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, terminate) if threading.current_thread() is threading.main_thread() else None
     given = sys.argv[1:] if arguments is None else arguments
-    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of any bytes.
+    # Text is UTF-8 in files, and so it is on pipes, whatever the system's code page; a file may still have a name of
+    # any bytes.
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
@@ -207,7 +216,8 @@ def trusting(accepted: bool) -> AbstractContextManager[None]:
 
 
 def leave(status: int) -> NoReturn:
-    """Ends one process of several at once: torch may wait for ever for another that died when what the error holds on to is tidied up."""
+    """Ends one process of several at once: torch may wait for ever for another that died when what the error holds on
+    to is tidied up."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -225,7 +235,9 @@ def explain(error: Exception, verb: str, words: Sequence[str]) -> int:
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")
-    return complain(f"this is a fault in clew or in code of yours: {type(error).__name__}: {error}; --debug shows where", 1)
+    return complain(
+        f"this is a fault in clew or in code of yours: {type(error).__name__}: {error}; --debug shows where", 1
+    )
 
 
 def complain(text: str, status: int = 2) -> int:

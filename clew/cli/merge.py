@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from clew.runs.merging import merge_run
 
-    merged = merge_run(Path(options.folder), Path(options.out), code=None if options.code is None else Path(options.code))
+    merged = merge_run(
+        Path(options.folder), Path(options.out), code=None if options.code is None else Path(options.code)
+    )
     count = sum(parameter.numel() for parameter in merged.task.parameters())
     say(f"{count:,} parameters written to {merged.folder}")
     return 0

@@ -1,9 +1,9 @@
 """The words nearest a word: those whose vectors have the largest cosine with its own.
 
-VECTORS is a file as GloVe, word2vec (text or .bin), fastText and `clew vectors` write it, packed or not; or a run, whose
-table of words or other tokens is taken. Words that + and - join make one question: what is to woman as king is to man?
-Without a word, every line of standard input is a question; one that has no answer is told on standard error, and the next is
-still answered.
+VECTORS is a file as GloVe, word2vec (text or .bin), fastText and `clew vectors` write it, packed or not; or a run,
+whose table of words or other tokens is taken. Words that + and - join make one question: what is to woman as king is to
+man? Without a word, every line of standard input is a question; one that has no answer is told on standard error, and
+the next is still answered.
 
   clew vectors neighbours vectors.txt king queen
   clew vectors neighbours vectors.txt king - man + woman --n 5
@@ -24,7 +24,13 @@ Normalize = Callable[[str], str]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("vectors", metavar="VECTORS", help="a file of word vectors, or a run directory")
-    add("words", metavar="WORD", nargs="*", default=[], help="a word, or words joined by + and - (default: lines of standard input)")
+    add(
+        "words",
+        metavar="WORD",
+        nargs="*",
+        default=[],
+        help="a word, or words joined by + and - (default: lines of standard input)",
+    )
     add("--n", type=int, default=10, metavar="N", help="neighbours of each (default: 10)")
     add("--first", type=int, metavar="N", help="of a file, its first N words alone: as a rule the most frequent")
     add("--json", action="store_true", help="JSON lines")
@@ -88,15 +94,17 @@ def load_vectors(options: argparse.Namespace) -> tuple[Any, Normalize]:
 
 
 def table_of(run: Any) -> tuple[Any, Normalize]:
-    """A run's table of words, or of what else its tokens are, and what its tokenizer does to a text first; of a run with a source and a
-    target, the target's."""
+    """A run's table of words, or of what else its tokens are, and what its tokenizer does to a text first; of a run
+    with a source and a target, the target's."""
     from clew.baselines.word_vectors import WordVectors
     from clew.baselines.words import Words
     from clew.core.errors import UserError
 
     table = run.task.body.embedding.tokens
     if table is None:
-        raise UserError(f"{run.folder} has no table of words (embedding.words=false): its words are read letter by letter")
+        raise UserError(
+            f"{run.folder} has no table of words (embedding.words=false): its words are read letter by letter"
+        )
     tokenizer = next(run.vocabularies[role] for role in ("tokenizer", "target") if role in run.vocabularies)
     tokens = tokenizer.tokens
     if tokenizer.unit == "subword":
@@ -131,8 +139,8 @@ def read_questions(words: Iterable[str]) -> Iterator[Question]:
 
 
 def known(vectors: Any, question: Question, normalize: Normalize) -> Question:
-    """The question in words that have vectors: as the run writes them, in lower case perhaps, and a subword that begins a word with a space
-    before it. Any other is refused."""
+    """The question in words that have vectors: as the run writes them, in lower case perhaps, and a subword that begins
+    a word with a space before it. Any other is refused."""
 
     def find(word: str) -> str:
         ways = (word, f" {word}", normalize(word), f" {normalize(word)}")
@@ -149,7 +157,12 @@ def show(question: Question, found: Sequence[tuple[str, float]], number: int, as
 
     if as_json:
         for rank, (word, cosine) in enumerate(found, start=1):
-            print(json.dumps({"question": question.text, "rank": rank, "word": word, "cosine": cosine}, ensure_ascii=False), flush=True)
+            print(
+                json.dumps(
+                    {"question": question.text, "rank": rank, "word": word, "cosine": cosine}, ensure_ascii=False
+                ),
+                flush=True,
+            )
         return
     rows = [(printable(word), f"{cosine:.3f}") for word, cosine in found]
     print(("\n" if number > 1 else "") + text_table((question.text, "cosine"), rows, right=(1,)), flush=True)

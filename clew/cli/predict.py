@@ -1,8 +1,8 @@
 """Do what a run's task does, for every line of FILE or of standard input: a language model goes on from each line, a
-translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for every
-task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a space in it.
-FILE may also be a table, or another file that the task reads: of a run that answers questions it has the questions with their
-passages. Of a run that reads pictures or sounds every FILE is one of them, or a table of them.
+translator translates it, a parser gives its tree, a tagger the tags of its words, a classifier its label, and so on for
+every task, one of yours too. Texts may be given in the place of FILE, a single one where it is no name, as one with a
+space in it. FILE may also be a table, or another file that the task reads: of a run that answers questions it has the
+questions with their passages. Of a run that reads pictures or sounds every FILE is one of them, or a table of them.
 
 For example:
 
@@ -53,14 +53,20 @@ def run(options: argparse.Namespace) -> int:
     verb = own_verb(loaded.config)
     if verb not in loaded.uses:
         raise UserError(
-            f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself; "
-            f"`{command('clew', 'evaluate', folder)}` scores it, and other runs read its vectors with {command(f'embedding.from={folder}')}"
+            f"{folder} is a run of the task {loaded.config.task.name}, which answers nothing by itself;"
+            f" `{command('clew', 'evaluate', folder)}` scores it, and other runs read its vectors with"
+            f" {command(f'embedding.from={folder}')}"
         )
     asked = use_parser(verb, form_of([loaded.uses[verb]])).parse_intermixed_args(options.command_line)
     asked.texts = asked.source
     if loaded.uses[verb].names_files and asked.source and not is_table(asked.source):
         return ask(asked, [loaded])
-    if len(asked.source) == 1 and (source := asked.source[0]) and asked.file is None and (os.path.exists(source) or NAME.fullmatch(source)):
+    if (
+        len(asked.source) == 1
+        and (source := asked.source[0])
+        and asked.file is None
+        and (os.path.exists(source) or NAME.fullmatch(source))
+    ):
         if source != "-" and not os.path.exists(source):
             remedy = f"a text itself goes to standard input: echo TEXT | {command('clew', 'predict', folder)}"
             raise UserError(f"no such file: {shortened(source)}; {remedy}")

@@ -1,9 +1,9 @@
 """What each layer of a run knows: how well the labels of words and of sentences can be told from its vectors.
 
-The run reads the sentences of a corpus as it is; nothing of it is trained. From the vectors of every level, and of mixes
-of levels, a linear probe learns the labels of the training part, and the table has its accuracy on the test part. A mix is
-named as embedding.mix takes it. Any run that reads a text will do: a language model, a tagger, a classifier; of a translator
-its encoder is probed.
+The run reads the sentences of a corpus as it is; nothing of it is trained. From the vectors of every level, and of
+mixes of levels, a linear probe learns the labels of the training part, and the table has its accuracy on the test part.
+A mix is named as embedding.mix takes it. Any run that reads a text will do: a language model, a tagger, a classifier;
+of a translator its encoder is probed.
 
   clew look probe runs/shakespeare-lstm
   clew look probe runs/shakespeare-gpt --control --out levels.svg
@@ -24,9 +24,19 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="RUN", help="a run directory")
     add = parser.add_argument
-    add("--corpus", action="append", metavar="NAME", help="a corpus with tags (NAME:KIND for another kind) or labels; may be repeated")
+    add(
+        "--corpus",
+        action="append",
+        metavar="NAME",
+        help="a corpus with tags (NAME:KIND for another kind) or labels; may be repeated",
+    )
     add("--limit", type=int, metavar="N", help="sentences of each part at most (default: 1000)")
-    add("--pieces", choices=["first", "last", "mean"], default="last", help="which of a word's tokens stand for it (default: last)")
+    add(
+        "--pieces",
+        choices=["first", "last", "mean"],
+        default="last",
+        help="which of a word's tokens stand for it (default: last)",
+    )
     add("--control", action="store_true", help="the same with an untrained model of the same shape")
     add("--out", metavar="FILE.svg", help="draw the accuracies by level")
     add("--json", action="store_true", help="JSON lines, one for each corpus and row")

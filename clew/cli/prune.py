@@ -4,14 +4,14 @@
   clew runs prune runs/multi30k-transformer --heads 0.7 --by leave_one_out --out runs/fewer
   clew runs prune runs/shakespeare-gpt --off 1.2 2.5 --out without
 
---heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et al.
-2019), or with --by leave_one_out those without which the validation score is the best. Every share in the table is
+--heads is the share of heads that are kept. Those go first that the loss on training data feels the least (Michel et
+al. 2019), or with --by leave_one_out those without which the validation score is the best. Every share in the table is
 measured on the validation part, with the heads switched off; nothing is trained in between. A run without data of its
 own takes settings of the section data (data.train=FILE); one that only embeds is measured by how near its vectors stay
 to those of the whole model.
 
-The written run has the heads cut out of its weights, and the table as pruning.json and pruning.html. It is used as any run
-is; `clew train ... transfer.from=DIR` trains it further.
+The written run has the heads cut out of its weights, and the table as pruning.json and pruning.html. It is used as any
+run is; `clew train ... transfer.from=DIR` trains it further.
 """
 
 import argparse
@@ -30,10 +30,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("folder", metavar="RUN", help="a run directory")
     add("settings", metavar="data.field=value", nargs="*", default=[], help="other data than the run's own")
     add("--heads", type=float, metavar="SHARE", help="the share of heads to keep, from 0 to 1")
-    add("--off", nargs="+", metavar="HEAD", help="these heads instead: LAYER.HEAD from 1; decoder.L.H and cross.L.H of a decoder")
+    add(
+        "--off",
+        nargs="+",
+        metavar="HEAD",
+        help="these heads instead: LAYER.HEAD from 1; decoder.L.H and cross.L.H of a decoder",
+    )
     add("--by", default="importance", choices=["importance", "leave_one_out"], help="what decides which heads go first")
-    add("--batches", type=int, default=BATCHES, metavar="N", help=f"training batches that importance is told by (default {BATCHES})")
-    add("--points", type=int, default=10, metavar="N", help="shares that are measured besides all heads (default 10; 0 measures none)")
+    add(
+        "--batches",
+        type=int,
+        default=BATCHES,
+        metavar="N",
+        help=f"training batches that importance is told by (default {BATCHES})",
+    )
+    add(
+        "--points",
+        type=int,
+        default=10,
+        metavar="N",
+        help="shares that are measured besides all heads (default 10; 0 measures none)",
+    )
     add("--out", metavar="DIR", required=True, help="where the pruned run goes")
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where it is measured")
     add("--json", action="store_true", help="one JSON object a share, and one for the run that was written")
@@ -66,16 +83,25 @@ def run(options: argparse.Namespace) -> int:
     say(f"measuring {len(kept)} numbers of heads")
     points = quality_curve(whole, order, kept, lambda: measuring.measure(whole))
     chosen = next(point for point in points if point.kept == count)
-    pruned = prune_run(whole, off, Path(options.out), {f"best.valid.{name}": value for name, value in chosen.measures.items()})
+    pruned = prune_run(
+        whole, off, Path(options.out), {f"best.valid.{name}": value for name, value in chosen.measures.items()}
+    )
     measured = measuring.measure(pruned)
     seconds = [seconds_per_batch(measuring, one) for one in (whole, pruned)]
     sizes = [sum(parameter.numel() for parameter in one.task.parameters()) for one in (whole, pruned)]
     about = (
-        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became {sizes[1]:,}; "
-        f"a batch took {1000 * seconds[0]:.1f} ms and takes {1000 * seconds[1]:.1f} ms"
+        f"{whole.folder}: {count} of {len(heads)} heads kept; {measuring.about}. {sizes[0]:,} parameters became"
+        f" {sizes[1]:,}; a batch took {1000 * seconds[0]:.1f} ms and takes {1000 * seconds[1]:.1f} ms"
     )
     view = curve_view(points, measuring.name, importance, about, with_unit(measuring.name, chosen.measures))
-    facts = {"off": off, "kept": count, "heads": len(heads), "measures": measured, "parameters": sizes, "seconds_per_batch": seconds}
+    facts = {
+        "off": off,
+        "kept": count,
+        "heads": len(heads),
+        "measures": measured,
+        "parameters": sizes,
+        "seconds_per_batch": seconds,
+    }
     write_json(Path(options.out) / "pruning.json", {**facts, "by": "name" if named else options.by, **view.facts})
     view.save(Path(options.out) / "pruning.html")
     show(options, points, facts, about)

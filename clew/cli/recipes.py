@@ -1,4 +1,5 @@
-"""List the recipes by task, or those that a word is about, or print one as commented YAML: a file to change and give to `clew train`.
+"""List the recipes by task, or those that a word is about, or print one as commented YAML: a file to change and give to
+`clew train`.
 
 For example:
 
@@ -22,8 +23,12 @@ LEAST_WIDTH = 24
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME|WORD", nargs="?", help="the recipe to print whole, or what the listed ones are about")
-    parser.add_argument("settings", metavar="section.field=value", nargs="*", default=[], help="overrides of the recipe to print")
+    parser.add_argument(
+        "name", metavar="NAME|WORD", nargs="?", help="the recipe to print whole, or what the listed ones are about"
+    )
+    parser.add_argument(
+        "settings", metavar="section.field=value", nargs="*", default=[], help="overrides of the recipe to print"
+    )
     parser.add_argument("--json", action="store_true", help="JSON lines")
 
 
@@ -33,7 +38,9 @@ def run(options: argparse.Namespace) -> int:
     listed = RECIPES
     if options.name is not None:
         listed = (
-            {} if options.name in RECIPES or options.settings else {name: r for name, r in RECIPES.items() if has(name, r, options.name)}
+            {}
+            if options.name in RECIPES or options.settings
+            else {name: r for name, r in RECIPES.items() if has(name, r, options.name)}
         )
         if not listed:
             return print_one(options)
@@ -57,7 +64,10 @@ def print_one(options: argparse.Namespace) -> int:
     from clew.runs.settings.fields import commented_yaml
 
     config = config_of(options.name, options.settings)
-    print(json.dumps(config.model_dump(mode="json")) if options.json else commented_yaml(config), end="\n" if options.json else "")
+    print(
+        json.dumps(config.model_dump(mode="json")) if options.json else commented_yaml(config),
+        end="\n" if options.json else "",
+    )
     return 0
 
 
@@ -71,7 +81,8 @@ def words_of(name: str) -> str:
 
 
 def lines_of(name: str, recipe: Any, width: int, columns: int | None) -> list[str]:
-    """A recipe's name with what is said of it beside it, or below it where a terminal is narrow; whole lines where there is no terminal."""
+    """A recipe's name with what is said of it beside it, or below it where a terminal is narrow; whole lines where
+    there is no terminal."""
     notes = {"": recipe.about, "published: ": recipe.published, "takes ": recipe.takes, "needs ": recipe.needs}
     said = [f"{what}{note}" for what, note in notes.items() if note]
     if columns is None:

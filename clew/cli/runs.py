@@ -7,12 +7,12 @@ For example:
   clew runs --json
   clew runs runs/shakespeare-lstm-search --plot search.html
 
-DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why),
-running (another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). On a terminal
-that is too narrow for the table, each run is an entry of its own. Scores are those of the best evaluation;
-the time is that of training, from the speed that was logged where the run does not say it. A run that
-cannot be read is named on standard error and stops nothing; checkpoints of other programs' are passed over.
-Where DIR is a search (`clew train --search`), its trials are listed, with the best settings.
+DIR and two levels of folders below it are looked through. The state is finished, interrupted, failed (and why), running
+(another process is writing it), stopped (a pruned trial of a search) or averaged (by `clew runs average`). On a
+terminal that is too narrow for the table, each run is an entry of its own. Scores are those of the best evaluation; the
+time is that of training, from the speed that was logged where the run does not say it. A run that cannot be read is
+named on standard error and stops nothing; checkpoints of other programs' are passed over. Where DIR is a search (`clew
+train --search`), its trials are listed, with the best settings.
 """
 
 import argparse
@@ -28,11 +28,18 @@ SORTS = ("name", "valid", "test", "steps", "time", "size", "newest")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("where", metavar="DIR", nargs="?", help="the folder to look through (default: runs)")
     parser.add_argument(
-        "--sort", choices=SORTS, default="name", help="the order: by name, or the best, most or newest first (default: name)"
+        "--sort",
+        choices=SORTS,
+        default="name",
+        help="the order: by name, or the best, most or newest first (default: name)",
     )
     parser.add_argument("--reverse", action="store_true", help="the other way round")
-    parser.add_argument("--json", action="store_true", help="one JSON object a run; one that cannot be read has a field `fault`")
-    parser.add_argument("--plot", metavar="FILE", help="of a search: draw it into FILE.html, .svg, .json (or .png, .pdf: matplotlib)")
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a run; one that cannot be read has a field `fault`"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="of a search: draw it into FILE.html, .svg, .json (or .png, .pdf: matplotlib)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -49,7 +56,9 @@ def run(options: argparse.Namespace) -> int:
 
         return show_study(where, as_json=options.json, plot=options.plot, code=options.code)
     if options.plot is not None:
-        raise UserError(f"--plot draws a search, and {where} is none; give the folder of one, such as runs/shakespeare-lstm-search")
+        raise UserError(
+            f"--plot draws a search, and {where} is none; give the folder of one, such as runs/shakespeare-lstm-search"
+        )
     runs: list[Any] = []
     departures: dict[Path, dict[str, Any] | None] = {}
     faults: dict[Path, str] = {}
@@ -135,17 +144,34 @@ def show(runs: list[Any], departures: dict[Path, dict[str, Any] | None]) -> None
     from clew.cli.terminal.tables import duration, number, show_table, show_text, size
     from clew.runs.folder.run_files import IMPORTED
 
-    header = ["run", "recipe", "steps", "valid loss", "perplexity", "test perplexity", "measure", "time", "state", "size", "changed"]
-    listed = [["(recipe unknown here)"] if (found := departures[run.folder]) is None else assignments(found) for run in runs]
+    header = [
+        "run",
+        "recipe",
+        "steps",
+        "valid loss",
+        "perplexity",
+        "test perplexity",
+        "measure",
+        "time",
+        "state",
+        "size",
+        "changed",
+    ]
+    listed = [
+        ["(recipe unknown here)"] if (found := departures[run.folder]) is None else assignments(found) for run in runs
+    ]
     shared = [word for word in listed[0] if all(word in words for words in listed)] if len(runs) > 1 else []
     rows = []
     for run, words in zip(runs, listed, strict=True):
         scores = [
-            number(run.best.get(name), digits) for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
+            number(run.best.get(name), digits)
+            for name, digits in (("valid.loss", 4), ("valid.perplexity", 2), ("test.perplexity", 2))
         ]
         steps = "" if run.state == IMPORTED else f"{run.step}/{run.config.training.steps}"
         facts = [steps, *scores, measured(run), duration(run.seconds), run.state, size(run.size)]
-        rows.append([str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)])
+        rows.append(
+            [str(run.folder), run.config.recipe, *facts, " ".join(word for word in words if word not in shared)]
+        )
     if all(run.measure == "loss" for run in runs):
         header, *rows = ([*row[:6], *row[7:]] for row in [header, *rows])
     show_table(header, rows, right=(2, 3, 4, 5, *(header.index(name) for name in ("time", "size"))), entries=True)

@@ -1,4 +1,5 @@
-"""What `clew train --search` does, and what `clew runs` shows of a search: a table of its trials, the best settings, a picture."""
+"""What `clew train --search` does, and what `clew runs` shows of a search: a table of its trials, the best settings, a
+picture."""
 
 import argparse
 import json
@@ -29,7 +30,8 @@ def run_search(options: argparse.Namespace) -> int:
 
     if options.overwrite:
         raise UserError(
-            "--overwrite replaces one run, and a search writes a folder of several; leave it out, or choose another folder with --out"
+            "--overwrite replaces one run, and a search writes a folder of several; leave it out, or choose another"
+            " folder with --out"
         )
     load_optuna()
     check_plot(options.plot)
@@ -105,7 +107,9 @@ def search_from_python(
             worker=WORKER,
         )
     except UserError as error:
-        raise UserError(str(error).replace("such as --search 20", "such as trials=20").replace("--jobs", "jobs")) from None
+        raise UserError(
+            str(error).replace("such as --search 20", "such as trials=20").replace("--jobs", "jobs")
+        ) from None
 
 
 def whole(option: str, text: str) -> int:
@@ -146,16 +150,23 @@ def check_no_search(options: argparse.Namespace) -> None:
     for setting in options.settings:
         field, _, text = setting.partition("=")
         if is_range(text):
-            raise UserError(f"{field}={text} is a range, which a search varies; add --search N, such as --search 20, or give one value")
+            raise UserError(
+                f"{field}={text} is a range, which a search varies; add --search N, such as --search 20, or give one"
+                " value"
+            )
     if options.out is not None and is_study(Path(options.out)):
-        raise UserError(f"{options.out} is a search; go on with it by --search N --resume, or choose another folder with --out")
+        raise UserError(
+            f"{options.out} is a search; go on with it by --search N --resume, or choose another folder with --out"
+        )
 
 
 def again(options: argparse.Namespace, folder: Path) -> str:
     """The command that goes on with a search, whose folder has its settings."""
     jobs = ["--jobs", options.jobs] if options.jobs else []
     code = ["--code", options.code] if options.code else []
-    return shlex.join(["clew", "train", options.recipe, "--search", options.search, *jobs, "--out", str(folder), "--resume", *code])
+    return shlex.join(
+        ["clew", "train", options.recipe, "--search", options.search, *jobs, "--out", str(folder), "--resume", *code]
+    )
 
 
 def show_study(folder: Path, *, as_json: bool = False, plot: str | None = None, code: str | None = None) -> int:

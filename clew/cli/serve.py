@@ -1,8 +1,9 @@
 """Serve what a run does to programs: JSON in, JSON out, over HTTP.
 
-A route a verb: POST /generate, /translate, /parse, /tag, /classify, /fill, /answer, /caption or /transcribe, whichever the
-run does, and /embed. A request has one text or several, and the verb's options; the answer has the objects that the verb
-prints with --json. Of a run that reads pictures or sounds a request sends the bytes of files in base64, and no paths.
+A route a verb: POST /generate, /translate, /parse, /tag, /classify, /fill, /answer, /caption or /transcribe, whichever
+the run does, and /embed. A request has one text or several, and the verb's options; the answer has the objects that the
+verb prints with --json. Of a run that reads pictures or sounds a request sends the bytes of files in base64, and no
+paths.
 
   clew serve runs/sentiment-lstm
   clew serve runs/shakespeare-gpt --port 9000 --batch 64 --wait 10
@@ -13,15 +14,16 @@ The first is asked with
 curl -H 'Content-Type: application/json' -d '{"text": "A fine film."}' http://127.0.0.1:8765/classify
 and a captioner with {"picture": {"data": "BASE64", "name": "scene.png"}} at /caption.
 
-Of several runs each has routes of its own, /RUN/VERB. Requests that wait together and have equal options are answered by
-one call of the model; texts that are generated are written in a running batch, which requests join and leave whatever their
-options. They can be sent piece by piece ({"stream": true}). Clients of OpenAI's API find /v1/models, /v1/completions,
-/v1/chat/completions and /v1/embeddings, which take the folder's name as the model. GET / lists the routes and
-their options, /health says whether the server answers, and /metrics has counts for Prometheus, with what the texts of
-requests are like beside those of the training data. No text is kept or logged.
+Of several runs each has routes of its own, /RUN/VERB. Requests that wait together and have equal options are answered
+by one call of the model; texts that are generated are written in a running batch, which requests join and leave
+whatever their options. They can be sent piece by piece ({"stream": true}). Clients of OpenAI's API find /v1/models,
+/v1/completions, /v1/chat/completions and /v1/embeddings, which take the folder's name as the model. GET / lists the
+routes and their options, /health says whether the server answers, and /metrics has counts for Prometheus, with what the
+texts of requests are like beside those of the training data. No text is kept or logged.
 
-The server answers this machine alone. With --host it listens to others; requests then come under a name that --allow-host
-gives, and bring the key that is printed at the start: Authorization: Bearer KEY. The variable CLEW_KEY gives another key.
+The server answers this machine alone. With --host it listens to others; requests then come under a name that
+--allow-host gives, and bring the key that is printed at the start: Authorization: Bearer KEY. The variable CLEW_KEY
+gives another key.
 """
 
 import argparse
@@ -36,16 +38,66 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
     add = parser.add_argument
     add("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
-    add("--host", default="127.0.0.1", metavar="ADDRESS", help="the address to listen at (default: 127.0.0.1, this machine alone)")
-    add("--allow-host", action="append", default=[], metavar="NAME", help="another name that the server is asked under; may be repeated")
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="the address to listen at (default: 127.0.0.1, this machine alone)",
+    )
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that the server is asked under; may be repeated",
+    )
     add("--batch", type=int, default=64, metavar="N", help="texts that are answered together at most (default: 64)")
-    add("--wait", type=float, default=5.0, metavar="MS", help="milliseconds that a request waits for others (default: 5)")
-    add("--queue", type=int, default=64, metavar="N", help="requests that wait at most; more are told to come back (default: 64)")
-    add("--prefixes", type=int, default=64, metavar="MB", help="megabytes held of what prompts have in common; 0: none (default: 64)")
-    add("--chat-template", type=Path, metavar="FILE", help="how /v1/chat/completions makes a prompt of messages (JSON; see the guide)")
-    add("--timeout", type=float, default=60.0, metavar="S", help="seconds in which a request has its answer (default: 60)")
-    add("--longest", type=int, default=10_000, metavar="N", help="characters of a text, or places of a file, at most (default: 10,000)")
-    add("--no-training", action="store_true", help="do not read the training data for the values that /metrics sets beside the requests'")
+    add(
+        "--wait",
+        type=float,
+        default=5.0,
+        metavar="MS",
+        help="milliseconds that a request waits for others (default: 5)",
+    )
+    add(
+        "--queue",
+        type=int,
+        default=64,
+        metavar="N",
+        help="requests that wait at most; more are told to come back (default: 64)",
+    )
+    add(
+        "--prefixes",
+        type=int,
+        default=64,
+        metavar="MB",
+        help="megabytes held of what prompts have in common; 0: none (default: 64)",
+    )
+    add(
+        "--chat-template",
+        type=Path,
+        metavar="FILE",
+        help="how /v1/chat/completions makes a prompt of messages (JSON; see the guide)",
+    )
+    add(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="seconds in which a request has its answer (default: 60)",
+    )
+    add(
+        "--longest",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="characters of a text, or places of a file, at most (default: 10,000)",
+    )
+    add(
+        "--no-training",
+        action="store_true",
+        help="do not read the training data for the values that /metrics sets beside the requests'",
+    )
     add("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"], help="where the models run")
     add_precision(parser)
 
@@ -53,7 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 GRACE = 3.0
 """Seconds in which what is under way may end."""
 SHAPES = 32
-"""Shapes of batches whose programs oneDNN keeps; its own 1,024 take tens of megabytes that come bit by bit and look like a leak."""
+"""Shapes of batches whose programs oneDNN keeps; its own 1,024 take tens of megabytes that come bit by bit and look
+like a leak."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,7 +128,10 @@ def run(options: argparse.Namespace) -> int:
         check_host(name)
     with listen(options.port, options.host) as socket:
         code = None if options.code is None else Path(options.code)
-        runs = [load_run(folder, device=options.device, code=code, precision=options.precision) for folder in named_runs(options.runs)]
+        runs = [
+            load_run(folder, device=options.device, code=code, precision=options.precision)
+            for folder in named_runs(options.runs)
+        ]
         if options.debug:
             log_to_standard_error()
         worker = Worker(longest_queue=2 * options.queue + 1)
@@ -129,7 +185,9 @@ def check_options(options: argparse.Namespace) -> None:
     if not 0 < options.timeout <= 3600:
         raise UserError(f"--timeout ({options.timeout:g}) is in seconds, above 0 and at most 3600")
     if options.host not in LOOPBACK and not options.allow_host:
-        raise UserError(f"--host {options.host} listens to other machines; say with --allow-host NAME under which name they ask")
+        raise UserError(
+            f"--host {options.host} listens to other machines; say with --allow-host NAME under which name they ask"
+        )
 
 
 def is_open(options: argparse.Namespace) -> bool:

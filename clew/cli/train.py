@@ -63,13 +63,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="overrides of the recipe's settings; several values with commas",
     )
     parser.add_argument(
-        "--out", metavar="DIR", help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...); a grid goes below it"
+        "--out",
+        metavar="DIR",
+        help="where the run goes (default: runs/RECIPE, then runs/RECIPE-2, ...); a grid goes below it",
     )
-    parser.add_argument("--overwrite", action="store_true", help="replace the run at --out; only a run of clew's is ever deleted")
-    parser.add_argument("--resume", action="store_true", help="go on with a run or a search that was interrupted; a grid does so by itself")
-    parser.add_argument("--search", metavar="N", help="search the settings that have ranges or several values, in N trials")
-    parser.add_argument("--jobs", metavar="N", help="trials of a search that are trained at once, each in a process (default: 1)")
-    parser.add_argument("--plot", metavar="FILE", help="draw the search into FILE.html, .svg, .json (or .png, .pdf: matplotlib)")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace the run at --out; only a run of clew's is ever deleted"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with a run or a search that was interrupted; a grid does so by itself",
+    )
+    parser.add_argument(
+        "--search", metavar="N", help="search the settings that have ranges or several values, in N trials"
+    )
+    parser.add_argument(
+        "--jobs", metavar="N", help="trials of a search that are trained at once, each in a process (default: 1)"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the search into FILE.html, .svg, .json (or .png, .pdf: matplotlib)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -79,14 +93,18 @@ def run(options: argparse.Namespace) -> int:
     from clew.recipes.grid import expand
 
     if options.more_code:
-        raise UserError(f"a run keeps one file of yours, and --code names {1 + len(options.more_code)}; put what it needs into one")
+        raise UserError(
+            f"a run keeps one file of yours, and --code names {1 + len(options.more_code)}; put what it needs into one"
+        )
     if options.search is not None:
         return run_search(options)
     check_no_search(options)
     one, *others = expand(options.recipe, options.settings)
     if others:
         if options.overwrite:
-            raise UserError("--overwrite replaces one run, and this is a grid of several; leave it out, or remove the folders first")
+            raise UserError(
+                "--overwrite replaces one run, and this is a grid of several; leave it out, or remove the folders first"
+            )
         from clew.cli.grid import run_grid
 
         return run_grid(options)
@@ -112,7 +130,15 @@ def trained(options: argparse.Namespace, one: Any, shown: Any) -> Any:
 
     out, code = (None if place is None else Path(place) for place in (options.out, options.code))
     try:
-        return run_recipe(one.recipe, one.assignments, out=out, resume=options.resume, overwrite=options.overwrite, code=code, report=shown)
+        return run_recipe(
+            one.recipe,
+            one.assignments,
+            out=out,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            code=code,
+            report=shown,
+        )
     except Interrupted as stop:
         again = f"; go on with `{resume_command(options, stop.folder)}`" if is_run(stop.folder) else ""
         raise Interrupted(stop.number, f"{stop}{again}", stop.folder) from None
@@ -123,7 +149,10 @@ def show(options: argparse.Namespace, result: Any) -> None:
     from clew.cli.terminal.progress import clock
 
     run = result.run
-    say(f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}: {result.valid}")
+    say(
+        f"trained {result.step} steps in {clock(result.seconds)}; best validation at step {result.best_step}:"
+        f" {result.valid}"
+    )
     if result.test is not None:
         say(f"test: {result.test}")
     verb, use = next(iter(run.uses.items()), ("", None))
@@ -134,7 +163,10 @@ def show(options: argparse.Namespace, result: Any) -> None:
     shown = list(result.valid.predictions.values())[:NUM_EXAMPLES]
     for fields in shown:
         second = f"second:  {fields['second']}\n" if "second" in fields else ""
-        print(f"source:  {fields['source']}\n{second}wanted:  {fields['target']}\nwritten: {fields['prediction']}\n", flush=True)
+        print(
+            f"source:  {fields['source']}\n{second}wanted:  {fields['target']}\nwritten: {fields['prediction']}\n",
+            flush=True,
+        )
     say(what_next(options, run, shown[0] if shown else {}))
 
 
@@ -179,7 +211,9 @@ def used(options: argparse.Namespace, run: Any, example: dict[str, str]) -> str:
         words, text = use.try_it(example)
         words = [prompt] if prompt else [on_one_line(word) for word in words]
         return (
-            command(options, verb, folder, *words) if text is None else f"{shlex.join(['echo', text])} | {command(options, verb, folder)}"
+            command(options, verb, folder, *words)
+            if text is None
+            else f"{shlex.join(['echo', text])} | {command(options, verb, folder)}"
         )
     more = [word for name in use.options.model_fields if name in example for word in (f"--{name}", example[name])]
     texts = [on_one_line(example[side]) for side in ("source", "second") if side in example]

@@ -1,5 +1,5 @@
-"""Write down what is said in sound files, with a language model or without, and draw where each letter was heard: `clew transcribe` and its
-options beside the form's."""
+"""Write down what is said in sound files, with a language model or without, and draw where each letter was heard: `clew
+transcribe` and its options beside the form's."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,9 @@ MOST_PICTURES = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_form(parser, "transcribe", read_forms()["transcribe"])
-    parser.add_argument("--attention", metavar="FILE", help="draw where each letter lies in its sound, to FILE.png, .svg, .pdf or .html")
+    parser.add_argument(
+        "--attention", metavar="FILE", help="draw where each letter lies in its sound, to FILE.png, .svg, .pdf or .html"
+    )
     add_language_model(parser)
 
 
@@ -61,7 +63,11 @@ class Pictures:
             return
         looked, canvas = heard.attention, heard.attention.canvas
         title = f"{heard.sound}: {heard.text}"
-        self.parts.append(Spelled(canvas.darkness, looked.weights.numpy(), looked.letters, canvas.length, canvas.unit, canvas.name, title))
+        self.parts.append(
+            Spelled(
+                canvas.darkness, looked.weights.numpy(), looked.letters, canvas.length, canvas.unit, canvas.name, title
+            )
+        )
 
     def draw(self) -> None:
         from clew.drawing.views import View

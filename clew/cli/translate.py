@@ -1,4 +1,5 @@
-"""Translate lines, score given translations, and write what was looked at: `clew translate` and its options beside the form's."""
+"""Translate lines, score given translations, and write what was looked at: `clew translate` and its options beside the
+form's."""
 
 import argparse
 import json
@@ -63,7 +64,9 @@ def score_lines(runs: list[Any], options: argparse.Namespace, alignments: "Align
         pairs = [Pair(source, target, into=options.into or "") for source, target in lines]
         for number, scored in enumerate(score_pairs(tasks, pairs, first=first), start=first):
             if options.format == "json":
-                fields = {name: getattr(scored, name) for name in ("source", "target", "log_prob", "tokens", "log_probs")}
+                fields = {
+                    name: getattr(scored, name) for name in ("source", "target", "log_prob", "tokens", "log_probs")
+                }
                 print(json.dumps({"line": number, **fields}, ensure_ascii=False))
             else:
                 print(f"{scored.log_prob:.4f}")
@@ -102,7 +105,10 @@ def check_used(options: argparse.Namespace) -> None:
         return
     names = [name for name in options.known if name not in ("into", "layer") and getattr(options, name) is not None]
     if names:
-        raise UserError(f"--{names[0].replace('_', '-')} is for writing, and --score scores what is written already; leave one of them out")
+        raise UserError(
+            f"--{names[0].replace('_', '-')} is for writing, and --score scores what is written already; leave one of"
+            " them out"
+        )
 
 
 class Alignments:
@@ -136,7 +142,11 @@ class Alignments:
         if alignment is None:
             return
         if self.lines is not None:
-            print(json.dumps({"line": line, "rank": rank, **alignment.as_json()}, ensure_ascii=False), file=self.lines, flush=True)
+            print(
+                json.dumps({"line": line, "rank": rank, **alignment.as_json()}, ensure_ascii=False),
+                file=self.lines,
+                flush=True,
+            )
         elif rank == 1:
             self.count += 1
             if len(self.seen) < MOST_PICTURES:

@@ -1,4 +1,5 @@
-"""A process that trains the trials of a search: `python -m clew.cli.trial`, which `clew train --search --jobs 2` starts by itself."""
+"""A process that trains the trials of a search: `python -m clew.cli.trial`, which `clew train --search --jobs 2` starts
+by itself."""
 
 import sys
 

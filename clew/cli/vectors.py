@@ -1,7 +1,8 @@
 """Train word vectors on a text, and write them as a text file that any run can begin with: embedding.vectors=FILE.
 
-FILE is a plain text, or a folder of .txt files, gzipped or not, a sentence a line; a word is what white space parts, or with
---split also what punctuation parts. Words nearer in meaning have vectors nearer in direction: `clew vectors neighbours` shows them.
+FILE is a plain text, or a folder of .txt files, gzipped or not, a sentence a line; a word is what white space parts, or
+with --split also what punctuation parts. Words nearer in meaning have vectors nearer in direction: `clew vectors
+neighbours` shows them.
 
   clew vectors book.txt --split --lowercase --out vectors.txt
   clew vectors --corpus tinyshakespeare --split --method pmi --dim 50
@@ -27,7 +28,11 @@ EVERY = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", nargs="?", help="a text of yours, or a folder of them")
-    add("--corpus", metavar="NAME", help="the training part of a corpus of running text instead, such as tinyshakespeare or ptb")
+    add(
+        "--corpus",
+        metavar="NAME",
+        help="the training part of a corpus of running text instead, such as tinyshakespeare or ptb",
+    )
     add("--method", choices=METHODS, default="skip-gram", help="how vectors are learnt (default: skip-gram)")
     add("--dim", type=int, default=100, metavar="N", help="numbers in a vector (default: 100)")
     add("--window", type=int, default=5, metavar="N", help="words on each side that count as neighbours (default: 5)")
@@ -36,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lowercase", action="store_true", help="put the text in lower case first")
     add("--split", action="store_true", help="cut punctuation off words; each mark is a word by itself")
     add("--seed", type=int, default=1, metavar="N", help="everything random is derived from it (default: 1)")
-    add("--out", metavar="FILE", default="vectors.txt", help="where the vectors go (default: vectors.txt); .gz is zipped")
+    add(
+        "--out",
+        metavar="FILE",
+        default="vectors.txt",
+        help="where the vectors go (default: vectors.txt); .gz is zipped",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,7 +63,12 @@ def run(options: argparse.Namespace) -> int:
     if options.method == "pmi" and options.epochs is not None:
         raise UserError("--epochs is for skip-gram and cbow; pmi counts the text once")
     sentences = Sentences(find_source(options), lowercase=options.lowercase, split=options.split)
-    settings: dict[str, Any] = {"dim": options.dim, "window": options.window, "min_count": options.min_count, "seed": options.seed}
+    settings: dict[str, Any] = {
+        "dim": options.dim,
+        "window": options.window,
+        "min_count": options.min_count,
+        "seed": options.seed,
+    }
     try:
         if options.method == "pmi":
             vectors = fit_pmi(sentences, progress=Pace("counting pairs"), **settings)
@@ -65,7 +80,9 @@ def run(options: argparse.Namespace) -> int:
         stop.args = (f"{out} was not written",)
         raise
     words = vectors.words.words
-    example = next((word for word in words if len(word) > 3 and word.isalpha()), next((w for w in words if w[0] != "-"), "WORD"))
+    example = next(
+        (word for word in words if len(word) > 3 and word.isalpha()), next((w for w in words if w[0] != "-"), "WORD")
+    )
     say(f"{out}: {counted(len(vectors.words), 'word')}, vectors of {vectors.dim}")
     if vectors.dim < options.dim:
         say(f"with {counted(len(vectors.words), 'word')}, vectors have {vectors.dim:,} numbers and not {options.dim:,}")

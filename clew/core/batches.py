@@ -1,5 +1,5 @@
-"""Batches of any task: NamedTuples, dataclasses, tuples, lists and dicts whose tensors have the rows as their first axis; other values
-apply to all rows. `Batches` is an endless sequence of them, indexed by position."""
+"""Batches of any task: NamedTuples, dataclasses, tuples, lists and dicts whose tensors have the rows as their first
+axis; other values apply to all rows. `Batches` is an endless sequence of them, indexed by position."""
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,9 @@ def map_batch(function: Callable[[Tensor], Any], batch: Any) -> Any:
         copied.update({name: map_batch(function, part) for name, part in batch.items()})
         return copied
     if is_dataclass(batch) and not isinstance(batch, type):
-        return replaced(batch, **{field.name: map_batch(function, getattr(batch, field.name)) for field in fields(batch)})
+        return replaced(
+            batch, **{field.name: map_batch(function, getattr(batch, field.name)) for field in fields(batch)}
+        )
     return batch
 
 
@@ -45,7 +47,8 @@ def replaced(batch: B, **values: Any) -> B:
 
 
 def num_rows(batch: Any) -> int:
-    """Return the number of rows of a batch. Raises a UserError if it has no tensor, since nothing could be learnt from it."""
+    """Return the number of rows of a batch. Raises a UserError if it has no tensor, since nothing could be learnt from
+    it."""
     rows: list[int] = []
     map_batch(lambda tensor: rows.append(len(tensor)), batch)
     if not rows:
@@ -63,7 +66,8 @@ def rows_of(batch: B, rows: slice) -> B:
 
 
 def cut_rows(batch: B, parts: int) -> list[B]:
-    """Divide a batch into `parts` as equal as possible, larger ones first; some are empty if there are fewer rows than parts."""
+    """Divide a batch into `parts` as equal as possible, larger ones first; some are empty if there are fewer rows than
+    parts."""
     if parts == 1:
         return [batch]
     total = num_rows(batch)
@@ -85,8 +89,8 @@ def to_device(batch: B, device: torch.device) -> B:
 def padded(rows: Sequence[Sequence[int]], *, shifted: bool = False) -> tuple[Tensor, Tensor | None]:
     """Pad rows of ids with 0; return the ids and their mask, None if all are real and `few_lengths` is not active.
 
-    `shifted` says that the columns are used without the last and without the first one, so that it is their number that `few_lengths`
-    rounds.
+    `shifted` says that the columns are used without the last and without the first one, so that it is their number that
+    `few_lengths` rounds.
     """
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     longest, most = lengths.max(initial=0), _most.get()
@@ -103,8 +107,8 @@ _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 @contextmanager
 def few_lengths(most: int) -> Iterator[None]:
-    """Make `padded` round lengths up to a few values in this context, at most to `most`, the longest that the model can read. There is
-    always a mask, since a graph without one would be another. So a compiler sees few shapes."""
+    """Make `padded` round lengths up to a few values in this context, at most to `most`, the longest that the model can
+    read. There is always a mask, since a graph without one would be another. So a compiler sees few shapes."""
     token = _most.set(most)
     try:
         yield
@@ -113,16 +117,19 @@ def few_lengths(most: int) -> Iterator[None]:
 
 
 def rounded_up(lengths: np.ndarray, most: int) -> np.ndarray:
-    """Round lengths up: to multiples of 8 up to 128, and above to eight lengths between powers of two, but not past `most`."""
-    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(np.int64)  # the largest power of two below each length
+    """Round lengths up: to multiples of 8 up to 128, and above to eight lengths between powers of two, but not past
+    `most`."""
+    powers = 2 ** np.floor(np.log2(np.maximum(lengths - 1, 1))).astype(
+        np.int64
+    )  # the largest power of two below each length
     steps = np.maximum(powers // 8, 8)
     rounded: np.ndarray = np.maximum(lengths, np.minimum(-(-lengths // steps) * steps, most))
     return rounded
 
 
 def at_step(batch: B, step: int) -> B:
-    """Set the field `step` (rows,) of a batch to the training step, if it has one. A tensor, so that compiled code is not compiled
-    again."""
+    """Set the field `step` (rows,) of a batch to the training step, if it has one. A tensor, so that compiled code is
+    not compiled again."""
     current = getattr(batch, "step", None)
     if not isinstance(current, Tensor):
         return batch
@@ -134,17 +141,20 @@ def at_step(batch: B, step: int) -> B:
 
 @dataclass
 class Batches:
-    """The batches of all processes, as a pure function of (epoch, batch), so that this position is all that a checkpoint has to keep.
+    """The batches of all processes, as a pure function of (epoch, batch), so that this position is all that a
+    checkpoint has to keep.
 
-    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` iterates from a position on, and may prepare batches in
-    advance. Optional fields of a batch: `fresh` says that its streams start there, `rate` multiplies the learning rate, `num_tokens` is how
-    many tokens its rows read if fewer are predicted, and `step` (rows,) is filled in by the training loop.
+    `get(epoch, batch)` may be called for any position; `ahead(epoch, batch)` iterates from a position on, and may
+    prepare batches in advance. Optional fields of a batch: `fresh` says that its streams start there, `rate` multiplies
+    the learning rate, `num_tokens` is how many tokens its rows read if fewer are predicted, and `step` (rows,) is
+    filled in by the training loop.
 
-    `own(epoch, batch, part, parts)` creates only the rows of one part, equal to `cut_rows(get(epoch, batch), parts)[part]`, so that no
-    process creates the rows of another. Without it the whole batch is created and cut.
+    `own(epoch, batch, part, parts)` creates only the rows of one part, equal to `cut_rows(get(epoch, batch),
+    parts)[part]`, so that no process creates the rows of another. Without it the whole batch is created and cut.
 
-    Of a stream (`is_stream`), `per_epoch` is an estimate, and `get` is fast only for the batches that `ahead` gave last. A position is then
-    kept together with `place(epoch, batch)`, a JSON value that `ahead` takes and without which it reads the epoch from its beginning.
+    Of a stream (`is_stream`), `per_epoch` is an estimate, and `get` is fast only for the batches that `ahead` gave
+    last. A position is then kept together with `place(epoch, batch)`, a JSON value that `ahead` takes and without which
+    it reads the epoch from its beginning.
     """
 
     per_epoch: Callable[[int], int]
@@ -171,6 +181,8 @@ class Batches:
         """Return where a stream has to be read for a position; None if the position alone is enough."""
         return None
 
-    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
+    def ahead(
+        self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None
+    ) -> Iterator[tuple[int, int, Any]]:
         for position in self.positions(epoch, batch):
             yield *position, self.share(*position, part, parts)

@@ -1,7 +1,7 @@
 """Frozen config sections, and parts chosen by name from a table.
 
-A part is a name, or a name with options: `gru`, or `{name: gru, bias: false}`. The options are the keyword-only arguments of the table's
-member, so a new cell needs no config class.
+A part is a name, or a name with options: `gru`, or `{name: gru, bias: false}`. The options are the keyword-only
+arguments of the table's member, so a new cell needs no config class.
 """
 
 import inspect
@@ -40,7 +40,8 @@ class Section(BaseModel):
 
 
 def field_names(section: type[Section]) -> dict[str, str]:
-    """Map the config name of every field to its attribute; they differ if the name is a Python keyword, such as `from`."""
+    """Map the config name of every field to its attribute; they differ if the name is a Python keyword, such as
+    `from`."""
     return {info.alias or name: name for name, info in section.model_fields.items()}
 
 
@@ -57,7 +58,8 @@ class ModelSection(Section):
 
 
 def bounds_missed(value: Any) -> str:
-    """Return the bounds of a 64-bit integer or 32-bit float as text if a number is outside, else "". Infinity is reported elsewhere."""
+    """Return the bounds of a 64-bit integer or 32-bit float as text if a number is outside, else "". Infinity is
+    reported elsewhere."""
     if isinstance(value, int) and not -(2**63) < value < 2**63:
         return "-2^63 and 2^63"
     return "-1e38 and 1e38" if isinstance(value, float) and 1e38 < abs(value) < math.inf else ""
@@ -75,7 +77,8 @@ def part_options(part: Part) -> dict[str, Any]:
 
 
 def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *arguments: Any, **given: Any) -> Any:
-    """Build the member of a table that `part` names, with the caller's arguments and the user's options, which take precedence."""
+    """Build the member of a table that `part` names, with the caller's arguments and the user's options, which take
+    precedence."""
     check_part(kind, part, table)
     options = part_options(part)
     try:
@@ -85,12 +88,14 @@ def build_part(kind: str, part: Part, table: Mapping[str, Callable[..., Any]], *
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
         if not options:
             raise
-        raise UserError(f"{kind} '{part_name(part)}' cannot be built with {shown(options)}: {str(error)[:120]}") from error
+        raise UserError(
+            f"{kind} '{part_name(part)}' cannot be built with {shown(options)}: {str(error)[:120]}"
+        ) from error
 
 
 def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) -> Part:
-    """Check that a part's name is in the table and its options are accepted there. Return the part, or raise a UserError with what is
-    known."""
+    """Check that a part's name is in the table and its options are accepted there. Return the part, or raise a
+    UserError with what is known."""
     formed = check_form(kind, part)
     name = part_name(formed)
     if name not in table:
@@ -99,7 +104,9 @@ def check_part(kind: str, part: Any, table: Mapping[str, Callable[..., Any]]) ->
     for option, value in part_options(formed).items():
         if option not in allowed:
             known = ", ".join(allowed) or "none"
-            raise UserError(f"{kind} '{name}' has no option {named(option)}{did_you_mean(option, allowed)} its options: {known}")
+            raise UserError(
+                f"{kind} '{name}' has no option {named(option)}{did_you_mean(option, allowed)} its options: {known}"
+            )
         _check_type(f"{kind} option '{name}.{option}'", value, allowed[option])
     return formed
 
@@ -118,7 +125,8 @@ def options_of(member: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def one_of(kind: str, table: Mapping[str, Callable[..., Any]]) -> BeforeValidator:
-    """Validate a field `Annotated[Part, one_of("cell", CELLS)]`. The table is read when a config is, so a user's entries count."""
+    """Validate a field `Annotated[Part, one_of("cell", CELLS)]`. The table is read when a config is, so a user's
+    entries count."""
     return BeforeValidator(lambda part: check_part(kind, part, table))
 
 
@@ -128,7 +136,8 @@ def part_of(kind: str) -> BeforeValidator:
 
 
 def warmup_steps(warmup: int | float, steps: int) -> int:
-    """Return the warm-up in whole steps: an integer is a number of steps, a float below 1 is a share of `steps`, rounded down.
+    """Return the warm-up in whole steps: an integer is a number of steps, a float below 1 is a share of `steps`,
+    rounded down.
 
     The share is read as a decimal, so that 0.29 of 100 steps are 29.
     """
@@ -136,14 +145,15 @@ def warmup_steps(warmup: int | float, steps: int) -> int:
         return warmup
     if not 0 <= warmup < 1:
         raise UserError(
-            f"the schedule's warmup ({warmup}) must be a whole number of steps, or a share of them that is at least 0 and below 1; "
-            "set training.schedule.warmup"
+            f"the schedule's warmup ({warmup}) must be a whole number of steps, or a share of them that is at least 0"
+            " and below 1; set training.schedule.warmup"
         )
     return math.floor(Decimal(repr(float(warmup))) * steps)
 
 
 def _check_type(what: str, value: Any, parameter: inspect.Parameter) -> None:
-    """Check an option's type strictly: booleans are not numbers, numbers not strings. Other annotations are left to the constructor."""
+    """Check an option's type strictly: booleans are not numbers, numbers not strings. Other annotations are left to the
+    constructor."""
     annotation = parameter.annotation
     if bounds := bounds_missed(value):
         raise UserError(f"{what} takes a number between {bounds}, not {shown(value)}")

@@ -12,20 +12,27 @@ BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 
 
 class UserError(ValueError):
-    """A mistake of the user: one sentence with the rule, the values and the remedy. The command prints it alone and exits with 2.
+    """A mistake of the user: one sentence with the rule, the values and the remedy. The command prints it alone and
+    exits with 2.
 
-    The message is always one printable line: line breaks become spaces, and unprintable characters in quoted values become escapes.
+    The message is always one printable line: line breaks become spaces, and unprintable characters in quoted values
+    become escapes.
     """
 
     is_of_user_code = False
-    """Whether the user's own code raised it, such as a callback; its sentence and traceback are then kept as they are."""
+    """Whether the user's own code raised it, such as a callback; its sentence and traceback are then kept as they
+    are."""
 
     def __init__(self, sentence: str):
         super().__init__(printable(BREAKS.sub(" ", sentence)))
 
 
 def printable(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    )
 
 
 def shown(value: Any) -> str:

@@ -25,8 +25,8 @@ LARGEST_WHOLE = 2**28
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading. Pipes and devices are refused, and the call never blocks: reading one could wait, or continue, for
-    ever."""
+    """Open a regular file for reading. Pipes and devices are refused, and the call never blocks: reading one could
+    wait, or continue, for ever."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
@@ -42,7 +42,8 @@ def open_file(path: Path) -> io.BufferedReader:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse anything but a regular file before a library opens it by name. A missing file is left to the library to report."""
+    """Refuse anything but a regular file before a library opens it by name. A missing file is left to the library to
+    report."""
     try:
         refuse_special(path, os.stat(path).st_mode)
     except FileNotFoundError:
@@ -57,7 +58,8 @@ def refuse_special(path: Path, mode: int) -> None:
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
         raise UserError(
-            f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, and must be a regular file; put the file itself in its place"
+            f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, and must be a regular file; put the file itself in"
+            " its place"
         )
 
 
@@ -65,7 +67,10 @@ def read_bytes(path: Path, most: int = LARGEST_WHOLE) -> bytes:
     """Read a whole file; refuse one of more than `most` bytes."""
     with open_file(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > most:
-            raise UserError(f"{path} has {size:,} bytes, and a file of its kind has {most:,} at most; it is damaged or the wrong file")
+            raise UserError(
+                f"{path} has {size:,} bytes, and a file of its kind has {most:,} at most; it is damaged or the wrong"
+                " file"
+            )
         return file.read(most)
 
 
@@ -84,14 +89,16 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, atomically. Surrogates, as in file names that are not UTF-8, become escapes that JSON can read back."""
+    """Write a text file in UTF-8, atomically. Surrogates, as in file names that are not UTF-8, become escapes that JSON
+    can read back."""
     with written_aside(path) as aside:
         aside.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[Path]:
-    """Give a path to write beside `path`; at the end it is flushed and renamed, so that a reader sees the old file or the new one."""
+    """Give a path to write beside `path`; at the end it is flushed and renamed, so that a reader sees the old file or
+    the new one."""
     aside = path.with_name(path.name + PARTIAL)
     try:
         yield aside
@@ -134,7 +141,8 @@ def read_json(path: Path) -> Any:
 
 
 def cache_folder() -> Path:
-    """Return the folder of encoded texts: CLEW_CACHE, or the user's cache folder. Private, since it holds the user's texts."""
+    """Return the folder of encoded texts: CLEW_CACHE, or the user's cache folder. Private, since it holds the user's
+    texts."""
     if "CLEW_CACHE" in os.environ:
         folder = Path(os.environ["CLEW_CACHE"])
     else:
@@ -145,8 +153,8 @@ def cache_folder() -> Path:
 
 
 def close_to_others(folder: Path) -> None:
-    """Remove the rights of other users from a cache made by an earlier version: from clew's entries, and from the folder itself unless it
-    is a shared, home or root folder."""
+    """Remove the rights of other users from a cache made by an earlier version: from clew's entries, and from the
+    folder itself unless it is a shared, home or root folder."""
     if os.name == "nt" or not folder.is_dir():
         return
     status = folder.stat()
@@ -174,7 +182,9 @@ def private_folder(folder: Path) -> Path:
 
 def create_private(path: Path, mode: str) -> Any:
     """Open a file for writing with access for this user only, in binary mode or as UTF-8 text."""
-    return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=lambda name, flags: os.open(name, flags, 0o600))
+    return open(
+        path, mode, encoding=None if "b" in mode else "utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
+    )
 
 
 def write_private(path: Path, text: str) -> None:

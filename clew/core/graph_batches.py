@@ -14,7 +14,8 @@ NONE = -1
 
 
 class GraphBatch(NamedTuple):
-    """One row per graph; a selection of rows is a batch too. Edges are (batch, edges), nodes (batch, nodes), and -1 is padding."""
+    """One row per graph; a selection of rows is a batch too. Edges are (batch, edges), nodes (batch, nodes), and -1 is
+    padding."""
 
     sources: Tensor
     targets: Tensor
@@ -33,7 +34,8 @@ class GraphBatch(NamedTuple):
 
 
 class GraphInputs(NamedTuple):
-    """The inputs of a body over graphs: its embedding's inputs (batch, nodes), their mask, and the graphs of these nodes."""
+    """The inputs of a body over graphs: its embedding's inputs (batch, nodes), their mask, and the graphs of these
+    nodes."""
 
     words: Any
     mask: Tensor | None
@@ -97,15 +99,17 @@ def graph_edges(graphs: GraphBatch) -> Edges:
 def graph_levels(graphs: GraphBatch) -> Levels:
     """Return nodes and edges by level; every edge leads to a higher level. No level may be CYCLIC.
 
-    Edges out of a level are grouped by the level they lead to, so that a step gathers only its own nodes and edges, and never copies the
-    states of all nodes.
+    Edges out of a level are grouped by the level they lead to, so that a step gathers only its own nodes and edges, and
+    never copies the states of all nodes.
     """
     levels = graphs.levels.flatten()
     sizes: list[int] = torch.bincount(levels + 1, minlength=1).tolist()[1:]
     order = levels.argsort(stable=True)[len(levels) - sum(sizes) :]
     counts = order.new_tensor(sizes)
     within = torch.empty_like(levels)
-    within[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    within[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts).repeat_interleave(
+        counts
+    )
     places, sources, targets = _ends(graphs)
     leaves, enters = levels[sources], levels[targets]
     out = (leaves * len(sizes) + enters).argsort(stable=True)
@@ -127,7 +131,8 @@ def graph_levels(graphs: GraphBatch) -> Levels:
 
 
 def _ends(graphs: GraphBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the indices of the real edges among all (batch * edges), and of their sources and targets among all (batch * nodes)."""
+    """Return the indices of the real edges among all (batch * edges), and of their sources and targets among all (batch
+    * nodes)."""
     places = (graphs.types != NONE).flatten().nonzero()[:, 0]
     num_edges, num_nodes = graphs.types.shape[1], graphs.levels.shape[1]
     rows = places // max(num_edges, 1) * num_nodes

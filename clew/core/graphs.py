@@ -11,7 +11,8 @@ CYCLIC = -2
 
 
 class Graph(NamedTuple):
-    """The number of nodes, and the edges in any order. Two nodes may have several edges, and a node may have one to itself."""
+    """The number of nodes, and the edges in any order. Two nodes may have several edges, and a node may have one to
+    itself."""
 
     num_nodes: int
     edges: tuple[Edge, ...] = ()
@@ -31,7 +32,8 @@ def reversed_graph(graph: Graph) -> Graph:
 
 
 def node_levels(graph: Graph) -> list[int]:
-    """Return the number of edges on the longest path to each node; CYCLIC for nodes on a cycle or reachable from one."""
+    """Return the number of edges on the longest path to each node; CYCLIC for nodes on a cycle or reachable from
+    one."""
     after: list[list[int]] = [[] for _ in range(graph.num_nodes)]
     missing = [0] * graph.num_nodes
     for source, target, _ in graph.edges:

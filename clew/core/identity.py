@@ -1,6 +1,7 @@
 """Facts that identify what a resumed run needs unchanged: its data, vocabularies and settings.
 
-Only facts that both sides have are compared, never their wording, so that a new or removed fact does not refuse an old checkpoint.
+Only facts that both sides have are compared, never their wording, so that a new or removed fact does not refuse an old
+checkpoint.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""The layout of a model's inputs: tokens in a line, frames along time, patches in rows and columns, words of a graph."""
+"""The layout of a model's inputs: tokens in a line, frames along time, patches in rows and columns, words of a
+graph."""
 
 from typing import NamedTuple
 
@@ -8,8 +9,8 @@ from clew.core.errors import plural
 class Layout(NamedTuple):
     """`names` are display names of the places, `unit` is what one place holds.
 
-    Places are in a line, or in `shape` rows and columns, row by row. Places along a measured axis, such as frames, have its name in `axis`
-    and their coordinates in `at`. Tokens and words have neither: they are read as text.
+    Places are in a line, or in `shape` rows and columns, row by row. Places along a measured axis, such as frames, have
+    its name in `axis` and their coordinates in `at`. Tokens and words have neither: they are read as text.
     """
 
     names: tuple[str, ...]

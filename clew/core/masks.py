@@ -1,7 +1,8 @@
 """Which positions are real, their index in the row, and the document they belong to.
 
-A mask is None (all real), boolean (batch, length), or integer document numbers with 0 for padding. Within a chunk the real positions of a
-row come first. A `Clock` carries the count of each row from chunk to chunk, so positions never come from `arange` alone.
+A mask is None (all real), boolean (batch, length), or integer document numbers with 0 for padding. Within a chunk the
+real positions of a row come first. A `Clock` carries the count of each row from chunk to chunk, so positions never come
+from `arange` alone.
 """
 
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from clew.core.errors import UserError
 
 
 class Clock(NamedTuple):
-    """The position of each row: how many real positions it has read, where its document began, and the document's number.
+    """The position of each row: how many real positions it has read, where its document began, and the document's
+    number.
 
-    With the start of the document, attention inside a document is one comparison of indices, and caches need no document numbers.
+    With the start of the document, attention inside a document is one comparison of indices, and caches need no
+    document numbers.
     """
 
     count: Tensor  # type: ignore[assignment]  # (batch,)
@@ -32,12 +35,13 @@ class Clock(NamedTuple):
         return self.count
 
     def rewind(self, lengths: Tensor) -> "Clock":
-        """Go back to `lengths` positions read, within the current document of each row: the start of earlier documents is not kept."""
+        """Go back to `lengths` positions read, within the current document of each row: the start of earlier documents
+        is not kept."""
         if lengths.device.type == "cpu" and bool((lengths < self.start).any()):
             row = int((lengths < self.start).int().argmax())
             raise UserError(
-                f"row {row} began its document at position {int(self.start[row])} and cannot be rewound to {int(lengths[row])}, "
-                "before it; keep a copy_state of the state instead"
+                f"row {row} began its document at position {int(self.start[row])} and cannot be rewound to"
+                f" {int(lengths[row])}, before it; keep a copy_state of the state instead"
             )
         return self._replace(count=torch.minimum(self.count, lengths))
 
@@ -63,7 +67,8 @@ def new_clock(batch_size: int, device: torch.device) -> Clock:
 
 
 def advance(clock: Clock | None, mask: Tensor | None, x: Tensor) -> tuple[Places, Clock]:
-    """Return the places of a chunk `x` (batch, length, ...) read after `clock` (None: from the start), and the clock after it."""
+    """Return the places of a chunk `x` (batch, length, ...) read after `clock` (None: from the start), and the clock
+    after it."""
     batch, length = x.shape[:2]
     if mask is None and clock is not None and length == 1:
         return Places(clock.count[:, None], clock.start[:, None]), Clock(clock.count + 1, clock.start, clock.document)
@@ -74,7 +79,9 @@ def advance(clock: Clock | None, mask: Tensor | None, x: Tensor) -> tuple[Places
     clock = new_clock(batch, x.device) if clock is None else clock
     if mask is None:
         index = clock.count[:, None] + steps
-        return Places(index, clock.start[:, None].expand_as(index)), Clock(clock.count + length, clock.start, clock.document)
+        return Places(index, clock.start[:, None].expand_as(index)), Clock(
+            clock.count + length, clock.start, clock.document
+        )
     real = mask > 0 if has_documents(mask) else mask
     counted = real.cumsum(1)
     index = torch.where(real, clock.count[:, None] + counted - 1, -1)
@@ -121,7 +128,8 @@ def mask_unless_full(mask: Tensor) -> Tensor | None:
 
 
 def last_real(x: Tensor, mask: Tensor | None, otherwise: Tensor) -> Tensor:
-    """Return `x` (batch, length, dim) at the last real position of each row (batch, dim), or `otherwise` for rows without one."""
+    """Return `x` (batch, length, dim) at the last real position of each row (batch, dim), or `otherwise` for rows
+    without one."""
     if x.shape[1] == 0:
         return otherwise
     if mask is None:

@@ -25,4 +25,6 @@ def check_fits(needed: int, what: str, remedy: str) -> None:
     """Refuse what would need more than half of the memory, before any of it is allocated."""
     memory = host_memory()
     if memory is not None and needed > memory // 2:
-        raise UserError(f"{what} would need {gigabytes(needed)}, and this machine has {gigabytes(memory)} of memory; {remedy}")
+        raise UserError(
+            f"{what} would need {gigabytes(needed)}, and this machine has {gigabytes(memory)} of memory; {remedy}"
+        )

@@ -1,7 +1,8 @@
-"""Pauses in long computations, in which listeners can run or cancel it. Knows neither the computation nor the listeners.
+"""Pauses in long computations, in which listeners can run or cancel it. Knows neither the computation nor the
+listeners.
 
-A listener can make every module pause before its call (`pause_before`, a torch hook). Steps replayed from a CUDA graph or a tape call no
-modules, so they call `pause` themselves.
+A listener can make every module pause before its call (`pause_before`, a torch hook). Steps replayed from a CUDA graph
+or a tape call no modules, so they call `pause` themselves.
 """
 
 from collections.abc import Callable

@@ -71,7 +71,7 @@ def process_group(device: str) -> Iterator[None]:
         if local_rank() >= torch.cuda.device_count():
             raise UserError(
                 f"process {local_rank()} of this host has no GPU of its own: there are {torch.cuda.device_count()}; "
-                f"start at most that many with --nproc-per-node, or set device=cpu"
+                "start at most that many with --nproc-per-node, or set device=cpu"
             )
         torch.cuda.set_device(local_rank())
     timeout = timedelta(seconds=_timeout())
@@ -86,8 +86,9 @@ def process_group(device: str) -> Iterator[None]:
         if not any(sign in str(error).lower() for sign in LOST):
             raise
         raise UserError(
-            f"process {os.environ.get('RANK')} lost another process, which died or cannot be reached ({str(error).splitlines()[0][:120]}); "
-            "torchrun says which; continue with --resume, or let torchrun restart them with --max-restarts"
+            f"process {os.environ.get('RANK')} lost another process, which died or cannot be reached"
+            f" ({str(error).splitlines()[0][:120]}); torchrun says which; continue with --resume, or let torchrun"
+            " restart them with --max-restarts"
         ) from error
     leave_process_group()
 
@@ -95,8 +96,9 @@ def process_group(device: str) -> Iterator[None]:
 def leave_process_group() -> None:
     """Destroy the process group, once nothing else holds it.
 
-    DDP's Reducer is part of a reference cycle. One that outlives the group joins gloo's threads while it holds the interpreter's lock, for
-    which they may wait; threads that are still there when the interpreter ends abort the process.
+    DDP's Reducer is part of a reference cycle. One that outlives the group joins gloo's threads while it holds the
+    interpreter's lock, for which they may wait; threads that are still there when the interpreter ends abort the
+    process.
     """
     gc.collect()
     dist.destroy_process_group()
@@ -113,8 +115,8 @@ def sum_over_processes(value: Tensor) -> Tensor:
 def share_of(batch: T, parts: int = 1, part: int = 0) -> tuple[T, bool]:
     """Return a part of this process's rows of a batch, and whether there are any.
 
-    Every process must run the model equally often, since sharded layers gather their parameters in every forward pass. So a process without
-    rows gets the first row of the batch, which must then have weight 0.
+    Every process must run the model equally often, since sharded layers gather their parameters in every forward pass.
+    So a process without rows gets the first row of the batch, which must then have weight 0.
     """
     share = cut_rows(cut_rows(batch, world_size())[rank()], parts)[part]
     return (share, True) if num_rows(share) else (rows_of(batch, slice(0, 1)), False)
@@ -188,7 +190,8 @@ def _gather_leaf(leaf: Tensor) -> Tensor:
 
 
 def derived(*numbers: int) -> int:
-    """Derive a seed from numbers such as (seed, step, process, micro-batch), so that checkpoints need no random state."""
+    """Derive a seed from numbers such as (seed, step, process, micro-batch), so that checkpoints need no random
+    state."""
     mixed = 0xCBF29CE484222325
     for number in numbers:
         for byte in int(number).to_bytes(8, "little", signed=True):

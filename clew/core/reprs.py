@@ -1,9 +1,14 @@
-"""How results show themselves: `Translation('eine Katze', log_prob=-1.23)`. Short, on one line, and never an address in memory."""
+"""Short texts about values: `Translation('eine Katze', log_prob=-1.23)`, and the first paragraph of a docstring."""
 
 from typing import Any
 
 LONGEST_TEXT = 60
 """Characters of a text that are shown."""
+
+
+def first_paragraph(documented: object) -> str:
+    """The first paragraph of a docstring on one line; empty without a docstring."""
+    return " ".join((documented.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
 def brief(value: object, text: str | None = None, /, **numbers: Any) -> str:

@@ -1,9 +1,9 @@
 """Rewinding a state to fewer positions, for any layer, body or stepper.
 
-A part of a state that counts positions (an attention cache, a clock, a history) has `lengths` and `rewind(lengths)`, which forgets later
-positions. Any other part is overwritten by every step: it is copied before a chunk, and the positions to keep are read again from there, by
-all parts of the state. Caches then write the same values to the same slots, so both ways are exact, and no layer keeps its state after
-every position.
+A part of a state that counts positions (an attention cache, a clock, a history) has `lengths` and `rewind(lengths)`,
+which forgets later positions. Any other part is overwritten by every step: it is copied before a chunk, and the
+positions to keep are read again from there, by all parts of the state. Caches then write the same values to the same
+slots, so both ways are exact, and no layer keeps its state after every position.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,16 @@ Reader = Callable[[Tensor, Tensor | None, State], tuple[Any, State]]
 
 
 class Mark(NamedTuple):
-    """A state before a chunk: copies of the parts that a step overwrites; parts that count positions, which may be large, are not copied,
-    but their lengths are kept."""
+    """A state before a chunk: copies of the parts that a step overwrites; parts that count positions, which may be
+    large, are not copied, but their lengths are kept."""
 
     state: State
     lengths: list[Tensor]
 
 
 def mark(state: State) -> Mark:
-    """Mark a state to return to. Read no more after it than the state can forget: the ring of a window holds one chunk of
-    `caches.RING_CHUNK` positions besides its window."""
+    """Mark a state to return to. Read no more after it than the state can forget: the ring of a window holds one chunk
+    of `caches.RING_CHUNK` positions besides its window."""
     lengths: list[Tensor] = []
 
     def note(part: Any) -> Any:
@@ -51,7 +51,8 @@ def restore(place: Mark) -> State:
 def forget(place: Mark, state: State, read: Tensor, counts: Tensor) -> State | None:
     """Rewind a state that has read `read` (rows,) positions since the mark to `counts` (rows,).
 
-    None if a part is overwritten by steps, or has not simply continued from the mark, such as a sliding window that has restarted.
+    None if a part is overwritten by steps, or has not simply continued from the mark, such as a sliding window that has
+    restarted.
     """
     parts: list[Any] = []
     overwritten: list[Tensor] = []

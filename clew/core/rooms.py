@@ -1,4 +1,5 @@
-"""A package's modules as its attributes, each imported when it is first asked for, so that `clew.layers.attention` is reached by tab."""
+"""A package's modules as its attributes, each imported when it is first asked for, so that `clew.layers.attention` is
+reached by tab."""
 
 import os
 import sys

@@ -10,8 +10,8 @@ from clew.core.masks import Places
 class Sight(NamedTuple):
     """A query sees the real keys of its own document, within `window` positions, and none after itself if `causal`.
 
-    Indices count from the start of the row and are -1 on padding, as in `Places`; all are (batch, length), or (1, length) if all rows are
-    equal. Padded queries see arbitrary keys, since without any their softmax would be NaN.
+    Indices count from the start of the row and are -1 on padding, as in `Places`; all are (batch, length), or (1,
+    length) if all rows are equal. Padded queries see arbitrary keys, since without any their softmax would be NaN.
     """
 
     places: Places
@@ -25,7 +25,8 @@ class Sight(NamedTuple):
 
     @property
     def is_triangle(self) -> bool:
-        """Whether slot i sees exactly the slots up to i. Real positions come first in a row, so padding needs no mask."""
+        """Whether slot i sees exactly the slots up to i. Real positions come first in a row, so padding needs no
+        mask."""
         return self.causal and self.aligned and self.window is None and not self.documents
 
     @property

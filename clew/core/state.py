@@ -1,10 +1,10 @@
 """Operations on the rows of any layer's state.
 
-`Memory` is never written and has one row per sentence: every operation here keeps it unchanged, except `map_state` with `memory=True` and
-`select_rows` with `memory_rows`.
+`Memory` is never written and has one row per sentence: every operation here keeps it unchanged, except `map_state` with
+`memory=True` and `select_rows` with `memory_rows`.
 
-A part of a state, a NamedTuple, may define what an operation does to it by a method: `selected(rows)`, `rewind(lengths)`, and
-`reordered(move)`, which calls `move` on each tensor that follows its rows.
+A part of a state, a NamedTuple, may define what an operation does to it by a method: `selected(rows)`,
+`rewind(lengths)`, and `reordered(move)`, which calls `move` on each tensor that follows its rows.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,8 @@ MOST_STACKED = 2**18
 
 
 def map_tree(function: Callable[..., Any], first: Tree, *rest: Tree, keep: tuple[type, ...] = ()) -> Tree:
-    """Apply `function` to corresponding leaves of trees; nodes of a type in `keep` are taken unchanged from the first tree."""
+    """Apply `function` to corresponding leaves of trees; nodes of a type in `keep` are taken unchanged from the first
+    tree."""
     if first is None or isinstance(first, keep):
         return first
     if isinstance(first, Tensor):
@@ -70,7 +71,8 @@ def map_state(function: Callable[..., Tensor], *states: State, memory: bool = Fa
 
 
 def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -> State:
-    """Select rows of a state, in any order and with repeats. Memory keeps its rows unless `memory_rows` selects them."""
+    """Select rows of a state, in any order and with repeats. Memory keeps its rows unless `memory_rows` selects
+    them."""
     chosen = map_parts("selected", lambda part: part.selected(rows), lambda leaf: leaf.index_select(0, rows), state)
     if memory_rows is None:
         return chosen
@@ -80,10 +82,11 @@ def select_rows(state: State, rows: Tensor, memory_rows: Tensor | None = None) -
 def reorder(state: State, rows: Tensor) -> State:
     """Return a state in which row i continues from row `rows[i]`, with repeats allowed; the given state is consumed.
 
-    Equivalent to `select_rows(state, rows)` if every row is replaced by one that has read equally many positions, such as a beam of the
-    same sentence. Only what can differ between such rows is moved: recurrent states, growing caches and rings, but not clocks, and of a
-    buffer of keys and values only the table of their slots. Memory keeps its rows. Rows that share keys and values cannot be merged with
-    others (`where_rows`, `write_rows`) until `select_rows` has given each its own copy.
+    Equivalent to `select_rows(state, rows)` if every row is replaced by one that has read equally many positions, such
+    as a beam of the same sentence. Only what can differ between such rows is moved: recurrent states, growing caches
+    and rings, but not clocks, and of a buffer of keys and values only the table of their slots. Memory keeps its rows.
+    Rows that share keys and values cannot be merged with others (`where_rows`, `write_rows`) until `select_rows` has
+    given each its own copy.
     """
     moving: list[Tensor] = []
     map_parts("reordered", lambda part: part.reordered(moving.append), moving.append, state)
@@ -102,8 +105,8 @@ def write_rows(state: State, rows: Tensor, new: State) -> State:
 
 
 def put_rows(state: State, rows: Tensor, new: State) -> None:
-    """Write the rows of `new` over `rows` of the state, in place. If a leaf of one state has more room, as a buffer of keys and values for
-    more positions has, only the common part is written. Memory is unchanged."""
+    """Write the rows of `new` over `rows` of the state, in place. If a leaf of one state has more room, as a buffer of
+    keys and values for more positions has, only the common part is written. Memory is unchanged."""
 
     def put(leaf: Tensor, part: Tensor) -> Tensor:
         common = tuple(slice(min(sizes)) for sizes in zip(leaf.shape[1:], part.shape[1:], strict=True))
@@ -123,8 +126,8 @@ def detach_state(state: State) -> State:
 
 
 def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
-    """Select rows of every tensor. Small tensors of one shape are stacked and selected together, since a launch costs more than its
-    work."""
+    """Select rows of every tensor. Small tensors of one shape are stacked and selected together, since a launch costs
+    more than its work."""
     alike: dict[Any, list[int]] = {}
     for place, tensor in enumerate(tensors):
         key = (tensor.shape, tensor.dtype, tensor.device) if tensor.numel() <= MOST_STACKED else place
@@ -141,7 +144,8 @@ def _rows_of_each(tensors: list[Tensor], rows: Tensor) -> list[Tensor]:
 
 
 def map_parts(method: str, of_part: Callable[[Any], Any], of_leaf: Callable[[Tensor], Any], state: State) -> State:
-    """Apply `of_part` to each part that has the method, and `of_leaf` to every leaf outside such parts; memory is unchanged."""
+    """Apply `of_part` to each part that has the method, and `of_leaf` to every leaf outside such parts; memory is
+    unchanged."""
     if state is None or isinstance(state, Memory):
         return state
     if hasattr(state, method):

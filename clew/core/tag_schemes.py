@@ -1,11 +1,13 @@
-"""Phrases as tags, one per word: IOB1, IOB2 and BIOES. Readers, scores and constraints share them; knows no file and no model.
+"""Phrases as tags, one per word: IOB1, IOB2 and BIOES. Readers, scores and constraints share them; knows no file and no
+model.
 
     words     Ada   Lovelace  Byron  met    Babbage
     IOB1      I-PER I-PER     B-PER  O      I-PER      B- only directly after a phrase of the same label (Ramshaw and Marcus 1995)
     IOB2      B-PER I-PER     B-PER  O      B-PER      B- on every first word (Ratnaparkhi 1998)
     BIOES     B-PER E-PER     S-PER  O      S-PER      and E- on the last, S- on a phrase of one word
 
-A tag is `O`, or a prefix and a label joined by a hyphen (`B-PER`); a prefix alone has the label "". Labels may contain hyphens.
+A tag is `O`, or a prefix and a label joined by a hyphen (`B-PER`); a prefix alone has the label "". Labels may contain
+hyphens.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +27,8 @@ class TagFault(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """Allowed transitions: `between[a][b]` if tag b may follow tag a, `first[b]` and `last[a]` for the ends of a sentence."""
+    """Allowed transitions: `between[a][b]` if tag b may follow tag a, `first[b]` and `last[a]` for the ends of a
+    sentence."""
 
     between: tuple[tuple[bool, ...], ...]
     first: tuple[bool, ...]
@@ -35,12 +38,13 @@ class Transitions(NamedTuple):
 def tag_spans(tags: Sequence[str]) -> list[Span]:
     """Return the phrases of tags in any scheme, valid or not: a phrase continues until something separates two words.
 
-    Two words are separated if the second is O, B- or S-, if the first is O, E- or S-, or if their labels differ. So an I- at the start of a
-    phrase begins one, and every tag except O is in exactly one phrase.
+    Two words are separated if the second is O, B- or S-, if the first is O, E- or S-, or if their labels differ. So an
+    I- at the start of a phrase begins one, and every tag except O is in exactly one phrase.
 
-    For B-, I- and O (IOB1, IOB2) and for I-, E- and O (IOE) these are conlleval's phrases. conlleval does not know BIOES: there S-
-    separates nothing, and E- does not separate a following B- of its label, so that S-X S-X, or B-X E-X B-X E-X, is one phrase there and
-    two here. Convert BIOES to IOB2 to compare with its results. Its tags [ and ] belong to no scheme here.
+    For B-, I- and O (IOB1, IOB2) and for I-, E- and O (IOE) these are conlleval's phrases. conlleval does not know
+    BIOES: there S- separates nothing, and E- does not separate a following B- of its label, so that S-X S-X, or B-X E-X
+    B-X E-X, is one phrase there and two here. Convert BIOES to IOB2 to compare with its results. Its tags [ and ]
+    belong to no scheme here.
     """
     phrases: list[Span] = []
     before = (OUTSIDE, "")
@@ -61,7 +65,9 @@ def span_tags(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
     before = Span("", -1, -1)
     for span in sorted(spans, key=lambda span: span.start):
         if not max(before.end, 0) <= span.start < span.end <= length:
-            raise UserError(f"{span} must have words, lie within the {length} of its sentence and not overlap another span")
+            raise UserError(
+                f"{span} must have words, lie within the {length} of its sentence and not overlap another span"
+            )
         prefixes = ["I"] * (span.end - span.start)
         if scheme != "iob1" or (before.end, before.label) == (span.start, span.label):
             prefixes[0] = "B"
@@ -78,8 +84,9 @@ def convert_tags(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 class PlainTags(NamedTuple):
-    """Conversion of tags of any scheme to IOB2 by table: `names` are the IOB2 tags, `first[b]` is the index of the one that tag b becomes
-    at the start of a sentence, and `after[a][b]` after tag a. A tag and the one before it determine the result, even for invalid tags."""
+    """Conversion of tags of any scheme to IOB2 by table: `names` are the IOB2 tags, `first[b]` is the index of the one
+    that tag b becomes at the start of a sentence, and `after[a][b]` after tag a. A tag and the one before it determine
+    the result, even for invalid tags."""
 
     names: tuple[str, ...]
     first: tuple[int, ...]
@@ -90,7 +97,9 @@ def plain_tags(tags: Sequence[str]) -> PlainTags:
     """Return the conversion table of these tags."""
     labels = dict.fromkeys(tag_parts(tag)[1] for tag in tags if tag != OUTSIDE)
     names = (OUTSIDE, *(f"{prefix}-{label}" if label else prefix for label in labels for prefix in "BI"))
-    first, *after = (tuple(names.index(convert_tags([before, tag], "iob2")[1]) for tag in tags) for before in (OUTSIDE, *tags))
+    first, *after = (
+        tuple(names.index(convert_tags([before, tag], "iob2")[1]) for tag in tags) for before in (OUTSIDE, *tags)
+    )
     return PlainTags(names, first, tuple(after))
 
 
@@ -104,13 +113,15 @@ def find_tag_fault(tags: Sequence[str], scheme: str) -> TagFault | None:
             return TagFault(place, f"the tag {named(tag)} cannot stand {after} in {scheme.upper()}")
         before = tag
     if not may_follow(before, OUTSIDE, scheme):
-        return TagFault(len(tags) - 1, f"the tag {named(before)} cannot stand at the end of a sentence in {scheme.upper()}")
+        return TagFault(
+            len(tags) - 1, f"the tag {named(before)} cannot stand at the end of a sentence in {scheme.upper()}"
+        )
     return None
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> str | None:
-    """Return the scheme that the fewest sentences violate, IOB2 if there are no phrases; None if tags are not phrase tags (parts of
-    speech)."""
+    """Return the scheme that the fewest sentences violate, IOB2 if there are no phrases; None if tags are not phrase
+    tags (parts of speech)."""
     broken = dict.fromkeys(SCHEMES, 0)
     for tags in sentences:
         if not all(is_phrase_tag(tag) for tag in tags):

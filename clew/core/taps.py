@@ -1,7 +1,8 @@
 """Taps: named places inside a layer where a value can be observed or changed.
 
-A tap is an identity module whose only job is to have a name. Watches are in a ContextVar, never on a module, so two threads can watch the
-same model and an exception leaves nothing behind. Without a watch a tap costs one look-up; in compiled code, nothing.
+A tap is an identity module whose only job is to have a name. Watches are in a ContextVar, never on a module, so two
+threads can watch the same model and an exception leaves nothing behind. Without a watch a tap costs one look-up; in
+compiled code, nothing.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,8 +40,8 @@ _loop: ContextVar["Loop | None"] = ContextVar("loop", default=None)
 
 
 class Tap(nn.Module):
-    """An identity module that applies watched changes and calls observers. `length_axes` are the axes of positions, which layers that read
-    in another direction reverse."""
+    """An identity module that applies watched changes and calls observers. `length_axes` are the axes of positions,
+    which layers that read in another direction reverse."""
 
     def __init__(self, length_axes: tuple[int, ...] = (1,)):
         super().__init__()
@@ -51,8 +52,8 @@ class Tap(nn.Module):
 
 
 def passed(place: nn.Module, x: Tensor) -> Tensor:
-    """Apply the watch of a place to a value: change it, and show it to observers at once or, inside a loop over time, when the loop
-    ends."""
+    """Apply the watch of a place to a value: change it, and show it to observers at once or, inside a loop over time,
+    when the loop ends."""
     watches = _watches.get()
     if watches is None or place not in watches:
         return x
@@ -74,8 +75,8 @@ def stacked(steps: list[Tensor]) -> Tensor:
 
 
 class Loop:
-    """Collects the values of a tap at each step and shows them once, joined: by default stacked on a length axis in reading order. `others`
-    has another join for some places."""
+    """Collects the values of a tap at each step and shows them once, joined: by default stacked on a length axis in
+    reading order. `others` has another join for some places."""
 
     def __init__(self, orders: tuple[Order, ...], join: Join = stacked, others: Mapping[nn.Module, Join] | None = None):
         self.orders = orders
@@ -124,8 +125,8 @@ def watched(watches: Watches) -> Iterator[None]:
 
 @contextmanager
 def steps_of_a_loop(join: Join = stacked, others: Mapping[nn.Module, Join] | None = None) -> Iterator[None]:
-    """Use around a loop over time: taps inside are called at every step, observers once per loop, with all steps joined by `join`, or by
-    the join in `others` for some places."""
+    """Use around a loop over time: taps inside are called at every step, observers once per loop, with all steps joined
+    by `join`, or by the join in `others` for some places."""
     if torch.compiler.is_compiling() or _watches.get() is None:
         yield
         return
@@ -154,7 +155,8 @@ def reordered(order: Order) -> Iterator[None]:
 
 
 class Reordering(Loop):
-    """Holds the orders for the loops inside it. Places outside loops are changed and observed at once, in reading order."""
+    """Holds the orders for the loops inside it. Places outside loops are changed and observed at once, in reading
+    order."""
 
     def passed(self, place: nn.Module, x: Tensor, watch: Watch) -> Tensor:
         axes = getattr(place, "length_axes", (1,))
@@ -164,7 +166,8 @@ class Reordering(Loop):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Whether something inside `module` is watched. It must then run its equation, since a kernel has no intermediate values."""
+    """Whether something inside `module` is watched. It must then run its equation, since a kernel has no intermediate
+    values."""
     if torch.compiler.is_compiling():
         return False
     watches = _watches.get()

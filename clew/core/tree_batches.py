@@ -26,7 +26,8 @@ class TreeBatch(NamedTuple):
 
 
 class TreeInputs(NamedTuple):
-    """The inputs of a body over trees: its embedding's inputs (batch, words), their mask, and trees whose first nodes are the words."""
+    """The inputs of a body over trees: its embedding's inputs (batch, words), their mask, and trees whose first nodes
+    are the words."""
 
     words: Any
     mask: Tensor | None
@@ -34,14 +35,16 @@ class TreeInputs(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The nodes of one depth: the index of each node's parent in the level above, and which child of it the node is (nodes,)."""
+    """The nodes of one depth: the index of each node's parent in the level above, and which child of it the node is
+    (nodes,)."""
 
     parents: Tensor
     slots: Tensor
 
 
 class Levels(NamedTuple):
-    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their indices among all (batch * nodes)."""
+    """The real nodes of a batch, the deepest level first; `order` (nodes,) has their indices among all (batch *
+    nodes)."""
 
     order: Tensor
     levels: list[Level]
@@ -65,7 +68,9 @@ def tree_levels(trees: TreeBatch) -> Levels:
     order = depths.argsort(descending=True, stable=True)[: sum(sizes)]
     counts = order.new_tensor(sizes)
     within = torch.empty_like(depths)
-    within[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    within[order] = torch.arange(len(order), device=order.device) - (counts.cumsum(0) - counts).repeat_interleave(
+        counts
+    )
     rows = torch.arange(len(trees.depths), device=order.device)[:, None] * trees.depths.shape[1]
     parents = within[(rows + trees.parents.clamp(min=0)).flatten()[order]]
     slots = trees.slots.flatten()[order]

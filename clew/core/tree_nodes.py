@@ -1,7 +1,7 @@
 """Trees as lists of parent indices, for tree layers. Knows no labels, no words and no tensors.
 
-In a phrase tree the leaves come first, from left to right, so that word vectors keep their positions; then the phrases, children before
-parents. In a dependency tree the nodes are the words.
+In a phrase tree the leaves come first, from left to right, so that word vectors keep their positions; then the phrases,
+children before parents. In a dependency tree the nodes are the words.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ NONE = -1
 
 
 class Nodes(NamedTuple):
-    """One tree or several: the index of each node's parent, -1 for a root, and which child of it the node is, counted from 0."""
+    """One tree or several: the index of each node's parent, -1 for a root, and which child of it the node is, counted
+    from 0."""
 
     parents: tuple[int, ...]
     slots: tuple[int, ...]
@@ -46,7 +47,8 @@ def phrase_nodes(tree: Tree) -> tuple[list[Tree], Nodes]:
 
 
 def head_nodes(heads: Sequence[int]) -> Nodes:
-    """Return the nodes of a dependency tree. Heads are counted from 1; words with head 0 are roots, of which there may be several."""
+    """Return the nodes of a dependency tree. Heads are counted from 1; words with head 0 are roots, of which there may
+    be several."""
     seen: dict[int, int] = {}
     slots = []
     for head in heads:
@@ -56,7 +58,8 @@ def head_nodes(heads: Sequence[int]) -> Nodes:
 
 
 def binary_nodes(nodes: Nodes) -> Nodes:
-    """Binarise a tree as `core.trees.binarised` does: the same nodes with at most two children each, followed by the added nodes."""
+    """Binarise a tree as `core.trees.binarised` does: the same nodes with at most two children each, followed by the
+    added nodes."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(nodes.parents):
         if parent != NONE:
@@ -84,7 +87,9 @@ def node_depths(parents: Sequence[int]) -> list[int]:
         node = start
         while node not in depths:
             if len(path) > len(parents):
-                raise UserError(f"node {start + 1} is its own ancestor, so this is not a tree; every path up must end at a root")
+                raise UserError(
+                    f"node {start + 1} is its own ancestor, so this is not a tree; every path up must end at a root"
+                )
             path.append(node)
             node = parents[node]
         for number, below in enumerate(reversed(path), start=1):

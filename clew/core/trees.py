@@ -30,7 +30,9 @@ class Tree:
     def __post_init__(self) -> None:
         object.__setattr__(self, "children", tuple(self.children))
         if self.children and self.word is not None:
-            raise UserError(f"the node '{self.label}' has children and the word '{self.word}'; a node has one or the other")
+            raise UserError(
+                f"the node '{self.label}' has children and the word '{self.word}'; a node has one or the other"
+            )
         if not self.children and self.word is None:
             raise UserError(f"the node '{self.label}' has neither children nor a word; a node has one or the other")
 
@@ -79,7 +81,8 @@ class Span(NamedTuple):
 
 
 def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
-    """Walk from left to right: yield a phrase with True where it opens and with False where it closes, and a leaf once, with True."""
+    """Walk from left to right: yield a phrase with True where it opens and with False where it closes, and a leaf once,
+    with True."""
     stack = [(tree, True)]
     while stack:
         node, opens = stack.pop()
@@ -90,8 +93,8 @@ def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
 
 
 def fold(tree: Tree, function: Callable[[Tree, list[Made]], Made]) -> Made:
-    """Fold a tree from the leaves up: call `function` on each node and its children's results ([] for a leaf), and return the root's
-    result."""
+    """Fold a tree from the leaves up: call `function` on each node and its children's results ([] for a leaf), and
+    return the root's result."""
     results: list[list[Made]] = [[]]
     for node, opens in walk(tree):
         if node.is_leaf:

@@ -15,8 +15,8 @@ State = Any
 class Memory(NamedTuple):
     """What a decoder reads and never writes: one row per sentence, shared by the sentence's beams.
 
-    `values` is the encoder's output (batch, length, dim), or a layer's projection of it; `mask` is True at real places; `final` is a tree
-    that initialises a recurrent decoder.
+    `values` is the encoder's output (batch, length, dim), or a layer's projection of it; `mask` is True at real places;
+    `final` is a tree that initialises a recurrent decoder.
     """
 
     values: Tree
@@ -45,8 +45,8 @@ class Term(NamedTuple):
 
 
 class Source(Protocol):
-    """What a body reads: it turns examples into inputs with a mask, and builds the embedding that turns inputs into vectors
-    (batch, length, dim). A family of bodies knows nothing else about its inputs."""
+    """What a body reads: it turns examples into inputs with a mask, and builds the embedding that turns inputs into
+    vectors (batch, length, dim). A family of bodies knows nothing else about its inputs."""
 
     @property
     def width(self) -> int:
@@ -56,13 +56,14 @@ class Source(Protocol):
     def embedding(self, dim: int, **around: Any) -> Any:
         """Build the first part of a body, of width `dim`.
 
-        `around` are the family's options: position, num_segments, scaled, dropout, dropout_kind, norm; for tokens also word_dropout and
-        table.
+        `around` are the family's options: position, num_segments, scaled, dropout, dropout_kind, norm; for tokens also
+        word_dropout and table.
         """
         ...
 
     def complete(self, embedding: Any) -> None:
-        """Add the parts of an embedding that are initialised after the whole body, so that the body's weights do not depend on them."""
+        """Add the parts of an embedding that are initialised after the whole body, so that the body's weights do not
+        depend on them."""
         ...
 
     def collate(self, examples: Sequence[Any]) -> tuple[Any, Tensor | None]:
@@ -77,7 +78,8 @@ class Source(Protocol):
 class Body(Protocol):
     """A body as tasks see it: one vector per position, for chunks of any length.
 
-    `levels` returns every layer's output, the embedding first; `max_length` is the number of positions that it supports, None if unlimited.
+    `levels` returns every layer's output, the embedding first; `max_length` is the number of positions that it
+    supports, None if unlimited.
     """
 
     causal: bool

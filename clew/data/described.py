@@ -1,4 +1,5 @@
-"""What is told of a data file: a field of a record, a column over all records, and what the file can be used for. Knows no format."""
+"""What is told of a data file: a field of a record, a column over all records, and what the file can be used for. Knows
+no format."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,9 +39,9 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in trees those of
-    every phrase. `is_list` says that a record has a list of strings there, `is_blank` that every word has `_`, and `is_comment` that it is
-    no column but what a comment tells of a whole sentence."""
+    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in
+    trees those of every phrase. `is_list` says that a record has a list of strings there, `is_blank` that every word
+    has `_`, and `is_comment` that it is no column but what a comment tells of a whole sentence."""
 
     name: str
     num_empty: int

@@ -1,4 +1,5 @@
-"""What was understood of a data file: its format, columns, lengths, labels, duplicates, and the lines that cannot be used.
+"""What was understood of a data file: its format, columns, lengths, labels, duplicates, and the lines that cannot be
+used.
 
 A description is made in one pass that holds a few numbers a record, no text.
 """
@@ -38,8 +39,8 @@ SHOWN_CHARACTERS = 100
 
 @dataclass(frozen=True)
 class Description:
-    """A file as it was read. `stopped` is the sentence of what kept the rest from being read; `ratio` the words of the second text for each
-    word of the first, where there are two."""
+    """A file as it was read. `stopped` is the sentence of what kept the rest from being read; `ratio` the words of the
+    second text for each word of the first, where there are two."""
 
     path: str
     format: str
@@ -63,15 +64,19 @@ class Description:
         return "\n".join(shown(self))
 
 
-def describe(path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None) -> Description:
-    """What is in a file, or of text and JSON lines in a folder; with `target`, in two files of parallel text. A file of which nothing can
-    be read is refused."""
+def describe(
+    path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None
+) -> Description:
+    """What is in a file, or of text and JSON lines in a folder; with `target`, in two files of parallel text. A file of
+    which nothing can be read is refused."""
     path = at_home(path)
     notes, num_files = Notes(faults="skip"), None
     rows: Iterator[Row]
     if target is None and path.is_dir() and (files := files_below(path, (*TEXTS, *OBJECTS), has_bytes)):
         if format is not None or header is not None:
-            raise UserError(f"{path} is a folder, of which .txt files are text and .jsonl files JSON lines; a format is for a file")
+            raise UserError(
+                f"{path} is a folder, of which .txt files are text and .jsonl files JSON lines; a format is for a file"
+            )
         format, num_files = "jsonl" if all(ending(file) in OBJECTS for file in files) else "lines", len(files)
         rows = chain.from_iterable(folder_rows(file, format, notes) for file in files)
     elif target is None:
@@ -110,7 +115,9 @@ def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
         elif FIELD in fields:
             yield place, {FIELD: fields[FIELD]}
         else:
-            notes.fault("no text", place, f"this object has no field '{FIELD}', which is what is read beside plain text")
+            notes.fault(
+                "no text", place, f"this object has no field '{FIELD}', which is what is read beside plain text"
+            )
 
 
 class ColumnSurvey:
@@ -188,20 +195,27 @@ class Survey:
             format,
             self.num_records,
             columns,
-            tuple((place, {name: text for name, text in fields.items() if name in names}) for place, fields in self.examples),
+            tuple(
+                (place, {name: text for name, text in fields.items() if name in names})
+                for place, fields in self.examples
+            ),
             self.num_records - len(np.unique(np.asarray(self.hashes))),
             dict(notes.skipped),
             notes.num_faults,
             tuple(notes.sentences),
             stopped,
-            self.ratio([column.name for column in columns if is_text(column, format)])
-            if FORMATS[format].records is not None or format == "parallel"
-            else None,
+            (
+                self.ratio([column.name for column in columns if is_text(column, format)])
+                if FORMATS[format].records is not None or format == "parallel"
+                else None
+            ),
         )
 
     def is_label(self, comment: ColumnDescription) -> bool:
         """Whether every sentence has the comment, with a value of few that come again."""
-        return comment.labels is not None and len(comment.labels) > 1 and sum(comment.labels.values()) == self.num_records
+        return (
+            comment.labels is not None and len(comment.labels) > 1 and sum(comment.labels.values()) == self.num_records
+        )
 
     def ratio(self, texts: list[str]) -> Distribution | None:
         """Words of the second text for each of the first, where there are just two in every record."""
@@ -231,7 +245,10 @@ def shown(description: Description) -> Iterator[str]:
         about = f"{SEPARATED.get(description.delimiter, repr(description.delimiter))}-separated values"
     yield f"{description.path}: {about}{files}, {counted(description.num_records, 'record')}"
     if description.encoding is not None:
-        yield f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME says otherwise"
+        yield (
+            f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME says"
+            " otherwise"
+        )
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
         if column.is_blank:
@@ -246,7 +263,9 @@ def shown(description: Description) -> Iterator[str]:
             yield f"  labels: {shown_labels(column.labels)}"
     if description.format == "lines":
         (column,) = description.columns
-        words, characters = (round(lengths.mean * description.num_records) for lengths in (column.words, column.characters))
+        words, characters = (
+            round(lengths.mean * description.num_records) for lengths in (column.words, column.characters)
+        )
         num_lines = description.num_records + sum(description.skipped.values())
         yield f"in all: {counted(words, 'word')}, {counted(characters + num_lines, 'character')} with the line ends"
     if description.ratio is not None:

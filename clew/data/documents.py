@@ -1,13 +1,15 @@
-"""Documents: texts of several sentences, in files or corpora. They are read a sentence at a time, so that none has to fit into memory.
+"""Documents: texts of several sentences, in files or corpora. They are read a sentence at a time, so that none has to
+fit into memory.
 
-In plain text a line is a sentence and a blank line parts documents; in JSON lines a document is an object, its text in one field, and the
-text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
+In plain text a line is a sentence and a blank line parts documents; in JSON lines a document is an object, its text in
+one field, and the text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +49,8 @@ class Documents:
     name: str
     lines: Callable[[], Iterator[Line]]
     stamp: Callable[[], Stamp | None] = lambda: None
-    """What tells them from what they were before without reading them, where they are files that are read without a fault."""
+    """What tells them from what they were before without reading them, where they are files that are read without a
+    fault."""
 
     def __iter__(self) -> Iterator[str]:
         return (line.text for line in self.lines())
@@ -79,11 +82,16 @@ def stamped(parts: Sequence[Documents], *more: Any) -> Stamp | None:
 
 
 def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
-    """Those of a file, or of all text and JSON lines files below a folder in the order of their names. `format` is lines or jsonl, told
-    from a file's name where it is not given."""
+    """Those of a file, or of all text and JSON lines files below a folder in the order of their names. `format` is
+    lines or jsonl, told from a file's name where it is not given."""
     if format not in (None, "lines", "jsonl"):
-        raise UserError(f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave it out")
-    found = [documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)]
+        raise UserError(
+            f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave"
+            " it out"
+        )
+    found = [
+        documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)
+    ]
     return replace(joined(found), name=str(path))
 
 
@@ -122,7 +130,9 @@ def object_lines(path: Path, field: str, notes: Notes) -> Iterator[Line]:
             text = value_at(record.values, field)
         except KeyError:
             names = dotted_names(record.values)
-            remedy = f"{did_you_mean(field, names)} there are: {', '.join(names[:10])}; name the text's with data.text=NAME"
+            remedy = (
+                f"{did_you_mean(field, names)} there are: {', '.join(names[:10])}; name the text's with data.text=NAME"
+            )
             notes.fault("no text", record.place, f"this object has no field '{field}'{remedy}")
             continue
         if not isinstance(text, str):
@@ -144,18 +154,22 @@ def sentences_of(line: str) -> list[str]:
 
 
 def corpus_documents(name: str, language: str | None = None) -> dict[str, Documents]:
-    """The parts of a corpus by name. One of sentences is a document a part; of pairs it is the side in `language`, or in the first one."""
+    """The parts of a corpus by name. One of sentences is a document a part; of pairs it is the side in `language`, or
+    in the first one."""
     content = get_corpus(name).content
     if isinstance(content, RunningText):
         files = find_corpus(name)._asdict().items()
         return {part: documents_in(path, Notes()) for part, path in files if path is not None}
     choices: dict[str, Any] = {"source": language} if isinstance(content, ParallelText) else {}
     parts = read_corpus(name, **choices)
-    return {part: Documents(f"the {part} part of {name}", lambda texts=texts: sentence_lines(texts)) for part, texts in parts.items()}  # type: ignore[misc]
+    return {
+        part: Documents(f"the {part} part of {name}", partial(sentence_lines, texts)) for part, texts in parts.items()
+    }
 
 
 def sentence_lines(examples: Sequence[Any]) -> Iterator[Line]:
-    """Examples as one document; the same one again at once, as where a sentence has several translations, is left out."""
+    """Examples as one document; the same one again at once, as where a sentence has several translations, is left
+    out."""
     before = None
     for example in examples:
         text = " ".join(example.key.split())
@@ -165,8 +179,8 @@ def sentence_lines(examples: Sequence[Any]) -> Iterator[Line]:
 
 
 def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | None = None) -> dict[str, Documents]:
-    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two. How long a large file
-    is may be remembered in a `cache`."""
+    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two.
+    How long a large file is may be remembered in a `cache`."""
     held_out = round(sum(fractions.values()), 9)
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
@@ -182,8 +196,8 @@ def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | Non
         parts[name] = part_of(documents, start, stop)
         if next(parts[name].lines(), None) is None:
             raise UserError(
-                f"{documents}: the {name} part of its {size} characters has no sentence; give more text, or another data.valid_fraction "
-                "or data.test_fraction"
+                f"{documents}: the {name} part of its {size} characters has no sentence; give more text, or another"
+                " data.valid_fraction or data.test_fraction"
             )
         start = stop
     return parts

@@ -1,5 +1,6 @@
-"""Several processes that encode shards at once. Each is a program of its own that reads JSON lines, a tokenizer and then shards, and
-writes JSON lines, how far it is and then what it wrote; it ends with its input, and so with whoever started it."""
+"""Several processes that encode shards at once. Each is a program of its own that reads JSON lines, a tokenizer and
+then shards, and writes JSON lines, how far it is and then what it wrote; it ends with its input, and so with whoever
+started it."""
 
 import json
 import os
@@ -32,9 +33,11 @@ class Job(NamedTuple):
     entry: Entry | None = None
 
 
-def encode_shards(jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell: Callable[[int], None]) -> Iterator[Entry]:
-    """What was written of every shard, in their order, which is the same for any number of processes. `tell` is called here, often, with
-    the characters done since, and may raise to stop everything."""
+def encode_shards(
+    jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell: Callable[[int], None]
+) -> Iterator[Entry]:
+    """What was written of every shard, in their order, which is the same for any number of processes. `tell` is called
+    here, often, with the characters done since, and may raise to stop everything."""
     if workers == 1:
         for job in jobs:
             yield encode_here(job, tokenizer, tell)
@@ -104,7 +107,10 @@ def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Cal
         pass  # its end is told below
     finally:
         free.put(child)
-    raise UserError("a process that encodes the text died (killed, or out of memory); try again, with text.workers=1 if it happens again")
+    raise UserError(
+        "a process that encodes the text died (killed, or out of memory); try again, with text.workers=1 if it happens"
+        " again"
+    )
 
 
 def start() -> "subprocess.Popen[str]":

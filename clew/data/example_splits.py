@@ -1,13 +1,14 @@
 """One set of examples into training, validation and test parts, by hash; and what given parts have in common.
 
-Every example has a key (its text, its source) and every key a number, a hash of the seed and the key with its white space evened out.
-Keys are put in the order of their numbers; the first make up the test part, the next the validation part, the rest is to train on. So a
-part depends on the seed and on which examples there are, not on their order; examples with the same key are on one side; and when
-examples are added, few others change sides. A part has the number of examples it should have, rounded, and is off by no more than half
-of what its last key has; a key that has more examples than the smallest held-out part is trained on.
+Every example has a key (its text, its source) and every key a number, a hash of the seed and the key with its white
+space evened out. Keys are put in the order of their numbers; the first make up the test part, the next the validation
+part, the rest is to train on. So a part depends on the seed and on which examples there are, not on their order;
+examples with the same key are on one side; and when examples are added, few others change sides. A part has the number
+of examples it should have, rounded, and is off by no more than half of what its last key has; a key that has more
+examples than the smallest held-out part is trained on.
 
-With strata (labels) the same is done within each, what rounding left over or took too much going to the next stratum. Every stratum
-keeps a key to train on. A key whose examples differ in label counts for the most frequent of them.
+With strata (labels) the same is done within each, what rounding left over or took too much going to the next stratum.
+Every stratum keeps a key to train on. A key whose examples differ in label counts for the most frequent of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,8 +41,8 @@ def split_examples(
 ) -> dict[str, Sequence[E]]:
     """The parts by name: `train`, and `valid` and `test` where there are any, each in the order of the file.
 
-    Given parts stay as they are; a part that is not given is taken out of the training examples. `key` says what makes two examples
-    the same, `stratify` gives the label whose shares every part should have.
+    Given parts stay as they are; a part that is not given is taken out of the training examples. `key` says what makes
+    two examples the same, `stratify` gives the label whose shares every part should have.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
@@ -69,19 +70,23 @@ def assign_parts(
     valid_fraction: float,
     test_fraction: float,
 ) -> np.ndarray:
-    """The part of every example, (example,): 0 to train on, 1 to validate, 2 to test. Holds 8 bytes an example of the keys."""
+    """The part of every example, (example,): 0 to train on, 1 to validate, 2 to test. Holds 8 bytes an example of the
+    keys."""
     fractions = {"test": test_fraction, "valid": valid_fraction}
     held_out = test_fraction + valid_fraction
     if held_out >= 1:
         raise UserError(
-            f"valid_fraction ({valid_fraction}) + test_fraction ({test_fraction}) must be below 1, or nothing is left to train on"
+            f"valid_fraction ({valid_fraction}) + test_fraction ({test_fraction}) must be below 1, or nothing is left"
+            " to train on"
         )
     hashes = hash_keys(keys, seed)
     parts = np.zeros(len(hashes), dtype=np.int8)
     wanted = {name: fraction for name, fraction in fractions.items() if fraction}
     if not wanted:
         return parts
-    _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)  # groups in the order of their hashes
+    _, group_of, counts = np.unique(
+        hashes, return_inverse=True, return_counts=True
+    )  # groups in the order of their hashes
     if len(counts) <= len(wanted):
         raise too_few(len(counts), len(hashes), wanted)
     stratum_of = np.zeros(len(counts), dtype=np.int64) if strata is None else group_strata(group_of, strata)
@@ -96,7 +101,9 @@ def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, 
     """The part of every group; groups are in the order in which they are taken."""
     parts = np.zeros(len(counts), dtype=np.int8)
     smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
-    largest = max(smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1])  # there is a group for every part
+    largest = max(
+        smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1]
+    )  # there is a group for every part
     shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # the only group of a stratum is trained on
     order = shared[np.argsort(stratum_of[shared], kind="stable")]
     carried = dict.fromkeys(wanted, 0.0)
@@ -151,9 +158,14 @@ def key_of(example: Example) -> str:
 
 def too_few(num_keys: int, num_examples: int, wanted: dict[str, float], stratified: bool = False) -> UserError:
     parts = " and ".join(f"a {name} part ({name}_fraction={wanted[name]})" for name in reversed(wanted))
-    counted = f"{num_examples:,} example{'' if num_examples == 1 else 's'} with {num_keys:,} different text{'' if num_keys == 1 else 's'}"
+    counted = (
+        f"{num_examples:,} example{'' if num_examples == 1 else 's'} with {num_keys:,} different"
+        f" text{'' if num_keys == 1 else 's'}"
+    )
     reason = ", where no label has enough to share," if stratified else ""
-    return UserError(f"{counted}{reason} cannot give {parts} and something to train on; give more examples, or each part as a file")
+    return UserError(
+        f"{counted}{reason} cannot give {parts} and something to train on; give more examples, or each part as a file"
+    )
 
 
 class Overlap(NamedTuple):

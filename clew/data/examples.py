@@ -1,6 +1,7 @@
 """What a task is given to learn from: plain tuples of strings, each with where it came from. Knows no file.
 
-`key` is what decides whether two examples are the same one again, when a set is split: what a model reads, not what it answers.
+`key` is what decides whether two examples are the same one again, when a set is split: what a model reads, not what it
+answers.
 """
 
 import math
@@ -70,8 +71,8 @@ def number_of(example: Answered) -> float:
 
 
 class Pair(NamedTuple):
-    """A text and what becomes of it: a translation, a summary, an answer. `into` says what is asked for, where a model can do several:
-    the target's language."""
+    """A text and what becomes of it: a translation, a summary, an answer. `into` says what is asked for, where a model
+    can do several: the target's language."""
 
     source: str
     target: str
@@ -91,7 +92,8 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question on a passage, and the answers that are right; none where the passage has none. Questions on one passage stay together."""
+    """A question on a passage, and the answers that are right; none where the passage has none. Questions on one
+    passage stay together."""
 
     question: str
     passage: str
@@ -132,8 +134,8 @@ NamedEdges = tuple[tuple[int, int, str], ...]
 
 
 class Sentence(NamedTuple):
-    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it. Of a graph that is no
-    sentence the words are what stands at its nodes, and `edges` lead between these."""
+    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it. Of a
+    graph that is no sentence the words are what stands at its nodes, and `edges` lead between these."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -178,8 +180,8 @@ class Parsed(NamedTuple):
 
 
 class LabelledTree(NamedTuple):
-    """A sentence's tree, node by node in the order of `core.tree_nodes`, words first: the words, each node's class, None where it has
-    none, and where phrases have names besides (NP), those."""
+    """A sentence's tree, node by node in the order of `core.tree_nodes`, words first: the words, each node's class,
+    None where it has none, and where phrases have names besides (NP), those."""
 
     words: tuple[str, ...]
     nodes: Nodes
@@ -241,7 +243,8 @@ class Captioned(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """A picture with the boxes (left, top, right, bottom) of its things, in pixels without the last column and row. It is a `Picture`."""
+    """A picture with the boxes (left, top, right, bottom) of its things, in pixels without the last column and row. It
+    is a `Picture`."""
 
     picture: Picture
     boxes: tuple[tuple[int, int, int, int], ...]
@@ -276,7 +279,8 @@ class Crop(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A picture and the sentences of a paragraph on it; `phrases` are what a captioner of regions says of each box, where there are any."""
+    """A picture and the sentences of a paragraph on it; `phrases` are what a captioner of regions says of each box,
+    where there are any."""
 
     picture: Picture
     sentences: tuple[str, ...]
@@ -298,7 +302,8 @@ class Described(NamedTuple):
 
 
 class LabelledInput(NamedTuple):
-    """A picture or a sound with a label; with several, or none, where labels do not exclude each other. A sound is as in `Transcribed`."""
+    """A picture or a sound with a label; with several, or none, where labels do not exclude each other. A sound is as
+    in `Transcribed`."""
 
     input: Any
     labels: tuple[str, ...] = ()
@@ -323,8 +328,8 @@ class PixelLabels(Protocol):
 
 
 class LabelledPixels(NamedTuple):
-    """A picture with a number for each of its pixels. `names` has what the numbers are called, which are their own names where there are
-    none; pixels of the number `ignored` have no label."""
+    """A picture with a number for each of its pixels. `names` has what the numbers are called, which are their own
+    names where there are none; pixels of the number `ignored` have no label."""
 
     picture: Picture
     pixels: PixelLabels
@@ -342,7 +347,8 @@ class LabelledPixels(NamedTuple):
 
 
 class Transcribed(NamedTuple):
-    """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is needed."""
+    """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is
+    needed."""
 
     input: Any
     text: str

@@ -1,4 +1,5 @@
-"""A format of data files as one value: how a file of it is told, and what it can be read as. Knows no format by name."""
+"""A format of data files as one value: how a file of it is told, and what it can be read as. Knows no format by
+name."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,11 +59,13 @@ class Format:
     labelled_trees: Callable[[Path, Column | None, Notes], Iterator[LabelledTree]] | None = None
     """`labelled_trees(path, label, notes)`."""
     dependency_graphs: Callable[[Path, str | None, Notes], Iterator[Sentence]] | None = None
-    """`dependency_graphs(path, label, notes)`: sentences with heads; what `label` names is their tags, and None leaves these out."""
+    """`dependency_graphs(path, label, notes)`: sentences with heads; what `label` names is their tags, and None leaves
+    these out."""
     questions: Callable[[Path, Notes, bool], Iterator[Question]] | None = None
     """`questions(path, notes, with_answers)`."""
     captions: Callable[[Path, Notes], Iterator[tuple[str, tuple[str, ...], str]]] | None = None
-    """`captions(path, notes)`: of every picture the name that the file calls it by, its captions, and where they stand."""
+    """`captions(path, notes)`: of every picture the name that the file calls it by, its captions, and where they
+    stand."""
     use: Callable[[Columns, Shown], Use | None] | None = None
     """What a file of it is for; told from the columns of a table where not given."""
 

@@ -1,4 +1,5 @@
-"""Pictures or sounds with labels: a folder a class, tables, or a list from Python. Knows neither: an `InputFiles` says how they are found.
+"""Pictures or sounds with labels: a folder a class, tables, or a list from Python. Knows neither: an `InputFiles` says
+how they are found.
 
 No file is opened here; one that is not there is a fault at its line.
 """
@@ -17,7 +18,8 @@ from clew.data.values import as_labels, as_text
 
 
 class InputFiles(NamedTuple):
-    """How the files of one kind of input are named and found; `name` is what sentences call one, `column` that of their paths in tables."""
+    """How the files of one kind of input are named and found; `name` is what sentences call one, `column` that of their
+    paths in tables."""
 
     name: str
     column: str
@@ -46,8 +48,8 @@ def read_labelled_inputs(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[LabelledInput]:
-    """A folder with one for each class, or a table with columns of paths and labels, paths being from its folder or from `folder`. From
-    Python: (path, label)."""
+    """A folder with one for each class, or a table with columns of paths and labels, paths being from its folder or
+    from `folder`. From Python: (path, label)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         rows = listed_rows(data, LabelledInput, [(files.name, "label")])

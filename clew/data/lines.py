@@ -1,8 +1,8 @@
 """A file's lines, one at a time. Knows no format.
 
-A file that is packed is unpacked as it is read, and what is not text is named (`first_bytes`). The text is UTF-8, or in the encoding that
-was given or is guessed; a byte order mark is dropped, and every line end (LF, CRLF, CR) is read as a newline. What cannot be read so is
-told with the file's name and, where it has one, the line.
+A file that is packed is unpacked as it is read, and what is not text is named (`first_bytes`). The text is UTF-8, or in
+the encoding that was given or is guessed; a byte order mark is dropped, and every line end (LF, CRLF, CR) is read as a
+newline. What cannot be read so is told with the file's name and, where it has one, the line.
 """
 
 import io
@@ -31,15 +31,22 @@ def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
 
 
 def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
-    """The lines, each with the newline that ends it; the last may have none. A file without a single character is refused."""
+    """The lines, each with the newline that ends it; the last may have none. A file without a single character is
+    refused."""
     number = 0
     with opened(path) as stream:
         lines = stream if longest is None else iter(lambda: stream.readline(longest + 1), "")
         for number, line in enumerate(lines, start=1):
             if longest is not None and len(line) > longest:
-                raise UserError(f"{path}:{number}: a line of more than {longest:,} characters; see whether it is the file that you mean")
+                raise UserError(
+                    f"{path}:{number}: a line of more than {longest:,} characters; see whether it is the file that you"
+                    " mean"
+                )
             if "\0" in line:
-                raise UserError(f"{path}:{number}: a NUL character, so this is no plain text, or is damaged; mend it, or give another file")
+                raise UserError(
+                    f"{path}:{number}: a NUL character, so this is no plain text, or is damaged; mend it, or give"
+                    " another file"
+                )
             yield line
     if not number:
         raise UserError(f"{path}: the file is empty; give one with text in it")
@@ -98,7 +105,8 @@ def guess_of(path: Path) -> Guess | None:
 
 
 def find_encoding(path: Path) -> Guess | None:
-    """The encoding that a file is read in, and why, where that is not UTF-8; of a large file only the beginning is looked at."""
+    """The encoding that a file is read in, and why, where that is not UTF-8; of a large file only the beginning is
+    looked at."""
     if kind_at(path) not in (None, *PACKED):
         return None
     with reading(path), open_bytes(path) as stream:
@@ -143,14 +151,18 @@ def near(path: Path) -> str:
         return f"near it there is {shortened(str(folder / close[0]))}"
     if not names:
         return f"the folder {folder} is empty"
-    return f"the folder {folder} has {', '.join(shortened(name, 20) for name in names[:FEW])}{' and more' if len(names) > FEW else ''}"
+    return (
+        f"the folder {folder} has"
+        f" {', '.join(shortened(name, 20) for name in names[:FEW])}{' and more' if len(names) > FEW else ''}"
+    )
 
 
 def no_text(path: Path) -> UserError:
     """Where the first byte is that the encoding does not have, and what makes text of it."""
     if (given := given_encoding(path)) is not None:
         return UserError(
-            f"{path}: this is not {given}, which data.encoding says; leave it out to have it guessed, or try {', '.join(TRIED)}"
+            f"{path}: this is not {given}, which data.encoding says; leave it out to have it guessed, or try"
+            f" {', '.join(TRIED)}"
         )
     offset, number, start = 0, 1, b""
     with open_bytes(path) as stream:
@@ -164,7 +176,9 @@ def no_text(path: Path) -> UserError:
                 bad = error.start
             if bad >= 0:
                 where = f"byte 0x{line[bad]:02x} at offset {offset + bad} (line {number + num_ends(line[:bad])})"
-                return UserError(f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path, bad == zero)}")
+                return UserError(
+                    f"{path}: {where} is not {'text' if bad == zero else 'UTF-8'}; {remedy(path, bad == zero)}"
+                )
             offset += len(line)
             number += num_ends(line)
     return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")

@@ -1,5 +1,5 @@
-"""Which tokens of a row are to be guessed, and what is read in their places (Devlin et al. 2019). What is drawn for a place is a hash of
-(seed, epoch, example, place): no order of examples, rows or processes changes it."""
+"""Which tokens of a row are to be guessed, and what is read in their places (Devlin et al. 2019). What is drawn for a
+place is a hash of (seed, epoch, example, place): no order of examples, rows or processes changes it."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,9 +22,9 @@ class Hidden(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """The share `chosen` of each row's tokens, one at least: of these `masked` are read as `mask`, `replaced` as a random token, and the
-    others as they are. Special tokens are neither chosen nor drawn. `goes_on` (vocabulary,) is True of pieces that go on with a word, where
-    whole words are to be chosen."""
+    """The share `chosen` of each row's tokens, one at least: of these `masked` are read as `mask`, `replaced` as a
+    random token, and the others as they are. Special tokens are neither chosen nor drawn. `goes_on` (vocabulary,) is
+    True of pieces that go on with a word, where whole words are to be chosen."""
 
     chosen: float
     masked: float
@@ -60,7 +60,9 @@ class Masking:
         fate = draws.uniform(FATE)[rows, places]
         drawn = ordinary[(draws.uniform(REPLACEMENT)[rows, places] * len(ordinary)).astype(np.int64)]
         read = tokens.copy()
-        read[rows, places] = np.select([fate < self.masked, fate < self.masked + self.replaced], [self.mask, drawn], read[rows, places])
+        read[rows, places] = np.select(
+            [fate < self.masked, fate < self.masked + self.replaced], [self.mask, drawn], read[rows, places]
+        )
         return read
 
 
@@ -85,7 +87,8 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 
 
 def whole_words(order: np.ndarray, goes_on: np.ndarray, wanted: int) -> list[int]:
-    """Places of whole words, drawn in the order of their first pieces, those that would be too many passed over; one word at least."""
+    """Places of whole words, drawn in the order of their first pieces, those that would be too many passed over; one
+    word at least."""
     can_be_chosen = order < 1
     begins = np.flatnonzero(can_be_chosen & ~(goes_on & np.concatenate([[False], can_be_chosen[:-1]])))
     words = []
@@ -109,5 +112,7 @@ def masking_of(tokenizer: Tokenizer, chosen: float, masked: float, replaced: flo
     goes_on = None
     if whole:
         by_mark = tokenizer.kind == "wordpiece"
-        goes_on = np.array([token.startswith("##") if by_mark else not token.startswith(BEGINS) for token in tokenizer.tokens])
+        goes_on = np.array(
+            [token.startswith("##") if by_mark else not token.startswith(BEGINS) for token in tokenizer.tokens]
+        )
     return Masking(chosen, masked, replaced, tokenizer.mask, is_ordinary, goes_on)

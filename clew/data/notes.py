@@ -1,8 +1,9 @@
 """What readers pass over and what they refuse: one policy for every format.
 
-An empty line holds nothing: it is skipped, and counted. A faulty record (a field that is asked for and empty, too many or too few
-fields, bad JSON, a head that is no word) is refused with its place; with `faults="skip"` it is left out, and counted. What spoils
-the rest of a file (bytes that are no text, a quote that never closes, files of unequal length) is always refused.
+An empty line holds nothing: it is skipped, and counted. A faulty record (a field that is asked for and empty, too many
+or too few fields, bad JSON, a head that is no word) is refused with its place; with `faults="skip"` it is left out, and
+counted. What spoils the rest of a file (bytes that are no text, a quote that never closes, files of unequal length) is
+always refused.
 """
 
 from collections import Counter
@@ -49,7 +50,12 @@ class Notes:
 
     def to_json(self) -> dict[str, Any]:
         """What was passed over, for `add`."""
-        return {"skipped": dict(self.skipped), "first": self.first, "sentences": self.sentences, "num_faults": self.num_faults}
+        return {
+            "skipped": dict(self.skipped),
+            "first": self.first,
+            "sentences": self.sentences,
+            "num_faults": self.num_faults,
+        }
 
     def add(self, other: Mapping[str, Any]) -> None:
         """What other readers passed over, as they say in JSON."""
@@ -60,7 +66,10 @@ class Notes:
 
     def report(self) -> list[str]:
         """A line a reason: how many were passed over, and where the first was."""
-        return [f"skipped {count:,} x {reason} (first: {self.first[reason]})" for reason, count in self.skipped.most_common()]
+        return [
+            f"skipped {count:,} x {reason} (first: {self.first[reason]})"
+            for reason, count in self.skipped.most_common()
+        ]
 
     def __str__(self) -> str:
         return "\n".join(self.report())

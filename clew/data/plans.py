@@ -1,9 +1,11 @@
-"""Which tokens go into which batch: pure functions of the number of tokens, a seed and an epoch. Knows no text and no model.
+"""Which tokens go into which batch: pure functions of the number of tokens, a seed and an epoch. Knows no text and no
+model.
 
-A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a position.
-Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real places come first; at the end
-of uneven streams a row may have none. With documents `apart`, `mask` has the number of each place's document. A target in another document
-than the token before it counts where it is that document's end, which opens the next; where documents have no such token, it does not.
+A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a
+position. Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real
+places come first; at the end of uneven streams a row may have none. With documents `apart`, `mask` has the number of
+each place's document. A target in another document than the token before it counts where it is that document's end,
+which opens the next; where documents have no such token, it does not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +47,9 @@ class Plan(Protocol):
     @property
     def num_targets(self) -> int: ...
 
-    def batch(self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1) -> TokenBatch: ...
+    def batch(
+        self, tokens: Tokens, number: int, *, apart: bool = False, part: int = 0, parts: int = 1
+    ) -> TokenBatch: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +72,15 @@ class StreamPlan:
         check_number(number, self.num_batches)
         done = number * self.length
         sizes = np.clip(self.sizes - done, 0, self.length)
-        return gather(tokens, self.starts + done, sizes, fresh=number == 0, apart=apart, rows=part_of(len(sizes), part, parts))
+        return gather(
+            tokens, self.starts + done, sizes, fresh=number == 0, apart=apart, rows=part_of(len(sizes), part, parts)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class VariedStreamPlan:
-    """Parallel streams of equal size, each read in order in chunks of varied length: batch k is each stream from edge k to edge k + 1."""
+    """Parallel streams of equal size, each read in order in chunks of varied length: batch k is each stream from edge k
+    to edge k + 1."""
 
     starts: np.ndarray  # (stream,)
     edges: np.ndarray  # (batch + 1,), in targets, from 0 to a stream's size
@@ -91,7 +98,14 @@ class VariedStreamPlan:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
         rows = part_of(len(self.starts), part, parts)
-        made = gather(tokens, self.starts + first, np.full(len(self.starts), last - first), fresh=number == 0, apart=apart, rows=rows)
+        made = gather(
+            tokens,
+            self.starts + first,
+            np.full(len(self.starts), last - first),
+            fresh=number == 0,
+            apart=apart,
+            rows=rows,
+        )
         return made._replace(rate=int(last - first) / self.length)
 
 
@@ -133,8 +147,9 @@ class ExamplePlan:
         return self.batches[number]
 
     def own_rows(self, number: int, part: int, parts: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
-        """The examples of a part, and how many they are; behind them those by which the whole batch is padded, to be made with them and cut
-        off: on every side the longest, and the shortest, without which no mask might be needed. `lengths` is (example, side)."""
+        """The examples of a part, and how many they are; behind them those by which the whole batch is padded, to be
+        made with them and cut off: on every side the longest, and the shortest, without which no mask might be needed.
+        `lengths` is (example, side)."""
         rows = self.rows(number)
         own, sides = rows[part_of(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
         deciding = np.setdiff1d(rows[np.concatenate([sides.argmax(0), sides.argmin(0)])], own)
@@ -142,11 +157,12 @@ class ExamplePlan:
 
 
 def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, multiple: int = 1) -> ExamplePlan:
-    """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding; the batches in
-    random order, and cut anew each epoch.
+    """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding;
+    the batches in random order, and cut anew each epoch.
 
-    `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its translation. An
-    example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows, where so many fit.
+    `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its
+    translation. An example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows,
+    where so many fit.
     """
     if batch_tokens < 1:
         raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
@@ -165,8 +181,8 @@ def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> 
 
 
 def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> list[slice]:
-    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget, and at least one; a
-    multiple of `multiple` where so many fit."""
+    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget,
+    and at least one; a multiple of `multiple` where so many fit."""
     batches, start = [], 0
     while start < len(sides):
         shortest = max(1, int(sides[start].sum()))
@@ -180,39 +196,45 @@ def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> li
 
 
 def batches_by_length(sides: np.ndarray, batch_tokens: int) -> list[list[int]]:
-    """Which examples (example, side) share a batch where their order is free: those of like length, within the budget."""
+    """Which examples (example, side) share a batch where their order is free: those of like length, within the
+    budget."""
     order = np.argsort(sides.sum(1), kind="stable")
     return [order[cut].tolist() for cut in cut_by_budget(sides[order], batch_tokens)]
 
 
 def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
-    """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most batch_size - 1."""
+    """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most
+    batch_size - 1."""
     check_sizes(num_tokens, batch_size, length)
     size = (num_tokens - 1) // batch_size
     if size < length:
         raise UserError(
-            f"the text has {num_tokens} tokens, {size} for each of {batch_size} streams, fewer than one chunk of {length}; "
-            f"give more text or set {stream_remedy(num_tokens, length)}"
+            f"the text has {num_tokens} tokens, {size} for each of {batch_size} streams, fewer than one chunk of"
+            f" {length}; give more text or set {stream_remedy(num_tokens, length)}"
         )
     return StreamPlan(np.arange(batch_size) * size, np.full(batch_size, size), length)
 
 
 def varied_stream_plan(num_tokens: int, batch_size: int, length: int, seed: int, epoch: int) -> VariedStreamPlan:
-    """As `stream_plan`, cut anew each epoch (Merity et al. 2018): a chunk's length is drawn from N(mean, 5), the mean being `length`, or
-    half of it once in twenty times; at least 5 and at most 20 above the mean. The last chunk of an epoch is what is left."""
+    """As `stream_plan`, cut anew each epoch (Merity et al. 2018): a chunk's length is drawn from N(mean, 5), the mean
+    being `length`, or half of it once in twenty times; at least 5 and at most 20 above the mean. The last chunk of an
+    epoch is what is left."""
     streams = stream_plan(num_tokens, batch_size, length)
     size = int(streams.sizes[0])
     random = np.random.default_rng([seed, epoch])
     shortest = min(SHORTEST, length)
     num_draws = -(-size // shortest)
     means = np.where(random.random(num_draws) < USUAL, length, length / 2)
-    drawn = np.clip(random.normal(means, SPREAD).astype(np.int64), shortest, np.maximum(means.astype(np.int64) + LONGER, shortest))
+    drawn = np.clip(
+        random.normal(means, SPREAD).astype(np.int64), shortest, np.maximum(means.astype(np.int64) + LONGER, shortest)
+    )
     edges = np.minimum(np.concatenate([[0], drawn.cumsum()]), size)
     return VariedStreamPlan(streams.starts, edges[: int(edges.argmax()) + 1], length)
 
 
 def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
-    """Every token but the first is a target exactly once; streams differ in size by at most one. One stream has the whole context."""
+    """Every token but the first is a target exactly once; streams differ in size by at most one. One stream has the
+    whole context."""
     check_sizes(num_tokens, batch_size, length)
     num_streams = min(batch_size, num_tokens - 1)
     size, longer = divmod(num_tokens - 1, num_streams)
@@ -221,7 +243,8 @@ def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> Str
 
 
 def window_plan(num_tokens: int, length: int, batch_size: int, seed: int, epoch: int) -> WindowPlan:
-    """Training on windows that do not overlap, shuffled, cut anew each epoch at a random offset: a token is a target at most once.
+    """Training on windows that do not overlap, shuffled, cut anew each epoch at a random offset: a token is a target at
+    most once.
 
     Every epoch has as many windows; those that do not fill a batch are left out, unless there is no other batch.
     """
@@ -248,14 +271,15 @@ def window_evaluation_plan(num_tokens: int, length: int, batch_size: int) -> Win
 
 
 USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
-"""How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean the most is."""
+"""How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean
+the most is."""
 
 
 def gather(
     tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False, rows: slice = slice(None)
 ) -> TokenBatch:
-    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0. Of all `rows` alone are read, padded as all
-    of them are."""
+    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0. Of all `rows` alone are
+    read, padded as all of them are."""
     columns = np.arange(sizes.max() + 1)
     is_full = bool((sizes == sizes.max()).all())
     starts, sizes = starts[rows], sizes[rows]
@@ -282,7 +306,9 @@ def check_sizes(num_tokens: int, batch_size: int, length: int) -> None:
         if value < 1:
             raise UserError(f"training.{name} ({value}) must be at least 1")
     if num_tokens < 2:
-        raise UserError(f"a text needs 2 tokens, one to read and one to predict, and this one has {num_tokens}; give more text")
+        raise UserError(
+            f"a text needs 2 tokens, one to read and one to predict, and this one has {num_tokens}; give more text"
+        )
 
 
 def check_number(number: int, num_batches: int) -> None:

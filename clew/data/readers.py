@@ -1,8 +1,8 @@
 """Examples from a file of any format that can hold them, or from a list of tuples. One function a kind of example.
 
-Files are read as they are consumed. Columns are given by name or by number from 1. Where none is given, a column that is called like
-its role is taken (`text`, `label`, `source`, `target`, `words`, `tags`); in a table without names, the only column is the text, and of
-two the first is the source. Texts stay as they stand; white space around labels goes.
+Files are read as they are consumed. Columns are given by name or by number from 1. Where none is given, a column that
+is called like its role is taken (`text`, `label`, `source`, `target`, `words`, `tags`); in a table without names, the
+only column is the text, and of two the first is the source. Texts stay as they stand; white space around labels goes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -64,12 +64,16 @@ def read_labelled(
 ) -> Iterator[Labelled]:
     """Texts with labels: columns. From Python: (text, label) or (text, second, label).
 
-    A label is one string; with a `label_separator`, or where JSON has a list, several, or none. Without `with_labels` (to predict them) the
-    label column need not be there.
+    A label is one string; with a `label_separator`, or where JSON has a list, several, or none. Without `with_labels`
+    (to predict them) the label column need not be there.
     """
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
-        wanted = {"text": text, **({} if second is None else {"second": second}), **({"label": label} if with_labels else {})}
+        wanted = {
+            "text": text,
+            **({} if second is None else {"second": second}),
+            **({"label": label} if with_labels else {}),
+        }
         rows = table_rows(at_home(data), "labelled texts", wanted, format, header, notes)
     else:
         forms = [("text", "label"), ("text", "second", "label")] if with_labels else [("text",), ("text", "second")]
@@ -77,7 +81,9 @@ def read_labelled(
 
     def make(values: Mapping[str, Any], place: str) -> Labelled:
         labels = as_labels(values["label"], label_separator) if with_labels else ()
-        return Labelled(as_text(values, "text"), labels, as_text(values, "second") if "second" in values else None, place)
+        return Labelled(
+            as_text(values, "text"), labels, as_text(values, "second") if "second" in values else None, place
+        )
 
     return built(rows, make, data, notes)
 
@@ -91,8 +97,9 @@ def read_pairs(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Pair]:
-    """Pairs: two columns of a table; or two files line by line, given as a list of both, or as what their names begin with, `source` and
-    `target` then being what they end with (corpus/train, en, de: corpus/train.en and corpus/train.de). From Python: (source, target)."""
+    """Pairs: two columns of a table; or two files line by line, given as a list of both, or as what their names begin
+    with, `source` and `target` then being what they end with (corpus/train, en, de: corpus/train.en and
+    corpus/train.de). From Python: (source, target)."""
     notes = Notes() if notes is None else notes
     rows: Iterable[Row]
     files = parallel_files(data, source, target, format)
@@ -103,7 +110,10 @@ def read_pairs(
     else:
         rows = listed_rows(data, Pair, [("source", "target")])
     return built(
-        rows, lambda values, place: Pair(as_text(values, "source"), as_text(values, "target"), place, values.get("into", "")), data, notes
+        rows,
+        lambda values, place: Pair(as_text(values, "source"), as_text(values, "target"), place, values.get("into", "")),
+        data,
+        notes,
     )
 
 
@@ -119,8 +129,9 @@ def read_sentences(
     format: str | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
-    """Words with tags and, where there are any, heads: CoNLL columns (words are the first and tags the last where no number is given),
-    CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags) or (words, tags, heads)."""
+    """Words with tags and, where there are any, heads: CoNLL columns (words are the first and tags the last where no
+    number is given), CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags)
+    or (words, tags, heads)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         forms = [("words", "tags"), ("words", "tags", "heads")] if with_tags else [("words",)]
@@ -133,7 +144,11 @@ def read_sentences(
         return reader(path, **columns, with_tags=with_tags, with_heads=with_heads, notes=notes)
     if not FORMATS[format].has_lists:
         raise holds_no(path, format, "words with tags", lambda other: other.sentences is not None or other.has_lists)
-    wanted = {"words": words, **({"tags": tags} if with_tags else {}), **({"heads": heads} if heads and with_heads else {})}
+    wanted = {
+        "words": words,
+        **({"tags": tags} if with_tags else {}),
+        **({"heads": heads} if heads and with_heads else {}),
+    }
     return built(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
 
 
@@ -149,8 +164,8 @@ def read_questions(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Question]:
-    """Questions of a file of either kind. From Python: (question, passage, answer), with the character where it begins behind it where
-    that is not the first; without an answer where there is none."""
+    """Questions of a file of either kind. From Python: (question, passage, answer), with the character where it begins
+    behind it where that is not the first; without an answer where there is none."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         return built(listed_rows(data, Question, FORMS), made_from_row, data, notes)
@@ -200,15 +215,26 @@ def table_rows(
     places = find_roles(columns, roles_there(columns, wanted, optional), first.place if has_lists else str(path))
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
-    return (({role: record.values[column] for role, column in places.items()}, record.place) for record in chain([first], records))
+    return (
+        ({role: record.values[column] for role, column in places.items()}, record.place)
+        for record in chain([first], records)
+    )
 
 
-def roles_there(columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]) -> dict[str, Column | None]:
+def roles_there(
+    columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]
+) -> dict[str, Column | None]:
     """What is wanted, without what is optional and not there."""
-    return {role: column for role, column in wanted.items() if column is not None or role not in optional or other_name(columns, role)}
+    return {
+        role: column
+        for role, column in wanted.items()
+        if column is not None or role not in optional or other_name(columns, role)
+    }
 
 
-def json_rows(records: Iterable[Record], places: Mapping[str, str], notes: Notes, optional: Collection[str] = ()) -> Iterator[Row]:
+def json_rows(
+    records: Iterable[Record], places: Mapping[str, str], notes: Notes, optional: Collection[str] = ()
+) -> Iterator[Row]:
     for record in records:
         values: dict[str, Any] = {}
         missing = None
@@ -247,7 +273,11 @@ def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tup
     for number, item in enumerate(data, start=1):
         place = f"example {number}"
         if isinstance(item, kind):
-            values = {ROLES.get(name, name): value for name, value in item._asdict().items() if value is not None and name != "id"}
+            values = {
+                ROLES.get(name, name): value
+                for name, value in item._asdict().items()
+                if value is not None and name != "id"
+            }
             yield values, item.id or place  # type: ignore[attr-defined]
             continue
         if isinstance(item, str) and 1 in by_length:
@@ -271,7 +301,9 @@ ROLES = {"labels": "label"}
 """Fields of examples that are called otherwise than the column they come from."""
 
 
-def built(rows: Iterable[Row], make: Callable[[Mapping[str, Any], str], E], data: FilePath | Iterable[Any], notes: Notes) -> Iterator[E]:
+def built(
+    rows: Iterable[Row], make: Callable[[Mapping[str, Any], str], E], data: FilePath | Iterable[Any], notes: Notes
+) -> Iterator[E]:
     """Examples of rows; a faulty one is refused or left out as the notes say."""
     found = False
     for values, place in rows:
@@ -311,16 +343,21 @@ def parallel_files(
     if source is None or target is None:
         if format == "parallel":
             raise UserError(
-                f"{data}: parallel text is two files, such as {data}.en and {data}.de; name them with data.source=en data.target=de"
+                f"{data}: parallel text is two files, such as {data}.en and {data}.de; name them with data.source=en"
+                " data.target=de"
             )
         return None
     path = at_home(data)
-    return find_parallel(path, str(source), str(target)) if format == "parallel" or (format is None and not path.exists()) else None
+    return (
+        find_parallel(path, str(source), str(target))
+        if format == "parallel" or (format is None and not path.exists())
+        else None
+    )
 
 
 def holds_no(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
     able = [name for name, other in FORMATS.items() if is_able(other) and name != format and not other.kinds]
     return UserError(
-        f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so with data.format: "
-        f"{', '.join(able)}"
+        f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so"
+        f" with data.format: {', '.join(able)}"
     )

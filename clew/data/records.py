@@ -39,14 +39,17 @@ def find_column(columns: Sequence[str], wanted: Column, role: str, path: str) ->
 
 
 def find_role(columns: Sequence[str], wanted: Column | None, role: str, path: str, instead: str | None = None) -> str:
-    """The column for a role: the one that is wanted; where none is, the one that is called like the role, or `instead`."""
+    """The column for a role: the one that is wanted; where none is, the one that is called like the role, or
+    `instead`."""
     if wanted is not None:
         return find_column(columns, wanted, role, path)
     if role in columns:
         return role
     if instead is not None:
         return instead
-    raise UserError(f"{path}: no column '{role}'; say which one it is with data.{role}=NAME; there are: {listed(columns)}")
+    raise UserError(
+        f"{path}: no column '{role}'; say which one it is with data.{role}=NAME; there are: {listed(columns)}"
+    )
 
 
 def as_number(column: Column) -> int | None:
@@ -70,7 +73,10 @@ def header_columns(fields: Sequence[str], place: str) -> list[str]:
     columns = [field.strip() or str(number) for number, field in enumerate(fields, start=1)]
     twice = next((column for i, column in enumerate(columns) if column in columns[:i]), None)
     if twice is not None:
-        raise UserError(f"{place}: the column '{twice}' is there twice; rename one, or set data.header=false if this line is no header")
+        raise UserError(
+            f"{place}: the column '{twice}' is there twice; rename one, or set data.header=false if this line is no"
+            " header"
+        )
     return columns
 
 
@@ -81,5 +87,6 @@ def check_found(found: bool, path: Path | str, header: bool, notes: Notes) -> No
     if notes.num_faults:
         raise UserError(f"{path}: no record can be read; the first fault is {notes.sentences[0]}")
     raise UserError(
-        f"{path}: there is {'a header and no record below it' if header else 'no record in it'}; give a file with records in it"
+        f"{path}: there is {'a header and no record below it' if header else 'no record in it'}; give a file with"
+        " records in it"
     )

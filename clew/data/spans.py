@@ -1,6 +1,8 @@
-"""Which stretches of documents become examples: pure functions of where sentences and documents begin, a seed and an epoch.
+"""Which stretches of documents become examples: pure functions of where sentences and documents begin, a seed and an
+epoch.
 
-`sentences` has the token that each sentence begins with, and the end; `documents` the sentence that each document begins with, and the end.
+`sentences` has the token that each sentence begins with, and the end; `documents` the sentence that each document
+begins with, and the end.
 """
 
 from bisect import bisect_left, bisect_right
@@ -29,8 +31,8 @@ class Spans(NamedTuple):
 
 
 def packed_spans(sentences: np.ndarray, documents: np.ndarray, room: int) -> Spans:
-    """Every token once: as many whole sentences of one document as there is `room` for (Liu et al. 2019, DOC-SENTENCES). A sentence that is
-    longer is cut."""
+    """Every token once: as many whole sentences of one document as there is `room` for (Liu et al. 2019,
+    DOC-SENTENCES). A sentence that is longer is cut."""
     found, sentences = [], np.asarray(sentences)
     for first, last in zip(documents[:-1].tolist(), documents[1:].tolist(), strict=True):
         start, end = int(sentences[first]), int(sentences[last])
@@ -46,12 +48,14 @@ def packed_spans(sentences: np.ndarray, documents: np.ndarray, room: int) -> Spa
 
 
 def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: int, epoch: int) -> Spans:
-    """Pairs of texts for next-sentence prediction (Devlin et al. 2019): sentences of a document are taken until there are `room` tokens, or
-    one time in ten a random number below that; they are cut into two, and half of the time the second part is given back, and sentences
-    of another document stand in its place. What is too long is cut off the longer text, at either end at random.
+    """Pairs of texts for next-sentence prediction (Devlin et al. 2019): sentences of a document are taken until there
+    are `room` tokens, or one time in ten a random number below that; they are cut into two, and half of the time the
+    second part is given back, and sentences of another document stand in its place. What is too long is cut off the
+    longer text, at either end at random.
 
-    A sentence that is left alone, as a document's last or because it fills a row, has a second text from elsewhere always, so that these
-    are more than half. As in these authors' released code, but that it draws the short lengths for a whole document.
+    A sentence that is left alone, as a document's last or because it fills a row, has a second text from elsewhere
+    always, so that these are more than half. As in these authors' released code, but that it draws the short lengths
+    for a whole document.
     """
     assert len(documents) > 2 and room > 1
     draws = Random(f"{seed} {epoch}")
@@ -72,18 +76,23 @@ def paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: 
             else:
                 edges = middle, stop
                 begin = stop
-            span = shortened(int(start), int(sentences[middle]), int(sentences[edges[0]]), int(sentences[edges[1]]), room, draws)
+            span = shortened(
+                int(start), int(sentences[middle]), int(sentences[edges[0]]), int(sentences[edges[1]]), room, draws
+            )
             found.append((*span, int(is_random)))
     rows = np.array(found, dtype=np.int64)
     return Spans(rows[:, :2], rows[:, 2:4], rows[:, 4])
 
 
-def evenly_paired_spans(sentences: np.ndarray, documents: np.ndarray, room: int, seed: int, epoch: int, tokens: np.ndarray) -> Spans:
-    """Pairs of texts for next-sentence prediction of which every one has a random second text with probability 1/2 (Devlin et al. 2019),
-    however short documents are; lengths and cuts as in `paired_spans`.
+def evenly_paired_spans(
+    sentences: np.ndarray, documents: np.ndarray, room: int, seed: int, epoch: int, tokens: np.ndarray
+) -> Spans:
+    """Pairs of texts for next-sentence prediction of which every one has a random second text with probability 1/2
+    (Devlin et al. 2019), however short documents are; lengths and cuts as in `paired_spans`.
 
-    The last sentence of a document, left alone, is the first text before a random one, or the second behind the sentence before it. Where a
-    document is one sentence, that is cut in two instead; of one token it is only ever drawn as a random text.
+    The last sentence of a document, left alone, is the first text before a random one, or the second behind the
+    sentence before it. Where a document is one sentence, that is cut in two instead; of one token it is only ever drawn
+    as a random text.
     """
     assert len(documents) > 2 and room > 1
     draws = Random(f"even {seed} {epoch}")
@@ -131,7 +140,8 @@ def other_text(sentences: np.ndarray, bounds: list[int], document: int, target: 
 
 
 def follows(texts: tuple[int, int, int, int], sentences: np.ndarray, end: int, tokens: np.ndarray) -> bool:
-    """Whether a second text begins with what stands behind the first, up to the next end of a sentence: documents may repeat each other."""
+    """Whether a second text begins with what stands behind the first, up to the next end of a sentence: documents may
+    repeat each other."""
     _, stop, other, other_stop = texts
     if stop >= end:
         return False
@@ -140,19 +150,24 @@ def follows(texts: tuple[int, int, int, int], sentences: np.ndarray, end: int, t
 
 
 def reaching(sentences: np.ndarray, begin: int, end: int, target: Any) -> int:
-    """Behind which sentence there are `target` tokens from sentence `begin` on, or the document's `end`; one sentence at least."""
+    """Behind which sentence there are `target` tokens from sentence `begin` on, or the document's `end`; one sentence
+    at least."""
     most = min(end, begin + max(int(target), 1))  # a sentence has a token at least
     return bisect_left(sentences, sentences[begin] + target, begin + 1, most)
 
 
-def shortened(start: int, stop: int, other_start: int, other_stop: int, room: int, draws: Random) -> tuple[int, int, int, int]:
+def shortened(
+    start: int, stop: int, other_start: int, other_stop: int, room: int, draws: Random
+) -> tuple[int, int, int, int]:
     """Two stretches without what is too much: tokens are taken off the longer one, each at its beginning or its end."""
     first, second = stop - start, other_stop - other_start
     if first + second <= room:
         return start, stop, other_start, other_stop
     shorter = min(first, second)
     kept = (
-        ((shorter, room - shorter) if first < second else (room - shorter, shorter)) if 2 * shorter <= room else (-(-room // 2), room // 2)
+        ((shorter, room - shorter) if first < second else (room - shorter, shorter))
+        if 2 * shorter <= room
+        else (-(-room // 2), room // 2)
     )
     cut, other_cut = first - kept[0], second - kept[1]
     front, other_front = (draws.getrandbits(number).bit_count() if number else 0 for number in (cut, other_cut))

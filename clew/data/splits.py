@@ -70,15 +70,18 @@ def split_text(
 ) -> dict[str, TextSource]:
     """The parts by name: `train`, and `valid` and `test` where there are any.
 
-    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction * characters). `field` is the
-    one that has the text in JSON lines. How long a large
-    text is may be remembered in `cache`.
+    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction *
+    characters). `field` is the one that has the text in JSON lines. How long a large text is may be remembered in
+    `cache`.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
     whole = as_source(train, field)
     given = {name: as_source(part, field) for name, part in (("valid", valid), ("test", test)) if part is not None}
-    fractions = {"valid": 0.0 if "valid" in given else valid_fraction, "test": 0.0 if "test" in given else test_fraction}
+    fractions = {
+        "valid": 0.0 if "valid" in given else valid_fraction,
+        "test": 0.0 if "test" in given else test_fraction,
+    }
     return {**cut_parts(whole, fractions, cache), **given}
 
 
@@ -99,8 +102,8 @@ def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None
     for name, (start, stop) in wanted.items():
         if start == stop:
             raise UserError(
-                f"{whole}: the {name} part of its {length} characters is empty; give more text, or another data.valid_fraction "
-                "or data.test_fraction"
+                f"{whole}: the {name} part of its {length} characters is empty; give more text, or another"
+                " data.valid_fraction or data.test_fraction"
             )
     return {name: TextPart(whole, *span) for name, span in wanted.items()}
 

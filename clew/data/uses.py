@@ -1,6 +1,7 @@
 """What a described file can be used for: a recipe and the settings that train on it.
 
-Columns are told by their names, else by what is in them: few values that come again are labels, the longest texts are the text.
+Columns are told by their names, else by what is in them: few values that come again are labels, the longest texts are
+the text.
 """
 
 import re
@@ -20,7 +21,13 @@ TEXTS = ("text", "sentence", "review", "document", "body", "content", "message",
 TARGETS = {"summary": "summarise", "highlights": "summarise", "code": "text-to-code", "program": "text-to-code"}
 """What is made of a text, where a column is called so."""
 PAIRS = (("source", "target"), ("src", "tgt"), ("input", "output"), ("question", "answer"), ("prompt", "response"))
-TOGETHER = (("premise", "hypothesis"), ("text", "second"), ("question", "passage"), ("question", "sentence"), ("query", "document"))
+TOGETHER = (
+    ("premise", "hypothesis"),
+    ("text", "second"),
+    ("question", "passage"),
+    ("question", "sentence"),
+    ("query", "document"),
+)
 """Columns whose texts are judged together; sentence1 and sentence2, text_a and text_b are too."""
 NUMBER = re.compile("1|a$|A$")
 NUMBERS = re.compile(r"\[-?\d+(, -?\d+)*\]")
@@ -63,11 +70,14 @@ def full_columns(settings: Mapping[str, str]) -> list[str]:
 
 def has_faults(description: Description, used: Collection[str]) -> bool:
     """Whether training would refuse a record: a faulty one, or one that lacks what is asked for."""
-    return bool(description.num_faults or any(column.num_empty and column.name in used for column in description.columns))
+    return bool(
+        description.num_faults or any(column.num_empty and column.name in used for column in description.columns)
+    )
 
 
 def other_uses(description: Description, use: Use | None) -> dict[str, list[Use]]:
-    """What else a file can be used for, by what that is: sentences have a label in a comment, a folder has documents."""
+    """What else a file can be used for, by what that is: sentences have a label in a comment, a folder has
+    documents."""
     masked = [] if use is None or description.num_files is None else [Use("text-bert", use.settings)]
     found = {
         "to label whole sentences as a comment does": comment_uses(description),
@@ -100,7 +110,10 @@ def listed_tags(columns: Columns) -> Use | None:
     tags = [column for column in lists if words is not None and column is not words and column.words == words.words]
     if words is None or not tags:
         return None
-    return Use("tag", {"data.words": words.name, "data.tags": (called(tags, ("tags", "ner_tags", "pos_tags")) or tags[-1]).name})
+    return Use(
+        "tag",
+        {"data.words": words.name, "data.tags": (called(tags, ("tags", "ner_tags", "pos_tags")) or tags[-1]).name},
+    )
 
 
 def numbers_for_tags(description: Description) -> str | None:
@@ -108,7 +121,10 @@ def numbers_for_tags(description: Description) -> str | None:
     if not any(column.is_list for column in description.columns):
         return None
     names = (column.name for column in description.columns)
-    return next((name for name in names if all(NUMBERS.fullmatch(fields.get(name, "")) for _, fields in description.examples)), None)
+    return next(
+        (name for name in names if all(NUMBERS.fullmatch(fields.get(name, "")) for _, fields in description.examples)),
+        None,
+    )
 
 
 def questions(columns: Columns) -> Use | None:
@@ -116,8 +132,12 @@ def questions(columns: Columns) -> Use | None:
     roles = {role: called(columns, (role, *OTHER_NAMES.get(role, ()))) for role in ("question", "passage", "answer")}
     if any(column is None for column in roles.values()):
         return None
-    named = {f"data.{role}": column.name for role, column in roles.items() if column is not None and column.name != role}
-    return Use("answer", {**{name: column for name, column in named.items() if name != "data.answer"}, "transfer.from": "RUN"})
+    named = {
+        f"data.{role}": column.name for role, column in roles.items() if column is not None and column.name != role
+    }
+    return Use(
+        "answer", {**{name: column for name, column in named.items() if name != "data.answer"}, "transfer.from": "RUN"}
+    )
 
 
 def named_pair(columns: Columns, texts: Columns) -> Use | None:
@@ -155,7 +175,9 @@ def labelled(description: Description, texts: Columns) -> Use | None:
         settings["data.label_separator"] = separator
     if separator is not None or label.is_list:
         settings["task.labels"] = "several"
-    elif label.is_score or (is_of_numbers(description.examples, label.name) and label.labels is None and label.num_different > MOST_LABELS):
+    elif label.is_score or (
+        is_of_numbers(description.examples, label.name) and label.labels is None and label.num_different > MOST_LABELS
+    ):
         settings["task.labels"] = "number"
     return Use("classify", settings, other_labels)
 
@@ -190,8 +212,9 @@ def texts_of(description: Description) -> list[ColumnDescription]:
 
 
 def find_labels(description: Description, text: Columns) -> list[ColumnDescription]:
-    """Columns that may be the label, the likeliest first: the one that is called like one, then those of few values, or in a short file of
-    values that come again; of these words before numbers, columns that are never empty before others, and the last before the first."""
+    """Columns that may be the label, the likeliest first: the one that is called like one, then those of few values, or
+    in a short file of values that come again; of these words before numbers, columns that are never empty before
+    others, and the last before the first."""
     others = [column for column in description.columns if column not in text]
     several = [column for column in others if column.num_different > 1]
     few = [column for column in several if column.labels is not None or column.is_score]
@@ -207,7 +230,11 @@ def lone_label(description: Description) -> tuple[str, str] | None:
     """A column that would be the label of a text, had it more than one value; and that value."""
     if not texts_of(description):
         return None
-    alone = [column for column in description.columns if column.num_different == 1 and column.name in description.examples[0][1]]
+    alone = [
+        column
+        for column in description.columns
+        if column.num_different == 1 and column.name in description.examples[0][1]
+    ]
     column = called(alone, LABELS) or next(iter(alone), None)
     return None if column is None else (column.name, description.examples[0][1][column.name])
 

@@ -52,7 +52,10 @@ def as_captions(value: Any) -> tuple[str, ...]:
     """One caption, or a list of them, none empty; white space around them goes."""
     if value is None or not value:
         raise Faulty("no caption", "the field for data.caption is empty")
-    return tuple(as_text({"caption": caption}, "caption").strip() for caption in (value if isinstance(value, (list, tuple)) else [value]))
+    return tuple(
+        as_text({"caption": caption}, "caption").strip()
+        for caption in (value if isinstance(value, (list, tuple)) else [value])
+    )
 
 
 def check_unicode(text: str, role: str) -> str:
@@ -60,7 +63,9 @@ def check_unicode(text: str, role: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise Faulty("half a character", f"the field for data.{role} has half a character, {text[error.start]!r}") from None
+        raise Faulty(
+            "half a character", f"the field for data.{role} has half a character, {text[error.start]!r}"
+        ) from None
     return text
 
 

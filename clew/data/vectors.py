@@ -1,9 +1,11 @@
-"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces between; and from
-word2vec's binary files, which have the same first line, and behind each word and a space its numbers in four bytes each.
+"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces
+between; and from word2vec's binary files, which have the same first line, and behind each word and a space its numbers
+in four bytes each.
 
-word2vec and fastText begin with a line that says how many words there are and how many numbers each has; GloVe does not. Only the words
-that are asked for are kept, so that memory is theirs alone; of the other lines just the number of columns is looked at. A word may have
-spaces inside, as some of GloVe's do. Of a word that is there twice the first line counts.
+word2vec and fastText begin with a line that says how many words there are and how many numbers each has; GloVe does
+not. Only the words that are asked for are kept, so that memory is theirs alone; of the other lines just the number of
+columns is looked at. A word may have spaces inside, as some of GloVe's do. Of a word that is there twice the first line
+counts.
 """
 
 import re
@@ -56,9 +58,11 @@ class WordVectors:
         return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}{missing}"
 
 
-def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = None, lowercase: bool = True) -> WordVectors:
-    """The vectors of `words`. `lowercase` takes paris for Paris where there is no Paris; `dim` is what the width must be, if any will not
-    do."""
+def read_vectors(
+    path: Path | str, words: Sequence[str], *, dim: int | None = None, lowercase: bool = True
+) -> WordVectors:
+    """The vectors of `words`. `lowercase` takes paris for Paris where there is no Paris; `dim` is what the width must
+    be, if any will not do."""
     path = Path(path).expanduser()
     exact: dict[str, list[int]] = {}
     lowered: dict[str, list[int]] = {}
@@ -71,7 +75,11 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
     found, found_lowered = np.zeros((2, len(words)), dtype=bool)
     for line in vector_lines(path, dim):
         if not num_in_file:
-            check_fits(4 * len(words) * line.width, f"{counted(len(words), 'vector')} of {line.width:,} numbers, as {path} has them", SEE)
+            check_fits(
+                4 * len(words) * line.width,
+                f"{counted(len(words), 'vector')} of {line.width:,} numbers, as {path} has them",
+                SEE,
+            )
             values = np.zeros((len(words), line.width), np.float32)
         num_in_file += 1
         if line.word not in exact and line.word not in lowered:
@@ -86,7 +94,9 @@ def read_vectors(path: Path | str, words: Sequence[str], *, dim: int | None = No
                 values[place], found_lowered[place] = vector, True
     if not num_in_file:
         raise UserError(f"{path}: there are no vectors in it; {RULE}")
-    return WordVectors(values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, first_line(path)[0])
+    return WordVectors(
+        values, found | found_lowered, int((found_lowered & ~found).sum()), num_in_file, first_line(path)[0]
+    )
 
 
 def first_words(path: Path | str, most: int) -> list[str]:
@@ -149,7 +159,8 @@ def is_binary(path: Path) -> bool:
 
 
 def binary_vectors(path: Path, dim: int | None) -> Iterator[Line]:
-    """Up to the end of the file, or to a vector that is cut off. Some programs write a newline before each word but the first."""
+    """Up to the end of the file, or to a vector that is cut off. Some programs write a newline before each word but the
+    first."""
     with reading(path), open_bytes(path) as file:
         num_words, width = map(int, file.readline(LONGEST_WORD).split())
         check_width(f"{path}:1", dim, width)
@@ -190,12 +201,14 @@ def header(line: str) -> tuple[int | None, int | None]:
 
 
 def word_end(line: str, width: int, where: str) -> int:
-    """Where the word ends on a line that has not a space before each number and no other: the word has some too, or the line is wrong."""
+    """Where the word ends on a line that has not a space before each number and no other: the word has some too, or the
+    line is wrong."""
     fields = line.split(" ")
     numbers = num_numbers(fields)
     if numbers != width:
         raise UserError(
-            f"{where}: expected a word and {counted(width, 'number')}, as the first line has it, found {counted(numbers, 'number')}"
+            f"{where}: expected a word and {counted(width, 'number')}, as the first line has it, found"
+            f" {counted(numbers, 'number')}"
         )
     return len(" ".join(fields[:-width]))
 
@@ -237,4 +250,6 @@ def check_width(where: str, dim: int | None, width: int) -> None:
     if width < 1:
         raise UserError(f"{where}: there is no number on the line; {RULE}")
     if dim is not None and dim != width:
-        raise UserError(f"{where}: vectors of {width} numbers, and {dim} are wanted; name another file, or set the width to {width}")
+        raise UserError(
+            f"{where}: vectors of {width} numbers, and {dim} are wanted; name another file, or set the width to {width}"
+        )

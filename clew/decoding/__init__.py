@@ -1,4 +1,5 @@
-"""Decoding algorithms for any model that gives next-token log-probabilities. Knows no model and no text: see `stepper.Stepper`."""
+"""Decoding algorithms for any model that gives next-token log-probabilities. Knows no model and no text: see
+`stepper.Stepper`."""
 
 from clew.core.rooms import show_modules
 

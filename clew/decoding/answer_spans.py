@@ -8,7 +8,8 @@ from torch import Tensor
 
 
 class Spans(NamedTuple):
-    """Scores of all spans of a passage: `scores[i, k]` is that of k + 1 pieces from piece i, `none` that of no answer."""
+    """Scores of all spans of a passage: `scores[i, k]` is that of k + 1 pieces from piece i, `none` that of no
+    answer."""
 
     scores: Tensor
     offsets: Tensor
@@ -16,7 +17,8 @@ class Spans(NamedTuple):
 
 
 def found_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
-    """Return the best spans as [start, stop, probability], and the probability of no answer (None where an answer is required).
+    """Return the best spans as [start, stop, probability], and the probability of no answer (None where an answer is
+    required).
 
     p(piece) = exp(score) / Z;  p(none) = exp(none - threshold) / Z, so that the likelier one is the answer.
     """
@@ -27,5 +29,10 @@ def found_spans(spans: Spans, n_best: int, threshold: float) -> dict[str, Any]:
     answers = []
     for score, index in zip(best, indices.tolist(), strict=True):
         first, extra = divmod(index, spans.scores.shape[1])
-        answers.append([int(spans.offsets[first, 0]), int(spans.offsets[first + extra, 1]), float((score - total).exp())])
-    return {"spans": answers, "none": None if math.isinf(threshold) else float((none - total).exp()) if answers else 1.0}
+        answers.append(
+            [int(spans.offsets[first, 0]), int(spans.offsets[first + extra, 1]), float((score - total).exp())]
+        )
+    return {
+        "spans": answers,
+        "none": None if math.isinf(threshold) else float((none - total).exp()) if answers else 1.0,
+    }

@@ -23,8 +23,8 @@ from clew.decoding.stepper import CHUNK, Stepper, prompt_extent, read_to_end, st
 class Hypotheses(NamedTuple):
     """Continuations of each sentence, best first.
 
-    A length includes the end token; tokens after it are padding with the first end token. Where there are too few continuations, an empty
-    place has length 0 and score -inf.
+    A length includes the end token; tokens after it are padding with the first end token. Where there are too few
+    continuations, an empty place has length 0 and score -inf.
     """
 
     tokens: Tensor  # (sentences, hypotheses, steps)
@@ -34,7 +34,8 @@ class Hypotheses(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """The candidates of one step, best first, and which of them the beams continue with; used to draw the search tree."""
+    """The candidates of one step, best first, and which of them the beams continue with; used to draw the search
+    tree."""
 
     parents: Tensor  # (sentences, candidates) the beam that each candidate continues
     tokens: Tensor  # (sentences, candidates)
@@ -67,18 +68,20 @@ def beam_search(
     early_stop: EarlyStop | None = None,
     watch: Callable[[Expansion], None] | None = None,
 ) -> Hypotheses:
-    """Beam search: the `n_best` continuations y of highest score that the beam finds (Graves 2012; Sutskever et al. 2014).
+    """Beam search: the `n_best` continuations y of highest score that the beam finds (Graves 2012; Sutskever et al.
+    2014).
 
         score(y) = log p(y | prompt) / |y|^length_penalty
 
-    `length_form` selects another length normalisation, and `coverage_penalty` penalises source places that were left out: see `Ranking`.
-    Both rank hypotheses that end; running hypotheses are kept by log p.
+    `length_form` selects another length normalisation, and `coverage_penalty` penalises source places that were left
+    out: see `Ranking`. Both rank hypotheses that end; running hypotheses are kept by log p.
 
-    Each step considers the 2 * beams most probable candidates, so that `beams` of them can continue even if each beam may end (with several
-    end tokens, (1 + ends) * beams). Finished hypotheses are kept by score. A sentence is done when no running hypothesis can beat its
-    n_best finished ones; hypotheses still running at `max_new` compete as they are. `max_new` may differ per sentence (sentences,). Rows
-    are sentence * beams + beam. When half of the sentences are done, they are dropped from the batch. With `early_stop`, only the `beams`
-    most probable candidates of a step may end, and the search may stop before the best score is certain.
+    Each step considers the 2 * beams most probable candidates, so that `beams` of them can continue even if each beam
+    may end (with several end tokens, (1 + ends) * beams). Finished hypotheses are kept by score. A sentence is done
+    when no running hypothesis can beat its n_best finished ones; hypotheses still running at `max_new` compete as they
+    are. `max_new` may differ per sentence (sentences,). Rows are sentence * beams + beam. When half of the sentences
+    are done, they are dropped from the batch. With `early_stop`, only the `beams` most probable candidates of a step
+    may end, and the search may stop before the best score is certain.
     """
     _check_widths(beams, n_best)
     sentences = len(prompt)
@@ -102,17 +105,27 @@ def beam_search(
     signature = None if search.signature is None else ("begin", search.signature, mask is None)
     call_arguments = (prompt, mask, start.made_from, limits), signature, (longest, extent, *start.numbers), standing
     with calling(begin, *call_arguments) as (frame, outputs):
-        results, places, left = Results(frame.ended, frame.trail), torch.arange(sentences, device=prompt.device), longest - 1
+        results, places, left = (
+            Results(frame.ended, frame.trail),
+            torch.arange(sentences, device=prompt.device),
+            longest - 1,
+        )
         _show(watch, outputs)  # `places` are the sentences still running
         # Without end tokens and with equal limits, all sentences finish together.
         ends_apart = bool(ends) or shortest < longest or watch is not None
         # Reading the count would wait for the GPU; skip it there, so that the next steps can be launched meanwhile.
-        count = int(outputs[0].sum()) if ends_apart and (looks_every(prompt.device) == 1 or watch is not None) else sentences
+        count = (
+            int(outputs[0].sum())
+            if ends_apart and (looks_every(prompt.device) == 1 or watch is not None)
+            else sentences
+        )
         while left and count:
             if 2 * count <= len(places) and watch is None:
                 rows = _going_on(outputs[0], count)
                 frame, places = search.selected(frame, rows), places[rows]
-            with repeating(search, frame, steps=left, signature=search.signature, standing=standing, calm=search.calm) as repeated:
+            with repeating(
+                search, frame, steps=left, signature=search.signature, standing=standing, calm=search.calm
+            ) as repeated:
                 while left:
                     steps = min(looks_every(prompt.device), left)
                     blocks = repeated.run(steps)
@@ -148,13 +161,17 @@ def _going_on(goes_on: Tensor, count: int) -> Tensor:
 
 def _written(results: Results, places: Tensor, frame: Frame) -> Results:
     """Write the frame's results of the sentences at `places` into all results."""
-    written: Results = map_tree(lambda part, new: part.index_copy(0, places, new), results, Results(frame.ended, frame.trail))
+    written: Results = map_tree(
+        lambda part, new: part.index_copy(0, places, new), results, Results(frame.ended, frame.trail)
+    )
     return written
 
 
 def _hypotheses(results: Results, n_best: int, ends: tuple[int, ...], vocabulary: int) -> Hypotheses:
     """Read the best hypotheses, cut to the longest one and padded as `Hypotheses` says."""
-    hypotheses: Hypotheses = called(partial(_read, n_best, ends, vocabulary), results, ("read", n_best, ends, vocabulary))
+    hypotheses: Hypotheses = called(
+        partial(_read, n_best, ends, vocabulary), results, ("read", n_best, ends, vocabulary)
+    )
     return hypotheses._replace(tokens=hypotheses.tokens[..., : int(hypotheses.lengths.max())])
 
 

@@ -19,12 +19,13 @@ from clew.kernels.beam_selection import beam_selection, is_supported
 EarlyStop = Literal["never", "likely", "full"]
 """Stopping rule of a search in which only the `beams` most probable candidates of a step may end, as in `transformers`.
 
-never: stop when no running hypothesis can win; likely: when none would win at its present length; full: when `beams` hypotheses have
-ended."""
+never: stop when no running hypothesis can win; likely: when none would win at its present length; full: when `beams`
+hypotheses have ended."""
 
 
 class Frame(NamedTuple):
-    """The state of the search between two steps: beams, their model state, the best finished hypotheses and the number of steps.
+    """The state of the search between two steps: beams, their model state, the best finished hypotheses and the number
+    of steps.
 
     Every leaf has one row per sentence or per beam. `trail` is written in place.
     """
@@ -42,8 +43,8 @@ class Frame(NamedTuple):
 class Search:
     """One step of all beams: read their last tokens and keep the most probable continuations.
 
-    `__call__` returns the next frame and a tuple: which sentences are still running (sentences,), then, if the search is watched, the
-    fields of an Expansion.
+    `__call__` returns the next frame and a tuple: which sentences are still running (sentences,), then, if the search
+    is watched, the fields of an Expansion.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Search:
     ):
         self.stepper, self.beams, self.n_best, self.ends, self.ranking = stepper, beams, n_best, ends, ranking
         self.early_stop, self.is_watched = early_stop, is_watched
-        num_ends = max(len(ends), 1) if is_watched else len(ends)  # a watched search also shows candidates that are dropped
+        num_ends = (
+            max(len(ends), 1) if is_watched else len(ends)
+        )  # a watched search also shows candidates that are dropped
         self.width = min((1 + num_ends) * beams, beams * stepper.vocabulary)
         inner = signature_of(stepper)
         self.signature: Hashable = None
@@ -69,12 +72,16 @@ class Search:
         return calm_steps(self.stepper, frame.state)
 
     def begin(self, log_probs: Tensor, state: State, limits: Tensor, longest: int) -> Frame:
-        """Return a frame with one running hypothesis per sentence, empty and of log-probability 0, and no finished one."""
+        """Return a frame with one running hypothesis per sentence, empty and of log-probability 0, and no finished
+        one."""
         trail = limits.new_zeros(len(limits), longest, self.beams)
         nothing, zeros = log_probs.new_full((len(limits), self.beams), -math.inf), torch.zeros_like(trail[:, 0])
         running = nothing.clone()
         running[:, 0] = 0.0
-        ended, divisors = Ended(nothing, nothing, zeros, zeros), _divisors(self.ranking, limits, longest, log_probs.dtype)
+        ended, divisors = (
+            Ended(nothing, nothing, zeros, zeros),
+            _divisors(self.ranking, limits, longest, log_probs.dtype),
+        )
         return Frame(zeros.flatten(), running, ended, trail, divisors, limits.clone(), torch.zeros_like(limits), state)
 
     def __call__(self, frame: Frame, fed: Tensor | None) -> tuple[Frame, tuple[Tensor, ...]]:
@@ -84,7 +91,8 @@ class Search:
     def expand(self, log_probs: Tensor, frame: Frame) -> tuple[Frame, tuple[Tensor, ...]]:
         """`log_probs` (sentences, beams, vocabulary) are those of the next token."""
         vocabulary = self.stepper.vocabulary
-        # Top-k of each beam first: one over all beams times the vocabulary would be by far the slowest part of a step on a GPU.
+        # Top-k of each beam first: one over all beams times the vocabulary would be by far the slowest part of a step
+        # on a GPU.
         own, words = log_probs.topk(min(self.width, vocabulary))  # (sentences, beams, width)
         if self.takes_kernel(own):
             return self.expand_by_kernel(own, words, frame)
@@ -101,14 +109,19 @@ class Search:
         scores, running_scores = best / divisors[:, :1], running / divisors[:, :1]
         if isinstance(penalties := self.ranking.penalties(frame.state), Tensor):
             penalties = penalties.to(best.dtype)
-            scores, running_scores = scores + penalties[choices // vocabulary], running_scores + penalties[rows].view_as(running)
+            scores, running_scores = (
+                scores + penalties[choices // vocabulary],
+                running_scores + penalties[rows].view_as(running),
+            )
         may_run, may_end = (step < frame.limits)[:, None], has_ended
         if self.early_stop is not None:
             may_end = (has_ended | ~may_run) & (torch.arange(self.width, device=step.device) < self.beams)
         length = step[:, None]
         groups = [frame.ended, Ended(scores.masked_fill(~may_end, -math.inf), best, length.expand_as(choices), choices)]
         if self.early_stop is None:
-            groups.append(Ended(running_scores.masked_fill(may_run, -math.inf), running, length.expand_as(chosen), chosen))
+            groups.append(
+                Ended(running_scores.masked_fill(may_run, -math.inf), running, length.expand_as(chosen), chosen)
+            )
         ended = best_of(groups, self.beams)
         may_win = self.may_win(running, running_scores, ended.scores, divisors)
         running = running.masked_fill(~(may_run & may_win), -math.inf)
@@ -128,18 +141,24 @@ class Search:
         inputs = own, words, frame.log_probs, frame.ended, frame.trail, frame.divisors, frame.limits, frame.step, ends
         selection = beam_selection(*inputs, width=self.width, vocabulary=self.stepper.vocabulary, n_best=self.n_best)
         ended, state = Ended(*selection.ended), reorder(frame.state, selection.rows)
-        new = Frame(selection.tokens, selection.running, ended, frame.trail, frame.divisors, frame.limits, selection.step, state)
+        new = Frame(
+            selection.tokens, selection.running, ended, frame.trail, frame.divisors, frame.limits, selection.step, state
+        )
         return new, (selection.goes_on,)
 
     def candidates(self, own: Tensor, words: Tensor, running: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and choices of the `width` most probable one-token continuations of each sentence, best first."""
+        """Return log-probabilities and choices of the `width` most probable one-token continuations of each sentence,
+        best first."""
         vocabulary = self.stepper.vocabulary
-        choices = words + torch.arange(0, running.numel() * vocabulary, vocabulary, device=words.device).view(*running.shape, 1)
+        choices = words + torch.arange(0, running.numel() * vocabulary, vocabulary, device=words.device).view(
+            *running.shape, 1
+        )
         best, place = (running[..., None] + own).flatten(1).topk(self.width)  # (sentences, width)
         return best, choices.flatten(1).gather(1, place)
 
     def may_win(self, running: Tensor, scores: Tensor, to_beat: Tensor, divisors: Tensor) -> Tensor:
-        """Whether a running hypothesis may still enter the result (sentences, 1); `running` are log-probabilities, best first."""
+        """Whether a running hypothesis may still enter the result (sentences, 1); `running` are log-probabilities, best
+        first."""
         if self.early_stop == "full":
             return to_beat[:, -1:] == -math.inf
         if self.early_stop == "likely":
@@ -155,8 +174,8 @@ class Search:
 
 
 def _divisors(ranking: Ranking, limits: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
-    """Return the divisors of log-probabilities after each step (sentences, longest, 3): at the present length, at the next length and at
-    the limit, which are the two ends of the lengths still possible."""
+    """Return the divisors of log-probabilities after each step (sentences, longest, 3): at the present length, at the
+    next length and at the limit, which are the two ends of the lengths still possible."""
     length = torch.arange(1, 1 + longest, device=limits.device).expand(len(limits), -1)
     limit = limits[:, None].expand_as(length)
     divisors: Tensor = ranking.divisor(torch.stack([length, torch.minimum(length + 1, limit), limit], -1).to(dtype))
@@ -164,9 +183,11 @@ def _divisors(ranking: Ranking, limits: Tensor, longest: int, dtype: torch.dtype
 
 
 def _bound(running: Tensor, divisors: Tensor) -> Tensor:
-    """Upper bound (sentences, 1) of the score that a running hypothesis can reach, with this step's `divisors` (sentences, 3).
+    """Upper bound (sentences, 1) of the score that a running hypothesis can reach, with this step's `divisors`
+    (sentences, 3).
 
-    Its log-probability can only fall. For a fixed log-probability the score is monotone in the length, rising or falling by the signs of
-    both, so one of the two ends bounds it. The bound also holds with coverage, which adds at most 0.
+    Its log-probability can only fall. For a fixed log-probability the score is monotone in the length, rising or
+    falling by the signs of both, so one of the two ends bounds it. The bound also holds with coverage, which adds at
+    most 0.
     """
     return (running[:, :1] / divisors[:, 1:]).amax(1, keepdim=True)

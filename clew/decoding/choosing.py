@@ -18,8 +18,8 @@ from clew.decoding.sampling import choose, most_probable
 
 
 class Choice(NamedTuple):
-    """How one row chooses its tokens. `banned` is a token that it never writes; `alternatives` is how many of the most probable tokens are
-    reported beside each chosen one."""
+    """How one row chooses its tokens. `banned` is a token that it never writes; `alternatives` is how many of the most
+    probable tokens are reported beside each chosen one."""
 
     is_greedy: bool = False
     temperature: float = 1.0
@@ -62,7 +62,9 @@ PLAIN = Choice(is_greedy=True)
 
 def check_choice(choice: Choice) -> None:
     if not 0 < choice.temperature < math.inf:
-        raise UserError(f"temperature ({choice.temperature}) must be above 0 and finite; use greedy decoding for the limit 0")
+        raise UserError(
+            f"temperature ({choice.temperature}) must be above 0 and finite; use greedy decoding for the limit 0"
+        )
     if choice.top_k is not None and choice.top_k < 1:
         raise UserError(f"top_k ({choice.top_k}) must be a whole number of at least 1")
     if choice.top_p is not None and not 0 < choice.top_p <= 1:
@@ -75,7 +77,11 @@ def kinds_of(choice: Choice) -> Kinds:
     cuts = choice.top_k is not None or choice.top_p is not None
     # Every row with alternatives computes the same number of them, so that few different steps are captured.
     return Kinds(
-        not choice.is_greedy, choice.temperature != 1, cuts, choice.banned is not None, MOST_ALTERNATIVES if choice.alternatives else 0
+        not choice.is_greedy,
+        choice.temperature != 1,
+        cuts,
+        choice.banned is not None,
+        MOST_ALTERNATIVES if choice.alternatives else 0,
     )
 
 
@@ -108,7 +114,9 @@ def cut_tail(log_probs: Tensor, choices: Choices) -> Tensor:
     ascending, order = log_probs.sort(-1)
     places = torch.arange(vocabulary - 1, -1, -1, device=log_probs.device)  # 0 is the most probable token
     has_k, has_p = choices.top_k[:, None] < vocabulary, choices.rest[:, None] >= 0
-    after_k = torch.where(has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending)
+    after_k = torch.where(
+        has_k, normalised(ascending.masked_fill(places >= choices.top_k[:, None], -math.inf)), ascending
+    )
     after_k_normalised = normalised(after_k)
     outside = after_k_normalised.exp().cumsum(-1) <= choices.rest[:, None].to(log_probs.dtype)
     outside[..., -1] = False

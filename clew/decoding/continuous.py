@@ -2,17 +2,18 @@
 
     join(wanted) -> row,   advance() -> what was written,   leave(row)
 
-A row first reads its prompt, except the last token, apart from the batch and one chunk at a time, so that a long prompt delays no other
-row. Then it gets a slot in the running batch. A step of the batch reads one token of every row and chooses each row's next token by the
-row's own options (`choosing`). The output of a row depends only on its prompt, options, seed and number, and equals its output in a batch
-of one.
+A row first reads its prompt, except the last token, apart from the batch and one chunk at a time, so that a long prompt
+delays no other row. Then it gets a slot in the running batch. A step of the batch reads one token of every row and
+chooses each row's next token by the row's own options (`choosing`). The output of a row depends only on its prompt,
+options, seed and number, and equals its output in a batch of one.
 
-Every tensor of a running batch is allocated once, with rows and positions in powers of two, and rows are written in place. So the step is
-one graph or tape (`engine`) that is reused while rows come and go. A slot without a row keeps reading; its output is ignored, and it is
-emptied before it is full. Rows wait when all slots are taken; after `TURN` steps the longest-running rows go to the back of the queue,
-with their states.
+Every tensor of a running batch is allocated once, with rows and positions in powers of two, and rows are written in
+place. So the step is one graph or tape (`engine`) that is reused while rows come and go. A slot without a row keeps
+reading; its output is ignored, and it is emptied before it is full. Rows wait when all slots are taken; after `TURN`
+steps the longest-running rows go to the back of the queue, with their states.
 
-With a `limit`, a row that has read `limit` positions continues from its last `keep` tokens, which it reads again, as with `Sliding`.
+With a `limit`, a row that has read `limit` positions continues from its last `keep` tokens, which it reads again, as
+with `Sliding`.
 """
 
 import math
@@ -43,10 +44,11 @@ READS = 16
 EVERY = 4
 """Every EVERY-th reading round takes the oldest rows; the others take the rows with the least to read."""
 JOINS_EVERY = 8
-"""The most steps that a waiting row is held back, so that several join together. Rows join at once if they are at least 1 / JOINS_EVERY of
-the running ones."""
+"""The most steps that a waiting row is held back, so that several join together. Rows join at once if they are at least
+1 / JOINS_EVERY of the running ones."""
 LOOKS_EVERY, MANY = 4, 16
-"""Steps between two looks at a batch of at least `MANY` rows on a CPU: a look costs as much Python time as a small model's step."""
+"""Steps between two looks at a batch of at least `MANY` rows on a CPU: a look costs as much Python time as a small
+model's step."""
 TURN = 32
 """Steps after which a row gives up its slot if others wait for one."""
 PATIENCE = 8
@@ -73,8 +75,8 @@ class Wanted(NamedTuple):
 class Written(NamedTuple):
     """The output of a row since the last look, one entry per token, or the error that ended it.
 
-    `log_probs` are those of the distributions that the tokens were chosen from, `plain` those of the stepper itself; `alternatives` are
-    pairs of a token and its plain log-probability, the most probable first.
+    `log_probs` are those of the distributions that the tokens were chosen from, `plain` those of the stepper itself;
+    `alternatives` are pairs of a token and its plain log-probability, the most probable first.
     """
 
     row: "Row"
@@ -83,7 +85,8 @@ class Written(NamedTuple):
     plain: list[float]
     alternatives: list[list[tuple[int, float]]]
     ended: str | None = None
-    """`end` if the last token is an end token, `length` if it is the last of `max_new`, `error` with an error; None while the row runs."""
+    """`end` if the last token is an end token, `length` if it is the last of `max_new`, `error` with an error; None
+    while the row runs."""
     error: Exception | None = None
 
     @property
@@ -104,7 +107,8 @@ class Part(NamedTuple):
 
 
 class Row:
-    """A request in progress. `tokens` holds the prompt and the output; those from `begins` + `position` on are not read yet."""
+    """A request in progress. `tokens` holds the prompt and the output; those from `begins` + `position` on are not read
+    yet."""
 
     def __init__(self, wanted: Wanted):
         self.wanted = wanted
@@ -174,7 +178,8 @@ class Advance:
 
 
 class Continuous:
-    """Rows of one stepper that are decoded together, at most `most_rows` in a batch. `prefixes` caches shared beginnings of prompts.
+    """Rows of one stepper that are decoded together, at most `most_rows` in a batch. `prefixes` caches shared
+    beginnings of prompts.
 
     `steps` counts the steps of the batch, `num_read` the tokens that were read apart from it.
     """
@@ -225,7 +230,9 @@ class Continuous:
         if not len(wanted.prompt):
             raise UserError("the prompt is empty; a row needs at least one token, such as the start token")
         if any(not 0 <= token < self.stepper.vocabulary for token in wanted.prompt):
-            raise UserError(f"the prompt has a token outside of the vocabulary, which has {self.stepper.vocabulary}: 0 and up")
+            raise UserError(
+                f"the prompt has a token outside of the vocabulary, which has {self.stepper.vocabulary}: 0 and up"
+            )
         if self.limit is not None and len(wanted.prompt) > self.limit:
             raise UserError(f"the prompt has {len(wanted.prompt)} tokens, and the model takes {self.limit}; shorten it")
         row = Row(wanted)
@@ -264,8 +271,8 @@ class Continuous:
         return written
 
     def _is_time(self) -> bool:
-        """Whether rows join now: at once if they are many compared with the running ones; else rows of several steps join together, which
-        costs less."""
+        """Whether rows join now: at once if they are many compared with the running ones; else rows of several steps
+        join together, which costs less."""
         rows = [row for row in self.slots if row is not None]
         room = self.most_rows - len(rows) + sum(row.turn >= TURN for row in rows)
         if self.since < JOINS_EVERY and JOINS_EVERY * min(len(self.waiting), room) < len(rows):
@@ -293,7 +300,9 @@ class Continuous:
             if not row.left:
                 continue
             following = self._following(row)
-            if following is not None and following in reading:  # another row reads the same block; its state is taken later
+            if (
+                following is not None and following in reading
+            ):  # another row reads the same block; its state is taken later
                 awaited.add(following)
                 continue
             longest = max(longest, min(row.left, self.chunk))
@@ -336,7 +345,10 @@ class Continuous:
             put_rows(state, self._numbers(places), part)
         starts = [row.begins + row.position for row in rows]
         longest = max(counts)
-        read = [row.tokens[start : start + count] + [0] * (longest - count) for row, start, count in zip(rows, starts, counts, strict=True)]
+        read = [
+            row.tokens[start : start + count] + [0] * (longest - count)
+            for row, start, count in zip(rows, starts, counts, strict=True)
+        ]
         mask = None if min(counts) == longest else torch.arange(longest) < torch.tensor(counts)[:, None]
         _, state = read_at(
             self.stepper,
@@ -370,7 +382,9 @@ class Continuous:
         """Take the slots of rows that have had their turn, if others wait for one."""
         ready = sum(row.left == 0 for row in self.waiting)
         free = self.most_rows - sum(row is not None for row in self.slots)
-        finished_turn = sorted((row for row in self.slots if row is not None and row.turn >= TURN), key=lambda row: -row.turn)
+        finished_turn = sorted(
+            (row for row in self.slots if row is not None and row.turn >= TURN), key=lambda row: -row.turn
+        )
         for row in finished_turn[: max(ready - free, 0)]:
             self._take_out(row)
             self.waiting.append(row)
@@ -416,9 +430,15 @@ class Continuous:
             row.part, row.overwritten = None, []
 
     def _fit(self, count: int, longest: int, kinds: Kinds) -> None:
-        """Make room for `count` rows and `longest` positions, in powers of two; shrink the batch if it has long been too large."""
+        """Make room for `count` rows and `longest` positions, in powers of two; shrink the batch if it has long been
+        too large."""
         rows, room = min(power_of_two(count), self.most_rows), self._room_for(longest)
-        is_small = rows > len(self.slots) or (self.has_room and room > self.room) or kinds != self.kinds or self.running is None
+        is_small = (
+            rows > len(self.slots)
+            or (self.has_room and room > self.room)
+            or kinds != self.kinds
+            or self.running is None
+        )
         is_large = 4 * rows <= len(self.slots) or (self.has_room and 4 * room <= self.room)
         self.ample = self.ample + 1 if is_large else 0
         if is_small or self.ample > PATIENCE:
@@ -442,7 +462,9 @@ class Continuous:
             row.slot = slot
         self.room, self.kinds, self.ample = room, kinds, 0
         step = Advance(self.stepper, kinds)
-        self.running = self.opened.enter_context(repeating(step, frame, steps=LEAST_STEPS, fed=kinds.draws, signature=step.signature))
+        self.running = self.opened.enter_context(
+            repeating(step, frame, steps=LEAST_STEPS, fed=kinds.draws, signature=step.signature)
+        )
 
     def _drop(self) -> None:
         self.opened.close()
@@ -467,7 +489,9 @@ class Continuous:
             self._fit(len(rows), max(row.position for row in rows) + count, self.kinds)
         full = self._bound()
         if full is not None and (
-            emptied := [slot for slot, row in enumerate(self.slots) if row is None and self.positions[slot] + count > full]
+            emptied := [
+                slot for slot, row in enumerate(self.slots) if row is None and self.positions[slot] + count > full
+            ]
         ):
             self._empty(emptied, self.running.frame)
         fed = None
@@ -505,7 +529,10 @@ class Continuous:
         count, ended, error = len(tokens), None, None
         if (left := wanted.max_new - row.num_new) <= count:
             count, ended = left, "length"
-        if wanted.ends and (place := next((place for place in range(count) if tokens[place] in wanted.ends), None)) is not None:
+        if (
+            wanted.ends
+            and (place := next((place for place in range(count) if tokens[place] in wanted.ends), None)) is not None
+        ):
             count, ended = place + 1, "end"
         if not sum(log_probs[:count]) > -math.inf:
             count, ended = next(place for place, log_prob in enumerate(log_probs) if not log_prob > -math.inf), "error"
@@ -516,7 +543,9 @@ class Continuous:
         row.tokens += tokens[:count]
         alternatives: list[list[tuple[int, float]]] = []
         if (most := wanted.choice.alternatives) and log_probs_by_rank is not None and tokens_by_rank is not None:
-            alternatives = [list(zip(tokens_by_rank[place], log_probs_by_rank[place], strict=True))[:most] for place in range(count)]
+            alternatives = [
+                list(zip(tokens_by_rank[place], log_probs_by_rank[place], strict=True))[:most] for place in range(count)
+            ]
         if ended is not None:
             self.leave(row)
         return Written(row, tokens[:count], log_probs[:count], plain[:count], alternatives, ended, error)
@@ -541,13 +570,16 @@ def group_by_state(rows: Sequence[Row]) -> Iterator[tuple[State, list[int]]]:
         if row.part is not None:
             states.setdefault(id(row.part.of), (row.part.of, []))[1].append(place)
     for state, places in states.values():
-        index = torch.tensor([part.index for place in places if (part := rows[place].part) is not None], device=leaves(state)[0].device)
+        index = torch.tensor(
+            [part.index for place in places if (part := rows[place].part) is not None], device=leaves(state)[0].device
+        )
         yield select_rows(state, index), places
 
 
 @torch.inference_mode()
 def rooms_of(stepper: Stepper) -> tuple[int, bool]:
-    """Return the least room, in positions, from which on the parts of a state stay the same, and whether the room limits its positions.
+    """Return the least room, in positions, from which on the parts of a state stay the same, and whether the room
+    limits its positions.
 
     The parts can change with the room: a window has a ring only if the ring is smaller than all positions.
     """

@@ -1,5 +1,5 @@
-"""Integers that grow by a constant in every step. Comparisons on them record for how many steps their outcome stays the same. Knows no
-tensors."""
+"""Integers that grow by a constant in every step. Comparisons on them record for how many steps their outcome stays the
+same. Knows no tensors."""
 
 import operator
 from collections.abc import Callable
@@ -35,8 +35,8 @@ class Horizon:
 class Counted(int):
     """An integer that grows by `slope` in every step. Sums and differences are Counted again.
 
-    The result of any other arithmetic would look like a constant, so it spoils the horizon. In `range(n)`, list indices and `math`, Python
-    reads the number without calling a method: a step must not branch on these.
+    The result of any other arithmetic would look like a constant, so it spoils the horizon. In `range(n)`, list indices
+    and `math`, Python reads the number without calling a method: a step must not branch on these.
     """
 
     slope: int

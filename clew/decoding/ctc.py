@@ -23,8 +23,8 @@ class Transcript(NamedTuple):
 class LanguageModel(Protocol):
     """An object that scores the next symbol.
 
-    `score(prefix)` returns one number per symbol, such as log p(symbol | prefix). The numbers need not be normalised: a word model may give
-    0 for each letter, and the word's log-probability for the space that ends it.
+    `score(prefix)` returns one number per symbol, such as log p(symbol | prefix). The numbers need not be normalised: a
+    word model may give 0 for each letter, and the word's log-probability for the space that ends it.
     """
 
     def score(self, prefix: Sequence[int]) -> "np.ndarray | Sequence[float]": ...
@@ -32,7 +32,8 @@ class LanguageModel(Protocol):
 
 @torch.no_grad()
 def best_path(log_probs: Tensor, mask: Tensor | None = None, *, blank: int = 0) -> list[Transcript]:
-    """Best path decoding (Graves et al. 2006): the most probable symbol of each frame, with repeats merged and blanks removed."""
+    """Best path decoding (Graves et al. 2006): the most probable symbol of each frame, with repeats merged and blanks
+    removed."""
     check_log_probs(log_probs, blank)
     best, symbols = log_probs.max(-1)  # (batch, length)
     before = torch.nn.functional.pad(symbols, (1, 0), value=blank)[:, :-1]
@@ -60,14 +61,16 @@ def prefix_beam_search(
     n_best: int = 1,
     symbols: int | None = None,
 ) -> list[list[Transcript]]:
-    """Prefix beam search: the `n_best` labellings y of each row with the highest scores found, best first (Hannun et al. 2014).
+    """Prefix beam search: the `n_best` labellings y of each row with the highest scores found, best first (Hannun et
+    al. 2014).
 
         score(y) = log p(y | x) + alpha log p_lm(y) + beta |y|
 
-    A beam is a prefix with the total probability of its paths so far, kept separately for paths that end in a blank and paths that end in
-    its last label: only after a blank does a repeated label extend the prefix. If `beams` is at least the number of prefixes, the search is
-    exact. `alpha` has no effect without a language model. With `end`, log p_lm(y) includes the score of that symbol after y; the blank,
-    which is never a label, may serve as `end`. With `symbols`, only so many of the most probable symbols of a frame extend prefixes.
+    A beam is a prefix with the total probability of its paths so far, kept separately for paths that end in a blank and
+    paths that end in its last label: only after a blank does a repeated label extend the prefix. If `beams` is at least
+    the number of prefixes, the search is exact. `alpha` has no effect without a language model. With `end`, log p_lm(y)
+    includes the score of that symbol after y; the blank, which is never a label, may serve as `end`. With `symbols`,
+    only so many of the most probable symbols of a frame extend prefixes.
     """
     check_log_probs(log_probs, blank)
     for name, number in (("beams", beams), ("n_best", n_best), ("symbols", 1 if symbols is None else symbols)):
@@ -78,7 +81,9 @@ def prefix_beam_search(
     scorer = Scorer(language_model if alpha else None, alpha, beta, log_probs.shape[2], end)
     rows = log_probs.detach().double().cpu().numpy()
     lengths = [rows.shape[1]] * len(rows) if mask is None else row_lengths(mask).tolist()
-    return [search(row[:length], beams, blank, scorer, symbols)[:n_best] for row, length in zip(rows, lengths, strict=True)]
+    return [
+        search(row[:length], beams, blank, scorer, symbols)[:n_best] for row, length in zip(rows, lengths, strict=True)
+    ]
 
 
 class Scorer:
@@ -91,14 +96,21 @@ class Scorer:
     def steps(self, prefix: tuple[int, ...]) -> np.ndarray:
         """Return alpha log p_lm(symbol | prefix) + beta (symbols,)."""
         if prefix not in self.known:
-            self.known[prefix] = np.full(self.num_symbols, self.beta) if self.model is None else self.alpha * self.asked(prefix) + self.beta
+            self.known[prefix] = (
+                np.full(self.num_symbols, self.beta)
+                if self.model is None
+                else self.alpha * self.asked(prefix) + self.beta
+            )
         return self.known[prefix]
 
     def asked(self, prefix: tuple[int, ...]) -> np.ndarray:
         assert self.model is not None
         scores = np.asarray(self.model.score(prefix), dtype=np.float64)
         if scores.shape != (self.num_symbols,):
-            raise UserError(f"a language model must score all {self.num_symbols} symbols, and this one returned {scores.size} scores")
+            raise UserError(
+                f"a language model must score all {self.num_symbols} symbols, and this one returned {scores.size}"
+                " scores"
+            )
         return scores
 
     def ending(self, prefix: tuple[int, ...]) -> float:
@@ -121,7 +133,9 @@ def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_sy
         if num_symbols is not None and num_symbols < len(labels):
             likely = labels[np.argsort(-y[labels], kind="stable")[:num_symbols]]
             longer = np.union1d(likely, last[last >= 0])  # so that a prefix in the beam collects all its paths
-        extended = np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]  # (prefixes, symbols)
+        extended = (
+            np.where(last[:, None] == longer, after_blank[:, None], whole[:, None]) + y[longer]
+        )  # (prefixes, symbols)
         places = {prefix: number for number, prefix in enumerate(prefixes)}
         columns = {int(symbol): number for number, symbol in enumerate(longer)}
         for number, prefix in enumerate(prefixes):
@@ -131,7 +145,9 @@ def search(log_probs: np.ndarray, beams: int, blank: int, scorer: Scorer, num_sy
                 stays_label[number] = np.logaddexp(stays_label[number], extended[parent, column])
                 extended[parent, column] = -math.inf
         gains = np.stack([scorer.steps(prefix)[longer] for prefix in prefixes])
-        scores = np.concatenate([np.logaddexp(stays_blank, stays_label) + added, (extended + added[:, None] + gains).ravel()])
+        scores = np.concatenate(
+            [np.logaddexp(stays_blank, stays_label) + added, (extended + added[:, None] + gains).ravel()]
+        )
         kept = np.argsort(-scores, kind="stable")[:beams]
         kept = kept[scores[kept] > -math.inf]
         parents, choices = np.divmod(kept - len(prefixes), len(longer))
@@ -158,4 +174,6 @@ def check_log_probs(log_probs: Tensor, blank: int) -> None:
     if log_probs.shape[2] < 2:
         raise UserError(f"symbols ({log_probs.shape[2]}) must be at least 2: a blank and a label")
     if not 0 <= blank < log_probs.shape[2]:
-        raise UserError(f"blank ({blank}) must be one of the {log_probs.shape[2]} symbols, 0 to {log_probs.shape[2] - 1}")
+        raise UserError(
+            f"blank ({blank}) must be one of the {log_probs.shape[2]} symbols, 0 to {log_probs.shape[2] - 1}"
+        )

@@ -1,4 +1,5 @@
-"""Drafts for speculative decoding: guesses by a smaller stepper, or copied from the text so far. Knows nothing of acceptance."""
+"""Drafts for speculative decoding: guesses by a smaller stepper, or copied from the text so far. Knows nothing of
+acceptance."""
 
 from typing import NamedTuple, Protocol
 
@@ -18,7 +19,8 @@ from clew.decoding.taped_calls import TapedCalls
 class Proposal(NamedTuple):
     """Guesses of each row's next tokens: the first `counts[r]` tokens of row r; the rest is padding.
 
-    `log_probs` are those of the distribution q that each guess was drawn from; None if the draft is deterministic: q(guess) = 1.
+    `log_probs` are those of the distribution q that each guess was drawn from; None if the draft is deterministic:
+    q(guess) = 1.
     """
 
     tokens: Tensor  # (rows, width)
@@ -34,11 +36,14 @@ class Draft(Protocol):
 
     def initial_state(self, rows: int, capacity: int) -> State: ...
 
-    def propose(self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: State) -> tuple[Proposal, State]:
-        """Propose at most `most` (rows,) guesses, drawn by `uniform` (rows, at least the largest `most`), or the most probable ones.
+    def propose(
+        self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: State
+    ) -> tuple[Proposal, State]:
+        """Propose at most `most` (rows,) guesses, drawn by `uniform` (rows, at least the largest `most`), or the most
+        probable ones.
 
-        `tokens` (rows, length) are new in the text since the last call: first the prompt and a token, later the accepted guesses and a
-        token. A row without any has ended.
+        `tokens` (rows, length) are new in the text since the last call: first the prompt and a token, later the
+        accepted guesses and a token. A row without any has ended.
         """
         ...
 
@@ -71,8 +76,8 @@ class DraftStepper:
     def check(self, stepper: Stepper) -> None:
         if self.stepper.vocabulary != stepper.vocabulary:
             raise UserError(
-                f"the draft model has a vocabulary of {self.stepper.vocabulary} tokens and the main model one of {stepper.vocabulary}; "
-                "a draft needs the same vocabulary"
+                f"the draft model has a vocabulary of {self.stepper.vocabulary} tokens and the main model one of"
+                f" {stepper.vocabulary}; a draft needs the same vocabulary"
             )
 
     def initial_state(self, rows: int, capacity: int) -> Settled:
@@ -81,7 +86,9 @@ class DraftStepper:
     def propose(
         self, tokens: Tensor, mask: Tensor | None, most: Tensor, uniform: Tensor | None, state: Settled
     ) -> tuple[Proposal, Guessing]:
-        log_probs, inner = read_to_end(self.stepper, *_without_first(tokens, mask, state.held.to(tokens.device)), state.inner)
+        log_probs, inner = read_to_end(
+            self.stepper, *_without_first(tokens, mask, state.held.to(tokens.device)), state.inner
+        )
         place = mark(inner)
         guesses: list[Tensor] = []
         draft_log_probs: list[Tensor] = []
@@ -102,13 +109,15 @@ class DraftStepper:
         kept = torch.minimum(accepted, read)
         if torch.equal(kept, read):
             return Settled(inner, kept)
-        # A state that cannot forget goes back to the mark; accepted guesses are read again with the next tokens, in one chunk.
+        # A state that cannot forget goes back to the mark; accepted guesses are read again with the next tokens, in one
+        # chunk.
         forgetful = forget(place, inner, read, kept)
         return Settled(restore(place), torch.zeros_like(kept)) if forgetful is None else Settled(forgetful, kept)
 
 
 class PromptLookup:
-    """Prompt lookup (Saxena 2023): guess what followed the last tokens at their latest earlier occurrence in the text. Needs no model.
+    """Prompt lookup (Saxena 2023): guess what followed the last tokens at their latest earlier occurrence in the text.
+    Needs no model.
 
         d_i = y_{s + i},   s the latest place before which the last n tokens stand, for the largest n of `grams` that has one
 

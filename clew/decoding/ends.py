@@ -28,14 +28,15 @@ def check_max_new(max_new: int) -> None:
 
 
 def num_going_on(running: int, device: torch.device) -> int:
-    """Number of rows to keep for `running` running ones: on a GPU the next power of two, so that shapes repeat; ended rows fill the
-    rest."""
+    """Number of rows to keep for `running` running ones: on a GPU the next power of two, so that shapes repeat; ended
+    rows fill the rest."""
     return 2 ** (running - 1).bit_length() if running and device.type == "cuda" else running
 
 
 @held_by_graphs
 @lru_cache(maxsize=256)
 def constant(tokens: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return tokens as a tensor (tokens,) on a device. Cached, since a step captured as a graph cannot copy them from the host."""
+    """Return tokens as a tensor (tokens,) on a device. Cached, since a step captured as a graph cannot copy them from
+    the host."""
     with torch.inference_mode(False):
         return torch.tensor(tokens, dtype=torch.long, device=device)

@@ -1,10 +1,12 @@
-"""Run one decoding step repeatedly: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no algorithm.
+"""Run one decoding step repeatedly: eagerly, from a tape on a CPU, or captured as a CUDA graph. Knows no model and no
+algorithm.
 
-The work before the steps, such as reading a prompt or a source, is captured too when it is called again with the same shapes (`called`).
+The work before the steps, such as reading a prompt or a source, is captured too when it is called again with the same
+shapes (`called`).
 
-Greedy decoding, sampling and beam search are such steps (`repeated`): choosing tokens, finding ends and scoring stay on the device, and the
-host looks every few steps. A graph or tape is kept, and reused by a later call whose step has the same `signature` and whose frame has the
-same shapes. Everything else runs eagerly, and `--debug` says why.
+Greedy decoding, sampling and beam search are such steps (`repeated`): choosing tokens, finding ends and scoring stay on
+the device, and the host looks every few steps. A graph or tape is kept, and reused by a later call whose step has the
+same `signature` and whose frame has the same shapes. Everything else runs eagerly, and `--debug` says why.
 """
 
 import logging
@@ -37,8 +39,8 @@ LEAST_STEPS = 24
 MOST_GRAPHS, MOST_TAPES = 8, 64
 """The most graphs and tapes kept. A graph holds a frame, and with it an attention cache; a tape holds neither."""
 MOST_CALLS = 12
-"""The most calls kept as graphs, and the most call shapes remembered: a shape that returns after more other calls is not worth a
-capture."""
+"""The most calls kept as graphs, and the most call shapes remembered: a shape that returns after more other calls is
+not worth a capture."""
 MOST_BYTES = 2**30
 """The most bytes of arguments and of results of a captured call. In larger calls the GPU does not wait for launches."""
 MOST_FAILURES = 3
@@ -72,10 +74,11 @@ def repeating(
 ) -> Iterator[Repeated]:
     """Give the step in its fastest available form, starting from a frame, for about `steps` steps.
 
-    `fed` says that every step is fed numbers, `apart` that successive calls do not simply continue each other. `signature` names everything
-    that a step depends on besides its frame (see `Stepper`): steps with equal signatures may share a graph, a step without one runs
-    eagerly. `standing` is that of the signature, if already known. For a step that sometimes asks the host, `calm` returns the number of
-    steps after a frame that do not; these can be captured.
+    `fed` says that every step is fed numbers, `apart` that successive calls do not simply continue each other.
+    `signature` names everything that a step depends on besides its frame (see `Stepper`): steps with equal signatures
+    may share a graph, a step without one runs eagerly. `standing` is that of the signature, if already known. For a
+    step that sometimes asks the host, `calm` returns the number of steps after a frame that do not; these can be
+    captured.
     """
     standing = standing or standing_of(signature)
     if standing.reason is not None:
@@ -107,7 +110,9 @@ def standing_of(signature: Hashable) -> Standing:
 
 def are_all_watched() -> bool:
     """Whether a global forward hook other than our own is registered."""
-    return any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values()))
+    return any(
+        hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())
+    )
 
 
 Kept = Captured | Taped | CapturedCall
@@ -123,10 +128,17 @@ _lock = RLock()
 
 
 def take_repeated(
-    advance: Advance, frame: Tree, steps: int, fed: bool, apart: bool, signature: Hashable, facts: list[Hashable], is_calm: bool
+    advance: Advance,
+    frame: Tree,
+    steps: int,
+    fed: bool,
+    apart: bool,
+    signature: Hashable,
+    facts: list[Hashable],
+    is_calm: bool,
 ) -> Captured | Taped | None:
-    """Take a kept or new graph or tape of the step, positioned at the frame, for exclusive use until its release. None if the step cannot
-    be captured or is not worth it."""
+    """Take a kept or new graph or tape of the step, positioned at the frame, for exclusive use until its release. None
+    if the step cannot be captured or is not worth it."""
     key = (signature, fed, shapes_of(frame), modes())
     if (free := free_one(_graphs, key, facts)) is not None:
         free.restart(advance, frame)
@@ -148,10 +160,11 @@ def free_one(store: Store, key: Hashable, facts: list[Hashable]) -> Any:
 
 
 def called(function: Callable[..., Tree], arguments: tuple[Tree, ...], signature: Hashable) -> Tree:
-    """Return `function(*arguments)`, a function from tensors to tensors that consumes its arguments, as states are consumed.
+    """Return `function(*arguments)`, a function from tensors to tensors that consumes its arguments, as states are
+    consumed.
 
-    On a GPU, and without gradients, it is captured as a graph when it is called again with the same shapes. `signature` names everything
-    else that it depends on.
+    On a GPU, and without gradients, it is captured as a graph when it is called again with the same shapes. `signature`
+    names everything else that it depends on.
     """
     call = call_taken(function, arguments, signature)
     if call is None:
@@ -170,8 +183,8 @@ def calling(
     numbers: tuple[Hashable, ...] = (),
     standing: Standing | None = None,
 ) -> Iterator[Tree]:
-    """Like `called`, but the result of a graph is not copied: it stays valid until the context exits. `numbers` are numbers that the
-    function depends on besides its signature."""
+    """Like `called`, but the result of a graph is not copied: it stays valid until the context exits. `numbers` are
+    numbers that the function depends on besides its signature."""
     call = call_taken(function, arguments, signature, numbers, standing)
     if call is None:
         yield read(function, arguments)
@@ -204,7 +217,13 @@ def call_taken(
         tensors = leaves(arguments)
     except TypeError:  # inputs that are more than tensors
         return None
-    if signature is None or not tensors or torch.is_grad_enabled() or names(signature, ASKS_THE_HOST) or not on_current_gpu(tensors):
+    if (
+        signature is None
+        or not tensors
+        or torch.is_grad_enabled()
+        or names(signature, ASKS_THE_HOST)
+        or not on_current_gpu(tensors)
+    ):
         return None
     if sum(leaf.nbytes for leaf in tensors) > MOST_BYTES or _failures.get(signature, 0) >= MOST_FAILURES:
         return None
@@ -262,7 +281,8 @@ def made_for(
 
 
 def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: int) -> None:
-    """Store a graph or tape, taken by the present call, for later calls. Drop the oldest, and those of models that are gone or changed."""
+    """Store a graph or tape, taken by the present call, for later calls. Drop the oldest, and those of models that are
+    gone or changed."""
     made.facts, made.is_taken = facts, True
     with _lock:
         for old in [old for old in store if any(place() is None for place in references(old))]:
@@ -277,7 +297,9 @@ def keep(store: Store, key: Hashable, made: Kept, facts: list[Hashable], most: i
 
 def on_current_gpu(tensors: list[Tensor]) -> bool:
     """Whether all tensors are on the current GPU, where graphs are captured."""
-    return all(tensor.is_cuda for tensor in tensors) and all(tensor.get_device() == torch.cuda.current_device() for tensor in tensors)
+    return all(tensor.is_cuda for tensor in tensors) and all(
+        tensor.get_device() == torch.cuda.current_device() for tensor in tensors
+    )
 
 
 def forget_graphs() -> None:
@@ -326,17 +348,21 @@ def models_of(signature: Hashable) -> list[nn.Module]:
 
 
 def facts_of(signature: Hashable) -> list[Hashable] | None:
-    """Return what a graph assumes about its models: addresses of weights, training modes, and every attribute that a user may set (numbers
-    and strings by value, other objects by identity). None if a module has forward hooks, which a graph would not call."""
+    """Return what a graph assumes about its models: addresses of weights, training modes, and every attribute that a
+    user may set (numbers and strings by value, other objects by identity). None if a module has forward hooks, which a
+    graph would not call."""
     facts: list[Hashable] = []
     for model in models_of(signature):
-        # Shared modules are visited twice. `modules()` and torch's attribute lookup would cost milliseconds in every call.
+        # Shared modules are visited twice. `modules()` and torch's attribute lookup would cost milliseconds in every
+        # call.
         modules = [model]
         for module in modules:
             own = module.__dict__
             if own["_forward_hooks"] or own["_forward_pre_hooks"]:
                 return None
-            facts += [value if type(value) in PLAIN else id(value) for value in islice(own.values(), NUM_INHERITED, None)]
+            facts += [
+                value if type(value) in PLAIN else id(value) for value in islice(own.values(), NUM_INHERITED, None)
+            ]
             facts.append(own["training"])
             if weights := own["_parameters"]:
                 facts += [None if tensor is None else tensor.data_ptr() for tensor in weights.values()]

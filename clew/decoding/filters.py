@@ -1,9 +1,9 @@
 """Filters: steppers around steppers that change the distribution of the next token. They stack in any order.
 
-There are two kinds. Temperature, TopK and Nucleus reshape a distribution: their output adds up to one. Banned, RepetitionPenalty and
-NoRepeatNgram are constraints: they lower log-probabilities and do not redistribute the lost mass, so that in beam search a hypothesis pays
-for the tokens it was refused; sampling renormalises. Each position of a chunk is filtered by what the row had read up to it, so that
-reading a chunk equals reading its tokens one by one.
+There are two kinds. Temperature, TopK and Nucleus reshape a distribution: their output adds up to one. Banned,
+RepetitionPenalty and NoRepeatNgram are constraints: they lower log-probabilities and do not redistribute the lost mass,
+so that in beam search a hypothesis pays for the tokens it was refused; sampling renormalises. Each position of a chunk
+is filtered by what the row had read up to it, so that reading a chunk equals reading its tokens one by one.
 """
 
 import math
@@ -21,14 +21,16 @@ from clew.decoding.stepper import Stepper, calm_steps, picked, read_at, signatur
 
 
 def signature_with(around: Any, stepper: Stepper) -> Hashable:
-    """Return the signature of a filter: its type, its numbers, and the signature of the stepper inside; None if that has none."""
+    """Return the signature of a filter: its type, its numbers, and the signature of the stepper inside; None if that
+    has none."""
     inner = signature_of(stepper)
     numbers = tuple(sorted((name, value) for name, value in vars(around).items() if name != "stepper"))
     return None if inner is None else (type(around), numbers, inner)
 
 
 class Filter:
-    """A stepper whose log_probs are a function of those of another stepper at the same position. It has no state of its own."""
+    """A stepper whose log_probs are a function of those of another stepper at the same position. It has no state of its
+    own."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
@@ -54,7 +56,9 @@ class Filter:
     def calm_steps(self, state: State) -> int:
         return calm_steps(self.stepper, state)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         log_probs, state = read_at(self.stepper, tokens, mask, state, at)
         return self.filtered(log_probs), state
 
@@ -68,7 +72,8 @@ class FilterState(NamedTuple):
 
 
 class HistoryFilter:
-    """A stepper whose log_probs are a function of those of another stepper and of all tokens that the row has read, prompt included."""
+    """A stepper whose log_probs are a function of those of another stepper and of all tokens that the row has read,
+    prompt included."""
 
     def __init__(self, stepper: Stepper):
         self.stepper = stepper
@@ -87,7 +92,9 @@ class HistoryFilter:
     def calm_steps(self, state: FilterState) -> int:
         return calm_steps(self.stepper, state.inner)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: FilterState, at: Tensor | None = None) -> tuple[Tensor, FilterState]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: FilterState, at: Tensor | None = None
+    ) -> tuple[Tensor, FilterState]:
         log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         history, slots = state.history.extend(tokens, mask)
         return self.filtered(log_probs, history.tokens, picked(slots, at)), FilterState(inner, history)
@@ -95,7 +102,8 @@ class HistoryFilter:
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
         """Filter log_probs (rows, places, vocabulary).
 
-        `read` (rows, history) are the tokens read, this chunk included; a position in `slots` (rows, places) sees those up to its own slot.
+        `read` (rows, history) are the tokens read, this chunk included; a position in `slots` (rows, places) sees those
+        up to its own slot.
         """
         raise NotImplementedError
 
@@ -106,7 +114,9 @@ class Temperature(Filter):
     def __init__(self, stepper: Stepper, *, temperature: float):
         super().__init__(stepper)
         if not 0 < temperature < math.inf:
-            raise UserError(f"temperature ({temperature}) must be above 0 and finite; use greedy decoding for the limit 0")
+            raise UserError(
+                f"temperature ({temperature}) must be above 0 and finite; use greedy decoding for the limit 0"
+            )
         self.temperature = temperature
 
     def filtered(self, log_probs: Tensor) -> Tensor:
@@ -116,7 +126,8 @@ class Temperature(Filter):
 
 
 class TopK(Filter):
-    """p'(w) = p(w) / Z for the k most probable tokens, else 0 (Fan et al. 2018). Exactly k: ties at the edge are cut arbitrarily."""
+    """p'(w) = p(w) / Z for the k most probable tokens, else 0 (Fan et al. 2018). Exactly k: ties at the edge are cut
+    arbitrarily."""
 
     def __init__(self, stepper: Stepper, *, k: int):
         super().__init__(stepper)
@@ -131,8 +142,8 @@ class TopK(Filter):
 class Nucleus(Filter):
     """p'(w) = p(w) / Z in the smallest set of most probable tokens whose mass reaches p, else 0 (Holtzman et al. 2020).
 
-    The set has at least one token. It is the complement of all tokens whose mass, together with that of the less probable ones, is at most
-    1 - p: summing from the smallest on is exact enough that p = 1 keeps everything.
+    The set has at least one token. It is the complement of all tokens whose mass, together with that of the less
+    probable ones, is at most 1 - p: summing from the smallest on is exact enough that p = 1 keeps everything.
     """
 
     def __init__(self, stepper: Stepper, *, p: float):
@@ -158,7 +169,9 @@ class Banned(Filter):
         self.tokens = tuple(sorted(set(tokens)))
         for token in self.tokens:
             if not 0 <= token < stepper.vocabulary:
-                raise UserError(f"banned token ({token}) must be at least 0 and below vocabulary ({stepper.vocabulary})")
+                raise UserError(
+                    f"banned token ({token}) must be at least 0 and below vocabulary ({stepper.vocabulary})"
+                )
         if len(self.tokens) == stepper.vocabulary:
             raise UserError(f"all {stepper.vocabulary} tokens of the vocabulary are banned; leave at least one")
 
@@ -167,24 +180,32 @@ class Banned(Filter):
 
 
 class RepetitionPenalty(HistoryFilter):
-    """log p'(w) = penalty * log p(w) for tokens that the row has read, so p'(w) = p(w)^penalty; other tokens are unchanged.
+    """log p'(w) = penalty * log p(w) for tokens that the row has read, so p'(w) = p(w)^penalty; other tokens are
+    unchanged.
 
-    Keskar et al. (2019) divide the *logit* of such a token by the penalty. But logits have no natural zero: dividing a negative one makes
-    the token more probable, and adding a constant to all logits changes the result. Log-probabilities are never above 0, so multiplying
-    always lowers them, and an almost certain token stays almost certain.
+    Keskar et al. (2019) divide the *logit* of such a token by the penalty. But logits have no natural zero: dividing a
+    negative one makes the token more probable, and adding a constant to all logits changes the result.
+    Log-probabilities are never above 0, so multiplying always lowers them, and an almost certain token stays almost
+    certain.
     """
 
     def __init__(self, stepper: Stepper, *, penalty: float):
         super().__init__(stepper)
         if not 0 < penalty < math.inf:
-            raise UserError(f"repetition_penalty ({penalty}) must be above 0 and finite; 1 is no penalty, above 1 repeats less")
+            raise UserError(
+                f"repetition_penalty ({penalty}) must be above 0 and finite; 1 is no penalty, above 1 repeats less"
+            )
         self.penalty = penalty
 
     def filtered(self, log_probs: Tensor, read: Tensor, slots: Tensor) -> Tensor:
         rows, history = read.shape
         columns = torch.arange(history, device=read.device).expand(rows, -1)
-        never = torch.full((rows, self.vocabulary + 1), history, device=read.device)  # the last column takes absent slots
-        first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[:, :-1]  # (rows, vocabulary)
+        never = torch.full(
+            (rows, self.vocabulary + 1), history, device=read.device
+        )  # the last column takes absent slots
+        first = never.scatter_reduce(1, torch.where(read < 0, self.vocabulary, read), columns, "amin")[
+            :, :-1
+        ]  # (rows, vocabulary)
         was_read = first[:, None, :] <= slots[:, :, None]  # (rows, length, vocabulary)
         return torch.where(was_read, log_probs * self.penalty, log_probs)
 
@@ -210,7 +231,8 @@ class NoRepeatNgram(HistoryFilter):
         same = torch.ones(*slots.shape, grams.shape[1], dtype=torch.bool, device=slots.device)  # (rows, length, grams)
         for i in range(self.n - 1):
             same = same & (contexts[:, None, :, i] == ends[:, :, None, i])
-        # A gram counts once its last token is read. This also excludes rows with fewer than n tokens, where `suffixes` was clamped.
+        # A gram counts once its last token is read. This also excludes rows with fewer than n tokens, where `suffixes`
+        # was clamped.
         complete = torch.arange(self.n - 1, read.shape[1], device=slots.device) <= slots[..., None]
         repeats = same & complete & (followers >= 0)[:, None]
         left = log_probs.masked_fill(_members(followers, repeats, self.vocabulary), -math.inf)
@@ -255,7 +277,8 @@ def normalised(log_probs: Tensor) -> Tensor:
 
 
 def _members(tokens: Tensor, chosen: Tensor, vocabulary: int) -> Tensor:
-    """True (rows, length, vocabulary) at the `tokens` (rows, grams) that `chosen` (rows, length, grams) selects for each position."""
+    """True (rows, length, vocabulary) at the `tokens` (rows, grams) that `chosen` (rows, length, grams) selects for
+    each position."""
     index = torch.where(chosen, tokens[:, None], vocabulary)  # the extra column takes tokens that are not chosen
     members = torch.zeros(*chosen.shape[:2], vocabulary + 1, dtype=torch.bool, device=tokens.device)
     return members.scatter(2, index, True)[..., :-1]

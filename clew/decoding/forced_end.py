@@ -21,14 +21,16 @@ class ForcedState(NamedTuple):
 class ForcedEnd:
     """p'(end) = 1 for the `max_new`th token of a row, p(w) before it.
 
-    The forced end has log-probability 0, so that hypotheses at the limit compete by the tokens before it. `prompt` is the number of tokens
-    that a row reads before it writes; `max_new` and `prompt` may differ per row (rows,).
+    The forced end has log-probability 0, so that hypotheses at the limit compete by the tokens before it. `prompt` is
+    the number of tokens that a row reads before it writes; `max_new` and `prompt` may differ per row (rows,).
     """
 
     def __init__(self, stepper: Stepper, *, end: End, max_new: int | Tensor, prompt: int | Tensor):
         ends = end_tokens(end, stepper.vocabulary)
         if not ends:
-            raise UserError("forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false")
+            raise UserError(
+                "forced_end needs an end token, and there is none here; set decoding.stop, or decoding.forced_end=false"
+            )
         self.stepper = stepper
         self.ends = ends
         self.most = torch.as_tensor(max_new).cpu() + torch.as_tensor(prompt).cpu() - 1
@@ -48,7 +50,9 @@ class ForcedEnd:
     def calm_steps(self, state: ForcedState) -> int:
         return calm_steps(self.stepper, state.inner)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: ForcedState, at: Tensor | None = None) -> tuple[Tensor, ForcedState]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: ForcedState, at: Tensor | None = None
+    ) -> tuple[Tensor, ForcedState]:
         log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         left = state.left.to(tokens.device)
         read = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)

@@ -1,5 +1,5 @@
-"""Steps and calls captured as CUDA graphs. A graph replays the same kernels on the same addresses; a new frame, or new arguments, are
-copied there first."""
+"""Steps and calls captured as CUDA graphs. A graph replays the same kernels on the same addresses; a new frame, or new
+arguments, are copied there first."""
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -20,8 +20,8 @@ from clew.kernels.moving import copy_all, write_columns
 
 
 class Captured:
-    """A step as a CUDA graph. Every replay reads and writes `frame`; `column` is the one of the LOOK columns of `outputs` that the next
-    step writes."""
+    """A step as a CUDA graph. Every replay reads and writes `frame`; `column` is the one of the LOOK columns of
+    `outputs` that the next step writes."""
 
     owns_frame = True
 
@@ -60,7 +60,8 @@ class Captured:
             overwrite(self.frame, new)
 
     def restart(self, advance: Advance, frame: Tree) -> None:
-        """Continue from another frame of the same shapes, with the current weights; the captured step equals `advance`."""
+        """Continue from another frame of the same shapes, with the current weights; the captured step equals
+        `advance`."""
         if self.mode is not None:
             self.mode.refresh()
         copy_leaves(self.frame, frame)
@@ -111,7 +112,8 @@ class CapturedCall:
 
 @contextmanager
 def side_stream() -> Iterator[None]:
-    """Run on a separate stream, to warm up before a capture: memory cached for the current stream would be in the way."""
+    """Run on a separate stream, to warm up before a capture: memory cached for the current stream would be in the
+    way."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -131,7 +133,12 @@ def copy_leaves(kept: Tree, new: Tree) -> None:
 
 
 def overwrite(frame: Tree, new: Tree) -> None:
-    """Write a new frame over the frame it was made from. A new leaf that is another leaf of the old frame is copied first."""
-    pairs = [(kept, leaf) for kept, leaf in zip(leaves(frame), leaves(new), strict=True) if kept.data_ptr() != leaf.data_ptr()]
+    """Write a new frame over the frame it was made from. A new leaf that is another leaf of the old frame is copied
+    first."""
+    pairs = [
+        (kept, leaf)
+        for kept, leaf in zip(leaves(frame), leaves(new), strict=True)
+        if kept.data_ptr() != leaf.data_ptr()
+    ]
     places = {kept.data_ptr() for kept, _ in pairs}
     copy_all([kept for kept, _ in pairs], [leaf.clone() if leaf.data_ptr() in places else leaf for _, leaf in pairs])

@@ -16,7 +16,8 @@ class History(NamedTuple):
     lengths: Tensor  # (rows,)
 
     def extend(self, tokens: Tensor, mask: Tensor | None) -> tuple["History", Tensor]:
-        """Return the history after a chunk (rows, length), and the slot (rows, length) of each position of the chunk."""
+        """Return the history after a chunk (rows, length), and the slot (rows, length) of each position of the
+        chunk."""
         length = tokens.shape[1]
         before = self.lengths.to(tokens.device)
         slots = before[:, None] + torch.arange(length, device=tokens.device)
@@ -42,7 +43,8 @@ class RoomyHistory(History):
 
 
 def empty_history(rows: int, capacity: int | None = None) -> History:
-    """Return an empty history with room for `capacity` tokens (None: it grows). It moves to the device of the first tokens."""
+    """Return an empty history with room for `capacity` tokens (None: it grows). It moves to the device of the first
+    tokens."""
     lengths = torch.zeros(rows, dtype=torch.long)
     if capacity is None:
         return History(torch.zeros(rows, 0, dtype=torch.long), lengths)

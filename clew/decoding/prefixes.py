@@ -1,9 +1,10 @@
-"""Prefix cache: states of single rows, keyed by the tokens that they have read, so that shared prefixes are read once. Knows no model.
+"""Prefix cache: states of single rows, keyed by the tokens that they have read, so that shared prefixes are read once.
+Knows no model.
 
-A prompt is read in blocks of tokens, and reading can resume at the end of any block. An entry holds the state after the last whole block of
-a prompt. Parts of a state that can be rewound (`core.rewinding`), such as a buffer of keys and values, serve every shorter prefix too;
-parts that each step overwrites, such as the state of an LSTM, are copied for every block. When more than `most_bytes` are held, the least
-recently used entries are dropped.
+A prompt is read in blocks of tokens, and reading can resume at the end of any block. An entry holds the state after the
+last whole block of a prompt. Parts of a state that can be rewound (`core.rewinding`), such as a buffer of keys and
+values, serve every shorter prefix too; parts that each step overwrites, such as the state of an LSTM, are copied for
+every block. When more than `most_bytes` are held, the least recently used entries are dropped.
 """
 
 import hashlib
@@ -33,7 +34,8 @@ class Entry(NamedTuple):
 
 
 class Prefixes:
-    """States keyed by the blocks of tokens that they have read. `hits` counts tokens that did not have to be read again."""
+    """States keyed by the blocks of tokens that they have read. `hits` counts tokens that did not have to be read
+    again."""
 
     def __init__(self, block: int, most_bytes: int):
         self.block = block
@@ -48,12 +50,15 @@ class Prefixes:
         """Return a digest of all tokens up to the end of each whole block."""
         chain, digest = [], b""
         for start in range(0, len(tokens) - self.block + 1, self.block):
-            digest = hashlib.blake2b(digest + repr(tokens[start : start + self.block]).encode(), digest_size=16).digest()
+            digest = hashlib.blake2b(
+                digest + repr(tokens[start : start + self.block]).encode(), digest_size=16
+            ).digest()
             chain.append(digest)
         return chain
 
     def find(self, digests: Sequence[bytes]) -> tuple[int, State] | None:
-        """Find the longest held prefix: its number of blocks, and the state after them. The state shares memory with the cache; copy it."""
+        """Find the longest held prefix: its number of blocks, and the state after them. The state shares memory with
+        the cache; copy it."""
         for count in range(len(digests), 0, -1):
             if (place := self.places.get(digests[count - 1])) is not None:
                 key, number = place
@@ -66,7 +71,8 @@ class Prefixes:
         return digest in self.places
 
     def put(self, state: State, digests: Sequence[bytes], overwritten: Sequence[Overwritten]) -> None:
-        """Hold one row's state after its last block; nobody else may write to it. `overwritten` belongs to the last blocks."""
+        """Hold one row's state after its last block; nobody else may write to it. `overwritten` belongs to the last
+        blocks."""
         before = len(digests) - len(overwritten)
         behind = list(digests[before:])
         size = sum(leaf.nbytes for leaf in (*leaves(state), *(leaf for some in overwritten for leaf in some)))
@@ -89,7 +95,8 @@ class Prefixes:
 
 
 def overwritten_of(state: State, row: int) -> Overwritten:
-    """Copy one row of the leaves that rewinding cannot restore: those outside of parts that can be rewound to any position."""
+    """Copy one row of the leaves that rewinding cannot restore: those outside of parts that can be rewound to any
+    position."""
     copies: Overwritten = []
 
     def keep(leaf: Tensor) -> None:
@@ -104,7 +111,8 @@ def overwritten_of(state: State, row: int) -> Overwritten:
 
 
 def forgets_little(part: Any) -> bool:
-    """Whether a part can only be rewound by a few positions, such as the ring of a window: such parts have a `check_rewind`."""
+    """Whether a part can only be rewound by a few positions, such as the ring of a window: such parts have a
+    `check_rewind`."""
     return hasattr(part, "check_rewind")
 
 

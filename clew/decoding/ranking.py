@@ -17,7 +17,8 @@ LEAST = torch.finfo(torch.float32).tiny
 
 
 class Coverage(NamedTuple):
-    """Total attention that each place of a source has received from all tokens read so far; 1 where the source is padding.
+    """Total attention that each place of a source has received from all tokens read so far; 1 where the source is
+    padding.
 
     A stepper whose coverage is scored has one anywhere in its state; an ensemble has one per model.
     """
@@ -32,8 +33,8 @@ class Ranking:
         power   lp(y) = |y|^length_penalty
         gnmt    lp(y) = ((5 + |y|) / 6)^length_penalty
 
-    The second form and the coverage are those of Wu et al. (2016, equation 14), with alpha = length_penalty and beta = coverage_penalty.
-    w_ti is the attention weight of place i in the step that wrote token t.
+    The second form and the coverage are those of Wu et al. (2016, equation 14), with alpha = length_penalty and beta =
+    coverage_penalty. w_ti is the attention weight of place i in the step that wrote token t.
     """
 
     length_penalty: float = 1.0
@@ -44,22 +45,24 @@ class Ranking:
         if self.length_form not in FORMS:
             raise unknown("length_form", self.length_form, FORMS)
         if not self.coverage_penalty >= 0:
-            raise UserError(f"coverage_penalty ({self.coverage_penalty}) must be at least 0, so that places left out lower a score")
+            raise UserError(
+                f"coverage_penalty ({self.coverage_penalty}) must be at least 0, so that places left out lower a score"
+            )
 
     def divisor(self, length: Any) -> Any:
         """Return lp of a length (a number or a tensor)."""
         return (length if self.length_form == "power" else (5 + length) / 6) ** self.length_penalty
 
     def penalties(self, state: State) -> Tensor | float:
-        """Return what coverage adds to the score of each row (rows,) that ends with the next token. The attention of several models is
-        averaged."""
+        """Return what coverage adds to the score of each row (rows,) that ends with the next token. The attention of
+        several models is averaged."""
         if not self.coverage_penalty:
             return 0.0
         held = list(coverages(state))
         if not held:
             raise UserError(
-                f"coverage_penalty ({self.coverage_penalty}) needs a model that attends to a source while it writes, which this one does "
-                "not; set it to 0"
+                f"coverage_penalty ({self.coverage_penalty}) needs a model that attends to a source while it writes,"
+                " which this one does not; set it to 0"
             )
         weights = torch.stack([coverage.weights for coverage in held]).mean(0)
         return self.coverage_penalty * weights.clamp(LEAST, 1.0).log().sum(1)

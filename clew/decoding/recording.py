@@ -1,9 +1,11 @@
 """Record the torch calls of a step and compare them with those of the step before. Knows no model and no algorithm.
 
-    a number v that the host reads (`item`, `tolist`), larger by s than in the step before, is assumed to be v + s k in the k-th step from
-    here every other number, and every tensor that no recorded call has made, must be the same in both steps
+    a number v that the host reads (`item`, `tolist`), larger by s than in the step before, is assumed to be v + s k in
+    the k-th step from here every other number, and every tensor that no recorded call has made, must be the same in
+    both steps
 
-Growing numbers are `Counted`: sums and differences keep track of s, and comparisons determine for how many steps the calls stay the same.
+Growing numbers are `Counted`: sums and differences keep track of s, and comparisons determine for how many steps the
+calls stay the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,18 +17,54 @@ from torch.overrides import TorchFunctionMode
 
 from clew.decoding.counted import Counted, Horizon
 
-READS = {"item", "tolist", "__bool__", "__int__", "__float__", "__index__", "__contains__", "equal", "is_nonzero", "allclose"}
+READS = {
+    "item",
+    "tolist",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__contains__",
+    "equal",
+    "is_nonzero",
+    "allclose",
+}
 """Calls that read numbers of a tensor to the host."""
 SIZED_BY_DATA = {"nonzero", "masked_select", "argwhere", "unique", "unique_consecutive", "bincount"}
 """Calls whose output shape depends on the numbers in a tensor."""
 CREATES = {"arange", "linspace", "zeros", "ones", "full", "empty", "eye", "rand", "randn", "randint", "randperm"}
-RESHAPES = {"new_zeros", "new_ones", "new_full", "new_empty", "expand", "broadcast_to", "repeat", "tile", "view", "reshape", "unflatten"}
+RESHAPES = {
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty",
+    "expand",
+    "broadcast_to",
+    "repeat",
+    "tile",
+    "view",
+    "reshape",
+    "unflatten",
+}
 CUTS = {"repeat_interleave", "narrow", "split", "split_with_sizes", "tensor_split", "chunk", "unfold", "topk", "pad"}
-"""Calls whose arguments may be sizes. If these are tensors, torch reads them without a recorded call. The first argument of `RESHAPES` and
-`CUTS` is the tensor that they work on."""
+"""Calls whose arguments may be sizes. If these are tensors, torch reads them without a recorded call. The first
+argument of `RESHAPES` and `CUTS` is the tensor that they work on."""
 WRITES = {"copy_", "index_copy_", "scatter_", "fill_", "zero_", "masked_fill_", "__setitem__"}
-"""In-place calls whose result does not depend on the tensor's old content: a step interrupted after them can be run again."""
-PLAIN = (bool, int, float, complex, str, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format)
+"""In-place calls whose result does not depend on the tensor's old content: a step interrupted after them can be run
+again."""
+PLAIN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    type(None),
+    type(Ellipsis),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 
 
 class Ref(NamedTuple):
@@ -36,7 +74,8 @@ class Ref(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A recorded call: its arguments with Refs for tensors, and the Refs of the tensors it made, or the numbers the host read."""
+    """A recorded call: its arguments with Refs for tensors, and the Refs of the tensors it made, or the numbers the
+    host read."""
 
     function: Any
     arguments: Any
@@ -45,7 +84,8 @@ class Entry(NamedTuple):
 
 
 class Recording(TorchFunctionMode):
-    """Within this context, record torch calls, and compare them with those of an earlier step, `before`, if there is one.
+    """Within this context, record torch calls, and compare them with those of an earlier step, `before`, if there is
+    one.
 
     `before` is `unit` steps back. With None the distance is unknown, and the first number that has grown defines it.
     """
@@ -148,7 +188,9 @@ class Recording(TorchFunctionMode):
             if id(tree) not in self.refs:
                 self.constants.append(self.refer(tree))
                 if self.before is not None and not self.before.holds(tree, self.constants[-1]):
-                    self.spoil("a step reads a tensor that no call has made and that differs from the one in the step before")
+                    self.spoil(
+                        "a step reads a tensor that no call has made and that differs from the one in the step before"
+                    )
             return self.refs[id(tree)]
         if isinstance(tree, (tuple, list)):
             parts = [self.described(part) for part in tree]
@@ -160,7 +202,8 @@ class Recording(TorchFunctionMode):
         return tree
 
     def compared(self, entry: Entry) -> tuple[Any, Entry]:
-        """Compare an entry with that of the step before. Return what the host reads, grown numbers as Counted, and the entry with these."""
+        """Compare an entry with that of the step before. Return what the host reads, grown numbers as Counted, and the
+        entry with these."""
         assert self.before is not None
         number = len(self.entries) - self.num_looks
         if number >= len(self.before.entries):
@@ -180,7 +223,11 @@ class Recording(TorchFunctionMode):
 
     def are_alike(self, now: Any, then: Any) -> bool:
         if isinstance(now, Counted):
-            return type(then) in (int, Counted) and self.unit is not None and int.__pos__(now) - now.slope * self.unit == int.__pos__(then)
+            return (
+                type(then) in (int, Counted)
+                and self.unit is not None
+                and int.__pos__(now) - now.slope * self.unit == int.__pos__(then)
+            )
         if isinstance(now, dict) and isinstance(then, dict):
             return now.keys() == then.keys() and all(self.are_alike(now[name], then[name]) for name in now)
         if isinstance(now, (Ref, *PLAIN)):
@@ -222,7 +269,9 @@ def name_of(function: Any) -> str:
 def is_about_shape(func: Any, result: Any) -> bool:
     """Whether a call reads a property of a tensor that does not depend on its numbers."""
     name = name_of(func)
-    return name not in READS and isinstance(result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout))
+    return name not in READS and isinstance(
+        result, (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout)
+    )
 
 
 def is_sized_by_data(name: str, args: Any, kwargs: Any) -> bool:
@@ -232,7 +281,10 @@ def is_sized_by_data(name: str, args: Any, kwargs: Any) -> bool:
     if name in ("__getitem__", "__setitem__"):
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         return any(tensor.dtype == torch.bool for tensor in tensors_in(index)) or any(
-            isinstance(bound, Tensor) for part in index if isinstance(part, slice) for bound in (part.start, part.stop, part.step)
+            isinstance(bound, Tensor)
+            for part in index
+            if isinstance(part, slice)
+            for bound in (part.start, part.stop, part.step)
         )
     return name in SIZED_BY_DATA or (name == "where" and len(args) + len(kwargs) == 1)
 
@@ -243,7 +295,9 @@ def is_same_function(a: Any, b: Any) -> bool:
 
 def changes_in_place(name: str) -> bool:
     if name.startswith("__"):
-        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__", "__iter__", "__index__", "__int__"))
+        return name == "__setitem__" or (
+            name.startswith("__i") and name not in ("__invert__", "__iter__", "__index__", "__int__")
+        )
     return name.endswith("_")
 
 

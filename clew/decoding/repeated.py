@@ -30,7 +30,8 @@ class Repeated(Protocol):
         ...
 
     def run(self, count: int, fed: Tensor | None = None) -> Outputs:
-        """Run `count` steps and return their outputs, stacked on axis 1; `fed` (count, rows) holds the numbers fed to each step."""
+        """Run `count` steps and return their outputs, stacked on axis 1; `fed` (count, rows) holds the numbers fed to
+        each step."""
         ...
 
 

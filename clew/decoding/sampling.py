@@ -1,7 +1,8 @@
-"""Greedy decoding and sampling: one sequence per row, token by token. Both are iterators, so that text can be shown as it is generated.
+"""Greedy decoding and sampling: one sequence per row, token by token. Both are iterators, so that text can be shown as
+it is generated.
 
-Each step yields the tokens (rows,) of all rows. A row that has ended repeats its end token until the last row has ended. When half of the
-rows have ended, they are dropped from the batch.
+Each step yields the tokens (rows,) of all rows. A row that has ended repeats its end token until the last row has
+ended. When half of the rows have ended, they are dropped from the batch.
 """
 
 import hashlib
@@ -19,14 +20,25 @@ from clew.core.types import State, Tree
 from clew.decoding.ends import End, check_max_new, constant, end_tokens, num_going_on
 from clew.decoding.engine import Standing, calling, repeating, standing_of
 from clew.decoding.looks import Look, looks_every, one_ahead, sent
-from clew.decoding.stepper import CHUNK, Start, Stepper, calm_steps, prompt_extent, read_to_end, signature_of, start_of, trimmed
+from clew.decoding.stepper import (
+    CHUNK,
+    Start,
+    Stepper,
+    calm_steps,
+    prompt_extent,
+    read_to_end,
+    signature_of,
+    start_of,
+    trimmed,
+)
 
 Draw = Callable[[int], Tensor]
 """A function from a count of steps to uniform numbers (count, rows)."""
 
 
 class Sequences(NamedTuple):
-    """The generated tokens, without the prompt. A length includes the end token, which is repeated after it with log-probability 0.
+    """The generated tokens, without the prompt. A length includes the end token, which is repeated after it with
+    log-probability 0.
 
     `log_probs` are the stepper's log-probabilities of the chosen tokens.
     """
@@ -45,7 +57,8 @@ class Step(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """The batch between two steps: the tokens that the stepper reads next, the rows that have not ended, and the model's state."""
+    """The batch between two steps: the tokens that the stepper reads next, the rows that have not ended, and the
+    model's state."""
 
     tokens: Tensor  # (rows,)
     running: Tensor  # (rows,)
@@ -79,8 +92,8 @@ def sample(
 ) -> Iterator[Tensor]:
     """y_t ~ p(w | prompt, y_1 .. y_{t-1}), one tensor (rows,) per step.
 
-    The randomness of a row depends on (seed, row number) alone, so that a row is sampled identically in any batch. The numbers are 0, 1, 2,
-    ... or `row_numbers`.
+    The randomness of a row depends on (seed, row number) alone, so that a row is sampled identically in any batch. The
+    numbers are 0, 1, 2, ... or `row_numbers`.
     """
     draw = uniform_numbers(seed, numbers_of(prompt, row_numbers))
     return each_token(_blocks(stepper, prompt, mask, state, draw, max_new, end, shown=True))
@@ -109,18 +122,25 @@ def most_probable(log_probs: Tensor) -> Tensor:
 
 def choose(log_probs: Tensor, uniform: Tensor | None) -> Tensor:
     """Choose the most probable token of each row (rows, vocabulary), or the one drawn by a uniform number (rows,)."""
-    return most_probable(log_probs) if uniform is None else invert_cumulative(log_probs, uniform.to(precise(log_probs.device)))
+    return (
+        most_probable(log_probs)
+        if uniform is None
+        else invert_cumulative(log_probs, uniform.to(precise(log_probs.device)))
+    )
 
 
 def uniform_numbers(seed: int, row_numbers: Sequence[int]) -> Draw:
-    """Return a function that draws float64 numbers from one generator per row; the numbers do not depend on how many are drawn at a
-    time."""
+    """Return a function that draws float64 numbers from one generator per row; the numbers do not depend on how many
+    are drawn at a time."""
     generators = [row_generator(seed, number) for number in row_numbers]
-    return lambda count: torch.stack([torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators], 1)
+    return lambda count: torch.stack(
+        [torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators], 1
+    )
 
 
 def invert_cumulative(log_probs: Tensor, uniform: Tensor) -> Tensor:
-    """Return the first token w with P(w) > uniform * P(last), where P is the cumulative sum of p; p need not add up to one.
+    """Return the first token w with P(w) > uniform * P(last), where P is the cumulative sum of p; p need not add up to
+    one.
 
     A token of probability 0 is never chosen, whatever the rounding.
     """
@@ -135,12 +155,15 @@ def numbers_of(prompt: Tensor, row_numbers: Sequence[int] | None) -> Sequence[in
     if row_numbers is None:
         return range(len(prompt))
     if len(row_numbers) != len(prompt):
-        raise UserError(f"row_numbers ({len(row_numbers)}) must have one number for each row of the prompt ({len(prompt)})")
+        raise UserError(
+            f"row_numbers ({len(row_numbers)}) must have one number for each row of the prompt ({len(prompt)})"
+        )
     return row_numbers
 
 
 def row_generator(seed: int, row_number: int) -> torch.Generator:
-    """Return a CPU generator seeded by (seed, row_number), identical on every machine, which Python's own hash would not be."""
+    """Return a CPU generator seeded by (seed, row_number), identical on every machine, which Python's own hash would
+    not be."""
     digest = hashlib.blake2b(f"{seed} {row_number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)
 
@@ -150,7 +173,14 @@ def precise(device: torch.device) -> torch.dtype:
 
 
 def _blocks(
-    stepper: Stepper, prompt: Tensor, mask: Tensor | None, state: State, draw: Draw | None, max_new: int, end: End, shown: bool = False
+    stepper: Stepper,
+    prompt: Tensor,
+    mask: Tensor | None,
+    state: State,
+    draw: Draw | None,
+    max_new: int,
+    end: End,
+    shown: bool = False,
 ) -> Iterator[Step]:
     """Yield the steps in blocks; `shown` says that the caller sees each block before the next one runs."""
     # Not a generator itself, so that an invalid argument is reported by the call, not at the first token.
@@ -161,7 +191,8 @@ def _blocks(
 
 
 class Walk:
-    """One step: read the last token of each row, and choose the next one by `uniform` (rows,), or the most probable one."""
+    """One step: read the last token of each row, and choose the next one by `uniform` (rows,), or the most probable
+    one."""
 
     def __init__(self, stepper: Stepper, ends: tuple[int, ...]):
         self.stepper = stepper
@@ -175,7 +206,9 @@ class Walk:
     def choose(self, log_probs: Tensor, frame: Frame, uniform: Tensor | None) -> tuple[Frame, Step]:
         tokens = choose(log_probs, uniform)
         if not self.ends:
-            return frame._replace(tokens=tokens), Step(tokens, log_probs.gather(1, tokens[:, None])[:, 0], frame.running)
+            return frame._replace(tokens=tokens), Step(
+                tokens, log_probs.gather(1, tokens[:, None])[:, 0], frame.running
+            )
         tokens = torch.where(frame.running, tokens, frame.tokens)
         chosen = log_probs.gather(1, tokens[:, None])[:, 0].masked_fill(~frame.running, 0.0)
         goes_on = frame.running & (tokens[:, None] != constant(self.ends, tokens.device)).all(1)
@@ -188,7 +221,9 @@ class Walk:
 
 
 @torch.inference_mode()  # saves a quarter of a step's overhead over no_grad; tensors that leave this module are copied
-def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: Draw | None, max_new: int, shown: bool) -> Iterator[Step]:
+def _walk(
+    walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: Draw | None, max_new: int, shown: bool
+) -> Iterator[Step]:
     """Yield blocks of steps. On a GPU, if no row can end, a block is checked while the next one runs."""
     standing, extent = standing_of(walk.signature), prompt_extent(prompt, mask)
     prompt, mask = trimmed(prompt, mask, extent)
@@ -196,14 +231,17 @@ def _walk(walk: Walk, prompt: Tensor, mask: Tensor | None, start: Start, draw: D
 
     def begin(prompt: Tensor, mask: Tensor | None, made_from: Tree, uniform: Tensor | None) -> tuple[Frame, Step]:
         log_probs, state = read_to_end(walk.stepper, prompt, mask, start.state(made_from), extent=extent)
-        return walk.choose(log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), uniform)
+        return walk.choose(
+            log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), uniform
+        )
 
     signature = None if walk.signature is None else ("begin", walk.signature, mask is None)
     uniform = None if draw is None else sent(draw(1)[0], prompt.device)
     with ExitStack() as lent:
         call_arguments = (prompt, mask, start.made_from, uniform), signature, (extent, *start.numbers), standing
         frame, first = lent.enter_context(calling(begin, *call_arguments))
-        # A caller that is shown tokens may change or watch the model between two blocks, so its standing is found out again.
+        # A caller that is shown tokens may change or watch the model between two blocks, so its standing is found out
+        # again.
         blocks = _looked_at(_following(walk, frame, first, draw, max_new, None if shown else standing, lent))
         for block, least in one_ahead(blocks) if prompt.is_cuda and not walk.ends else blocks:
             if least is not None and not least() > -math.inf:
@@ -225,7 +263,9 @@ def _following(
         if not len(places):
             return
         fed, signature = draw is not None, walk.signature
-        with repeating(walk, frame, steps=left, fed=fed, signature=signature, standing=standing, calm=walk.calm) as repeated:
+        with repeating(
+            walk, frame, steps=left, fed=fed, signature=signature, standing=standing, calm=walk.calm
+        ) as repeated:
             if repeated.owns_frame:
                 lent.close()
             while left:
@@ -253,8 +293,8 @@ def _until_ended(steps: Step) -> Step:
 
 
 def remaining(running: Tensor, tree: Tree) -> Tensor | None:
-    """Select the rows to continue with if at most half are still running (see `num_going_on`), else None: fewer changes of shape are not
-    worth it. Also None if a leaf of the tree has another number of rows."""
+    """Select the rows to continue with if at most half are still running (see `num_going_on`), else None: fewer changes
+    of shape are not worth it. Also None if a leaf of the tree has another number of rows."""
     rows, count = len(running), int(running.sum())
     if 2 * count > rows or any(len(leaf) != rows for leaf in leaves(tree)):
         return None if count else running.nonzero()[:, 0]
@@ -276,15 +316,16 @@ def _within(last: Step, places: Tensor, block: Step) -> Step:
 
 
 def check_possible(chosen: Tensor, running: Tensor) -> None:
-    """Raise a UserError if a chosen token of a running row has probability 0; both tensors are (rows,) or (rows, steps)."""
+    """Raise a UserError if a chosen token of a running row has probability 0; both tensors are (rows,) or (rows,
+    steps)."""
     if not chosen.numel() or chosen.min().item() > -math.inf:
         return
     impossible = (running & ~(chosen > -math.inf)).flatten(1 if chosen.dim() > 1 else 0)
     rows = (impossible.any(1) if chosen.dim() > 1 else impossible).nonzero().flatten().tolist()
     if rows:
         raise UserError(
-            f"row {rows[0]} has no next token of probability above 0: all its log-probabilities are -inf, or one is NaN; "
-            "loosen the filters, or look for what diverged in the model"
+            f"row {rows[0]} has no next token of probability above 0: all its log-probabilities are -inf, or one is"
+            " NaN; loosen the filters, or look for what diverged in the model"
         )
 
 

@@ -24,13 +24,16 @@ class Sliding:
         log p(w | y_1 .. y_n) = inner log p(w | y_{s+1} .. y_n)
         s = 0 while n <= limit, then the least multiple of (limit - keep) with n - s <= limit
 
-    When a row is full, its inner state restarts from its last `keep` tokens and fills up again. Each row restarts at its own time, as it
-    would alone. Filters go around a Sliding, not inside, where they would forget too.
+    When a row is full, its inner state restarts from its last `keep` tokens and fills up again. Each row restarts at
+    its own time, as it would alone. Filters go around a Sliding, not inside, where they would forget too.
     """
 
     def __init__(self, stepper: Stepper, limit: int, keep: int):
         if not 1 <= keep < limit:
-            raise UserError(f"keep ({keep}) must be at least 1 and below limit ({limit}), so that a restart leaves room for new tokens")
+            raise UserError(
+                f"keep ({keep}) must be at least 1 and below limit ({limit}), so that a restart leaves room for new"
+                " tokens"
+            )
         self.stepper = stepper
         self.limit = limit
         self.keep = keep
@@ -47,7 +50,9 @@ class Sliding:
     def initial_state(self, rows: int, capacity: int | None = None) -> SlidingState:
         return SlidingState(self.stepper.initial_state(rows, self.limit), empty_history(rows, capacity))
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: SlidingState, at: Tensor | None = None) -> tuple[Tensor, SlidingState]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: SlidingState, at: Tensor | None = None
+    ) -> tuple[Tensor, SlidingState]:
         inner = state.inner
         history, slots = state.history.extend(tokens, mask)
         if is_unasked():
@@ -61,7 +66,9 @@ class Sliding:
             if begin in restarts:
                 inner = self._restarted(history, torch.minimum(slots[:, begin], history.lengths))
             within = None if at is None else (at - begin).clamp(0, stop - begin - 1)
-            log_probs, inner = read_at(self.stepper, tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner, within)
+            log_probs, inner = read_at(
+                self.stepper, tokens[:, begin:stop], None if mask is None else mask[:, begin:stop], inner, within
+            )
             outputs.append(log_probs)
         return _joined(pieces, outputs, at), SlidingState(inner, history)
 
@@ -77,7 +84,8 @@ class Sliding:
         return ((slots - self.limit).div(advance, rounding_mode="floor") + 1).clamp(min=0) * advance
 
     def _restarted(self, history: History, lengths: Tensor) -> State:
-        """Return the inner state after the first `lengths` (rows,) tokens of each row, reading only those in its window."""
+        """Return the inner state after the first `lengths` (rows,) tokens of each row, reading only those in its
+        window."""
         starts = self._start(lengths)
         offsets = torch.arange(self.limit, device=lengths.device)
         slots = starts[:, None] + offsets  # (rows, limit)
@@ -93,7 +101,8 @@ def _pieces(restarts: list[int], length: int) -> list[tuple[int, int]]:
 
 
 def _joined(pieces: list[tuple[int, int]], outputs: list[Tensor], at: Tensor | None) -> Tensor:
-    """Join the log-probabilities of the pieces: at every position of the chunk, or at the positions `at`, computed in every piece."""
+    """Join the log-probabilities of the pieces: at every position of the chunk, or at the positions `at`, computed in
+    every piece."""
     if at is None:
         return torch.cat(outputs, 1)
     log_probs = outputs[0]

@@ -1,6 +1,6 @@
-"""Speculative decoding (Leviathan et al. 2023; Chen et al. 2023): a draft guesses several tokens, the stepper reads them in one call, and
-rejected guesses are taken back. The output is that of the stepper alone: the same tokens in greedy decoding, the same distribution in
-sampling.
+"""Speculative decoding (Leviathan et al. 2023; Chen et al. 2023): a draft guesses several tokens, the stepper reads
+them in one call, and rejected guesses are taken back. The output is that of the stepper alone: the same tokens in
+greedy decoding, the same distribution in sampling.
 
 In a round the stepper reads the last token of a row and its guesses d_1 .. d_c, and gives p_0 .. p_c. Then
 
@@ -8,8 +8,8 @@ In a round the stepper reads the last token of a row and its guesses d_1 .. d_c,
     y ~ max(0, p_a - q_{a+1}) / Z   after a accepted guesses and a rejected one
     y ~ p_c                         if all were accepted
 
-so that a round writes a + 1 tokens. Each row accepts its own number of guesses. The next chunk of a row has one guess more after a round
-that accepts all guesses, and one fewer after a round that accepts none.
+so that a round writes a + 1 tokens. Each row accepts its own number of guesses. The next chunk of a row has one guess
+more after a round that accepts all guesses, and one fewer after a round that accepts none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,8 @@ LONGEST = 16
 """The most guesses in a round. The ring of a window can take back four times as many."""
 
 GUESS, ACCEPT, DRAW = range(3)
-"""Uses of the three random numbers that each position of a row has. They belong to positions, so that chunk sizes do not change them."""
+"""Uses of the three random numbers that each position of a row has. They belong to positions, so that chunk sizes do
+not change them."""
 
 
 class Acceptance(NamedTuple):
@@ -89,9 +90,11 @@ def speculative(
     row_numbers: Sequence[int] | None = None,
     chunk: int = 4,
 ) -> Iterator[Tensor]:
-    """Yield the tokens of `greedy`, or with a seed tokens distributed as those of `sample`: one tensor (rows,) per step.
+    """Yield the tokens of `greedy`, or with a seed tokens distributed as those of `sample`: one tensor (rows,) per
+    step.
 
-    `chunk` is the number of guesses in the first round. A given `state` needs room for the prompt, `max_new` and LONGEST tokens.
+    `chunk` is the number of guesses in the first round. A given `state` needs room for the prompt, `max_new` and
+    LONGEST tokens.
     """
     steps, _ = _begun(stepper, draft, prompt, mask, state, max_new, end, seed, row_numbers, chunk)
     return each_token(steps)
@@ -118,8 +121,8 @@ def speculative_sequences(
 def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verdict:
     """Decide which guesses are accepted, and choose the token after them.
 
-    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are the random numbers of each position;
-    without them, a guess is accepted if it is the most probable token.
+    `log_probs` (rows, 1 + width, vocabulary) are the stepper's. `uniform` (rows, 1 + width, 3) are the random numbers
+    of each position; without them, a guess is accepted if it is the most probable token.
     """
     tokens, counts, width = proposal.tokens, proposal.counts, proposal.tokens.shape[1]
     is_guess = torch.arange(width, device=tokens.device) < counts[:, None]
@@ -133,7 +136,9 @@ def judge(log_probs: Tensor, proposal: Proposal, uniform: Tensor | None) -> Verd
         drawn_from = functional.one_hot(tokens, log_probs.shape[-1]).to(dtype)
     else:
         drawn_from = proposal.log_probs.to(dtype).softmax(-1)
-    of_stepper, of_draft = (each.gather(2, tokens[..., None])[..., 0] for each in (probs[:, :-1], drawn_from))  # (rows, width)
+    of_stepper, of_draft = (
+        each.gather(2, tokens[..., None])[..., 0] for each in (probs[:, :-1], drawn_from)
+    )  # (rows, width)
     accepted = _leading((uniform[:, :-1, ACCEPT] * of_draft < of_stepper) & is_guess)
     rows = torch.arange(len(tokens), device=tokens.device)
     remaining_probs = probs[rows, accepted]  # (rows, vocabulary)
@@ -163,7 +168,10 @@ def _begun(
 ) -> tuple[Iterator[Step], Acceptance]:
     check_max_new(max_new)
     if not 1 <= chunk <= LONGEST:
-        raise UserError(f"chunk ({chunk}) must be at least 1 and at most {LONGEST}: the number of tokens that a draft guesses at first")
+        raise UserError(
+            f"chunk ({chunk}) must be at least 1 and at most {LONGEST}: the number of tokens that a draft guesses at"
+            " first"
+        )
     draft.check(stepper)
     ends = end_tokens(end, stepper.vocabulary)
     numbers = None
@@ -179,7 +187,15 @@ def _begun(
 class Rounds:
     """Run rounds until every row has ended, and yield the steps that all rows have written."""
 
-    def __init__(self, stepper: Stepper, draft: Draft, ends: tuple[int, ...], max_new: int, numbers: Tensor | None, acceptance: Acceptance):
+    def __init__(
+        self,
+        stepper: Stepper,
+        draft: Draft,
+        ends: tuple[int, ...],
+        max_new: int,
+        numbers: Tensor | None,
+        acceptance: Acceptance,
+    ):
         self.stepper, self.draft, self.ends, self.max_new = stepper, draft, ends, max_new
         self.numbers = numbers  # (rows, max_new, 3)
         self.acceptance = acceptance
@@ -208,7 +224,10 @@ class Rounds:
         uniform = self.numbers_for(frame, places, int(most.max()))
         proposal, draft = self.proposed(frame, most, uniform)
         width = proposal.tokens.shape[1]
-        tokens, columns = torch.cat([frame.last[:, None], proposal.tokens], 1), torch.arange(width + 1, device=places.device)
+        tokens, columns = (
+            torch.cat([frame.last[:, None], proposal.tokens], 1),
+            torch.arange(width + 1, device=places.device),
+        )
         real = mask_unless_full(columns < ((proposal.counts + 1) * frame.running)[:, None])
         place = mark(frame.state)
         log_probs, state = self.stepper(tokens, real, frame.state)
@@ -227,7 +246,16 @@ class Rounds:
         state = rewind(self.stepper, place, state, tokens, real, (accepted + 1) * frame.running)
         draft = self.draft.settle(accepted * frame.running, draft)
         is_fresh = columns < (counts * running)[:, None]
-        return Frame(following, written, is_fresh, lengths, _next_sizes(frame.sizes, proposal.counts, accepted), running, state, draft)
+        return Frame(
+            following,
+            written,
+            is_fresh,
+            lengths,
+            _next_sizes(frame.sizes, proposal.counts, accepted),
+            running,
+            state,
+            draft,
+        )
 
     def proposed(self, frame: Frame, most: Tensor, uniform: Tensor | None) -> tuple[Proposal, State]:
         """Return the draft's guesses, cut to the largest count of a row."""
@@ -237,7 +265,9 @@ class Rounds:
         if draft is None:
             draft = self.draft.initial_state(len(frame.last), frame.fresh.shape[1] + self.max_new + LONGEST)
         drawn_by = None if uniform is None else uniform[:, :-1, GUESS]
-        (tokens, counts, log_probs), draft = self.draft.propose(frame.fresh, mask_unless_full(frame.is_fresh), most, drawn_by, draft)
+        (tokens, counts, log_probs), draft = self.draft.propose(
+            frame.fresh, mask_unless_full(frame.is_fresh), most, drawn_by, draft
+        )
         width = int(counts.max())
         return Proposal(tokens[:, :width], counts, None if log_probs is None else log_probs[:, :width]), draft
 
@@ -265,7 +295,8 @@ def _next_sizes(sizes: Tensor, proposed: Tensor, accepted: Tensor) -> Tensor:
 
 
 class Page:
-    """The output of all rows. Rows write different numbers of tokens in a round; a step is shown when all running rows have written it."""
+    """The output of all rows. Rows write different numbers of tokens in a round; a step is shown when all running rows
+    have written it."""
 
     def __init__(self, rows: int, max_new: int, like: Tensor):
         self.tokens = torch.zeros(rows, max_new, dtype=torch.long, device=like.device)
@@ -283,14 +314,17 @@ class Page:
         self.lengths.index_add_(0, places, counts)
 
     def ready(self, places: Tensor, running: Tensor) -> Iterator[Step]:
-        """Yield the steps not yet shown that every running row has written, if any; a row that has ended repeats its last token."""
+        """Yield the steps not yet shown that every running row has written, if any; a row that has ended repeats its
+        last token."""
         lengths = self.lengths[places][running]
         stop = int(lengths.min() if len(lengths) else self.lengths.max())
         last = self.tokens.gather(1, (self.lengths - 1)[:, None])[:, 0]
         if stop > self.shown:
             columns = slice(self.shown, stop)
             is_new = torch.arange(self.shown, stop, device=last.device) < self.lengths[:, None]
-            yield Step(torch.where(is_new, self.tokens[:, columns], last[:, None]), self.log_probs[:, columns].clone(), is_new)
+            yield Step(
+                torch.where(is_new, self.tokens[:, columns], last[:, None]), self.log_probs[:, columns].clone(), is_new
+            )
             self.shown = stop
 
 

@@ -1,4 +1,5 @@
-"""The Stepper protocol, decoding's view of a model: a function from tokens and a state to log-probabilities and a state."""
+"""The Stepper protocol, decoding's view of a model: a function from tokens and a state to log-probabilities and a
+state."""
 
 import inspect
 from collections.abc import Callable, Hashable
@@ -16,8 +17,8 @@ CHUNK = 256
 """Positions of a prompt that one call reads."""
 MANY = 2**62
 ASKS_THE_HOST = "asks the host"
-"""Marks the signature of a stepper whose calls depend on numbers that the host reads from tensors. They cannot be captured as a graph,
-except for the steps that it declares calm (`calm_steps`)."""
+"""Marks the signature of a stepper whose calls depend on numbers that the host reads from tensors. They cannot be
+captured as a graph, except for the steps that it declares calm (`calm_steps`)."""
 
 
 class Extent(NamedTuple):
@@ -36,16 +37,15 @@ class Stepper(Protocol):
 
         log_probs[row, t], state' = stepper(tokens, mask, state)
 
-    Prefill (a prompt), step (one token) and verification (a guess of several tokens) are this same call.
-    `tokens` is (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where all are.
-    In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the row's state is frozen.
-    A call consumes its state: use `copy_state` to branch.
-    Optionally, a call takes `at`, the wanted positions (see `PickingStepper`), and `initial_state` takes what it is made from (see
-    `StartingStepper`).
-    An optional `signature` names everything that a call depends on besides its arguments, models as weak references: steppers with equal
-    signatures may share a captured step (see `engine`). A stepper without one, or with None, runs eagerly. One
-    whose calls depend on other Python state, such as a counter, must have None.
-    No log-probability is above 0, but probabilities need not add up to one: mass that a constraint refuses is lost (see `filters`).
+    Prefill (a prompt), step (one token) and verification (a guess of several tokens) are this same call. `tokens` is
+    (rows, length), `log_probs` (rows, length, vocabulary), `mask` (rows, length) with True where real, or None where
+    all are. In every chunk a row's real positions come first; after the last of them `log_probs` is unspecified and the
+    row's state is frozen. A call consumes its state: use `copy_state` to branch. Optionally, a call takes `at`, the
+    wanted positions (see `PickingStepper`), and `initial_state` takes what it is made from (see `StartingStepper`). An
+    optional `signature` names everything that a call depends on besides its arguments, models as weak references:
+    steppers with equal signatures may share a captured step (see `engine`). A stepper without one, or with None, runs
+    eagerly. One whose calls depend on other Python state, such as a counter, must have None. No log-probability is
+    above 0, but probabilities need not add up to one: mass that a constraint refuses is lost (see `filters`).
     """
 
     @property
@@ -59,19 +59,23 @@ class Stepper(Protocol):
 
 
 class PickingStepper(Stepper, Protocol):
-    """A stepper that computes log-probabilities only at requested positions of a chunk, so that the output layer skips the others.
+    """A stepper that computes log-probabilities only at requested positions of a chunk, so that the output layer skips
+    the others.
 
         log_probs[row, i], state' = stepper(tokens, mask, state, at=at),   those at position at[row, i] of the chunk
 
-    `at` is (rows, places) and `log_probs` (rows, places, vocabulary). The whole chunk is read. `read_at` calls either kind.
+    `at` is (rows, places) and `log_probs` (rows, places, vocabulary). The whole chunk is read. `read_at` calls either
+    kind.
     """
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]: ...
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None
+    ) -> tuple[Tensor, State]: ...
 
 
 class StartingStepper(Stepper, Protocol):
-    """A stepper whose initial state is made on the model's device from numbers and a tree of tensors, `starts_from`, so that a captured
-    call can include it."""
+    """A stepper whose initial state is made on the model's device from numbers and a tree of tensors, `starts_from`, so
+    that a captured call can include it."""
 
     @property
     def starts_from(self) -> Tree: ...
@@ -82,7 +86,8 @@ class StartingStepper(Stepper, Protocol):
 
 
 def calm_steps(stepper: Any, state: State) -> int:
-    """Return how many one-token steps can follow in which a stepper does not ask the host, by its method of this name; the host reads once.
+    """Return how many one-token steps can follow in which a stepper does not ask the host, by its method of this name;
+    the host reads once.
 
     A stepper without the method asks at every step if its signature is marked ASKS_THE_HOST, else never.
     """
@@ -108,7 +113,9 @@ def start_of(stepper: Stepper, state: State, rows: int, capacity: int) -> Start:
     """Start from a given state, or from the stepper's initial state if it is None."""
     if state is None and (made_from := getattr(stepper, "starts_from", None)) is not None:
         starting: Any = stepper
-        return Start(made_from, lambda starts_from: starting.initial_state(rows, capacity, starts_from), (rows, capacity))
+        return Start(
+            made_from, lambda starts_from: starting.initial_state(rows, capacity, starts_from), (rows, capacity)
+        )
     return Start(stepper.initial_state(rows, capacity) if state is None else state, lambda state: state, ())
 
 
@@ -118,18 +125,26 @@ def signature_of(*steppers: Any) -> Hashable:
     return None if None in signatures else signatures
 
 
-def prefill(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK) -> tuple[Tensor, State]:
+def prefill(
+    stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK
+) -> tuple[Tensor, State]:
     """Read a prompt without empty rows with `read_to_end`."""
     return read_to_end(stepper, tokens, mask, state, chunk, prompt_extent(tokens, mask))
 
 
 def read_to_end(
-    stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, chunk: int = CHUNK, extent: Extent | None = None
+    stepper: Stepper,
+    tokens: Tensor,
+    mask: Tensor | None,
+    state: State,
+    chunk: int = CHUNK,
+    extent: Extent | None = None,
 ) -> tuple[Tensor, State]:
-    """Return log_probs (rows, vocabulary) at the last real position of each row, unspecified for an empty row, and the state after it.
+    """Return log_probs (rows, vocabulary) at the last real position of each row, unspecified for an empty row, and the
+    state after it.
 
-    Each call reads `chunk` positions, up to the end of the longest row, and requests one position per row. With an `extent`, the host does
-    not read the lengths.
+    Each call reads `chunk` positions, up to the end of the longest row, and requests one position per row. With an
+    `extent`, the host does not read the lengths.
     """
     lengths = chunk_lengths(tokens, mask)
     if extent is None:
@@ -148,8 +163,11 @@ def read_to_end(
     return last, state
 
 
-def read_at(stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None) -> tuple[Tensor, State]:
-    """Read a chunk and return log_probs at the positions `at` (rows, places), or at all. A stepper that takes no `at` computes all."""
+def read_at(
+    stepper: Stepper, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None
+) -> tuple[Tensor, State]:
+    """Read a chunk and return log_probs at the positions `at` (rows, places), or at all. A stepper that takes no `at`
+    computes all."""
     if at is None:
         return stepper(tokens, mask, state)
     if _takes_positions(stepper):
@@ -188,7 +206,9 @@ def prompt_extent(tokens: Tensor, mask: Tensor | None) -> Extent:
     if 1 in late:
         raise UserError(f"row {late.index(1)} of the prompt has padding before a real token; pad on the right")
     if 0 in lengths:
-        raise UserError(f"row {lengths.index(0)} of the prompt is empty; each row needs at least one token, such as the start token")
+        raise UserError(
+            f"row {lengths.index(0)} of the prompt is empty; each row needs at least one token, such as the start token"
+        )
     return extent_of(tokens, lengths)
 
 

@@ -1,9 +1,10 @@
-"""Tapes: the torch calls of a step as one flat function, without the modules around them. Knows no model and no algorithm.
+"""Tapes: the torch calls of a step as one flat function, without the modules around them. Knows no model and no
+algorithm.
 
-A step of a small model on a CPU spends up to a third of its time in Python, calling modules and packing and unpacking states. When a step
-makes the same calls as the one before it (`recording`), these calls become a tape. Each number that the host reads is read again and
-compared with the number that the tape expects. If they differ, the step would have made other calls: the tape raises `Diverged`, and the
-step has to be run eagerly.
+A step of a small model on a CPU spends up to a third of its time in Python, calling modules and packing and unpacking
+states. When a step makes the same calls as the one before it (`recording`), these calls become a tape. Each number that
+the host reads is read again and compared with the number that the tape expects. If they differ, the step would have
+made other calls: the tape raises `Diverged`, and the step has to be run eagerly.
 """
 
 import weakref
@@ -18,7 +19,8 @@ from clew.decoding.recording import Entry, Recording, Ref, Slice, changes_in_pla
 
 
 class Diverged(Exception):
-    """The step would now make other calls than the tape. If `ahead` is a number, they may be those of the step so many steps ahead."""
+    """The step would now make other calls than the tape. If `ahead` is a number, they may be those of the step so many
+    steps ahead."""
 
     def __init__(self, message: str, ahead: int | None = None):
         super().__init__(message)
@@ -28,7 +30,8 @@ class Diverged(Exception):
 class Tape:
     """The calls of a recording that matched the one before it, as a function of the input tensors.
 
-    `step` is the number of the last step run, counted from the recording. A tape holds only weak references to the weights that it reads.
+    `step` is the number of the last step run, counted from the recording. A tape holds only weak references to the
+    weights that it reads.
     """
 
     def __init__(self, recording: Recording):

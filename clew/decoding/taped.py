@@ -15,9 +15,9 @@ from clew.decoding.tape import Tape
 from clew.kernels.step_mode import step_mode
 
 WAITS, TRIES, MISSES = 8, 4, 3
-"""WAITS: eager steps before recording, for new shapes or after a tape has failed; recording two steps and making a tape costs about as
-much. TRIES: the most recorded steps, per call, or in total if steps are apart. MISSES: failures of a tape in a row after which it is
-dropped."""
+"""WAITS: eager steps before recording, for new shapes or after a tape has failed; recording two steps and making a tape
+costs about as much. TRIES: the most recorded steps, per call, or in total if steps are apart. MISSES: failures of a
+tape in a row after which it is dropped."""
 
 log = logging.getLogger("clew.decoding")
 
@@ -25,9 +25,9 @@ log = logging.getLogger("clew.decoding")
 class Taped:
     """A step that runs eagerly until two steps in a row make the same calls, and then from a tape of these calls.
 
-    `waits` eager steps come before the first recording: a step that runs only a few times is not worth a tape. With `apart`, every step
-    continues from a frame of its own, any number of positions away from the last. Once released, it keeps no frame alive, and unless
-    `apart` no model either.
+    `waits` eager steps come before the first recording: a step that runs only a few times is not worth a tape. With
+    `apart`, every step continues from a frame of its own, any number of positions away from the last. Once released, it
+    keeps no frame alive, and unless `apart` no model either.
     """
 
     owns_frame = False
@@ -70,7 +70,8 @@ class Taped:
                 self.replay = self.replay or self.tape.begin()
                 results = self.replay(self.leaves if fed is None else [*self.leaves, fed])
             except Exception as error:
-                # Run the step eagerly: it raises the proper error, or makes other calls. Later steps may match the tape again.
+                # Run the step eagerly: it raises the proper error, or makes other calls. Later steps may match the tape
+                # again.
                 log.debug("a step does not match its tape: %s", error)
                 self.replay, self.misses, self.waits = None, self.misses + 1, WAITS
                 return self.run_written(fed)

@@ -23,8 +23,8 @@ MOST_HELD = 24
 class TapedCalls:
     """Equal to the stepper inside. Calls with a mask run eagerly.
 
-    From `initial_state` on, it holds the tapes that it has taken, one for each length: looking them up again, and checking that the model
-    has not changed, would take as long as a small model's step.
+    From `initial_state` on, it holds the tapes that it has taken, one for each length: looking them up again, and
+    checking that the model has not changed, would take as long as a small model's step.
     """
 
     def __init__(self, stepper: Stepper):
@@ -43,7 +43,9 @@ class TapedCalls:
         self.tapes.clear()
         return self.stepper.initial_state(rows, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         if mask is not None or self.signature is None or tokens.device.type != "cpu" or not leaves(state):
             with reading_mode(tokens.device):
                 return read_at(self.stepper, tokens, mask, state, at)
@@ -73,7 +75,8 @@ class TapedCalls:
 
 
 def read_chunk(stepper: Stepper, length: int, state: State, fed: Tensor | None) -> tuple[State, tuple[Tensor]]:
-    """Read a chunk; `fed` (rows, length + places) holds the tokens, followed by the wanted positions unless all are wanted."""
+    """Read a chunk; `fed` (rows, length + places) holds the tokens, followed by the wanted positions unless all are
+    wanted."""
     assert fed is not None
     tokens, at = (fed, None) if fed.shape[1] == length else (fed[:, :length], fed[:, length:])
     log_probs, state = read_at(stepper, tokens, None, state, at)

@@ -1,8 +1,9 @@
-"""Constrained decoding of linearised trees: a stepper around a stepper that writes only well-formed trees. Knows the roles of tokens, not
-their spelling.
+"""Constrained decoding of linearised trees: a stepper around a stepper that writes only well-formed trees. Knows the
+roles of tokens, not their spelling.
 
 A tree is written with tokens that open and close a bracket of some label, and tokens that stand for words (see
-`clew.data.syntax.linearisation`). Which of them may come next depends on the open brackets; the state is a stack of them.
+`clew.data.syntax.linearisation`). Which of them may come next depends on the open brackets; the state is a stack of
+them.
 """
 
 import math
@@ -37,10 +38,11 @@ class TreeTokens(NamedTuple):
 
 
 class Bracket(NamedTuple):
-    """An open bracket: its number of children (0, 1, or 2 for more), and the length of the unary chain that its only child heads.
+    """An open bracket: its number of children (0, 1, or 2 for more), and the length of the unary chain that its only
+    child heads.
 
-    `run` brackets directly around it have no other child so far; unless a word comes after it, they will form a unary chain. `breaks` is
-    the number of words needed to keep all chains beyond that run short enough.
+    `run` brackets directly around it have no other child so far; unless a word comes after it, they will form a unary
+    chain. `breaks` is the number of words needed to keep all chains beyond that run short enough.
     """
 
     label: Tensor  # all (rows,)
@@ -66,7 +68,8 @@ class Writing(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Effects of an opening, a closing and a word on each row: whether it is allowed, and the innermost bracket after it."""
+    """Effects of an opening, a closing and a word on each row: whether it is allowed, and the innermost bracket after
+    it."""
 
     allowed: Tensor  # (moves, rows)
     bracket: Bracket  # of (moves, rows)
@@ -104,21 +107,30 @@ class TreeState(NamedTuple):
 class TreeConstraint:
     """p'(w) = p(w) if w continues the tree so that it can still be finished, else 0.
 
-    A row's tree begins after its first `start` token, which may also be the end token; any prompt comes before it. It has exactly `lengths`
-    (rows,) words, ends with the end token, has at most `max_length` tokens with it (one number, or one per row), is no deeper than
-    `max_depth`, and has at most `max_unary` brackets around the same words. With w words to write and d brackets open,
+    A row's tree begins after its first `start` token, which may also be the end token; any prompt comes before it. It
+    has exactly `lengths` (rows,) words, ends with the end token, has at most `max_length` tokens with it (one number,
+    or one per row), is no deeper than `max_depth`, and has at most `max_unary` brackets around the same words. With w
+    words to write and d brackets open,
 
         a word     may come inside a bracket while w > 0
         an opening may come while w > 0, d < max_depth and w + d + 3 tokens or more are left
         a closing  may come where it names the innermost bracket, which is not empty, and for the root when w = 0
         the end    comes after the root has closed
 
-    as long as the words left can still keep every open unary chain short: one word breaks one chain. So some token can always follow, and
-    w + d + 1 tokens are always enough to finish. Refused mass is lost, as in a filter; filters go around a constraint.
+    as long as the words left can still keep every open unary chain short: one word breaks one chain. So some token can
+    always follow, and w + d + 1 tokens are always enough to finish. Refused mass is lost, as in a filter; filters go
+    around a constraint.
     """
 
     def __init__(
-        self, stepper: Stepper, *, tokens: TreeTokens, lengths: Tensor, max_length: int | Tensor, max_depth: int = 64, max_unary: int = 6
+        self,
+        stepper: Stepper,
+        *,
+        tokens: TreeTokens,
+        lengths: Tensor,
+        max_length: int | Tensor,
+        max_depth: int = 64,
+        max_unary: int = 6,
     ):
         for name, value in (("max_depth", max_depth), ("max_unary", max_unary)):
             if value < 1:
@@ -186,12 +198,15 @@ class TreeConstraint:
             torch.stack([breaks, parent.breaks, top.breaks]),
         )
         words_after, depth_after = torch.stack([words, words, words - 1]), torch.stack([depth + 1, depth - 1, depth])
-        can_move = torch.stack([depth < self.max_depth, ~(holds_none | none_open) & (own_chain <= self.max_unary), ~none_open])
+        can_move = torch.stack(
+            [depth < self.max_depth, ~(holds_none | none_open) & (own_chain <= self.max_unary), ~none_open]
+        )
         finishable = self._can_be_finished(bracket, words_after, depth_after, writing.steps_left - 1)
         return Moves(can_move & finishable & (writing.phase == INSIDE), bracket, words_after, depth_after)
 
     def _can_be_finished(self, bracket: Bracket, words_left: Tensor, depth: Tensor, steps_left: Tensor) -> Tensor:
-        """Whether enough tokens are left, and enough words to fill the innermost bracket and to break every overlong chain."""
+        """Whether enough tokens are left, and enough words to fill the innermost bracket and to break every overlong
+        chain."""
         holds_one = (bracket.children == 1).long()
         own = self._breaks(bracket.run + holds_one, torch.where(holds_one > 0, bracket.chain, 1))
         needed = own + bracket.breaks + (bracket.children == 0)
@@ -199,14 +214,16 @@ class TreeConstraint:
         return enough_words & (words_left + depth + 1 <= steps_left)
 
     def _breaks(self, run: Tensor, chain: Tensor | int) -> Tensor:
-        """Return the words needed to break `run` nested brackets, each the only child of the next, around a unary chain of length `chain`.
+        """Return the words needed to break `run` nested brackets, each the only child of the next, around a unary chain
+        of length `chain`.
 
         That chain may grow by max_unary - chain, and each word starts another chain that may grow to max_unary.
         """
         return (run + chain - 1).clamp(min=0).div(self.max_unary, rounding_mode="floor")
 
     def _after(self, roles: Roles, writing: Writing, moves: Moves, tokens: Tensor, real: Tensor) -> Writing:
-        """Return the progress after one token (rows,) of each row where it is real. A row that reads a refused token is OVER."""
+        """Return the progress after one token (rows,) of each row where it is real. A row that reads a refused token is
+        OVER."""
         kinds, labels, rows = roles.kinds[tokens], roles.labels[tokens], torch.arange(len(tokens), device=tokens.device)
         chosen = kinds.clamp(max=WORD), rows
         names_innermost = (kinds != CLOSE) | (labels == moves.bracket.label[WORD])
@@ -235,13 +252,17 @@ def _allowed(roles: Roles, writing: Writing, moves: Moves) -> Tensor:
 
 def _written(stack: Tensor, rows: Tensor, depth: Tensor, bracket: Bracket) -> Tensor:
     """Write `bracket` into the stack at `depth`, in the given rows."""
-    here = rows[:, None] & (torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None])  # (rows, max_depth)
+    here = rows[:, None] & (
+        torch.arange(1, stack.shape[1] + 1, device=stack.device) == depth[:, None]
+    )  # (rows, max_depth)
     return torch.where(here[..., None], torch.stack(bracket, 1)[:, None], stack)
 
 
 def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
     if len(tokens.opens) != len(tokens.closes):
-        raise UserError(f"opens ({len(tokens.opens)}) and closes ({len(tokens.closes)}) must have the same labels in the same order")
+        raise UserError(
+            f"opens ({len(tokens.opens)}) and closes ({len(tokens.closes)}) must have the same labels in the same order"
+        )
     if not tokens.opens or not tokens.words:
         raise UserError("a tree needs at least one label to open and close, and one token that stands for a word")
     roles = [*tokens.opens, *tokens.closes, *tokens.words, *{tokens.start, tokens.end}]
@@ -251,15 +272,20 @@ def _check_tokens(tokens: TreeTokens, vocabulary: int) -> None:
     twice = sorted(token for token, count in Counter(roles).items() if count > 1)
     if twice:
         raise UserError(
-            f"token ({twice[0]}) has two roles; each token must have one: to open, to close, to stand for a word, to start or to end"
+            f"token ({twice[0]}) has two roles; each token must have one: to open, to close, to stand for a word, to"
+            " start or to end"
         )
 
 
 def _check_lengths(lengths: Tensor) -> None:
     if lengths.dim() != 1 or len(lengths) == 0:
-        raise UserError(f"lengths must be one-dimensional, with one number per sentence; it has shape {tuple(lengths.shape)}")
+        raise UserError(
+            f"lengths must be one-dimensional, with one number per sentence; it has shape {tuple(lengths.shape)}"
+        )
     if int(lengths.min()) < 1:
-        raise UserError(f"every sentence needs at least one word; sentence {int(lengths.argmin())} has {int(lengths.min())}")
+        raise UserError(
+            f"every sentence needs at least one word; sentence {int(lengths.argmin())} has {int(lengths.min())}"
+        )
 
 
 def _check_max_lengths(lengths: Tensor, max_lengths: Tensor) -> None:
@@ -267,6 +293,6 @@ def _check_max_lengths(lengths: Tensor, max_lengths: Tensor) -> None:
     if short:
         words, most = int(lengths[short[0]]), int(max_lengths[short[0]])
         raise UserError(
-            f"max_length ({most}) must be at least {words + 3}: the {words} words of sentence {short[0]}, the root's two brackets "
-            "and the end"
+            f"max_length ({most}) must be at least {words + 3}: the {words} words of sentence {short[0]}, the root's"
+            " two brackets and the end"
         )

@@ -1,4 +1,5 @@
-"""Draws alignments: a row per target word and a column per source word, darker where attention is higher. Knows no model and no file."""
+"""Draws alignments: a row per target word and a column per source word, darker where attention is higher. Knows no
+model and no file."""
 
 from collections.abc import Sequence
 from html import escape
@@ -44,7 +45,9 @@ class Layout(NamedTuple):
 
 
 def lay_out(alignment: Drawn) -> Layout:
-    source, target = ([shortened(printable(word), LONGEST_WORD) for word in words] for words in (alignment.source, alignment.target))
+    source, target = (
+        [shortened(printable(word), LONGEST_WORD) for word in words] for words in (alignment.source, alignment.target)
+    )
     leaning = [round(text_width(word, WORD_SIZE) * LEAN) for word in source]
     left = MARGIN + max((text_width(word, WORD_SIZE) for word in target), default=0) + GAP
     top = MARGIN + max(leaning, default=0) + GAP + round(WORD_SIZE * LEAN)
@@ -53,7 +56,8 @@ def lay_out(alignment: Drawn) -> Layout:
 
 
 def alignment_svg(alignments: Sequence[Drawn], theme: Theme = "auto") -> str:
-    """Alignments below each other as one self-contained picture. Theme "auto" follows the reader's system; "light" and "dark" are fixed."""
+    """Alignments below each other as one self-contained picture. Theme "auto" follows the reader's system; "light" and
+    "dark" are fixed."""
     layouts = [lay_out(alignment) for alignment in alignments]
     width, height = max((layout.width for layout in layouts), default=0), sum(layout.height for layout in layouts)
     tops = accumulate((layout.height for layout in layouts), initial=0)
@@ -70,13 +74,19 @@ def shapes(alignment: Drawn, layout: Layout) -> str:
     right, bottom = left + CELL * len(layout.source), top + CELL * len(layout.target)
     lines = "".join(f"M{left + CELL * column} {top}V{bottom}" for column in range(len(layout.source) + 1))
     lines += "".join(f"M{left} {top + CELL * row}H{right}" for row in range(len(layout.target) + 1))
-    elements = [cell(alignment, row, column, left, top) for row in range(len(layout.target)) for column in range(len(layout.source))]
+    elements = [
+        cell(alignment, row, column, left, top)
+        for row in range(len(layout.target))
+        for column in range(len(layout.source))
+    ]
     elements.append(f'<path class="line" d="{lines}"/>')
     for column, word in enumerate(layout.source):
         x, y = left + CELL * column + CELL // 2 + 2, top - GAP
         elements.append(f'<text class="word" x="{x}" y="{y}" transform="rotate(-45 {x} {y})">{escape(word)}</text>')
     for row, word in enumerate(layout.target):
-        elements.append(f'<text class="word target" x="{left - GAP}" y="{top + CELL * row + CELL // 2 + 5}">{escape(word)}</text>')
+        elements.append(
+            f'<text class="word target" x="{left - GAP}" y="{top + CELL * row + CELL // 2 + 5}">{escape(word)}</text>'
+        )
     return "".join(elements)
 
 
@@ -86,11 +96,15 @@ def cell(alignment: Drawn, row: int, column: int, left: int, first: int) -> str:
         return ""
     x, y = left + CELL * column, first + CELL * row
     about = escape(printable(f"{alignment.target[row]} to {alignment.source[column]}: {weight:.3f}"))
-    shape = f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}" fill-opacity="{weight:.3f}"><title>{about}</title></rect>'
+    shape = (
+        f'<rect class="cell" x="{x}" y="{y}" width="{CELL}" height="{CELL}"'
+        f' fill-opacity="{weight:.3f}"><title>{about}</title></rect>'
+    )
     if weight < SPOKEN:
         return shape
     return (
-        f'{shape}<text class="number {number_kind("heat", weight)}" x="{x + CELL // 2}" y="{y + CELL // 2 + 4}">{100 * weight:.0f}</text>'
+        f'{shape}<text class="number {number_kind("heat", weight)}" x="{x + CELL // 2}"'
+        f' y="{y + CELL // 2 + 4}">{100 * weight:.0f}</text>'
     )
 
 
@@ -99,7 +113,10 @@ def alignment_figure(alignments: Sequence[Drawn]) -> Any:
     layouts = [lay_out(alignment) for alignment in alignments]
     width, height = max(layout.width for layout in layouts), sum(layout.height for layout in layouts)
     if max(width, height) > LARGEST:
-        raise UserError(f"the picture would be {width} x {height} pixels, but matplotlib draws at most {LARGEST}; save as .svg or .jsonl")
+        raise UserError(
+            f"the picture would be {width} x {height} pixels, but matplotlib draws at most {LARGEST}; save as .svg or"
+            " .jsonl"
+        )
     drawn = load_matplotlib("take .svg, which needs nothing").Figure(figsize=(width / 100, height / 100), dpi=150)
     bottom = height
     for alignment, layout in zip(alignments, layouts, strict=True):
@@ -108,7 +125,9 @@ def alignment_figure(alignments: Sequence[Drawn]) -> Any:
         bottom -= layout.height
         axis = drawn.add_axes(place)
         axis.imshow(alignment.weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        axis.set_xticks(range(len(layout.source)), layout.source, rotation=45, ha="left", rotation_mode="anchor", parse_math=False)
+        axis.set_xticks(
+            range(len(layout.source)), layout.source, rotation=45, ha="left", rotation_mode="anchor", parse_math=False
+        )
         axis.set_yticks(range(len(layout.target)), layout.target, parse_math=False)
         axis.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, labelsize=0.72 * WORD_SIZE)
         axis.spines[:].set_color(LIGHT["rule"])
@@ -116,7 +135,15 @@ def alignment_figure(alignments: Sequence[Drawn]) -> Any:
             for column, weight in enumerate(weights):
                 if weight >= SPOKEN:
                     colour = LIGHT["over" if weight >= TURNS["heat"][0] else "deep"]
-                    axis.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=0.72 * NUMBER_SIZE, color=colour)
+                    axis.text(
+                        column,
+                        row,
+                        f"{100 * weight:.0f}",
+                        ha="center",
+                        va="center",
+                        fontsize=0.72 * NUMBER_SIZE,
+                        color=colour,
+                    )
     return drawn
 
 

@@ -48,8 +48,11 @@ def point_kind(number: int) -> str:
     return f"{'point' if number < len(COLOURS) else 'ring'}-{number % len(COLOURS)}"
 
 
-def legend(names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, dots: bool = False) -> tuple[list[Shape], float]:
-    """Names beside their colours, in as many rows as needed, and the height of these; nothing if no group has a name."""
+def legend(
+    names: Sequence[str], width: float, dashed: Sequence[bool] = (), *, dots: bool = False
+) -> tuple[list[Shape], float]:
+    """Names beside their colours, in as many rows as needed, and the height of these; nothing if no group has a
+    name."""
     shown = [shortened(visible(name), LONGEST_NAME) for name in names]
     if not any(shown):
         return [], 0.0

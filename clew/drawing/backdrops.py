@@ -5,13 +5,15 @@ import numpy as np
 from clew.drawing.shapes import Photo, Shape
 
 PICTURE, BESIDE, FAINT = 320, 16, 0.45
-"""The longer side, in pixels, of a picture below a map; the gap to the full picture beside it; and the opacity below the map."""
+"""The longer side, in pixels, of a picture below a map; the gap to the full picture beside it; and the opacity below
+the map."""
 WIDE, TALL, LEAST = 720, 240, 2.0
 """The width and height of a spectrogram, and the smallest side of its cells, in pixels."""
 
 
 def sizes_over(backdrop: np.ndarray, rows: int, columns: int) -> tuple[float, float]:
-    """The width and height of a cell: on a picture, whose longer side is PICTURE pixels, or on a spectrogram, which fills its area."""
+    """The width and height of a cell: on a picture, whose longer side is PICTURE pixels, or on a spectrogram, which
+    fills its area."""
     if backdrop.ndim == 3:
         scale = PICTURE / max(backdrop.shape[:2])
         return scale * backdrop.shape[1] / max(columns, 1), scale * backdrop.shape[0] / max(rows, 1)
@@ -19,8 +21,8 @@ def sizes_over(backdrop: np.ndarray, rows: int, columns: int) -> tuple[float, fl
 
 
 def below(backdrop: np.ndarray | None, left: float, top: float, width: float, height: float) -> list[Shape]:
-    """The picture below the map, faint so that colours stand out, and again beside it, unchanged; or a spectrogram, dark where it is
-    loud."""
+    """The picture below the map, faint so that colours stand out, and again beside it, unchanged; or a spectrogram,
+    dark where it is loud."""
     if backdrop is None:
         return []
     if backdrop.ndim == 2:

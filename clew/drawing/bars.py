@@ -15,7 +15,8 @@ from clew.drawing.shapes import Box, Label, Picture, Shape, Stroke
 LONGEST_NAME = 40
 BAR, GROUPED_BAR, SPACE = 16, 11, 8
 NUMBER_ROOM = 70
-"""The width for numbers at the ends of bars if the scale is fixed, so that pictures on one scale have it at the same pixels."""
+"""The width for numbers at the ends of bars if the scale is fixed, so that pictures on one scale have it at the same
+pixels."""
 
 
 def table_of(part: Bars) -> list[list[float]]:
@@ -73,7 +74,9 @@ def bars(part: Bars) -> Picture:
         y = layout.top + place * layout.row
         shapes.append(Label(layout.left - 10, y + (layout.row - SPACE) / 2 + 4.5, name, "word-end"))
         for number, value in enumerate(row):
-            shapes += one_bar(part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(row) > 1))
+            shapes += one_bar(
+                part, place, number, value, layout.scale, y + number * layout.bar, layout.bar - (len(row) > 1)
+            )
     zero = layout.scale(0)
     shapes.append(Stroke([(zero, top), (zero, layout.bottom)], "axis"))
     shapes.append(Label((layout.scale.start + layout.scale.end) / 2, layout.bottom + 16, part.label, "label"))

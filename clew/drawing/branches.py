@@ -1,4 +1,5 @@
-"""Draws a search from left to right, one column per step: kept hypotheses solid, dropped ones faint, the best path bold."""
+"""Draws a search from left to right, one column per step: kept hypotheses solid, dropped ones faint, the best path
+bold."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -35,8 +36,8 @@ def depths(nodes: list[Branch]) -> list[int]:
 
 
 def lay_out(nodes: list[Branch]) -> list[Placed]:
-    """Places nodes in columns by step. In a column, nodes are in the order of their parents, the likeliest first, so that no lines cross.
-    Nodes are as close to their parents as possible, in a band as high as the longest column."""
+    """Places nodes in columns by step. In a column, nodes are in the order of their parents, the likeliest first, so
+    that no lines cross. Nodes are as close to their parents as possible, in a band as high as the longest column."""
     steps = depths(nodes)
     columns: list[list[int]] = [[] for _ in range(max(steps, default=-1) + 1)]
     for number, step in enumerate(steps):
@@ -44,7 +45,8 @@ def lay_out(nodes: list[Branch]) -> list[Placed]:
     texts = [shortened(visible(node.text), LONGEST_TEXT) for node in nodes]
     scores = [short_number(node.score) for node in nodes]
     sizes = [
-        text_width(text, SIZE * 1.08) + 8 + text_width(score, SCORE_SIZE) + 2 * PADDING for text, score in zip(texts, scores, strict=True)
+        text_width(text, SIZE * 1.08) + 8 + text_width(score, SCORE_SIZE) + 2 * PADDING
+        for text, score in zip(texts, scores, strict=True)
     ]
     rank, middle, x = [0] * len(nodes), [0.0] * len(nodes), float(MARGIN)
     placed: dict[int, Placed] = {}
@@ -66,8 +68,8 @@ def above(rank: list[int], parent: int | None) -> int:
 
 
 def spread(wanted: list[float], least: float) -> list[float]:
-    """Places in the same order, at least `least` apart, with the smallest squared distance to the wanted ones: neighbours that push each
-    other form blocks around their common mean (pool adjacent violators)."""
+    """Places in the same order, at least `least` apart, with the smallest squared distance to the wanted ones:
+    neighbours that push each other form blocks around their common mean (pool adjacent violators)."""
     blocks: list[list[float]] = []  # the sum of the first members' wanted places, and the count
     for place in wanted:
         blocks.append([place, 1.0])
@@ -108,7 +110,16 @@ def branches(part: Branches) -> Picture:
         state = {"best": "best path", "kept": "kept", "dropped": "dropped"}[kind]
         about = f"{node.text}: {at.score}, {state}{'; ' + node.note if node.note else ''}"
         boxes.append(
-            Box(at.x, y - BOX / 2, at.width, BOX, kind, about, round=6, number=(number, -1 if node.parent is None else node.parent))
+            Box(
+                at.x,
+                y - BOX / 2,
+                at.width,
+                BOX,
+                kind,
+                about,
+                round=6,
+                number=(number, -1 if node.parent is None else node.parent),
+            )
         )
         boxes.append(Label(at.x + PADDING, y + 4.5, at.text, f"{kind}-text"))
         boxes.append(Label(at.x + at.width - PADDING, y + 4.5, at.score, "value-end"))

@@ -15,7 +15,8 @@ SIZE, MONO = 14.0, 13.5 * 0.602
 
 
 TOGETHER = 8
-"""The number of letters in one text element: more are faster to draw, fewer stay closer to their colours in any font."""
+"""The number of letters in one text element: more are faster to draw, fewer stay closer to their colours in any
+font."""
 
 
 def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
@@ -27,7 +28,9 @@ def coloured(part: ColouredText) -> tuple[np.ndarray, float, float]:
 
 def note_of(part: ColouredText, place: int) -> str:
     """The text shown for a token on request."""
-    value = f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else "no value"
+    value = (
+        f"{part.label or 'value'} {short_number(float(part.values[place]))}" if place < len(part.values) else "no value"
+    )
     note = part.notes[place] if place < len(part.notes) else ""
     return f"{visible(part.tokens[place]) or 'nothing'}: {value}{'; ' + note if note else ''}"
 
@@ -63,7 +66,9 @@ def coloured_text(part: ColouredText) -> Picture:
         share = float(strong[place]) if place < len(strong) else 0.0
         kind = "heat" if share >= 0 else "cold"
         opacity = abs(share) * UNDER_TEXT
-        shapes.append(Box(x, y, wide, ROW - 4, kind, note_of(part, place), round=0 if part.joined else 4, opacity=opacity))
+        shapes.append(
+            Box(x, y, wide, ROW - 4, kind, note_of(part, place), round=0 if part.joined else 4, opacity=opacity)
+        )
         if part.joined:
             waiting.append(text)
         else:
@@ -86,7 +91,10 @@ def letter_width(character: str) -> float:
 
 
 def about(part: ColouredText, low: float, high: float) -> str:
-    return f"{part.title or 'text'}: {len(part.tokens)} tokens, {part.label or 'value'} from {short_number(low)} to {short_number(high)}"
+    return (
+        f"{part.title or 'text'}: {len(part.tokens)} tokens, {part.label or 'value'} from {short_number(low)} to"
+        f" {short_number(high)}"
+    )
 
 
 def coloured_text_html(part: ColouredText, name: str) -> str:
@@ -96,7 +104,10 @@ def coloured_text_html(part: ColouredText, name: str) -> str:
         share = float(strong[place]) if place < len(strong) else 0.0
         kind = ("mark" if share >= 0 else "mark cold") + ("" if token.strip() else " blank")
         strength = round(100 * UNDER_TEXT * abs(share))
-        text = f'<span class="{kind}" style="--v:{strength}%" title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
+        text = (
+            f'<span class="{kind}" style="--v:{strength}%"'
+            f' title="{markup(note_of(part, place))}">{markup(shown_token(token))}</span>'
+        )
         spans.append(text + "\n" if token.endswith("\n") else text)
     kind = "coloured joined" if part.joined else "coloured"
     described = markup(f"{about(part, low, high)}; the arrow keys read values")

@@ -2,8 +2,8 @@
 
 COLOURS = ("#013f9b", "#aa871d", "#25a68e", "#aa3760", "#9685f5", "#6d3400", "#0879ab", "#22293e")
 DARK_COLOURS = ("#3681fe", "#baa91b", "#46f790", "#f386ad", "#8a6c9d", "#c35d2b", "#41befc", "#e7efff")
-"""For light and for dark paper. Found by a search: any two are at least 0.12 apart in Oklab, for protanopes and deuteranopes too (0.09 for
-tritanopes), and each has a contrast of at least 3 with its paper."""
+"""For light and for dark paper. Found by a search: any two are at least 0.12 apart in Oklab, for protanopes and
+deuteranopes too (0.09 for tritanopes), and each has a contrast of at least 3 with its paper."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2), (8, 3, 2, 3))
 """The dashes of groups; groups beyond the number of colours reuse them with a dash."""
 DASHED: tuple[tuple[float, ...], ...] = ((3, 3), (3, 3, 1, 3), (1, 4), (10, 4))

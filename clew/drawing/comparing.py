@@ -1,8 +1,9 @@
-"""Makes the pictures of several models comparable: with the same scale, and the same names in the same order. Knows no model.
+"""Makes the pictures of several models comparable: with the same scale, and the same names in the same order. Knows no
+model.
 
-Parts correspond if they are of one kind and show the same quantity; of several such, the first corresponds to the first. Names that only
-one model has are shown for all: a bar, a cell or a row says "none", a line has no points. Positions in a text are each model's own and are
-not merged.
+Parts correspond if they are of one kind and show the same quantity; of several such, the first corresponds to the
+first. Names that only one model has are shown for all: a bar, a cell or a row says "none", a line has no points.
+Positions in a text are each model's own and are not merged.
 """
 
 import math
@@ -40,7 +41,8 @@ def on_one_scale(views: Sequence[Sequence[Part]]) -> list[list[Part]]:
 
 
 def union(lists: Sequence[Sequence[str]]) -> list[str] | None:
-    """All names once, those of the first list first; names that end every list stay at the end. None if a list has a name twice."""
+    """All names once, those of the first list first; names that end every list stay at the end. None if a list has a
+    name twice."""
     if any(len(set(names)) < len(names) for names in lists):
         return None
     shortest = min(map(len, lists))
@@ -79,14 +81,24 @@ def with_cells(part: Heatmap, rows: Sequence[str], columns: Sequence[str]) -> He
         return part
     values = np.full((len(rows), len(columns)), math.nan)
     down = [list(rows).index(name) for name in part.rows]
-    across = [list(columns).index(name) for name in part.columns] if columns is not part.columns else list(range(len(columns)))
+    across = (
+        [list(columns).index(name) for name in part.columns]
+        if columns is not part.columns
+        else list(range(len(columns)))
+    )
     values[np.ix_(down, across)] = part.values
     return replace(part, values=values, rows=list(rows), columns=list(columns))
 
 
 def join_grids(parts: Sequence[Grid]) -> list[Grid]:
     rows = union([part.row_names for part in parts])
-    most = [float(np.nanmax(values)) for part in parts for row in part.maps for values in map(np.asarray, row) if np.isfinite(values).any()]
+    most = [
+        float(np.nanmax(values))
+        for part in parts
+        for row in part.maps
+        for values in map(np.asarray, row)
+        if np.isfinite(values).any()
+    ]
     high = max([part.high for part in parts if part.high is not None] or most, default=1.0)
     low = min(part.low for part in parts)
     columns = max((part.column_names for part in parts), key=len)
@@ -97,13 +109,18 @@ def with_maps(part: Grid, rows: Sequence[str], columns: Sequence[str]) -> Grid:
     missing = np.zeros((0, 0))
     maps, notes = dict(zip(part.row_names, part.maps, strict=True)), dict(zip(part.row_names, part.notes, strict=False))
     filled = [[*maps.get(name, ()), *[missing] * (len(columns) - len(maps.get(name, ())))] for name in rows]
-    filled_notes = [[*notes.get(name, [""] * len(maps.get(name, ()))), *[NONE] * (len(columns) - len(maps.get(name, ())))] for name in rows]
+    filled_notes = [
+        [*notes.get(name, [""] * len(maps.get(name, ()))), *[NONE] * (len(columns) - len(maps.get(name, ())))]
+        for name in rows
+    ]
     return replace(part, maps=filled, row_names=list(rows), column_names=list(columns), notes=filled_notes)
 
 
 def join_series(parts: Sequence[Any], scales: Callable[[Any, float], tuple[Any, Any, Any]]) -> list[Any]:
     scale_pairs = [scales(part, 0.0)[:2] for part in parts]
-    x, y = ((min(pair[axis].low for pair in scale_pairs), max(pair[axis].high for pair in scale_pairs)) for axis in (0, 1))
+    x, y = (
+        (min(pair[axis].low for pair in scale_pairs), max(pair[axis].high for pair in scale_pairs)) for axis in (0, 1)
+    )
     names = union([[series.name for series in part.series] for part in parts])
     return [replace(with_series(part, names) if names else part, x_range=x, y_range=y) for part in parts]
 
@@ -132,11 +149,15 @@ def join_tables(parts: Sequence[Table]) -> list[Table]:
     named = {key: row[:keys] for rows in reversed(rows_of) for key, row in rows.items()}
     order = dict.fromkeys(key for rows in rows_of for key in rows)
     blank = [math.nan] * (len(parts[0].header) - keys)
-    return [replace(part, rows=[rows.get(key, (*named[key], *blank)) for key in order]) for part, rows in zip(parts, rows_of, strict=True)]
+    return [
+        replace(part, rows=[rows.get(key, (*named[key], *blank)) for key in order])
+        for part, rows in zip(parts, rows_of, strict=True)
+    ]
 
 
 class Compared:
-    """How parts of a kind are compared: `measure` identifies the quantity, `join` makes corresponding parts comparable."""
+    """How parts of a kind are compared: `measure` identifies the quantity, `join` makes corresponding parts
+    comparable."""
 
     def __init__(self, measure: Callable[[Any], Hashable], join: Callable[[Sequence[Any]], Sequence[Any]]):
         self.measure = measure
@@ -147,7 +168,10 @@ COMPARED: dict[type, Compared] = {
     Bars: Compared(lambda part: (part.label, tuple(part.groups)), join_bars),
     Heatmap: Compared(lambda part: (part.label, part.unit, part.diverging, part.keyed), join_heatmaps),
     Grid: Compared(lambda part: part.title, join_grids),
-    Lines: Compared(lambda part: (part.x_label, part.y_label, part.log_x, part.log_y), lambda parts: join_series(parts, lines.scales)),
+    Lines: Compared(
+        lambda part: (part.x_label, part.y_label, part.log_x, part.log_y),
+        lambda parts: join_series(parts, lines.scales),
+    ),
     Points: Compared(lambda part: (part.x_label, part.y_label), lambda parts: join_series(parts, points.scales)),
     ColouredText: Compared(lambda part: (part.label, part.diverging), join_texts),
     Table: Compared(lambda part: (tuple(map(str, part.header)), part.keys), join_tables),

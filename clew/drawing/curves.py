@@ -1,6 +1,7 @@
 """Learning curves of groups of runs: the values to draw, and a matplotlib figure of them. Knows no run and no file.
 
-Each group has one colour; its runs (seeds) are thin lines, their mean a thick one. `clew.drawing.curves_page` draws the same as a web page.
+Each group has one colour; its runs (seeds) are thin lines, their mean a thick one. `clew.drawing.curves_page` draws the
+same as a web page.
 """
 
 from collections.abc import Sequence
@@ -94,9 +95,13 @@ def figure(panels: Sequence[Panel], title: str) -> Any:
     width, height = 5.4 * len(panels), 4.7 + legend_height
     drawn = matplotlib.Figure(figsize=(width, height), dpi=150)
     left = 0.75 / width
-    heading = drawn.suptitle(shortened(title, 100), fontsize=13, fontweight="bold", x=left, y=1 - 0.15 / height, ha="left", va="top")
+    heading = drawn.suptitle(
+        shortened(title, 100), fontsize=13, fontweight="bold", x=left, y=1 - 0.15 / height, ha="left", va="top"
+    )
     axes = drawn.subplots(1, len(panels), squeeze=False)[0]
-    drawn.subplots_adjust(left=left, right=1 - 0.2 / width, top=1 - 0.85 / height, bottom=(legend_height + 0.6) / height, wspace=0.2)
+    drawn.subplots_adjust(
+        left=left, right=1 - 0.2 / width, top=1 - 0.85 / height, bottom=(legend_height + 0.6) / height, wspace=0.2
+    )
     handles = [draw(axis, panel) for axis, panel in zip(axes, panels, strict=True)][0]
     counts = [f" (mean of {len(group.runs)})" if len(group.runs) > 1 else "" for group in panels[0].groups]
     legend = drawn.legend(

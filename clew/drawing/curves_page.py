@@ -17,7 +17,12 @@ WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 66, 30, 12, 50
 
 
-def page(panels: Sequence[Panel], title: str, about: str = "", table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None) -> str:
+def page(
+    panels: Sequence[Panel],
+    title: str,
+    about: str = "",
+    table: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None,
+) -> str:
     """The page. `table` is a header and rows, shown below the curves."""
     template = (files("clew.drawing") / "curves_page.html").read_text(encoding="utf-8")
     parts = {
@@ -43,7 +48,9 @@ def legend_entry(number: int, group: Curves) -> str:
 
 def figure_of(number: int, panel: Panel) -> str:
     scale = Scale(panel)
-    about = f"{panel.title}: {panel.label} against training steps, {len(panel.groups)} groups; the arrow keys read values"
+    about = (
+        f"{panel.title}: {panel.label} against training steps, {len(panel.groups)} groups; the arrow keys read values"
+    )
     return f"""<figure>
 <figcaption id="title-{number}">{escape(panel.title)}</figcaption>
 <div class="drawing">
@@ -79,7 +86,9 @@ def axes(scale: Scale, label: str) -> str:
     for step in ticks(0, scale.last, 6):
         x = scale.x(step)
         elements.append(f'<path class="grid" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
-        elements.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{step:,.0f}</text>')
+        elements.append(
+            f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{step:,.0f}</text>'
+        )
     heights = ticks(scale.low, scale.high, 6)
     for value, text in zip(heights, labels(heights), strict=True):
         y = scale.y(value)
@@ -87,16 +96,27 @@ def axes(scale: Scale, label: str) -> str:
         elements.append(f'<text class="tick" x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     middle = (TOP + HEIGHT - BOTTOM) / 2
     elements.append(f'<path class="axis" d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>')
-    elements.append(f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">training steps</text>')
-    elements.append(f'<text class="label" transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(label)}</text>')
+    elements.append(
+        f'<text class="label" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}" text-anchor="middle">training'
+        " steps</text>"
+    )
+    elements.append(
+        f'<text class="label" transform="translate(16 {middle:.0f}) rotate(-90)"'
+        f' text-anchor="middle">{escape(label)}</text>'
+    )
     return "\n".join(elements)
 
 
 def lines_of(number: int, group: Curves, scale: Scale) -> str:
     """A group's runs as thin lines, and their mean as a thick one."""
-    runs = [f'<path class="run" d="{path(thinned(run), scale)}" {stroke(number, 1)}/>' for run in group.runs if run.steps]
+    runs = [
+        f'<path class="run" d="{path(thinned(run), scale)}" {stroke(number, 1)}/>' for run in group.runs if run.steps
+    ]
     mean = mean_of(group)
-    dots = "".join(f'<circle cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}" r="3"/>' for step, value in points(mean, FEW_POINTS))
+    dots = "".join(
+        f'<circle cx="{scale.x(step):.1f}" cy="{scale.y(value):.1f}" r="3"/>'
+        for step, value in points(mean, FEW_POINTS)
+    )
     line = f'<path class="mean" d="{path(mean, scale)}" {stroke(number, 2.6)}/>' if mean.steps else ""
     colour = f'style="fill: var(--c{number % len(COLOURS)})"'
     return f'<g class="group" data-group="{number}">{"".join(runs)}{line}<g {colour}>{dots}</g></g>'
@@ -107,7 +127,9 @@ def points(curve: Curve, most: int) -> list[tuple[int, float]]:
 
 
 def path(curve: Curve, scale: Scale) -> str:
-    return "M" + "L".join(f"{scale.x(step):.1f} {scale.y(value):.1f}" for step, value in zip(curve.steps, curve.values, strict=True))
+    return "M" + "L".join(
+        f"{scale.x(step):.1f} {scale.y(value):.1f}" for step, value in zip(curve.steps, curve.values, strict=True)
+    )
 
 
 def stroke(number: int, width: float) -> str:

@@ -1,4 +1,5 @@
-"""Draws parts with scales on matplotlib axes. The data belong to the axes, so a figure can be changed like any other."""
+"""Draws parts with scales on matplotlib axes. The data belong to the axes, so a figure can be changed like any
+other."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -37,7 +38,9 @@ def lines_panel(part: Lines, place: Place) -> list[Shape]:
     for name, value in part.thresholds:
         axis.axhline(value, color=LIGHT["faint"], linewidth=0.9, linestyle=":")
         above = {"xytext": (-3, 3), "textcoords": "offset points", "xycoords": ("axes fraction", "data")}
-        axis.annotate(visible(name), (1, value), ha="right", fontsize=NUMBER, color=LIGHT["faint"], parse_math=False, **above)
+        axis.annotate(
+            visible(name), (1, value), ha="right", fontsize=NUMBER, color=LIGHT["faint"], parse_math=False, **above
+        )
     axis.set(xscale="log" if part.log_x else "linear", yscale="log" if part.log_y else "linear")
     axis.set(xlim=(x.low, x.high), ylim=(y.low, y.high))
     if x.whole and not part.log_x:
@@ -73,14 +76,18 @@ def bars_panel(part: Bars, place: Place) -> list[Shape]:
         group = [(row, each[number]) for row, each in enumerate(layout.values) if number < len(each)]
         heights = [row * layout.row + (number + 0.5) * layout.bar for row, _ in group]
         drawn = axis.barh(heights, [value for _, value in group], height=layout.bar - 1, color=style(number)[0])
-        axis.bar_label(drawn, [short_number(value) for _, value in group], padding=3, fontsize=NUMBER, color=LIGHT["faint"])
+        axis.bar_label(
+            drawn, [short_number(value) for _, value in group], padding=3, fontsize=NUMBER, color=LIGHT["faint"]
+        )
     axis.set(xlim=(layout.scale.low, layout.scale.high), ylim=(layout.bottom - layout.top, 0))
     axis.axvline(0, color=LIGHT["edge"], linewidth=0.8)
     if part.high is not None:
         ends = [layout.scale.low, layout.scale.high]
         axis.set_xticks(ends, [short_number(end) for end in ends], fontsize=NUMBER)
         axis.axvline(layout.scale.high, color=LIGHT["rule"], linewidth=0.6)
-    axis.set_yticks([row * layout.row + middle for row in range(len(layout.names))], layout.names, fontsize=NAME, parse_math=False)
+    axis.set_yticks(
+        [row * layout.row + middle for row in range(len(layout.names))], layout.names, fontsize=NAME, parse_math=False
+    )
     axis.tick_params(length=0, labelbottom=part.high is not None)
     axis.tick_params(axis="y", pad=3.5 + 0.72 * (layout.scale.start - layout.left))
     axis.spines[:].set_visible(False)

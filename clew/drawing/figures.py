@@ -1,6 +1,8 @@
-"""Views as matplotlib figures, for papers: one panel per part, 100 pixels of a picture per inch, on light paper. matplotlib is an extra.
+"""Views as matplotlib figures, for papers: one panel per part, 100 pixels of a picture per inch, on light paper.
+matplotlib is an extra.
 
-Parts with scales (lines, points, bars, heatmaps) get axes of their own, to be changed like any others; other parts are drawn as pictures.
+Parts with scales (lines, points, bars, heatmaps) get axes of their own, to be changed like any others; other parts are
+drawn as pictures.
 """
 
 import warnings
@@ -35,7 +37,9 @@ def load_matplotlib(instead: str = "draw a page: --curves FILE.html") -> Any:
     try:
         return import_module("matplotlib.figure")
     except ModuleNotFoundError:
-        raise UserError(f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}") from None
+        raise UserError(
+            f"pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or {instead}"
+        ) from None
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -51,10 +55,15 @@ def figure_of(title: str, parts: Sequence[Part]) -> Any:
     pictures = [DRAWN[type(part)].picture(part) for part in parts]
     titles = [title_of(part) for part in parts]
     width = max([drawn.width for drawn in pictures] + [480]) + 2 * MARGIN
-    height = MARGIN + TITLE + sum(drawn.height + BETWEEN + (BETWEEN if text else 0) for drawn, text in zip(pictures, titles, strict=True))
+    height = (
+        MARGIN
+        + TITLE
+        + sum(drawn.height + BETWEEN + (BETWEEN if text else 0) for drawn, text in zip(pictures, titles, strict=True))
+    )
     if max(width, height) > LARGEST:
         raise UserError(
-            f"the picture would be {width:.0f} x {height:.0f} pixels, but matplotlib draws at most {LARGEST}; save as .html or .svg"
+            f"the picture would be {width:.0f} x {height:.0f} pixels, but matplotlib draws at most {LARGEST}; save as"
+            " .html or .svg"
         )
     dpi = min(150.0, INCH * (MOST_PIXELS / (width * height)) ** 0.5)
     figure = matplotlib.Figure(figsize=(width / INCH, height / INCH), dpi=dpi)
@@ -67,7 +76,10 @@ def figure_of(title: str, parts: Sequence[Part]) -> Any:
 
         def place(field: Field, top: float = top) -> Any:
             """An axis on a field of this part's picture."""
-            low, size = 1 - (top + field.bottom) / height, ((field.right - field.left) / width, (field.bottom - field.top) / height)
+            low, size = (
+                1 - (top + field.bottom) / height,
+                ((field.right - field.left) / width, (field.bottom - field.top) / height),
+            )
             return figure.add_axes(((MARGIN + field.left) / width, low, *size))
 
         panel = PANELS.get(type(part))
@@ -99,7 +111,8 @@ def write(on: Any, x: float, y: float, text: str, kind: str, turn: float = 0.0) 
 
 
 def draw_shapes(axis: Any, width: float, height: float, shapes: Sequence[Shape]) -> None:
-    """Draws a picture's shapes, in its pixels, on an invisible axis. Adjacent rectangles are one collection: a text has thousands."""
+    """Draws a picture's shapes, in its pixels, on an invisible axis. Adjacent rectangles are one collection: a text has
+    thousands."""
     axis.set_xlim(0, width)
     axis.set_ylim(height, 0)
     axis.set_axis_off()
@@ -153,7 +166,9 @@ def patch_of(shape: Any) -> Any:
         return patches.Circle((shape.x, shape.y), shape.radius, **style)
     if isinstance(shape, Stroke):
         dash = shape.dash or look.dash
-        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (len(shape.points) - 1)
+        codes = [paths.Path.MOVETO] + [paths.Path.CURVE4 if shape.curved else paths.Path.LINETO] * (
+            len(shape.points) - 1
+        )
         line = (0, tuple(part * POINT for part in dash)) if dash else "solid"
         return patches.PathPatch(paths.Path(list(shape.points), codes), linestyle=line, **style)
     if not shape.round:

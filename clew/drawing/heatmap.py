@@ -91,17 +91,29 @@ def lay_out(part: Heatmap) -> Layout:
         for names, count in ((part.rows, rows), (part.columns, columns))
     )
     names_beside = [name for _, name in shown_names(row_names, tall, ROW_ROOM)]
-    left = MARGIN + max((text_width(name, 13) for name in names_beside), default=0) + GAP + (20 if part.row_label else 0)
+    left = (
+        MARGIN + max((text_width(name, 13) for name in names_beside), default=0) + GAP + (20 if part.row_label else 0)
+    )
     size, is_leaning = name_size(wide), leans(column_names, wide)
     names_above = shown_names(column_names, wide, COLUMN_ROOM) if is_leaning else []
     leaning = [round(text_width(name, size) * LEAN) for _, name in names_above]
     above = max(leaning) + round(size * LEAN) if leaning else 14
     top = MARGIN + above + GAP + (20 if part.column_label else 0)
-    reach = max((column * wide + length for (column, _), length in zip(names_above, leaning, strict=True)), default=0.0) - wide * (
-        columns - 1
-    )
+    reach = max(
+        (column * wide + length for (column, _), length in zip(names_above, leaning, strict=True)), default=0.0
+    ) - wide * (columns - 1)
     picture = columns * wide + BESIDE if part.backdrop is not None and part.backdrop.ndim == 3 else 0.0
-    return Layout(row_names, column_names, left, top, wide, tall, MARGIN + max(reach, picture, 0.0), is_leaning, part.backdrop is not None)
+    return Layout(
+        row_names,
+        column_names,
+        left,
+        top,
+        wide,
+        tall,
+        MARGIN + max(reach, picture, 0.0),
+        is_leaning,
+        part.backdrop is not None,
+    )
 
 
 def heatmap(part: Heatmap) -> Picture:
@@ -111,20 +123,28 @@ def heatmap(part: Heatmap) -> Picture:
     strong = strengths(values, low, high, part.diverging)
     left, top, wide, tall = layout.left, layout.top, layout.wide, layout.tall
     width, height = len(layout.columns) * wide, len(layout.rows) * tall
-    shapes = (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall) if width and height else []
+    shapes = (
+        (rasters if layout.is_raster else cells)(part, values, strong, left, top, wide, tall)
+        if width and height
+        else []
+    )
     shapes = [*below(part.backdrop, left, top, width, height), *shapes]
     shapes += frame(layout) + names(layout) + axis_names(part, left, top, width, height)
     shapes += key(left, top + height + 14, low, high, part.diverging, goes_on=goes_beyond(values, high), unit=part.unit)
     shapes += measured(part, left, top + height + 14)
     size = f"{len(layout.rows)} rows, {len(layout.columns)} columns"
-    about = f"{part.title or 'heatmap'}: {size}, {part.label or 'values'} from {figure(low, part.unit)} to {figure(high, part.unit)}"
+    about = (
+        f"{part.title or 'heatmap'}: {size}, {part.label or 'values'} from {figure(low, part.unit)} to"
+        f" {figure(high, part.unit)}"
+    )
     readout = raster_readout(part, layout, low, high) if layout.is_raster else {}
     label_width = text_width(caption(part), 11.5) + 16 if caption(part) else 60
     return Picture(left + max(width + layout.right, KEY_WIDTH + label_width), top + height + 44, shapes, about, readout)
 
 
 def leans(names: Sequence[str], wide: float) -> bool:
-    """Whether names are wider than their cells. Single letters may be: few are as wide as the widest, and a line of them is readable."""
+    """Whether names are wider than their cells. Single letters may be: few are as wide as the widest, and a line of
+    them is readable."""
     if wide >= LETTER_ROOM and all(len(name) <= 1 for name in names):
         return False
     return any(text_width(name, name_size(wide)) > wide - 2 for name in names)
@@ -134,14 +154,18 @@ def name_size(wide: float) -> float:
     return 13.0 if wide >= 16 else 10.5
 
 
-def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
+def cells(
+    part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float
+) -> list[Shape]:
     shapes: list[Shape] = []
     texts = cell_texts(part, values, strong, wide)
     for row in range(values.shape[0]):
         for column in range(values.shape[1]):
             share = float(strong[row, column])
             x, y, kind = left + column * wide, top + row * tall, "heat" if share >= 0 else "cold"
-            about = f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {figure(values[row, column], part.unit)}"
+            about = (
+                f"{name_at(part.rows, row)}, {name_at(part.columns, column)}: {figure(values[row, column], part.unit)}"
+            )
             shapes.append(Box(x, y, wide, tall, kind, about, opacity=abs(share) if abs(share) >= FAINTEST else 0.0))
             if np.isnan(values[row, column]):
                 shapes.append(Label(x + wide / 2, y + tall / 2 + 4, NONE, "number"))
@@ -151,10 +175,13 @@ def cells(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, to
 
 
 def cell_texts(part: Heatmap, values: np.ndarray, strong: np.ndarray, wide: float) -> list[list[str]]:
-    """The numbers in cells that are wide enough: shares in per cent, except small ones; other values with two digits."""
+    """The numbers in cells that are wide enough: shares in per cent, except small ones; other values with two
+    digits."""
     is_share = part.unit == PERCENT
     most = float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
-    digits = 2 if most <= 1 and not part.diverging and not np.any(values < 0) else 1  # a sign takes the width of a digit
+    digits = (
+        2 if most <= 1 and not part.diverging and not np.any(values < 0) else 1
+    )  # a sign takes the width of a digit
 
     def text(value: float, share: float) -> str:
         if wide < 30 or not np.isfinite(value) or (is_share and abs(share) < 0.1):
@@ -166,7 +193,9 @@ def cell_texts(part: Heatmap, values: np.ndarray, strong: np.ndarray, wide: floa
         ]  # the sign is also beside the scale
         return fits[0] if fits else ""
 
-    return [[text(value, share) for value, share in zip(*each, strict=True)] for each in zip(values, strong, strict=True)]
+    return [
+        [text(value, share) for value, share in zip(*each, strict=True)] for each in zip(values, strong, strict=True)
+    ]
 
 
 def figure(value: float, unit: str) -> str:
@@ -190,7 +219,9 @@ def name_at(names: Sequence[str], place: int) -> str:
     return names[place] if place < len(names) and names[place] else str(place + 1)
 
 
-def rasters(part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float) -> list[Shape]:
+def rasters(
+    part: Heatmap, values: np.ndarray, strong: np.ndarray, left: float, top: float, wide: float, tall: float
+) -> list[Shape]:
     """The map as one image; if diverging, one image for each of its two colours."""
     shown = None if np.isfinite(values).all() else ~np.isnan(values)
     area = left, top, values.shape[1] * wide, values.shape[0] * tall
@@ -218,12 +249,23 @@ def raster_readout(part: Heatmap, layout: Layout, low: float, high: float) -> di
 
 
 def frame(layout: Layout) -> list[Shape]:
-    left, top, wide, tall, rows, columns = layout.left, layout.top, layout.wide, layout.tall, len(layout.rows), len(layout.columns)
+    left, top, wide, tall, rows, columns = (
+        layout.left,
+        layout.top,
+        layout.wide,
+        layout.tall,
+        len(layout.rows),
+        len(layout.columns),
+    )
     right, bottom = left + columns * wide, top + rows * tall
     if layout.is_raster:
         return [Stroke([(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], "frame")]
-    across: list[Shape] = [Stroke([(left, top + row * tall), (right, top + row * tall)], "frame") for row in range(rows + 1)]
-    return across + [Stroke([(left + column * wide, top), (left + column * wide, bottom)], "frame") for column in range(columns + 1)]
+    across: list[Shape] = [
+        Stroke([(left, top + row * tall), (right, top + row * tall)], "frame") for row in range(rows + 1)
+    ]
+    return across + [
+        Stroke([(left + column * wide, top), (left + column * wide, bottom)], "frame") for column in range(columns + 1)
+    ]
 
 
 def every(size: float, least: float) -> int:
@@ -232,8 +274,8 @@ def every(size: float, least: float) -> int:
 
 
 def shown_names(names: Sequence[str], size: float, least: float) -> list[tuple[int, str]]:
-    """The positions and names for which there is room. If single letters must be skipped, numbers replace them: parts of a text are not
-    readable."""
+    """The positions and names for which there is room. If single letters must be skipped, numbers replace them: parts
+    of a text are not readable."""
     skipped = every(size, least)
     if skipped == 1 or any(len(name) > 1 for name in names):
         return [(at, names[at]) for at in range(0, len(names), skipped)]
@@ -271,7 +313,15 @@ def goes_beyond(values: np.ndarray, high: float) -> bool:
 
 
 def key(
-    left: float, top: float, low: float, high: float, diverging: bool, strength: float = 1.0, *, goes_on: bool = False, unit: str = ""
+    left: float,
+    top: float,
+    low: float,
+    high: float,
+    diverging: bool,
+    strength: float = 1.0,
+    *,
+    goes_on: bool = False,
+    unit: str = "",
 ) -> list[Shape]:
     """The colour scale, at the strength of the map; shares are in per cent."""
     unit = unit if unit == PERCENT else ""  # other units are written beside the scale
@@ -281,9 +331,20 @@ def key(
         share = (piece + 0.5) / pieces
         share = 2 * share - 1 if diverging else share
         kind = "heat" if share >= 0 else "cold"
-        shapes.append(Box(left + piece * KEY_WIDTH / pieces, top, KEY_WIDTH / pieces, KEY_HEIGHT, kind, opacity=strength * abs(share)))
+        shapes.append(
+            Box(
+                left + piece * KEY_WIDTH / pieces,
+                top,
+                KEY_WIDTH / pieces,
+                KEY_HEIGHT,
+                kind,
+                opacity=strength * abs(share),
+            )
+        )
     shapes.append(Stroke([(left, top + KEY_HEIGHT), (left + KEY_WIDTH, top + KEY_HEIGHT)], "grid"))
     least = low if abs(low) > 0.002 * (high - low) else 0.0
     shapes.append(Label(left, top + KEY_HEIGHT + 13, figure(least, unit), "tick-start"))
-    shapes.append(Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + figure(high, unit), "tick-end"))
+    shapes.append(
+        Label(left + KEY_WIDTH, top + KEY_HEIGHT + 13, ("≥ " if goes_on else "") + figure(high, unit), "tick-end")
+    )
     return shapes

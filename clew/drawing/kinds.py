@@ -98,13 +98,16 @@ def rules(colours: dict[str, str] | None = None, kinds: Iterable[str] = KINDS, s
     for kind in kinds:
         look = KINDS[kind]
         fill, stroke = (
-            name if name == "none" else f"var(--{name})" if colours is None else colours[name] for name in (look.fill, look.stroke)
+            name if name == "none" else f"var(--{name})" if colours is None else colours[name]
+            for name in (look.fill, look.stroke)
         )
         lines = [f"fill:{fill}"]
         if look.stroke != "none":
             lines.append(f"stroke:{stroke};stroke-width:{look.width:g}")
         if look.halo:
-            lines.append(f"stroke:{'var(--paper)' if colours is None else colours['paper']};stroke-width:4px;paint-order:stroke")
+            lines.append(
+                f"stroke:{'var(--paper)' if colours is None else colours['paper']};stroke-width:4px;paint-order:stroke"
+            )
         if look.dash:
             lines.append(f"stroke-dasharray:{' '.join(f'{part:g}' for part in look.dash)}")
         if look.opacity != 1:

@@ -15,8 +15,8 @@ def printable(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with everything made visible: spaces at its ends as dots, other white space as signs, and unprintable characters (controls,
-    marks that change the writing direction, lone surrogates) as escapes."""
+    """The text with everything made visible: spaces at its ends as dots, other white space as signs, and unprintable
+    characters (controls, marks that change the writing direction, lone surrogates) as escapes."""
     shown = "".join(SIGNS.get(c, c if c.isprintable() or c in JOINERS else escaped(c)) for c in text)
     inner = shown.strip(" ")
     if len(inner) == len(shown):

@@ -23,17 +23,24 @@ MOST_POINTS = 2000
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Series:
-    """The line with at most `most` points: the minimum and the maximum of neighbours are kept, so that no spike is lost."""
+    """The line with at most `most` points: the minimum and the maximum of neighbours are kept, so that no spike is
+    lost."""
     if len(series.x) <= most:
         return series
     values = np.asarray(series.y, dtype=float)
     kept: set[int] = {0, len(series.x) - 1}
     for part in np.array_split(np.arange(min(len(series.x), len(values))), most // 2 - 1):
         finite = part[np.isfinite(values[part])]
-        kept |= {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])} if finite.size else {int(part[0])}
+        kept |= (
+            {int(finite[values[finite].argmin()]), int(finite[values[finite].argmax()])}
+            if finite.size
+            else {int(part[0])}
+        )
     places = sorted(kept)
     spread = None if series.spread is None else [series.spread[place] for place in places]
-    return replace(series, x=[series.x[place] for place in places], y=[series.y[place] for place in places], spread=spread)
+    return replace(
+        series, x=[series.x[place] for place in places], y=[series.y[place] for place in places], spread=spread
+    )
 
 
 def lines(part: Lines) -> Picture:
@@ -43,7 +50,11 @@ def lines(part: Lines) -> Picture:
     shapes = [*keys, *axes(x, y, field, part.x_label, part.y_label)]
     crossed = [(name, value) for name, value in part.thresholds if is_shown(value, y)]
     for name, value in crossed:
-        shapes.append(Stroke([(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"))
+        shapes.append(
+            Stroke(
+                [(field.left, y(value)), (field.right, y(value))], "threshold", title=f"{name}: {short_number(value)}"
+            )
+        )
     for number, series in enumerate(part.series):
         shapes += line(series, number, x, y)
     shapes += [Label(field.right - 4, y(value) - 5, name, "threshold-name") for name, value in crossed]
@@ -54,7 +65,9 @@ def lines(part: Lines) -> Picture:
 
 def scales(part: Lines, top: float) -> tuple[Scale, Scale, Field]:
     spread = [value for series in part.series for value in ends(series)]
-    low_x, high_x = part.x_range or extent(chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02)
+    low_x, high_x = part.x_range or extent(
+        chain.from_iterable(series.x for series in part.series), log=part.log_x, margin=0.02
+    )
     low_y, high_y = part.y_range or extent([*spread, *(value for _, value in part.thresholds)], log=part.log_y)
     bottom = top + HEIGHT - BOTTOM - 12
     y = Scale(low_y, high_y, bottom, top, part.log_y)

@@ -1,4 +1,5 @@
-"""Draws directed acyclic graphs from top to bottom, in layers by longest path, ordered so that few lines cross (Sugiyama et al. 1981).
+"""Draws directed acyclic graphs from top to bottom, in layers by longest path, ordered so that few lines cross
+(Sugiyama et al. 1981).
 
 A line that passes a layer has a slot in it, so that it goes around the boxes there.
 """
@@ -34,7 +35,8 @@ class Slot:
 
 
 def layers_of(count: int, edges: Sequence[tuple[int, int, str]]) -> list[int]:
-    """The layer of each node: the length of the longest path to it. A node without predecessors is just above the first that needs it."""
+    """The layer of each node: the length of the longest path to it. A node without predecessors is just above the first
+    that needs it."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for start, end, _ in edges:
@@ -66,8 +68,12 @@ def size_of(node: Node) -> tuple[float, float]:
 
 
 def lay_out(part: Network) -> tuple[list[Slot], list[list[int]], list[list[int]]]:
-    """Slots (the nodes first), the slots of each layer from left to right, and the slots that each edge passes through."""
-    slots = [Slot(layer, *size_of(node)) for node, layer in zip(part.nodes, layers_of(len(part.nodes), part.edges), strict=True)]
+    """Slots (the nodes first), the slots of each layer from left to right, and the slots that each edge passes
+    through."""
+    slots = [
+        Slot(layer, *size_of(node))
+        for node, layer in zip(part.nodes, layers_of(len(part.nodes), part.edges), strict=True)
+    ]
     paths = []
     for start, end, _ in part.edges:
         path = [start]
@@ -87,8 +93,8 @@ def lay_out(part: Network) -> tuple[list[Slot], list[list[int]], list[list[int]]
 
 
 def order(slots: list[Slot], layers: list[list[int]]) -> None:
-    """Moves each slot towards the centre of its neighbours, in alternating sweeps down and up: first the order in a layer, then the
-    places."""
+    """Moves each slot towards the centre of its neighbours, in alternating sweeps down and up: first the order in a
+    layer, then the places."""
     for layer in layers:
         put_side_by_side(slots, layer)
     for sweep in range(SWEEPS):
@@ -151,7 +157,9 @@ def network(part: Network) -> Picture:
         shapes += box(slot, node, tops[slot.layer] + (tall[slot.layer] - slot.height) / 2)
     width = max((slot.x + slot.width / 2 for slot in slots), default=0.0) + MARGIN
     about = f"{part.title or 'graph'}: {len(part.nodes)} nodes, {len(part.edges)} edges"
-    return Picture(width, y - BETWEEN + MARGIN if layers else MARGIN, [*shapes, *chain.from_iterable(labels.values())], about)
+    return Picture(
+        width, y - BETWEEN + MARGIN if layers else MARGIN, [*shapes, *chain.from_iterable(labels.values())], about
+    )
 
 
 def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[float], nodes: int) -> list[Place]:
@@ -172,14 +180,18 @@ def curve(slots: list[Slot], path: list[int], tops: list[float], tall: list[floa
 
 
 def beside(points: Sequence[Place], text: str, placed: Sequence[Label]) -> Label:
-    """A label on the first piece of a line, at a place where it covers no other label; in the middle if there is none."""
+    """A label on the first piece of a line, at a place where it covers no other label; in the middle if there is
+    none."""
     candidates = []
     for share in (0.5, 0.34, 0.66, 0.22, 0.78):
         weights = ((1 - share) ** 3, 3 * share * (1 - share) ** 2, 3 * share**2 * (1 - share), share**3)
         x, y = (sum(weight * point[axis] for weight, point in zip(weights, points, strict=True)) for axis in (0, 1))
         candidates.append(Label(x, y + 3.5, text, "edge-text"))
         reach = [(text_width(text, EDGE_SIZE) + text_width(label.text, EDGE_SIZE)) / 2 for label in placed]
-        if all(abs(x - label.x) >= far or abs(y + 3.5 - label.y) >= EDGE_SIZE for label, far in zip(placed, reach, strict=True)):
+        if all(
+            abs(x - label.x) >= far or abs(y + 3.5 - label.y) >= EDGE_SIZE
+            for label, far in zip(placed, reach, strict=True)
+        ):
             return candidates[-1]
     return candidates[0]
 
@@ -194,5 +206,7 @@ def box(slot: Slot, node: Node, top: float) -> list[Shape]:
     shapes: list[Shape] = [Box(slot.x - slot.width / 2, top, slot.width, slot.height, node.kind, about, round=7)]
     shapes.append(Label(slot.x, top + NAME, shortened(visible(node.name), LONGEST_TEXT), "box-name"))
     for number, line in enumerate(node.lines):
-        shapes.append(Label(slot.x, top + NAME + LINE * (number + 1), shortened(visible(line), LONGEST_TEXT), "box-line"))
+        shapes.append(
+            Label(slot.x, top + NAME + LINE * (number + 1), shortened(visible(line), LONGEST_TEXT), "box-line")
+        )
     return shapes

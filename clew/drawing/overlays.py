@@ -1,4 +1,5 @@
-"""A picture repeated once per word, bright where the word attends and dark elsewhere (as in the figures of Xu et al. 2015).
+"""A picture repeated once per word, bright where the word attends and dark elsewhere (as in the figures of Xu et al.
+2015).
 
 Pages also have a large picture that the script steps through word by word; it is hidden without the script.
 """
@@ -22,17 +23,20 @@ DARKEST = 205
 
 
 def over_pixels(weights: np.ndarray, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> np.ndarray:
-    """The weight of each pixel of a picture (height, width), from weights (rows, columns) of cells of `cell` pixels. The first cell starts
-    `before` pixels outside the picture; the last reaches its end."""
+    """The weight of each pixel of a picture (height, width), from weights (rows, columns) of cells of `cell` pixels.
+    The first cell starts `before` pixels outside the picture; the last reaches its end."""
     rows, columns = (
-        np.minimum((np.arange(side) + before) // step, most - 1) for side, step, most in zip(size, cell, weights.shape, strict=True)
+        np.minimum((np.arange(side) + before) // step, most - 1)
+        for side, step, most in zip(size, cell, weights.shape, strict=True)
     )
     return weights[rows[:, None], columns[None, :]]
 
 
-def over_boxes(weights: np.ndarray, boxes: Sequence[tuple[float, float, float, float]], size: tuple[int, int]) -> np.ndarray:
-    """The weight of each pixel of a picture (height, width), from weights of boxes (left, top, right, bottom): the largest of the boxes
-    around it, and 0 outside all boxes."""
+def over_boxes(
+    weights: np.ndarray, boxes: Sequence[tuple[float, float, float, float]], size: tuple[int, int]
+) -> np.ndarray:
+    """The weight of each pixel of a picture (height, width), from weights of boxes (left, top, right, bottom): the
+    largest of the boxes around it, and 0 outside all boxes."""
     by_pixel = np.zeros(size)
     for weight, (left, top, right, bottom) in zip(weights, boxes, strict=True):
         inside = slice(int(top), ceil(bottom)), slice(int(left), ceil(right))
@@ -49,7 +53,9 @@ def darkness(weights: np.ndarray) -> np.ndarray:
 def shade(part: Overlays, number: int) -> np.ndarray:
     """The darkness of each pixel for the word with this index."""
     weights, size = np.asarray(part.maps[number], dtype=float), np.shape(part.pixels)[:2]
-    return darkness(over_boxes(weights, part.boxes, size) if part.boxes else over_pixels(weights, part.cell, size, part.before))
+    return darkness(
+        over_boxes(weights, part.boxes, size) if part.boxes else over_pixels(weights, part.cell, size, part.before)
+    )
 
 
 def highest_weight(part: Overlays, number: int) -> str:
@@ -64,7 +70,16 @@ def outlines(part: Overlays, x: float, y: float, scale: float) -> list[Shape]:
     """The boxes with their numbers, on a picture drawn at this scale."""
     shapes: list[Shape] = []
     for number, (left, top, right, bottom) in enumerate(part.boxes, start=1):
-        shapes.append(Box(x + left * scale, y + top * scale, (right - left) * scale, (bottom - top) * scale, "region", f"region {number}"))
+        shapes.append(
+            Box(
+                x + left * scale,
+                y + top * scale,
+                (right - left) * scale,
+                (bottom - top) * scale,
+                "region",
+                f"region {number}",
+            )
+        )
         shapes.append(Label(x + left * scale + 3, y + top * scale + 11, str(number), "region-name"))
     return shapes
 
@@ -102,20 +117,30 @@ def steps(part: Overlays, name: str) -> str:
     photo = np.asarray(part.pixels, dtype=np.uint8)
     height, width = photo.shape[:2]
     wide, tall = (STAGE * side / max(height, width, 1) for side in (width, height))
-    layers = [Raster(0, 0, wide, tall, shade(part, number), "shade").svg(f"{name}-{number}") for number in range(len(part.names))]
+    layers = [
+        Raster(0, 0, wide, tall, shade(part, number), "shade").svg(f"{name}-{number}")
+        for number in range(len(part.names))
+    ]
     drawn = "".join(
-        f'<g class="layer" data-say="{markup(highest_weight(part, number))}"{"" if number == 0 else " hidden"}>{layer}</g>'
+        '<g class="layer"'
+        f' data-say="{markup(highest_weight(part, number))}"{"" if number == 0 else " hidden"}>{layer}</g>'
         for number, layer in enumerate(layers)
     )
     size = f'width="{pixels(wide)}" height="{pixels(tall)}" viewBox="0 0 {pixels(wide)} {pixels(tall)}"'
     below = Photo(0, 0, wide, tall, photo).svg(name)
     over = "".join(shape.svg(name) for shape in outlines(part, 0, 0, wide / max(width, 1)))
-    stage = f'<svg class="stage" role="img" aria-label="the picture, bright where a word looks" {size}>{below}{drawn}{over}</svg>'
+    stage = (
+        '<svg class="stage" role="img" aria-label="the picture, bright where a word looks"'
+        f" {size}>{below}{drawn}{over}</svg>"
+    )
     words = " ".join(f'<button type="button">{markup(word)}</button>' for word in part.names)
-    slider = f'<input type="range" min="0" max="{len(part.names) - 1}" step="1" value="0" aria-label="word of the sentence"/>'
+    slider = (
+        f'<input type="range" min="0" max="{len(part.names) - 1}" step="1" value="0" aria-label="word of the'
+        ' sentence"/>'
+    )
     moves = ['<button type="button" data-by="-1" title="the word before (left)">\u2190</button>', slider]
     moves += ['<button type="button" data-by="1" title="the next word (right)">\u2192</button>', "<output></output>"]
     return (
-        '<div class="steps" hidden tabindex="0" role="group" aria-label="word by word; the arrow keys go from word to word">'
-        f'<p class="sentence">{words}</p>{stage}<div class="moves">{"".join(moves)}</div></div>'
+        '<div class="steps" hidden tabindex="0" role="group" aria-label="word by word; the arrow keys go from word to'
+        f' word"><p class="sentence">{words}</p>{stage}<div class="moves">{"".join(moves)}</div></div>'
     )

@@ -1,8 +1,8 @@
 """Views as documents: a self-contained page, a fragment for another page, a frame for notebooks, or a single picture.
 
-A page that shows fragments loads `stylesheet()` as a style sheet and `script()` as a module, and calls its `enliven(element)` on every
-fragment that it inserts. Its content security policy must allow data images (`img-src data:`) and style attributes; no inline scripts are
-needed.
+A page that shows fragments loads `stylesheet()` as a style sheet and `script()` as a module, and calls its
+`enliven(element)` on every fragment that it inserts. Its content security policy must allow data images (`img-src
+data:`) and style attributes; no inline scripts are needed.
 """
 
 import re
@@ -25,7 +25,21 @@ from clew.drawing.lines import lines
 from clew.drawing.network import network
 from clew.drawing.note import note, note_html
 from clew.drawing.overlays import overlays, overlays_html
-from clew.drawing.parts import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Part, Points, Spelled, Table
+from clew.drawing.parts import (
+    Bars,
+    Branches,
+    ColouredText,
+    Grid,
+    Heatmap,
+    Lines,
+    Network,
+    Note,
+    Overlays,
+    Part,
+    Points,
+    Spelled,
+    Table,
+)
 from clew.drawing.points import points
 from clew.drawing.shapes import Label, Picture, pixels
 from clew.drawing.spelled import spelled
@@ -69,7 +83,9 @@ def fragment(title: str, about: str, parts: Sequence[Part], name: str | None = N
     elements += [f'<p class="about">{markup(paragraph)}</p>' for paragraph in about.splitlines() if paragraph.strip()]
     for number, (part, kind) in enumerate(drawn):
         caption = f"<figcaption>{markup(title_of(part))}</figcaption>" if title_of(part) else ""
-        inner = kind.html(part, f"{name}-{number}") if kind.html else scrolled(kind.picture(part).svg(f"{name}-{number}"))
+        inner = (
+            kind.html(part, f"{name}-{number}") if kind.html else scrolled(kind.picture(part).svg(f"{name}-{number}"))
+        )
         elements.append(f'<figure class="part part-{type(part).__name__.lower()}">{caption}{inner}</figure>')
     return "\n".join([*elements, '<div class="say" hidden></div><p class="heard" role="status"></p></section>'])
 
@@ -89,7 +105,8 @@ def document(title: str, about: str, parts: Sequence[Part]) -> str:
 
 
 def whole_page(title: str, style: str, body: str, calls: str) -> str:
-    """A file from an opened, not yet closed body. Its policy runs only our script, by its hash, and nothing that the data contain."""
+    """A file from an opened, not yet closed body. Its policy runs only our script, by its hash, and nothing that the
+    data contain."""
     code = f"{script()}\n{calls}"
     digest = b64encode(sha256(code.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
@@ -110,10 +127,14 @@ def whole_page(title: str, style: str, body: str, calls: str) -> str:
 
 
 def frame(title: str, about: str, parts: Sequence[Part]) -> str:
-    """A view as a frame for notebooks, as high as its pictures; the script fits the height if the notebook allows it."""
+    """A view as a frame for notebooks, as high as its pictures; the script fits the height if the notebook allows
+    it."""
     height = sum(DRAWN[type(part)].picture(part).height + 50 for part in parts) + 110
     page = escape(document(title, about, parts))
-    return f'<iframe srcdoc="{page}" title="{markup(title)}" style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
+    return (
+        f'<iframe srcdoc="{page}" title="{markup(title)}"'
+        f' style="width:100%;height:{min(round(height), 900)}px;border:0"></iframe>'
+    )
 
 
 def picture(title: str, about: str, parts: Sequence[Part]) -> str:
@@ -123,7 +144,11 @@ def picture(title: str, about: str, parts: Sequence[Part]) -> str:
     elements: list[str] = []
     y = float(MARGIN)
     for text, kind, row in ((title, "heading", 27), (about, "quiet", 19)):
-        for line in [line for paragraph in text.splitlines() for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)]:
+        for line in [
+            line
+            for paragraph in text.splitlines()
+            for line in wrapped(visible(paragraph), width - 2 * MARGIN, KINDS[kind].size)
+        ]:
             elements.append(Label(MARGIN, y + KINDS[kind].size, line, kind).svg(""))
             y += row
     for number, (part, each) in enumerate(zip(parts, drawn, strict=True)):

@@ -1,7 +1,8 @@
 """The parts of a view as plain values, each a picture of one kind. Nothing here draws.
 
-`clew.drawing` turns them into SVG and HTML, `clew.drawing.figures` into matplotlib figures, so that notebooks, files, the page and reports
-show the same. Names, tokens and notes are plain text, whatever they contain: they are escaped where they are drawn.
+`clew.drawing` turns them into SVG and HTML, `clew.drawing.figures` into matplotlib figures, so that notebooks, files,
+the page and reports show the same. Names, tokens and notes are plain text, whatever they contain: they are escaped
+where they are drawn.
 """
 
 from collections.abc import Sequence
@@ -13,13 +14,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Heatmap:
-    """Values (rows, columns), darker where they are higher; `diverging` has two colours around 0. The scale goes from `low` to `high`, by
-    default from the minimum to the maximum. `label` names the quantity, in `unit`: shares with the unit % are written in per cent. NaN is a
-    missing value, and is marked. `keyed` axes are lists of names, such as levels, which compared maps merge; others are positions in a
-    text.
+    """Values (rows, columns), darker where they are higher; `diverging` has two colours around 0. The scale goes from
+    `low` to `high`, by default from the minimum to the maximum. `label` names the quantity, in `unit`: shares with the
+    unit % are written in per cent. NaN is a missing value, and is marked. `keyed` axes are lists of names, such as
+    levels, which compared maps merge; others are positions in a text.
 
-    `backdrop` is a picture below the map, from 0 to 255: in colour (height, width, 3), or in grey (rows, columns) for a spectrogram, whose
-    axes are not both lengths. It may have a higher resolution than the values."""
+    `backdrop` is a picture below the map, from 0 to 255: in colour (height, width, 3), or in grey (rows, columns) for a
+    spectrogram, whose axes are not both lengths. It may have a higher resolution than the values."""
 
     values: np.ndarray
     rows: Sequence[str]
@@ -38,9 +39,9 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Spelled:
-    """Text written from an input such as a sound: `shown` (rows, columns) is the input's picture, such as a spectrogram, called `name`;
-    `weights` (letters, places) say how much each letter lies at each place. Both span the `length` of the input, in a `unit` such as
-    seconds."""
+    """Text written from an input such as a sound: `shown` (rows, columns) is the input's picture, such as a
+    spectrogram, called `name`; `weights` (letters, places) say how much each letter lies at each place. Both span the
+    `length` of the input, in a `unit` such as seconds."""
 
     shown: np.ndarray
     weights: np.ndarray
@@ -53,9 +54,9 @@ class Spelled:
 
 @dataclass(frozen=True)
 class Grid:
-    """Many small heatmaps of one kind, by layer (row) and head (column), each with a name; each can be selected. Colours go from `low` to
-    `high`, by default the maximum. `notes` are written on maps that differ from the others, such as those of heads that are off. A map
-    without values cannot be selected."""
+    """Many small heatmaps of one kind, by layer (row) and head (column), each with a name; each can be selected.
+    Colours go from `low` to `high`, by default the maximum. `notes` are written on maps that differ from the others,
+    such as those of heads that are off. A map without values cannot be selected."""
 
     maps: Sequence[Sequence[np.ndarray]]
     row_names: Sequence[str]
@@ -95,8 +96,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class Bars:
-    """One bar per name, or several, in groups named by `groups`. The scale goes from `low` to `high`, by default from 0 or the minimum to
-    the maximum. Bars of probabilities and shares go from 0 to 1."""
+    """One bar per name, or several, in groups named by `groups`. The scale goes from `low` to `high`, by default from 0
+    or the minimum to the maximum. Bars of probabilities and shares go from 0 to 1."""
 
     names: Sequence[str]
     values: Sequence[float] | Sequence[Sequence[float]]
@@ -123,8 +124,8 @@ class Points:
 
 @dataclass(frozen=True)
 class ColouredText:
-    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens have no gaps. Without a
-    `label`, colours only tell tokens apart, and their scale is not shown."""
+    """Tokens in reading order, each on the colour of its value; `notes` are shown on request. `joined` tokens have no
+    gaps. Without a `label`, colours only tell tokens apart, and their scale is not shown."""
 
     tokens: Sequence[str]
     values: Sequence[float]
@@ -139,8 +140,8 @@ class ColouredText:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells; units are part of the header. `keys` is the number of first cells that name a row, 0 if none do; compared tables show
-    the named rows of all."""
+    """Rows of cells; units are part of the header. `keys` is the number of first cells that name a row, 0 if none do;
+    compared tables show the named rows of all."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -150,7 +151,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Branch:
-    """A node of a tree that grows from left to right: its parent's index (None for the root), its text, and whether it was kept."""
+    """A node of a tree that grows from left to right: its parent's index (None for the root), its text, and whether it
+    was kept."""
 
     parent: int | None
     text: str
@@ -188,9 +190,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Overlays:
-    """Where each word attends in one picture (height, width, 3) of bytes: named weights (rows, columns) over a grid of cells of `cell`
-    pixels, the first starting `before` pixels outside the picture. With `boxes` (left, top, right, bottom), in pixels of the picture, the
-    weights (boxes,) belong to these instead."""
+    """Where each word attends in one picture (height, width, 3) of bytes: named weights (rows, columns) over a grid of
+    cells of `cell` pixels, the first starting `before` pixels outside the picture. With `boxes` (left, top, right,
+    bottom), in pixels of the picture, the weights (boxes,) belong to these instead."""
 
     pixels: np.ndarray
     names: Sequence[str]

@@ -39,10 +39,16 @@ def points(part: Points) -> Picture:
         texts = part.texts[number] if number < len(part.texts) else ()
         for place, (at, value) in enumerate(zip(series.x, series.y, strict=False)):
             if is_shown(at, x) and is_shown(value, y):
-                text = texts[place] if place < len(texts) and texts[place] else f"{short_number(at)}, {short_number(value)}"
+                text = (
+                    texts[place]
+                    if place < len(texts) and texts[place]
+                    else f"{short_number(at)}, {short_number(value)}"
+                )
                 about = f"{text} ({series.name})" if series.name else text
                 drawn[at, value] += 1
                 size = radius(part) * SMALLER ** (drawn[at, value] - 1)
                 shapes.append(Dot(x(at), y(value), size, point_kind(number), about))
     count = sum(len(series.x) for series in part.series)
-    return Picture(WIDTH, field.bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups")
+    return Picture(
+        WIDTH, field.bottom + BOTTOM, shapes, f"{part.title or 'map'}: {count} points in {len(part.series)} groups"
+    )

@@ -74,7 +74,11 @@ class Scale:
     def ticks(self, most: int = 6) -> list[tuple[float, str]]:
         """The places and texts of the axis labels."""
         if not self.log:
-            values = [value for value in ticks(self.low, self.high, most) if not self.whole or abs(value - round(value)) < 1e-9]
+            values = [
+                value
+                for value in ticks(self.low, self.high, most)
+                if not self.whole or abs(value - round(value)) < 1e-9
+            ]
             return list(zip(map(self, values), labels(values), strict=True))
         return [(self(value), power_of_ten(value)) for value in log_ticks(self.low, self.high, most)]
 
@@ -82,7 +86,9 @@ class Scale:
 def extent(values: Iterable[float], *, log: bool = False, margin: float = 0.04) -> tuple[float, float]:
     """The range of the values that a scale can show, with a margin; 0 to 1 (logarithmic 1 to 10) if there are none."""
     least = 1 / LARGEST if log else -LARGEST
-    finite = [min(max(float(value), least), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)]
+    finite = [
+        min(max(float(value), least), LARGEST) for value in values if math.isfinite(value) and (value > 0 or not log)
+    ]
     if not finite:
         return (1.0, 10.0) if log else (0.0, 1.0)
     low, high = min(finite), max(finite)

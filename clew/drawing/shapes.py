@@ -1,4 +1,5 @@
-"""The shapes of pictures, and the only place that writes them as SVG: texts and titles are escaped here and nowhere else.
+"""The shapes of pictures, and the only place that writes them as SVG: texts and titles are escaped here and nowhere
+else.
 
 A shape with a `title` is a mark: the pointer, the arrow keys and screen readers show its title.
 """
@@ -46,7 +47,9 @@ class Box:
     """Row and column, for the page's action when it is selected."""
 
     def svg(self, name: str) -> str:
-        attributes = f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
+        attributes = (
+            f'x="{pixels(self.x)}" y="{pixels(self.y)}" width="{pixels(self.width)}" height="{pixels(self.height)}"'
+        )
         attributes += f' rx="{pixels(self.round)}"' if self.round else ""
         attributes += f' fill-opacity="{self.opacity:.3g}"' if self.opacity is not None else ""
         attributes += f' data-row="{self.number[0]}" data-column="{self.number[1]}"' if self.number is not None else ""
@@ -62,12 +65,15 @@ class Dot:
     title: str = ""
 
     def svg(self, name: str) -> str:
-        return titled("circle", f'cx="{pixels(self.x)}" cy="{pixels(self.y)}" r="{pixels(self.radius)}"', self.kind, self.title)
+        return titled(
+            "circle", f'cx="{pixels(self.x)}" cy="{pixels(self.y)}" r="{pixels(self.radius)}"', self.kind, self.title
+        )
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """Points joined by straight lines, or by cubic curves: a point, then for each piece two control points and a point."""
+    """Points joined by straight lines, or by cubic curves: a point, then for each piece two control points and a
+    point."""
 
     points: Sequence[Place]
     kind: str
@@ -100,13 +106,16 @@ class Label:
     def svg(self, name: str) -> str:
         turn = f' transform="rotate({self.turn:g} {pixels(self.x)} {pixels(self.y)})"' if self.turn else ""
         length = f' textLength="{pixels(self.length)}"' if self.length is not None else ""
-        return f'<text class="{self.kind}" x="{pixels(self.x)}" y="{pixels(self.y)}"{turn}{length}>{markup(self.text)}</text>'
+        return (
+            f'<text class="{self.kind}" x="{pixels(self.x)}"'
+            f' y="{pixels(self.y)}"{turn}{length}>{markup(self.text)}</text>'
+        )
 
 
 @dataclass(frozen=True)
 class Raster:
-    """Levels (rows, columns) from 0, transparent, to 255, the full colour of its kind; no value where `shown` is False. The image is a
-    mask, so that its colour follows the theme."""
+    """Levels (rows, columns) from 0, transparent, to 255, the full colour of its kind; no value where `shown` is False.
+    The image is a mask, so that its colour follows the theme."""
 
     x: float
     y: float
@@ -151,8 +160,8 @@ Shape = Box | Dot | Stroke | Label | Raster | Photo
 
 @dataclass(frozen=True)
 class Picture:
-    """Shapes in an area of pixels. `about` describes the whole; `readout` is the data from which the script reads values, if the marks do
-    not give them."""
+    """Shapes in an area of pixels. `about` describes the whole; `readout` is the data from which the script reads
+    values, if the marks do not give them."""
 
     width: float
     height: float
@@ -166,8 +175,14 @@ class Picture:
     def svg(self, name: str) -> str:
         """The picture inside a page."""
         readout = f' data-readout="{markup(json.dumps(self.readout, separators=(",", ":")))}"' if self.readout else ""
-        size = f'width="{pixels(self.width)}" height="{pixels(self.height)}" viewBox="0 0 {pixels(self.width)} {pixels(self.height)}"'
+        size = (
+            f'width="{pixels(self.width)}" height="{pixels(self.height)}" viewBox="0 0 {pixels(self.width)}'
+            f' {pixels(self.height)}"'
+        )
         is_read = bool(self.readout) or any(getattr(shape, "title", "") for shape in self.shapes)
         focus = ' tabindex="0"' if is_read else ""
         about = f"{self.about}; the arrow keys read values" if is_read else self.about
-        return f'<svg class="picture" role="img" {size}{focus} aria-label="{markup(about)}"{readout}>{self.inner(name)}</svg>'
+        return (
+            f'<svg class="picture" role="img" {size}{focus}'
+            f' aria-label="{markup(about)}"{readout}>{self.inner(name)}</svg>'
+        )

@@ -1,5 +1,5 @@
-"""An input and the text written from it: the input's picture, such as a spectrogram, and below it, at the same width, each letter's
-place."""
+"""An input and the text written from it: the input's picture, such as a spectrogram, and below it, at the same width,
+each letter's place."""
 
 import numpy as np
 

@@ -11,8 +11,8 @@ Theme = Literal["auto", "light", "dark"]
 
 
 def themed(rules: Callable[[str, Any], str], light: Any, dark: Any) -> dict[str, str]:
-    """Style sheets by theme. `rules` writes those that apply to one theme's pictures only, since a page may contain several; without
-    variables, which some viewers do not support."""
+    """Style sheets by theme. `rules` writes those that apply to one theme's pictures only, since a page may contain
+    several; without variables, which some viewers do not support."""
     return {
         "auto": rules("auto", light) + "@media(prefers-color-scheme:dark){" + rules("auto", dark) + "}",
         "light": rules("light", light),
@@ -20,13 +20,16 @@ def themed(rules: Callable[[str, Any], str], light: Any, dark: Any) -> dict[str,
     }
 
 
-def standalone(kind: str, theme: str, styles: Mapping[str, str], width: float, height: float, about: str, body: str) -> str:
+def standalone(
+    kind: str, theme: str, styles: Mapping[str, str], width: float, height: float, about: str, body: str
+) -> str:
     """A picture at its natural size; `body` is SVG, `about` is text."""
     if theme not in styles:
         raise unknown("theme", theme, styles)
     text = escape(printable(about))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{text}" width="{width:g}" '
-        f'height="{height:g}" viewBox="0 0 {width:g} {height:g}" style="max-width:none"><title>{text}</title><style>{styles[theme]}</style>'
-        f'<rect class="page" width="{width:g}" height="{height:g}" rx="10"/>{body}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}-{theme}" role="img" aria-label="{text}"'
+        f' width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+        f' style="max-width:none"><title>{text}</title><style>{styles[theme]}</style><rect class="page"'
+        f' width="{width:g}" height="{height:g}" rx="10"/>{body}</svg>'
     )

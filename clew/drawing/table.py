@@ -37,7 +37,10 @@ def is_figure(value: Any) -> bool:
 def numeric(table: Table) -> list[bool]:
     """Which columns are numeric, and so right-aligned."""
     columns = max([len(table.header), *map(len, table.rows)])
-    columns_of_values = [[row[column] for row in table.rows if column < len(row) and row[column] is not None] for column in range(columns)]
+    columns_of_values = [
+        [row[column] for row in table.rows if column < len(row) and row[column] is not None]
+        for column in range(columns)
+    ]
     return [bool(values) and all(is_figure(value) for value in values) for values in columns_of_values]
 
 
@@ -45,7 +48,8 @@ def table(part: Table) -> Picture:
     header, *rows = ([shortened(visible(cell(value)), LONGEST) for value in row] for row in (part.header, *part.rows))
     is_right = numeric(part)
     widths = [
-        max((text_width(row[column], 13) for row in (header, *rows) if column < len(row)), default=0) for column in range(len(is_right))
+        max((text_width(row[column], 13) for row in (header, *rows) if column < len(row)), default=0)
+        for column in range(len(is_right))
     ]
     starts = [sum(widths[:column]) + GAP * column for column in range(len(widths))]
     shapes: list[Shape] = write(header, starts, widths, is_right, 15, "head")
@@ -61,7 +65,12 @@ def write(
     row: Sequence[str], starts: Sequence[float], widths: Sequence[float], is_right: Sequence[bool], y: float, kind: str
 ) -> list[Shape]:
     return [
-        Label(starts[column] + (widths[column] if is_right[column] else 0), y, text, f"{kind}-end" if is_right[column] else kind)
+        Label(
+            starts[column] + (widths[column] if is_right[column] else 0),
+            y,
+            text,
+            f"{kind}-end" if is_right[column] else kind,
+        )
         for column, text in enumerate(row)
     ]
 
@@ -72,9 +81,12 @@ def table_html(part: Table, name: str) -> str:
     def kind(column: int) -> str:
         return ' class="figure"' if is_right[column] else ""
 
-    head = "".join(f'<th scope="col"{kind(column)}>{markup(cell(value))}</th>' for column, value in enumerate(part.header))
+    head = "".join(
+        f'<th scope="col"{kind(column)}>{markup(cell(value))}</th>' for column, value in enumerate(part.header)
+    )
     body = "\n".join(
-        "<tr>" + "".join(f"<td{kind(column)}>{markup(cell(value))}</td>" for column, value in enumerate(row)) + "</tr>" for row in part.rows
+        "<tr>" + "".join(f"<td{kind(column)}>{markup(cell(value))}</td>" for column, value in enumerate(row)) + "</tr>"
+        for row in part.rows
     )
     kinds, focus = ("scroll long", ' tabindex="0"') if len(part.rows) > LONG else ("scroll", "")
     return f'<div class="{kinds}"{focus}><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'

@@ -1,8 +1,8 @@
 """Draws trees: as text for a terminal, and as a self-contained SVG picture.
 
-Every node has a strip of its own, as wide as its label and all its children, so that nothing overlaps. Words form one row at the bottom,
-and phrases are as low as possible, just above their children. A line leaves a phrase sideways, right below it, and then goes straight down
-in its child's strip, so that lines cross nothing.
+Every node has a strip of its own, as wide as its label and all its children, so that nothing overlaps. Words form one
+row at the bottom, and phrases are as low as possible, just above their children. A line leaves a phrase sideways, right
+below it, and then goes straight down in its child's strip, so that lines cross nothing.
 """
 
 import re
@@ -22,7 +22,8 @@ from clew.drawing.standalone import Theme, standalone, themed
 
 @dataclass
 class Box:
-    """A placed node: its centre `x`, inside its strip [left, left + width). `height` is its number of phrase levels above the words."""
+    """A placed node: its centre `x`, inside its strip [left, left + width). `height` is its number of phrase levels
+    above the words."""
 
     node: Tree
     size: int
@@ -63,8 +64,8 @@ def lay_out(tree: Tree, size: Callable[[Tree], int], gap: int) -> list[Box]:
 
 
 def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
-    """A node's box at the left edge, with its children moved into it: side by side, with the label over their middle, or over a child that
-    is almost there, which makes a straight line."""
+    """A node's box at the left edge, with its children moved into it: side by side, with the label over their middle,
+    or over a child that is almost there, which makes a straight line."""
     if not children:
         return Box(node, size, [], size, 0, size // 2)
     starts = [0, *accumulate(child.width + gap for child in children)]
@@ -76,7 +77,14 @@ def boxed(node: Tree, size: int, children: list[Box], gap: int) -> Box:
         child.left += margin + start
         child.x += margin + start
     x = margin + middle
-    return Box(node, size, children, max(margin + starts[-1] - gap, x - size // 2 + size), 1 + max(child.height for child in children), x)
+    return Box(
+        node,
+        size,
+        children,
+        max(margin + starts[-1] - gap, x - size // 2 + size),
+        1 + max(child.height for child in children),
+        x,
+    )
 
 
 def tree_text(tree: Tree, *, ascii: bool = False) -> str:
@@ -148,7 +156,8 @@ def cells(text: str) -> list[str]:
 
 
 def tree_svg(tree: Tree, theme: Theme = "auto") -> str:
-    """A tree as a picture at its natural size. Theme "auto" follows the reader's system; "light" and "dark" are fixed."""
+    """A tree as a picture at its natural size. Theme "auto" follows the reader's system; "light" and "dark" are
+    fixed."""
     return trees_svg([tree], theme)
 
 
@@ -162,7 +171,9 @@ def trees_svg(trees: Sequence[Tree], theme: Theme = "auto") -> str:
     words = " / ".join(" ".join(tree.words) for tree in trees)
     starts = accumulate(heights, initial=0)
     shapes = [shapes_of(boxes) for boxes in layouts]
-    moved = [f'<g transform="translate(0 {y})">{each}</g>' if y else each for y, each in zip(starts, shapes, strict=False)]
+    moved = [
+        f'<g transform="translate(0 {y})">{each}</g>' if y else each for y, each in zip(starts, shapes, strict=False)
+    ]
     return standalone("clew-tree", theme, STYLES, width, height, words, "".join(moved))
 
 
@@ -204,14 +215,18 @@ def branch(box: Box, child: Box, root: Box) -> str:
         return f"M{x} {y}V{end_y}"
     bend = min(CURVE, abs(end_x - x) // 2)
     turn, across = (bend if end_x > x else -bend), y + (LEVEL - LABEL_HEIGHT) // 2
-    return f"M{x} {y}V{across - bend}Q{x} {across} {x + turn} {across}H{end_x - turn}Q{end_x} {across} {end_x} {across + bend}V{end_y}"
+    return (
+        f"M{x} {y}V{across - bend}Q{x} {across} {x + turn} {across}H{end_x - turn}Q{end_x} {across} {end_x}"
+        f" {across + bend}V{end_y}"
+    )
 
 
 def phrase_shape(box: Box, root: Box) -> str:
     x, y, kind = MARGIN + box.x, middle(box, root), KINDS.get(category(box.node.label), "other")
     return (
-        f'<rect class="{kind}" x="{x - box.size // 2}" y="{y - LABEL_HEIGHT // 2}" width="{box.size}" height="{LABEL_HEIGHT}" rx="7"/>'
-        f'<text class="label {kind}-label" x="{x}" y="{y + 4.5}">{escape(printable(box.node.label))}</text>'
+        f'<rect class="{kind}" x="{x - box.size // 2}" y="{y - LABEL_HEIGHT // 2}" width="{box.size}"'
+        f' height="{LABEL_HEIGHT}" rx="7"/><text class="label {kind}-label" x="{x}"'
+        f' y="{y + 4.5}">{escape(printable(box.node.label))}</text>'
     )
 
 
@@ -283,7 +298,8 @@ DARK = {
 
 
 def style(theme: str, colours: dict[str, str]) -> str:
-    """Rules that apply to one theme's pictures only, since a page may contain several. No variables: some viewers do not support them."""
+    """Rules that apply to one theme's pictures only, since a page may contain several. No variables: some viewers do
+    not support them."""
     rules = {
         ".line": f"fill:none;stroke:{colours['line']};stroke-width:1.5;stroke-linecap:round",
         "text": f"text-anchor:middle;font-family:{SANS}",

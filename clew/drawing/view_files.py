@@ -1,4 +1,5 @@
-"""Restores a view from the output of `View.json`: the same parts, drawn the same. Non-finite values are restored as NaN."""
+"""Restores a view from the output of `View.json`: the same parts, drawn the same. Non-finite values are restored as
+NaN."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -49,13 +50,16 @@ def levels(values: Any) -> np.ndarray | None:
 def listed(values: Any) -> Any:
     """Numbers, or rows of them; null becomes NaN, or None for a whole list."""
     return (
-        None if values is None else [listed(value) if isinstance(value, list) else np.nan if value is None else value for value in values]
+        None
+        if values is None
+        else [listed(value) if isinstance(value, list) else np.nan if value is None else value for value in values]
     )
 
 
 def series_of(content: list[dict[str, Any]]) -> list[Series]:
     return [
-        Series(**{**series, "x": listed(series["x"]), "y": listed(series["y"]), "spread": listed(series["spread"])}) for series in content
+        Series(**{**series, "x": listed(series["x"]), "y": listed(series["y"]), "spread": listed(series["spread"])})
+        for series in content
     ]
 
 
@@ -69,7 +73,13 @@ PARTS: dict[str, tuple[Callable[..., Part], dict[str, Callable[[Any], Any]]]] = 
     "colouredtext": (ColouredText, {"values": listed}),
     "table": (Table, {}),
     "branches": (Branches, {"nodes": lambda nodes: [Branch(**node) for node in nodes]}),
-    "network": (Network, {"nodes": lambda nodes: [Node(**node) for node in nodes], "edges": lambda edges: [tuple(edge) for edge in edges]}),
+    "network": (
+        Network,
+        {
+            "nodes": lambda nodes: [Node(**node) for node in nodes],
+            "edges": lambda edges: [tuple(edge) for edge in edges],
+        },
+    ),
     "overlays": (
         Overlays,
         {

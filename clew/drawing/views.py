@@ -1,4 +1,5 @@
-"""Views, the results of instruments: a title and parts. A view draws itself (SVG, HTML, matplotlib); its parts are plain values."""
+"""Views, the results of instruments: a title and parts. A view draws itself (SVG, HTML, matplotlib); its parts are
+plain values."""
 
 import json
 import math
@@ -55,8 +56,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class View:
-    """Parts under a title. Displays itself in a notebook. `save` chooses the format by the file's suffix: .html, .svg, .json, or .png and
-    .pdf by matplotlib."""
+    """Parts under a title. Displays itself in a notebook. `save` chooses the format by the file's suffix: .html, .svg,
+    .json, or .png and .pdf by matplotlib."""
 
     title: str
     parts: Sequence[Part]
@@ -69,7 +70,8 @@ class View:
         return pages.document(self.title, self.about, self.parts)
 
     def fragment(self, name: str | None = None) -> str:
-        """The same, for a page with its own style sheet and script (`clew.drawing.pages`); all ids start with `name`."""
+        """The same, for a page with its own style sheet and script (`clew.drawing.pages`); all ids start with
+        `name`."""
         return pages.fragment(self.title, self.about, self.parts, name)
 
     def svg(self) -> str:
@@ -97,7 +99,9 @@ class View:
         elif ending in FIGURES:
             save_figure(self.figure(), path)
         else:
-            raise UserError(f"cannot save a view as {named(path.name)}; known endings: {', '.join([*WRITERS, *FIGURES])}")
+            raise UserError(
+                f"cannot save a view as {named(path.name)}; known endings: {', '.join([*WRITERS, *FIGURES])}"
+            )
         return path
 
     def __repr__(self) -> str:
@@ -136,4 +140,6 @@ FIGURES = (".png", ".pdf")
 
 def bar_names(views: Sequence[View]) -> list[str]:
     """The names of all bars of the views, each once, in order."""
-    return list(dict.fromkeys(name for view in views for part in view.parts if isinstance(part, Bars) for name in part.names))
+    return list(
+        dict.fromkeys(name for view in views for part in view.parts if isinstance(part, Bars) for name in part.names)
+    )

@@ -1,7 +1,8 @@
 """Attention weights of foreign modules during a call: `nn.MultiheadAttention`, and models of `transformers`.
 
-`nn.MultiheadAttention` is made to compute weights per head, and its caller still gets what it requested. Models of `transformers` compute
-weights only in eager attention, and return them with `output_attentions`. Both settings are restored afterwards.
+`nn.MultiheadAttention` is made to compute weights per head, and its caller still gets what it requested. Models of
+`transformers` compute weights only in eager attention, and return them with `output_attentions`. Both settings are
+restored afterwards.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,12 +47,14 @@ def shows_attention(module: nn.Module) -> bool:
 
 def is_of_transformers(module: nn.Module) -> bool:
     """Whether a module has the interface of a transformers model."""
-    return hasattr(module, "set_attn_implementation") and hasattr(getattr(module, "config", None), "_attn_implementation")
+    return hasattr(module, "set_attn_implementation") and hasattr(
+        getattr(module, "config", None), "_attn_implementation"
+    )
 
 
 def foreign_weights(module: nn.Module, call: Callable[..., Any]) -> list[ForeignWeights]:
-    """Return the weights of every attention layer, by kind and in order of calls. `call(**arguments)` calls the module with extra
-    arguments."""
+    """Return the weights of every attention layer, by kind and in order of calls. `call(**arguments)` calls the module
+    with extra arguments."""
     collected: list[tuple[str, Tensor]] = []
     if is_of_transformers(module):
         with eager(module):
@@ -92,12 +95,18 @@ def slow_path() -> Iterator[None]:
 
 @contextmanager
 def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
-    """Collect the weights (heads, query, key) of every call of an `nn.MultiheadAttention` in this context, with their kind."""
+    """Collect the weights (heads, query, key) of every call of an `nn.MultiheadAttention` in this context, with their
+    kind."""
     collected: list[tuple[str, Tensor]] = []
     requests: dict[nn.Module, tuple[bool, bool]] = {}
 
-    def before(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        named = dict(zip(("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask"), args, strict=False)) | kwargs
+    def before(
+        part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        named = (
+            dict(zip(("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask"), args, strict=False))
+            | kwargs
+        )
         requests[part] = (named.get("need_weights", True), named.get("average_attn_weights", True))
         return (), {**named, "need_weights": True, "average_attn_weights": False}
 
@@ -121,6 +130,7 @@ def weights_kept(module: nn.Module) -> Iterator[list[tuple[str, Tensor]]]:
 
 
 def kind_at(path: str) -> str:
-    """Tell the kind from the path: in torch's decoder, `self_attn` is its own attention and `multihead_attn` attends to the memory."""
+    """Tell the kind from the path: in torch's decoder, `self_attn` is its own attention and `multihead_attn` attends to
+    the memory."""
     steps = path.split(".")
     return CROSS if steps[-1] == "multihead_attn" else DECODER if "decoder" in steps else OWN

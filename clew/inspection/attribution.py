@@ -1,12 +1,12 @@
-"""Attribution: how much each place of an input contributes to a score. Pure functions of a score f of vectors x (places, dim), or of
-numbers on a grid (height, width, channels).
+"""Attribution: how much each place of an input contributes to a score. Pure functions of a score f of vectors x
+(places, dim), or of numbers on a grid (height, width, channels).
 
     input x gradient       a_i = x_i . df/dx_i                                                      (Shrikumar et al. 2017)
     integrated gradients   a_i = (x_i - x'_i) . mean over k of df/dx_i (x' + (k - 1/2) / m (x - x'))  (Sundararajan et al. 2017)
     occlusion              a_i = f(x) - f(x with x'_i in the place of x_i)                            (Zeiler and Fergus 2014)
 
-x' is an uninformative baseline. Integrated gradients are complete, sum a_i = f(x) - f(x'), except for the error of the sum over m steps
-(the midpoint rule), which is reported as `gap`; it falls with m^2 if f is smooth.
+x' is an uninformative baseline. Integrated gradients are complete, sum a_i = f(x) - f(x'), except for the error of the
+sum over m steps (the midpoint rule), which is reported as `gap`; it falls with m^2 if f is smooth.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,8 @@ ROWS = 16
 class Attribution(NamedTuple):
     """The attribution of each place; f(x), and f(x') if the method has a baseline.
 
-    `entries` has the shape of x: the attribution of each number, if the method gives it; `values` are its sums per place.
+    `entries` has the shape of x: the attribution of each number, if the method gives it; `values` are its sums per
+    place.
     """
 
     values: Tensor  # (places,), or (height, width)
@@ -59,7 +60,8 @@ def integrated_gradients(score: Score, x: Tensor, baseline: Tensor, steps: int =
 
 @torch.no_grad()
 def occlusion(score: Score, x: Tensor, baseline: Tensor, cells: Tensor | None = None) -> Attribution:
-    """Occlude place by place (places,), or by `cells`, which has the shape of x without features and numbers the groups from 0."""
+    """Occlude place by place (places,), or by `cells`, which has the shape of x without features and numbers the groups
+    from 0."""
     whole, drops = float(score(x[None])[0]), []
     cells = torch.arange(len(x), device=x.device) if cells is None else cells.to(x.device)
     for group in torch.arange(int(cells.max()) + 1, device=x.device).split(ROWS):
@@ -70,7 +72,10 @@ def occlusion(score: Score, x: Tensor, baseline: Tensor, cells: Tensor | None = 
 
 def gradients(score: Score, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return df/dx of every row, and f."""
-    with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # cuDNN's recurrences have no backward pass in evaluation mode
+    with (
+        torch.enable_grad(),
+        torch.backends.cudnn.flags(enabled=False),
+    ):  # cuDNN's recurrences have no backward pass in evaluation mode
         x = x.detach().requires_grad_()
         scores = score(x)
         return torch.autograd.grad(scores.sum(), x)[0], scores.detach()

@@ -1,7 +1,8 @@
-"""The computation graph of any function of tensors on a small input: operations, shapes, values, and gradients by the chain rule.
+"""The computation graph of any function of tensors on a small input: operations, shapes, values, and gradients by the
+chain rule.
 
-The gradient at a node is the sum over its outgoing edges of the gradient at the edge's other end times the derivative of the operation,
-computed in reverse topological order:
+The gradient at a node is the sum over its outgoing edges of the gradient at the edge's other end times the derivative
+of the operation, computed in reverse topological order:
 
     d f / d v = sum over u that read v of  (d f / d u) (d u / d v)
 
@@ -9,8 +10,8 @@ Expanded, it is the sum over all paths from v to f of the product of the derivat
 
     f(a, b, c) = (a + b) * max(b, c)         at a = 1, b = 2, c = 0
 
-b reaches f through the sum, d f / d b = max(b, c) = 2, and through the maximum, a + b = 3: together 5. `trace` builds the graph, `paths`
-lists the paths of a graph of scalars.
+b reaches f through the sum, d f / d b = max(b, c) = 2, and through the maximum, a + b = 3: together 5. `trace` builds
+the graph, `paths` lists the paths of a graph of scalars.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,9 @@ MOST_NODES = 5000
 
 
 class Edge(NamedTuple):
-    """An edge between node numbers. `gradient` is the part of the target's gradient that flows back to the source, in the source's shape;
-    for a scalar target, `derivative` is d target / d source. None if the edge is not differentiated."""
+    """An edge between node numbers. `gradient` is the part of the target's gradient that flows back to the source, in
+    the source's shape; for a scalar target, `derivative` is d target / d source. None if the edge is not
+    differentiated."""
 
     source: int
     target: int
@@ -44,7 +46,8 @@ class GraphNode(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Nodes in order of creation, which is topological. The last is the output, or the sum of its entries if it is not a scalar."""
+    """Nodes in order of creation, which is topological. The last is the output, or the sum of its entries if it is not
+    a scalar."""
 
     nodes: list[GraphNode]
     edges: list[Edge]
@@ -61,7 +64,8 @@ class Graph(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of an operation: which arguments are nodes, and copies of all arguments, so that it can be repeated alone."""
+    """A call of an operation: which arguments are nodes, and copies of all arguments, so that it can be repeated
+    alone."""
 
     function: Callable[..., Any]
     args: Any
@@ -97,7 +101,9 @@ class Recorder(TorchFunctionMode):
         outputs = [result] if isinstance(result, Tensor) else list(result) if isinstance(result, (tuple, list)) else []
         if not copies or not any(isinstance(each, Tensor) for each in outputs):
             return result
-        sources = {place: number for place, each in enumerate(arguments) if (number := self.number_of(each)) is not None}
+        sources = {
+            place: number for place, each in enumerate(arguments) if (number := self.number_of(each)) is not None
+        }
         if not sources:
             return result  # a function of constants is a constant
         for place, each in enumerate(outputs):
@@ -117,15 +123,41 @@ class Recorder(TorchFunctionMode):
 
     def add(self, tensor: Tensor, kind: tuple[str, str]) -> None:
         if len(self.tensors) >= MOST_NODES:
-            raise UserError(f"the graph has more than {MOST_NODES:,} nodes; take a smaller input, or a part of the model")
+            raise UserError(
+                f"the graph has more than {MOST_NODES:,} nodes; take a smaller input, or a part of the model"
+            )
         self.numbers[id(tensor)] = len(self.tensors)
         self.tensors.append(tensor)
         self.values.append(tensor.detach().clone())
         self.kinds.append(kind)
 
 
-SILENT = {"__set__", "size", "dim", "numel", "requires_grad_", "retain_grad", "register_hook", "__len__", "__format__", "__repr__"}
-SILENT |= {"shape", "dtype", "device", "grad", "grad_fn", "data", "requires_grad", "is_leaf", "ndim", "layout", "is_cuda", "names"}
+SILENT = {
+    "__set__",
+    "size",
+    "dim",
+    "numel",
+    "requires_grad_",
+    "retain_grad",
+    "register_hook",
+    "__len__",
+    "__format__",
+    "__repr__",
+}
+SILENT |= {
+    "shape",
+    "dtype",
+    "device",
+    "grad",
+    "grad_fn",
+    "data",
+    "requires_grad",
+    "is_leaf",
+    "ndim",
+    "layout",
+    "is_cuda",
+    "names",
+}
 """Functions that only read properties of a tensor."""
 RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal", "uniform")
 
@@ -141,7 +173,17 @@ def shown_name(name: str) -> str:
     return SIGNS.get(plain.removeprefix("r") if name.startswith("__r") else plain, plain)
 
 
-SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "div": "/", "matmul": "@", "pow": "**", "neg": "-", "getitem": "[ ]"}
+SIGNS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "div": "/",
+    "matmul": "@",
+    "pow": "**",
+    "neg": "-",
+    "getitem": "[ ]",
+}
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
@@ -177,11 +219,13 @@ def trace(
     parameters: Mapping[str, Tensor] | None = None,
     labels: Mapping[int, str] | None = None,
 ) -> Graph:
-    """Trace `function(*inputs)`, whose inputs are tensors or trees of them; the parameters of a module are nodes with their names.
+    """Trace `function(*inputs)`, whose inputs are tensors or trees of them; the parameters of a module are nodes with
+    their names.
 
-    The output is summed if it is not a scalar; of a tuple such as (y, state) the first tensor is used. Code that torch functions do not
-    show, such as a custom backward pass, is refused, since the gradients of the graph are compared with autograd's. `labels` maps ids of
-    tensors to text that is appended to their names; it is read after the function has run.
+    The output is summed if it is not a scalar; of a tuple such as (y, state) the first tensor is used. Code that torch
+    functions do not show, such as a custom backward pass, is refused, since the gradients of the graph are compared
+    with autograd's. `labels` maps ids of tensors to text that is appended to their names; it is read after the function
+    has run.
     """
     inputs = tuple(map_tree(new_leaf, each) if is_tree(each) else each for each in inputs)
     named = dict(named_tensors(inputs, names))
@@ -192,10 +236,16 @@ def trace(
             output = function(*inputs)
             outputs = tensors_in(output)
             if not outputs:
-                raise UserError("the function returns no tensor, so there is nothing to differentiate; return one made from the inputs")
+                raise UserError(
+                    "the function returns no tensor, so there is nothing to differentiate; return one made from the"
+                    " inputs"
+                )
             result = outputs[0] if outputs[0].numel() == 1 else outputs[0].sum()
         if id(result) not in recorder.numbers:
-            raise UserError("the output does not depend on the inputs through torch operations; compute it from them by torch functions")
+            raise UserError(
+                "the output does not depend on the inputs through torch operations; compute it from them by torch"
+                " functions"
+            )
         graph = differentiate(recorder, result, labels or {})
         check_gradients(recorder, graph, result, {**named, **parameters})
     return graph
@@ -205,13 +255,18 @@ def check_gradients(recorder: Recorder, graph: Graph, result: Tensor, leaves: Ma
     wanted = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad and leaf.is_leaf}
     if not wanted or not result.requires_grad:
         return
-    for (name, leaf), expected in zip(wanted.items(), torch.autograd.grad(result, list(wanted.values()), allow_unused=True), strict=True):
+    for (name, leaf), expected in zip(
+        wanted.items(), torch.autograd.grad(result, list(wanted.values()), allow_unused=True), strict=True
+    ):
         number = recorder.numbers.get(id(leaf))
         actual = None if number is None or number >= len(graph.nodes) else graph.nodes[number].gradient
         actual, expected = (torch.zeros_like(leaf) if each is None else each for each in (actual, expected))
         most = float(expected.abs().max()) if expected.numel() else 0.0  # empty if all heads of a layer were pruned
         if not torch.allclose(actual, expected, rtol=1e-3, atol=1e-4 * (1 + most)):
-            raise UserError(f"a part of the function between {name} and the output is not made of torch's operations, and cannot be shown")
+            raise UserError(
+                f"a part of the function between {name} and the output is not made of torch's operations, and cannot be"
+                " shown"
+            )
 
 
 def is_tree(value: Any) -> bool:
@@ -261,12 +316,15 @@ def differentiate(recorder: Recorder, result: Tensor, labels: Mapping[int, str])
     for number in range(last + 1):
         (name, kind), label = recorder.kinds[number], labels.get(id(recorder.tensors[number]))
         called = name if label is None or kind != "operation" else f"{name}: {label}"
-        nodes.append(GraphNode(called, "output" if number == last else kind, recorder.values[number], gradients.get(number)))
+        nodes.append(
+            GraphNode(called, "output" if number == last else kind, recorder.values[number], gradients.get(number))
+        )
     return Graph(nodes, edges[::-1])
 
 
 def local_gradients(call: Call, gradient: Tensor | None) -> Iterator[tuple[int, Tensor | None]]:
-    """Yield the part of an operation's gradient that flows back to each node it read, by running the operation again alone."""
+    """Yield the part of an operation's gradient that flows back to each node it read, by running the operation again
+    alone."""
     copies = [new_leaf(each.detach()) for each in tensors_in((call.args, call.kwargs))]
     sources = [(place, number) for place, number in call.sources.items() if copies[place].requires_grad]
     constants = [(number, None) for place, number in call.sources.items() if not copies[place].requires_grad]
@@ -276,13 +334,17 @@ def local_gradients(call: Call, gradient: Tensor | None) -> Iterator[tuple[int, 
     with torch.enable_grad(), torch.random.fork_rng(devices=[], enabled=call.random is not None):
         if call.random is not None:
             torch.set_rng_state(call.random)
-        args, kwargs = with_tensors((call.args, call.kwargs), [each.clone() for each in copies])  # an operation may write in place
+        args, kwargs = with_tensors(
+            (call.args, call.kwargs), [each.clone() for each in copies]
+        )  # an operation may write in place
         result = call.function(*args, **kwargs)
         output = result if isinstance(result, Tensor) else result[call.output]
         if not output.requires_grad:
             yield from constants + [(number, None) for _, number in sources]
             return
-        weighed = (output * gradient).sum()  # passing `gradient` to autograd would import its symbolic shapes, which takes a second
+        weighed = (
+            output * gradient
+        ).sum()  # passing `gradient` to autograd would import its symbolic shapes, which takes a second
     back = torch.autograd.grad(weighed, [copies[place] for place, _ in sources], allow_unused=True)
     yield from constants
     yield from ((number, each) for (_, number), each in zip(sources, back, strict=True))
@@ -296,7 +358,8 @@ class Path(NamedTuple):
 
 
 def paths(graph: Graph, start: int, most: int = 1000) -> list[Path]:
-    """Return every path from a scalar node to a scalar output through scalars; their products sum to the gradient at the node."""
+    """Return every path from a scalar node to a scalar output through scalars; their products sum to the gradient at
+    the node."""
     last = len(graph.nodes) - 1
     complete: list[Path] = []
     open_paths = [Path((start,), 1.0)]

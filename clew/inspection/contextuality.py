@@ -4,11 +4,12 @@
     IntraSim(s) = 1 / n  sum_i cos(mean of s, x_i)                       x_1 .. x_n: the words of s
     MEV(w)      = sigma_1^2 / sum_i sigma_i^2                            singular values of the matrix of w's occurrences
 
-If all vectors of a layer lie in a narrow cone, all cosines are high. So each measure is adjusted by subtracting its value for random
-occurrences: the mean cosine of two occurrences (the layer's anisotropy) from the first two, the MEV of random occurrences from the third.
-In a layer without context SelfSim and MEV are 1 before the adjustment. As in the paper, the third baseline has many rows while a word has
-few, and one direction explains more of few rows whatever they are: of noise in 50 dimensions 0.30 of five rows, 0.03 of a thousand. So
-compare an adjusted MEV with that of another layer for the same words, not with 0.
+If all vectors of a layer lie in a narrow cone, all cosines are high. So each measure is adjusted by subtracting its
+value for random occurrences: the mean cosine of two occurrences (the layer's anisotropy) from the first two, the MEV of
+random occurrences from the third. In a layer without context SelfSim and MEV are 1 before the adjustment. As in the
+paper, the third baseline has many rows while a word has few, and one direction explains more of few rows whatever they
+are: of noise in 50 dimensions 0.30 of five rows, 0.03 of a thousand. So compare an adjusted MEV with that of another
+layer for the same words, not with 0.
 """
 
 from collections import defaultdict
@@ -78,7 +79,8 @@ class Contextuality(NamedTuple):
 
 
 def occurrences(sentences: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """Return the places of every word, as spelt, among the words of all sentences; only the first occurrence in each sentence."""
+    """Return the places of every word, as spelt, among the words of all sentences; only the first occurrence in each
+    sentence."""
     places: dict[str, list[int]] = defaultdict(list)
     place = 0
     for words in sentences:
@@ -96,7 +98,9 @@ def random_rows(count: int, most: int = RANDOM, seed: int = SEED) -> Array:
     return np.random.default_rng(seed).permutation(count)[:most]
 
 
-def contextuality(rows: Array, sentences: Sequence[Sequence[str]], least: int = LEAST, most: int = RANDOM) -> Contextuality:
+def contextuality(
+    rows: Array, sentences: Sequence[Sequence[str]], least: int = LEAST, most: int = RANDOM
+) -> Contextuality:
     """Measure one layer, from the vectors of all words of the sentences, in order."""
     places = {word: occurring for word, occurring in occurrences(sentences).items() if len(occurring) >= least}
     if not places:
@@ -123,8 +127,8 @@ def random_cosines(rows: Array, most: int = RANDOM) -> Array:
 def principal_components(rows: Array, num: int = 2, *, centre: bool = True) -> tuple[Array, Array]:
     """Return coordinates (rows, num) along the directions of greatest variance, and each direction's share of it.
 
-    Without `centre`, the first direction is roughly that of the mean, and the origin stays at 0. Signs make the largest entry of each
-    direction positive.
+    Without `centre`, the first direction is roughly that of the mean, and the origin stays at 0. Signs make the largest
+    entry of each direction positive.
     """
     rows = np.asarray(rows, dtype=np.float64)
     rows = rows - rows.mean(0) if centre else rows

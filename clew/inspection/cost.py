@@ -6,10 +6,11 @@
     convolution         k n d^2         1                            (n - 1) / (k - 1)
     windowed attention  r n d + n d^2   1                            n / r
 
-The paper's table omits the n d^2 of attention's projections; they are included here. FLOPs, memory and chains of products are counted as in
-`metering`, on the layers' equations; times are of the layers as they normally run, and vary. Windowed attention runs through its ring, as
-in decoding: over a whole text at once, its equation masks n^2 scores and saves nothing. The ring holds a chunk besides the window, so more
-keys are read than the r + 1 of the formula, by the same number at every length.
+The paper's table omits the n d^2 of attention's projections; they are included here. FLOPs, memory and chains of
+products are counted as in `metering`, on the layers' equations; times are of the layers as they normally run, and vary.
+Windowed attention runs through its ring, as in decoding: over a whole text at once, its equation masks n^2 scores and
+saves nothing. The ring holds a chunk besides the window, so more keys are read than the r + 1 of the formula, by the
+same number at every length.
 """
 
 import math
@@ -35,8 +36,9 @@ HEADS, WIDTH, WINDOW = 4, 3, 32
 
 
 class LayerKind(NamedTuple):
-    """`build(d)` builds the layer, `flops(n, d)` is the formula of its FLOPs, and `path(n)` the number of layers or steps between the ends
-    of n positions; `cost` and `steps` are display texts of the operations and the sequential operations."""
+    """`build(d)` builds the layer, `flops(n, d)` is the formula of its FLOPs, and `path(n)` the number of layers or
+    steps between the ends of n positions; `cost` and `steps` are display texts of the operations and the sequential
+    operations."""
 
     build: Callable[[int], SequenceLayer]
     flops: Callable[[int, int], int]
@@ -74,7 +76,8 @@ def attended(n: int, d: int, seen: int) -> int:
 def measure_kinds(
     lengths: Sequence[int], widths: Sequence[int], *, length: int, width: int, repeats: int = 3, seed: int = 0
 ) -> list[KindCosts]:
-    """Measure every kind of layer at `lengths` with one `width`, and at `widths` with one `length`. With `repeats` 0 nothing is timed."""
+    """Measure every kind of layer at `lengths` with one `width`, and at `widths` with one `length`. With `repeats` 0
+    nothing is timed."""
     measured = []
     for name, kind in LAYER_KINDS.items():
         torch.manual_seed(seed)
@@ -115,7 +118,8 @@ def seconds_of(call: Callable[[], Any], repeats: int) -> float:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Fit the power p of y = c x^p by least squares of log y on log x; NaN for a single point, or if y is not positive."""
+    """Fit the power p of y = c x^p by least squares of log y on log x; NaN for a single point, or if y is not
+    positive."""
     if len(x) < 2 or min(y) <= 0:
         return math.nan
     a, b = np.log(np.asarray(x, dtype=np.float64)), np.log(np.asarray(y, dtype=np.float64))
@@ -134,7 +138,10 @@ def kinds_view(measured_kinds: Sequence[KindCosts], *, length: int, width: int) 
         "chain grows by n^",
     )
     header = ("layer", "operations", "sequential", "longest path", "parameters", *measured)
-    parts: list[Part] = [Table(header, rows), *curves([(kind.name, kind.by_length) for kind in measured_kinds], "length", f"width {width}")]
+    parts: list[Part] = [
+        Table(header, rows),
+        *curves([(kind.name, kind.by_length) for kind in measured_kinds], "length", f"width {width}"),
+    ]
     parts += curves([(kind.name, kind.by_width) for kind in measured_kinds], "width", f"length {length}")
     facts = {kind.name: kind_facts(kind) for kind in measured_kinds}
     return View("What layers cost", parts, f"one layer of width {width}, k={WIDTH}, r={WINDOW}, {HEADS} heads", facts)
@@ -144,7 +151,11 @@ def kind_row(kind: KindCosts, length: int) -> tuple[Any, ...]:
     about, costs = LAYER_KINDS[kind.name], kind.by_length
     off = costs.flops[-1] / costs.formula[-1] - 1
     path = f"{about.path(length)} at n={length}"
-    powers = (slope(costs.sizes, costs.flops), slope(kind.by_width.sizes, kind.by_width.flops), slope(costs.sizes, costs.chains))
+    powers = (
+        slope(costs.sizes, costs.flops),
+        slope(kind.by_width.sizes, kind.by_width.flops),
+        slope(costs.sizes, costs.chains),
+    )
     return (
         kind.name,
         about.cost,
@@ -175,7 +186,9 @@ def curves(named: Sequence[tuple[str, Costs]], size: str, at: str, *, powers: bo
         if not any(map(math.isnan, costs.seconds))
     ]
     drawn = [(flops, "FLOPs"), (memory, "peak memory in bytes"), (times, "time in ms")]
-    return [Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series]
+    return [
+        Lines(series, size, what, f"{what} by {size}, {at}", log_x=True, log_y=True) for series, what in drawn if series
+    ]
 
 
 def kind_facts(kind: KindCosts) -> dict[str, Any]:
@@ -203,7 +216,11 @@ def facts_of(costs: Costs) -> dict[str, Any]:
 
 LAYER_KINDS: dict[str, LayerKind] = {
     "self-attention": LayerKind(
-        lambda d: SelfAttention(d, HEADS), lambda n, d: attended(n, d, n), lambda n: 1, "n^2 d + n d^2", "a constant number"
+        lambda d: SelfAttention(d, HEADS),
+        lambda n, d: attended(n, d, n),
+        lambda n: 1,
+        "n^2 d + n d^2",
+        "a constant number",
     ),
     "recurrence": LayerKind(lambda d: Recurrent(LSTM(d, d)), lambda n, d: 16 * n * d * d, lambda n: n, "n d^2", "n"),
     "convolution": LayerKind(

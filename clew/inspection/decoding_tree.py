@@ -64,20 +64,26 @@ def search_tree(
 
 def hypotheses_of(best: Hypotheses) -> list[Hypothesis]:
     columns = (part[0].tolist() for part in best)
-    return [Hypothesis(tuple(tokens[:length]), log_prob, score) for tokens, length, log_prob, score in zip(*columns, strict=True) if length]
+    return [
+        Hypothesis(tuple(tokens[:length]), log_prob, score)
+        for tokens, length, log_prob, score in zip(*columns, strict=True)
+        if length
+    ]
 
 
 def build_branches(
     expansions: Sequence[Expansion], ends: Collection[int], best: tuple[int, ...], name: Callable[[int], str]
 ) -> list[Branch]:
-    """Build the tree from the steps of one sentence's search. A candidate that ends is always marked as kept; another one if a beam
-    continues it."""
+    """Build the tree from the steps of one sentence's search. A candidate that ends is always marked as kept; another
+    one if a beam continues it."""
     nodes, paths = [Branch(None, "", 0.0, best=bool(best))], [tuple[int, ...]()]
     beams: dict[int, int] = {0: 0}  # the node of each beam
     for step, expansion in enumerate(expansions, start=1):
         parents, tokens, log_probs, scores, kept = (part[0].tolist() for part in expansion)
         grown_here: dict[int, int] = {}
-        for candidate, (beam, token, log_prob, score) in enumerate(zip(parents, tokens, log_probs, scores, strict=True)):
+        for candidate, (beam, token, log_prob, score) in enumerate(
+            zip(parents, tokens, log_probs, scores, strict=True)
+        ):
             if log_prob == -math.inf:
                 continue
             parent = beams[beam]
@@ -86,6 +92,8 @@ def build_branches(
             note = f"p {math.exp(log_prob - nodes[parent].score):.3g}"
             note += f", ends with score {score:.4g}" if ended else ""
             grown_here[candidate] = len(nodes)
-            nodes.append(Branch(parent, name(token), log_prob, ended or candidate in kept, paths[-1] == best[:step], note))
+            nodes.append(
+                Branch(parent, name(token), log_prob, ended or candidate in kept, paths[-1] == best[:step], note)
+            )
         beams = {beam: grown_here[candidate] for beam, candidate in enumerate(kept) if candidate in grown_here}
     return nodes

@@ -1,12 +1,15 @@
-"""How far back gradients reach: the norm of d loss_t / d h_{t-k} by k (Hochreiter 1991; Bengio et al. 1994; Pascanu et al. 2013).
+"""How far back gradients reach: the norm of d loss_t / d h_{t-k} by k (Hochreiter 1991; Bengio et al. 1994; Pascanu et
+al. 2013).
 
-A layer's output feeds both the layer above and the next step, and the question is about the next step. So a text is read one token at a
-time, and the gradient is taken at the carried state, which feeds only the next step. In a simple recurrent network it is
+A layer's output feeds both the layer above and the next step, and the question is about the next step. So a text is
+read one token at a time, and the gradient is taken at the carried state, which feeds only the next step. In a simple
+recurrent network it is
 
     d loss_t / d h_{t-k} = d loss_t / d h_t  J_t J_{t-1} ... J_{t-k+1},      J_j = diag(1 - h_j^2) U
 
-At k = 0 it is taken at the state h_t that the step itself produces. For any model, including attention, there is d loss_t / d x_{t-k}, at
-the output of the embedding; for a model with a source, d loss_t / d x_s at every place s of the source.
+At k = 0 it is taken at the state h_t that the step itself produces. For any model, including attention, there is d
+loss_t / d x_{t-k}, at the output of the embedding; for a model with a source, d loss_t / d x_s at every place s of the
+source.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +39,8 @@ def with_gradients(task: nn.Module) -> Iterator[None]:
 
 
 def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -> dict[str, Tensor]:
-    """Return |d loss_t / d s_{t-k}| (ends, steps + 1) for each t of `ends` and k from 0 to `steps`, by part of the recurrent state.
+    """Return |d loss_t / d s_{t-k}| (ends, steps + 1) for each t of `ends` and k from 0 to `steps`, by part of the
+    recurrent state.
 
     Parts are `0.h`, `0.c`, `1.h`, ..., with cells numbered from the lowest. Every end has t >= steps.
     """
@@ -47,7 +51,9 @@ def state_gradients(step: Step, state: State, ends: Sequence[int], steps: int) -
         with only_equations():  # the state that a kernel returns is not in the graph of its output
             loss, state = step(t, state)
         produced.append(recurrent_parts(state))
-        state = map_state(lambda leaf: leaf.clone() if leaf.is_floating_point() else leaf, state)  # feeds the next step alone
+        state = map_state(
+            lambda leaf: leaf.clone() if leaf.is_floating_point() else leaf, state
+        )  # feeds the next step alone
         carried.append(recurrent_parts(state))
         if t in ends:
             losses[t] = loss
@@ -87,11 +93,16 @@ def source_gradients(losses: Sequence[Tensor], x: Tensor) -> Tensor:
 
 def recurrent_parts(state: State) -> dict[str, Tensor]:
     """Return the tensors of every cell's state, the lowest cell first."""
-    return {f"{number}.{name}": leaf for number, cell in enumerate(cell_states(state)) for name, leaf in parts_of(cell).items()}
+    return {
+        f"{number}.{name}": leaf
+        for number, cell in enumerate(cell_states(state))
+        for name, leaf in parts_of(cell).items()
+    }
 
 
 def cell_states(state: State) -> list[State]:
-    """Return the states of single cells inside a model's state, whatever surrounds them (a stack, attention, input feeding)."""
+    """Return the states of single cells inside a model's state, whatever surrounds them (a stack, attention, input
+    feeding)."""
     if isinstance(state, RecurrentState):
         return single_cells(state.cell)
     if isinstance(state, (tuple, list)):
@@ -117,8 +128,8 @@ SYMBOLS = {"hidden": "h", "cell": "c"}
 
 
 class Reach(NamedTuple):
-    """`steps` is the first k at which the curve is below the threshold times its value at k = 0, None if it never is; `most` is its largest
-    value relative to the one at k = 0, above 1 if gradients grow."""
+    """`steps` is the first k at which the curve is below the threshold times its value at k = 0, None if it never is;
+    `most` is its largest value relative to the one at k = 0, above 1 if gradients grow."""
 
     steps: int | None
     most: float
@@ -132,10 +143,13 @@ def reach(curve: Tensor, threshold: float = 0.01) -> Reach:
 
 
 def choose_ends(length: int, steps: int, count: int) -> tuple[list[int], int]:
-    """Choose up to `count` places, spread over those with `steps` places before them; in a short text `steps` is reduced to half of it."""
+    """Choose up to `count` places, spread over those with `steps` places before them; in a short text `steps` is
+    reduced to half of it."""
     steps = min(steps, max((length - 1) // 2, 1))
     free = range(steps, length)
-    return sorted({free[round(place)] for place in torch.linspace(0, len(free) - 1, min(count, len(free))).tolist()}), steps
+    return sorted(
+        {free[round(place)] for place in torch.linspace(0, len(free) - 1, min(count, len(free))).tolist()}
+    ), steps
 
 
 def token_losses(log_probs: Tensor, targets: Tensor) -> Tensor:
@@ -157,7 +171,12 @@ def watched_embedding(task: Any, path: str) -> Iterator[list[Tensor]]:
 
 
 def clip_factor(parameters: Sequence[Tensor], losses: Tensor, most: float | None) -> tuple[float, float]:
-    """Return the norm of the gradient of the mean loss over all parameters, and its clipping factor min(1, most / norm)."""
+    """Return the norm of the gradient of the mean loss over all parameters, and its clipping factor min(1, most /
+    norm)."""
     gradients = torch.autograd.grad(losses.mean(), parameters, retain_graph=True, allow_unused=True)
-    norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients if each is not None])))
+    norm = float(
+        torch.linalg.vector_norm(
+            torch.stack([torch.linalg.vector_norm(each) for each in gradients if each is not None])
+        )
+    )
     return norm, 1.0 if most is None or norm <= most else most / norm

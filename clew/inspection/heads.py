@@ -15,7 +15,8 @@ __all__ = ["CROSS", "DECODER", "OWN", "AttendingLayer", "attending_layers", "hea
 
 
 def attending_layers(run: Any) -> list[AttendingLayer]:
-    """Return every attention layer of a run, task or body, the lowest first, with the names of its heads and the path of their weights."""
+    """Return every attention layer of a run, task or body, the lowest first, with the names of its heads and the path
+    of their weights."""
     return layers_of(plain_module(run))
 
 

@@ -1,4 +1,5 @@
-"""Importance of attention heads (Michel et al. 2019): the sensitivity of the loss to each head, and quality as heads are removed.
+"""Importance of attention heads (Michel et al. 2019): the sensitivity of the loss to each head, and quality as heads
+are removed.
 
 The caller passes the data, as batches of the task or as a function that measures; nothing here reads a file.
 """
@@ -18,7 +19,8 @@ from clew.inspection.recording import intervene, plain_module
 
 
 class Masks:
-    """Factors xi = 1 for each row and head, which multiply a layer's attention weights, so that gradients can be taken of them."""
+    """Factors xi = 1 for each row and head, which multiply a layer's attention weights, so that gradients can be taken
+    of them."""
 
     def __init__(self) -> None:
         self.made: list[Tensor] = []
@@ -36,8 +38,8 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
 
         I_h = E_x | d L(x) / d xi_h |        xi_h = 1 multiplies the output of head h
 
-    L(x) is the loss of one row of a batch, summed over its targets. Each row has its own factors, so that one backward pass gives every
-    row's derivative and the mean of the absolute values is exact.
+    L(x) is the loss of one row of a batch, summed over its targets. Each row has its own factors, so that one backward
+    pass gives every row's derivative and the mean of the absolute values is exact.
     """
     task = plain_module(run)
     layers = attending_layers(task)
@@ -64,12 +66,16 @@ def head_importance(run: Any, batches: Iterable[Any]) -> dict[str, float]:
         task.train(was_training)
     if not num_rows:
         raise UserError("importance of heads needs examples, and there are none; give at least one batch")
-    return {head: float(value) / num_rows for layer in layers for head, value in zip(layer.heads, sums[layer.name].tolist(), strict=True)}
+    return {
+        head: float(value) / num_rows
+        for layer in layers
+        for head, value in zip(layer.heads, sums[layer.name].tolist(), strict=True)
+    }
 
 
 def normalised(importance: Mapping[str, float]) -> dict[str, float]:
-    """Divide each importance by the norm of its layer's importances, as Molchanov et al. (2017) and Michel et al. do, since the scale of
-    gradients differs between layers."""
+    """Divide each importance by the norm of its layer's importances, as Molchanov et al. (2017) and Michel et al. do,
+    since the scale of gradients differs between layers."""
     lengths: dict[str, float] = {}
     for name, value in importance.items():
         layer = name.rpartition(".")[0]
@@ -78,7 +84,8 @@ def normalised(importance: Mapping[str, float]) -> dict[str, float]:
 
 
 def leave_one_out(run: Any, quality: Callable[[], float]) -> dict[str, float]:
-    """Return how much quality (higher is better) is lost without each head: that of the whole model minus that of the rest."""
+    """Return how much quality (higher is better) is lost without each head: that of the whole model minus that of the
+    rest."""
     whole = quality()
     losses = {}
     for layer in attending_layers(run):
@@ -105,7 +112,9 @@ class Point(NamedTuple):
         return self.kept / self.total
 
 
-def quality_curve(run: Any, order: Sequence[str], kept: Iterable[int], measure: Callable[[], dict[str, float]]) -> list[Point]:
+def quality_curve(
+    run: Any, order: Sequence[str], kept: Iterable[int], measure: Callable[[], dict[str, float]]
+) -> list[Point]:
     """Measure with each number of heads in `kept`, switching off heads from the start of `order`."""
     points = []
     for count in sorted(set(kept), reverse=True):
@@ -116,9 +125,14 @@ def quality_curve(run: Any, order: Sequence[str], kept: Iterable[int], measure: 
     return points
 
 
-def curve_view(points: Sequence[Point], measure: str, importance: Mapping[str, float], about: str = "", label: str = "") -> View:
+def curve_view(
+    points: Sequence[Point], measure: str, importance: Mapping[str, float], about: str = "", label: str = ""
+) -> View:
     """Show quality by heads kept; `label` is the measure with its unit."""
     line = Series(measure, [100 * point.share for point in points], [point.measures[measure] for point in points])
     parts: list[Part] = [Lines([line], "heads kept (%)", label or measure, f"{measure} against heads kept")]
-    facts = {"points": [{"kept": point.kept, "total": point.total, **point.measures} for point in points], "importance": dict(importance)}
+    facts = {
+        "points": [{"kept": point.kept, "total": point.total, **point.measures} for point in points],
+        "importance": dict(importance),
+    }
     return View("Quality against heads kept", parts, about, facts)

@@ -1,5 +1,5 @@
-"""Outputs of the layers of any torch module, by hooks. Its layers are the members of its outermost `ModuleList`s and `Sequential`s, or its
-children if it has none."""
+"""Outputs of the layers of any torch module, by hooks. Its layers are the members of its outermost `ModuleList`s and
+`Sequential`s, or its children if it has none."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -21,14 +21,16 @@ def find_layers(module: nn.Module) -> dict[str, nn.Module]:
     """Return the layers of a module by path, in the order of construction."""
     layers: dict[str, nn.Module] = {}
     for path, part in module.named_modules():
-        if isinstance(part, (nn.ModuleList, nn.Sequential)) and not any(path == other or path.startswith(f"{other}.") for other in layers):
+        if isinstance(part, (nn.ModuleList, nn.Sequential)) and not any(
+            path == other or path.startswith(f"{other}.") for other in layers
+        ):
             layers.update({f"{path}.{name}".lstrip("."): member for name, member in part.named_children()})
     return layers or dict(module.named_children())
 
 
 def layer_outputs(module: nn.Module, call: Callable[[], Any]) -> list[LayerOutput]:
-    """Return the input of the first layer, the output of each layer in order of calls, and the module's output if it differs from the last,
-    for one call of the module."""
+    """Return the input of the first layer, the output of each layer in order of calls, and the module's output if it
+    differs from the last, for one call of the module."""
     outputs: list[LayerOutput] = []
 
     def entered(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -67,7 +69,8 @@ def rows_of(value: Tensor) -> Tensor:
 
 
 def first_tensor(value: Any) -> Tensor | None:
-    """Return the first tensor in a module's input or output: the value itself, or the first in a tuple, list or mapping."""
+    """Return the first tensor in a module's input or output: the value itself, or the first in a tuple, list or
+    mapping."""
     if isinstance(value, Tensor):
         return value
     parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()

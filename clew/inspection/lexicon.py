@@ -1,4 +1,5 @@
-"""Bilingual lexicon induction: a rotation that maps the vectors of one language to those of their translations, and a dictionary from it.
+"""Bilingual lexicon induction: a rotation that maps the vectors of one language to those of their translations, and a
+dictionary from it.
 
 Pure functions of NumPy vectors, whose rows are words; the caller knows which words.
 """
@@ -35,11 +36,13 @@ PREPARATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def procrustes(x: Array, y: Array) -> Array:
-    """Orthogonal Procrustes: the R with orthonormal rows or columns that minimises ||X R - Y|| (Schoenemann 1966; Xing et al. 2015).
+    """Orthogonal Procrustes: the R with orthonormal rows or columns that minimises ||X R - Y|| (Schoenemann 1966; Xing
+    et al. 2015).
 
         Y^T X = U S V^T        R = V U^T
 
-    If Y is wider than X, R embeds X's space in Y's, as if X were padded with zeros; if Y is narrower, as if Y were padded.
+    If Y is wider than X, R embeds X's space in Y's, as if X were padded with zeros; if Y is narrower, as if Y were
+    padded.
     """
     if len(x) != len(y) or not len(x):
         raise UserError(f"Procrustes needs equally many rows on both sides, at least one, not {len(x)} and {len(y)}")
@@ -66,7 +69,8 @@ class Space(NamedTuple):
 
             CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)      (Conneau et al. 2018, section 2.3)
 
-        r_T(x) is the mean cosine of x with its k nearest target words; it does not change the order and could be omitted in a retrieval.
+        r_T(x) is the mean cosine of x with its k nearest target words; it does not change the order and could be
+        omitted in a retrieval.
         """
         cosines = self.source[rows] @ self.target.T
         if self.hubs is None:
@@ -74,7 +78,8 @@ class Space(NamedTuple):
         return 2 * cosines - top_mean(cosines, NEIGHBOURS)[:, None] - self.hubs
 
     def nearest(self, rows: Array, num: int) -> tuple[Array, Array]:
-        """Return the best `num` target words of each source word (rows, num), best first, and their scores; the earlier wins ties."""
+        """Return the best `num` target words of each source word (rows, num), best first, and their scores; the earlier
+        wins ties."""
         num = min(num, len(self.target))
         indices, values = np.zeros((len(rows), num), dtype=np.int64), np.zeros((len(rows), num), dtype=np.float32)
         for part in blocks(len(rows), len(self.target)):
@@ -120,7 +125,8 @@ def top_mean(values: Array, k: int) -> Array:
 
 
 def mutual_nearest(space: Space, most: int) -> Array:
-    """Return pairs (pairs, 2) of source and target words that are each other's nearest, among the first `most` of each."""
+    """Return pairs (pairs, 2) of source and target words that are each other's nearest, among the first `most` of
+    each."""
     few = Space(space.source[:most], space.target[:most])
     few = with_hubs(few) if space.hubs is not None else few
     there = few.nearest(np.arange(len(few.source)), 1)[0][:, 0]
@@ -130,8 +136,8 @@ def mutual_nearest(space: Space, most: int) -> Array:
 
 
 def align(x: Array, y: Array, pairs: Array, *, rounds: int = 0, most: int = 10_000) -> Array:
-    """Fit the rotation to dictionary pairs (pairs, 2) and refine it: in each round, pairs that are each other's nearest by CSLS among the
-    first `most` words of each language are added to the dictionary (Conneau et al. 2018)."""
+    """Fit the rotation to dictionary pairs (pairs, 2) and refine it: in each round, pairs that are each other's nearest
+    by CSLS among the first `most` words of each language are added to the dictionary (Conneau et al. 2018)."""
     rotation = procrustes(x[pairs[:, 0]], y[pairs[:, 1]])
     for _ in range(rounds):
         mutual = mutual_nearest(space_of(x[:most], y[:most], rotation, csls=True), most)
@@ -155,20 +161,35 @@ class Precision(NamedTuple):
         return {k: value * self.num_words / self.num_in_all for k, value in self.at.items()}
 
 
-def precision(space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS) -> Precision:
-    """Measure precision; `gold` maps the row of a source word to the rows of all its translations, any of which is correct."""
+def precision(
+    space: Space, gold: Mapping[int, Iterable[int]], num_in_all: int | None = None, ks: Sequence[int] = KS
+) -> Precision:
+    """Measure precision; `gold` maps the row of a source word to the rows of all its translations, any of which is
+    correct."""
     words = np.array(sorted(gold), dtype=np.int64)
     if not len(words):
-        raise UserError("no pair of the lexicon has vectors on both sides, so nothing can be measured; use more words or other files")
+        raise UserError(
+            "no pair of the lexicon has vectors on both sides, so nothing can be measured; use more words or other"
+            " files"
+        )
     candidates = space.nearest(words, max(ks))[0]
-    correct = np.array([[row in set(gold[word]) for row in rows] for word, rows in zip(words.tolist(), candidates.tolist(), strict=True)])
+    correct = np.array(
+        [
+            [row in set(gold[word]) for row in rows]
+            for word, rows in zip(words.tolist(), candidates.tolist(), strict=True)
+        ]
+    )
     return Precision({k: 100 * float(correct[:, :k].any(1).mean()) for k in ks}, len(words), num_in_all or len(words))
 
 
 def folds(pairs: Array, num: int, seed: int = 1) -> list[tuple[Array, Array]]:
     """Split pairs into `num` folds (rest, held out). Pairs of one source word are in the same fold."""
     words = np.unique(pairs[:, 0])
-    part = dict(zip(np.random.default_rng(seed).permutation(words).tolist(), (np.arange(len(words)) % num).tolist(), strict=True))
+    part = dict(
+        zip(
+            np.random.default_rng(seed).permutation(words).tolist(), (np.arange(len(words)) % num).tolist(), strict=True
+        )
+    )
     number = np.array([part[word] for word in pairs[:, 0].tolist()])
     return [(pairs[number != each], pairs[number == each]) for each in range(num)]
 
@@ -197,8 +218,8 @@ def cross_validate(
     num_folds: int = 3,
     most: int = 10_000,
 ) -> list[Choice]:
-    """Measure how well each preparation and number of refinement rounds translates held-out pairs by nearest neighbour; best first, and the
-    simpler wins ties. Only the training dictionary decides, never the one used for evaluation."""
+    """Measure how well each preparation and number of refinement rounds translates held-out pairs by nearest neighbour;
+    best first, and the simpler wins ties. Only the training dictionary decides, never the one used for evaluation."""
     choices = []
     for name in names:
         left, right = PREPARATIONS[name](x), PREPARATIONS[name](y)

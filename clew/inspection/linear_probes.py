@@ -1,10 +1,11 @@
-"""Linear probes: how well labels can be predicted from frozen vectors (Alain and Bengio 2016). Knows no model and no text.
+"""Linear probes: how well labels can be predicted from frozen vectors (Alain and Bengio 2016). Knows no model and no
+text.
 
     p(label) = softmax(W z + b),  z = (x - mean) / deviation
     W, b     = argmin  mean of -log p(label)  +  l2 / 2 * |W|^2
 
-For vectors of several levels, z = sum_l softmax(s)_l z_l, and s is fitted with W and b, with the same penalty on |s|^2 (Peters et al.
-2018).
+For vectors of several levels, z = sum_l softmax(s)_l z_l, and s is fitted with W and b, with the same penalty on |s|^2
+(Peters et al. 2018).
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ from torch import Tensor
 from clew.core.errors import UserError
 
 STRENGTHS = (0.1, 0.01, 0.001, 0.0001, 0.00001, 0.000001)
-"""Candidates for l2, the strongest first. The validation part decides; the search ends after two candidates in a row without
-improvement."""
+"""Candidates for l2, the strongest first. The validation part decides; the search ends after two candidates in a row
+without improvement."""
 MAX_STEPS = 50
 UNKNOWN_LABEL = -1
 """Stands for a label that the training part does not have; no probe predicts it."""
@@ -26,7 +27,8 @@ UNKNOWN_LABEL = -1
 
 @dataclass(frozen=True)
 class Fitted:
-    """Accuracy of a probe in percent on test and validation data, its `l2`, and the weights of levels if these were learnt."""
+    """Accuracy of a probe in percent on test and validation data, its `l2`, and the weights of levels if these were
+    learnt."""
 
     accuracy: float
     valid_accuracy: float
@@ -35,11 +37,16 @@ class Fitted:
 
 
 def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_labels: int) -> Fitted:
-    """Fit a probe on features (examples, dim), or (levels, examples, dim), by part: train, valid and test. Deterministic."""
+    """Fit a probe on features (examples, dim), or (levels, examples, dim), by part: train, valid and test.
+    Deterministic."""
     if num_labels < 2:
-        raise UserError("every training example has the same label, so there is nothing for a probe to learn; read more of them")
+        raise UserError(
+            "every training example has the same label, so there is nothing for a probe to learn; read more of them"
+        )
     if not all(x.isfinite().all() for x in features.values()):
-        raise UserError("the vectors have non-finite numbers, as in a model whose training has diverged; use another run")
+        raise UserError(
+            "the vectors have non-finite numbers, as in a model whose training has diverged; use another run"
+        )
     mean, deviation = features["train"].mean(-2, keepdim=True), features["train"].std(-2, keepdim=True, correction=0)
     scaled = {part: (x - mean) / deviation.clamp(min=1e-5) for part, x in features.items()}
     probe = Probe(scaled["train"], labels["train"], num_labels)
@@ -48,7 +55,10 @@ def fit_probe(features: Mapping[str, Tensor], labels: Mapping[str, Tensor], num_
         probe.fit(l2)
         accuracies = {part: accuracy(probe.logits(scaled[part]), labels[part]) for part in ("valid", "test")}
         if best is None or accuracies["valid"] > best.valid_accuracy:
-            best, worse = Fitted(accuracies["test"], accuracies["valid"], l2, tuple(probe.scalars.softmax(0).tolist())), 0
+            best, worse = (
+                Fitted(accuracies["test"], accuracies["valid"], l2, tuple(probe.scalars.softmax(0).tolist())),
+                0,
+            )
         else:
             worse += 1
         if worse == 2:
@@ -66,7 +76,9 @@ class Probe:
         self.weight, self.bias = x.new_zeros(x.shape[-1], num_labels), (counts / counts.sum()).log()
         self.scalars = x.new_zeros(len(x) if x.dim() == 3 else 0)
         middle = self.mixed(x)
-        eigen = torch.linalg.eigh((middle.mT @ middle / len(middle)).cpu())  # on the CPU, since not every device supports eigh
+        eigen = torch.linalg.eigh(
+            (middle.mT @ middle / len(middle)).cpu()
+        )  # on the CPU, since not every device supports eigh
         self.variances, self.axes = (part.to(x.device) for part in eigen)
 
     def mixed(self, x: Tensor) -> Tensor:
@@ -78,8 +90,8 @@ class Probe:
     def fit(self, l2: float) -> None:
         """Minimise the cost, to the end: a probe stopped early would measure how fast vectors can be learnt from.
 
-        A mix starts uniform, with the W and b that are best for that: fitted together from the start, one level would take all weight
-        before W has learnt to use the others.
+        A mix starts uniform, with the W and b that are best for that: fitted together from the start, one level would
+        take all weight before W has learnt to use the others.
         """
         self.scalars = torch.zeros_like(self.scalars)
         self.search(l2, mixes=False)
@@ -89,9 +101,10 @@ class Probe:
     def search(self, l2: float, *, mixes: bool) -> None:
         """Run L-BFGS on all examples at once.
 
-        The variables are V and c, with W = W_before + U (A * V) and b = b_before + a * c, in which the curvature of the cost is about equal
-        in all directions: U has the principal axes of the vectors, and a column of A the inverse roots of one label's curvature along them.
-        In W and b themselves, many times as many steps would be needed, above all for rare labels.
+        The variables are V and c, with W = W_before + U (A * V) and b = b_before + a * c, in which the curvature of the
+        cost is about equal in all directions: U has the principal axes of the vectors, and a column of A the inverse
+        roots of one label's curvature along them. In W and b themselves, many times as many steps would be needed,
+        above all for rare labels.
         """
         probabilities = self.logits(self.x).softmax(-1)
         curvature = (probabilities * (1 - probabilities)).mean(0).clamp(min=1e-6)  # of each label's bias
@@ -122,8 +135,8 @@ class Probe:
 
         with torch.enable_grad():
             optimiser.step(cost)
-            # The line search stops when two costs round to the same number. Gradients still distinguish them, so the remaining steps use
-            # gradients alone, with full step size.
+            # The line search stops when two costs round to the same number. Gradients still distinguish them, so the
+            # remaining steps use gradients alone, with full step size.
             left = MAX_STEPS - optimiser.state[weight_change]["n_iter"]
             optimiser.param_groups[0].update(line_search_fn=None, tolerance_change=0, max_iter=left)
             optimiser.step(cost)

@@ -1,9 +1,9 @@
-"""The cost of a computation: floating-point operations, peak memory, and the longest chain of dependent products. Counted per operation
-while it runs, so that it is the same on every machine; knows no layer.
+"""The cost of a computation: floating-point operations, peak memory, and the longest chain of dependent products.
+Counted per operation while it runs, so that it is the same on every machine; knows no layer.
 
-FLOPs are those of matrix products and convolutions, two for each multiplication with its addition, as in `torch.utils.flop_counter`. Memory
-is what was allocated during the computation, without what existed before. A fused kernel, such as an LSTM, hides its products: run the
-equations to count them.
+FLOPs are those of matrix products and convolutions, two for each multiplication with its addition, as in
+`torch.utils.flop_counter`. Memory is what was allocated during the computation, without what existed before. A fused
+kernel, such as an LSTM, hides its products: run the equations to count them.
 """
 
 import weakref

@@ -1,7 +1,8 @@
 """Properties of a text, one value per character, which a cell of a character model may track (Karpathy et al. 2015).
 
-Each is the value after the character has been read: `inside_quotes` is true from the opening mark up to, but without, the closing one. Code
-is scanned for strings, comments and brackets, but never parsed or run, so any text has all properties.
+Each is the value after the character has been read: `inside_quotes` is true from the opening mark up to, but without,
+the closing one. Code is scanned for strings, comments and brackets, but never parsed or run, so any text has all
+properties.
 """
 
 import re
@@ -24,8 +25,8 @@ TOKEN = re.compile(
 class Property(NamedTuple):
     """`find(text)` returns an array with one boolean or number per character.
 
-    `kind` is `text` for any text, `code` for code, or `character` if the character alone determines the value, so nothing must be
-    remembered.
+    `kind` is `text` for any text, `code` for code, or `character` if the character alone determines the value, so
+    nothing must be remembered.
     """
 
     about: str
@@ -61,7 +62,8 @@ def sentence_position(text: str) -> np.ndarray:
 
 
 def inside_quotes(text: str) -> np.ndarray:
-    """Whether each character is between double quotation marks of any form. An empty line closes them, since some are never closed."""
+    """Whether each character is between double quotation marks of any form. An empty line closes them, since some are
+    never closed."""
     changes, inside = [], False
     for match in QUOTES.finditer(text):
         mark = match[0]
@@ -145,11 +147,15 @@ PROPERTIES: dict[str, Property] = {
     "sentence_position": Property("characters since the sentence began", sentence_position),
     "inside_quotes": Property("between double quotation marks", inside_quotes),
     "inside_parentheses": Property("between parentheses", inside_parentheses),
-    "bracket_depth": Property("brackets that are open in code, strings and comments left out", lambda text: scan(text).depth, "code"),
+    "bracket_depth": Property(
+        "brackets that are open in code, strings and comments left out", lambda text: scan(text).depth, "code"
+    ),
     "indentation": Property("white space at the line's beginning", indentation, "code"),
     "inside_comment": Property("in a comment of Python", lambda text: scan(text).comments, "code"),
     "inside_string": Property("in a string of Python", lambda text: scan(text).strings, "code"),
-    "inside_condition": Property("between if or elif and its colon, in Python", lambda text: scan(text).conditions, "code"),
+    "inside_condition": Property(
+        "between if or elif and its colon, in Python", lambda text: scan(text).conditions, "code"
+    ),
     "capital": Property("a capital letter", lambda text: characters(text, str.isupper), "character"),
     "digit": Property("a digit", lambda text: characters(text, str.isdigit), "character"),
     "space": Property("white space", lambda text: characters(text, str.isspace), "character"),

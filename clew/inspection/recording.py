@@ -1,7 +1,8 @@
 """Recording and changing values inside a model, by module path or tap; works on any torch module.
 
-Paths are those of `model.named_modules()`, with the wildcards `*` and `?`: `*.gates.forget`, `body.layers.layers.0`. A tap shows a value
-inside a layer, any other module its output. A compiled model is unwrapped and runs eagerly, since it would silently skip hooks.
+Paths are those of `model.named_modules()`, with the wildcards `*` and `?`: `*.gates.forget`, `body.layers.layers.0`. A
+tap shows a value inside a layer, any other module its output. A compiled model is unwrapped and runs eagerly, since it
+would silently skip hooks.
 """
 
 import sys
@@ -36,9 +37,15 @@ class Recording:
         return calls[0]
 
     def calls(self, path: str) -> list[Tensor]:
-        matches = [name for name in self.seen if name == path] or [name for name in self.seen if fnmatchcase(name, path)]
+        matches = [name for name in self.seen if name == path] or [
+            name for name in self.seen if fnmatchcase(name, path)
+        ]
         if len(matches) != 1:
-            reason = f"several match: {', '.join(matches)}" if matches else f"recorded: {', '.join(self.seen) or 'nothing yet'}"
+            reason = (
+                f"several match: {', '.join(matches)}"
+                if matches
+                else f"recorded: {', '.join(self.seen) or 'nothing yet'}"
+            )
             raise UserError(f"no single recording at '{path}'; {reason}")
         return self.seen[matches[0]]
 
@@ -49,7 +56,9 @@ class Recording:
         return len(self.seen)
 
     def __repr__(self) -> str:
-        lines = [f"  {path}: {' '.join(str(tuple(value.shape)) for value in values)}" for path, values in self.seen.items()]
+        lines = [
+            f"  {path}: {' '.join(str(tuple(value.shape)) for value in values)}" for path, values in self.seen.items()
+        ]
         return "\n".join([f"Recording of {len(self)} places", *lines])
 
 
@@ -125,8 +134,8 @@ def plain_module(model: Any) -> nn.Module:
 def _watching(watches: Watches) -> Iterator[None]:
     """Watch taps directly and other modules by hooks, which are always removed.
 
-    Both count as watched, so that a layer that contains one runs its equation. A module has one hook for all nested contexts, that of the
-    outermost, and hooks of other threads ignore it.
+    Both count as watched, so that a layer that contains one runs its equation. A module has one hook for all nested
+    contexts, that of the outermost, and hooks of other threads ignore it.
     """
     outer, owner = _hooked.get(), object()
     own = [module for module in watches if not isinstance(module, Tap) and module not in outer]
@@ -142,7 +151,8 @@ def _watching(watches: Watches) -> Iterator[None]:
 
 
 def _eager() -> AbstractContextManager[Any]:
-    """Run compiled code eagerly, since it would skip hooks and taps. If dynamo was never loaded, nothing is compiled."""
+    """Run compiled code eagerly, since it would skip hooks and taps. If dynamo was never loaded, nothing is
+    compiled."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 

@@ -12,7 +12,8 @@ def linear_cka(x: Array, y: Array) -> float:
 
         CKA(X, Y) = |Y^T X|^2 / (|X^T X| |Y^T Y|)        Frobenius norms, columns centred, one row per example
 
-    1 if one is a rotation and scaling of the other, 0 if no direction of one correlates with any of the other; widths may differ.
+    1 if one is a rotation and scaling of the other, 0 if no direction of one correlates with any of the other; widths
+    may differ.
     """
     if len(x) != len(y):
         raise UserError(f"CKA compares vectors of the same words, row by row, but there are {len(x)} and {len(y)}")
@@ -48,7 +49,8 @@ def head_divergences(weights: Array) -> Array:
 
 
 def classical_scaling(distances: Array, num: int = 2) -> Array:
-    """Classical multidimensional scaling (Torgerson 1952): points (points, num) whose distances approximate the given ones.
+    """Classical multidimensional scaling (Torgerson 1952): points (points, num) whose distances approximate the given
+    ones.
 
         B = -1/2 J D^2 J,   J = I - 1/n        points = V_num sqrt(L_num)  of  B = V L V^T
 

@@ -1,8 +1,8 @@
 """Recording of values in a causal model over a long text, exactly, many positions at a time.
 
-A layer with watched taps runs its equation step by step. So the text is cut into rows that are read in parallel; their initial states come
-from reading the text once unwatched, on kernels. States that grow with the text, such as attention's, cannot be batched with states of
-other lengths: then there is one row.
+A layer with watched taps runs its equation step by step. So the text is cut into rows that are read in parallel; their
+initial states come from reading the text once unwatched, on kernels. States that grow with the text, such as
+attention's, cannot be batched with states of other lengths: then there is one row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,11 @@ CHUNK = 64
 """Steps recorded at a time."""
 
 
-def stream(task: Any, tokens: Sequence[int], paths: Sequence[str], *, rows: int = ROWS) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-    """Yield positions (some,) of the text and the values (some, units) at each path, by chunks; every position comes once."""
+def stream(
+    task: Any, tokens: Sequence[int], paths: Sequence[str], *, rows: int = ROWS
+) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
+    """Yield positions (some,) of the text and the values (some, units) at each path, by chunks; every position comes
+    once."""
     body = task.body
     device = body.embedding.like.device
     rows = rows if keeps_size(task) else 1

@@ -1,14 +1,14 @@
-"""Cells of a recurrent network that track properties of a text: a search over all cells and properties, fitted on one text and evaluated on
-another (after Karpathy et al. 2015, who looked for such cells by eye).
+"""Cells of a recurrent network that track properties of a text: a search over all cells and properties, fitted on one
+text and evaluated on another (after Karpathy et al. 2015, who looked for such cells by eye).
 
-A cell predicts a boolean property by a threshold on its value, from above or below, with the best F1 on the first text; it predicts a
-number by the line of least squares there. On the second text, with the same threshold and line,
+A cell predicts a boolean property by a threshold on its value, from above or below, with the best F1 on the first text;
+it predicts a number by the line of least squares there. On the second text, with the same threshold and line,
 
     skill = (F1 - F1 of always saying yes) / (1 - F1 of always saying yes)       a boolean
     skill = 1 - sum (y - a - b x)^2 / sum (y - mean y)^2                         a number: its R^2
 
-so that 1 is perfect and 0 no better than a constant. Only sums over positions are needed, so texts may be of any length.
-Thresholds are the edges of `BINS` equal bins of x / (1 + |x|).
+so that 1 is perfect and 0 no better than a constant. Only sums over positions are needed, so texts may be of any
+length. Thresholds are the edges of `BINS` equal bins of x / (1 + |x|).
 """
 
 from typing import NamedTuple
@@ -20,8 +20,8 @@ BINS = 512
 
 
 class Tally:
-    """Sums over the positions of a text: for booleans, how often each unit's value was in each bin, in total and while a property held; for
-    numbers, moments."""
+    """Sums over the positions of a text: for booleans, how often each unit's value was in each bin, in total and while
+    a property held; for numbers, moments."""
 
     def __init__(self, units: int, booleans: int, numbers: int, device: torch.device | str = "cpu"):
         self.count = 0
@@ -59,14 +59,16 @@ def threshold_of(edge: int) -> float:
 
 
 class Cuts(NamedTuple):
-    """For every property and unit: the edge, and whether values above it predict the property; each (properties, units)."""
+    """For every property and unit: the edge, and whether values above it predict the property; each (properties,
+    units)."""
 
     edges: Tensor
     above: Tensor
 
 
 class Told(NamedTuple):
-    """How well each unit predicts each boolean property (properties, units), and the scores of constant answers (properties,)."""
+    """How well each unit predicts each boolean property (properties, units), and the scores of constant answers
+    (properties,)."""
 
     f1: Tensor
     accuracy: Tensor
@@ -142,7 +144,9 @@ def fit_lines(tally: Tally) -> Fit:
 def judge_lines(fit: Fit, tally: Tally) -> Tensor:
     """Return R^2 (properties, units), negative if the line is worse than the mean."""
     a, b, n = fit.intercepts, fit.slopes, tally.count
-    errors = tally.yy[:, None] + n * a**2 + b**2 * tally.xx + 2 * (a * b * tally.x - a * tally.y[:, None] - b * tally.xy)
+    errors = (
+        tally.yy[:, None] + n * a**2 + b**2 * tally.xx + 2 * (a * b * tally.x - a * tally.y[:, None] - b * tally.xy)
+    )
     spread = tally.yy - tally.y**2 / n
     return 1 - errors / spread[:, None].clamp(min=1e-12)
 

@@ -2,8 +2,8 @@
 
     change_t = KL(p_t || q_t) = sum_w p_t(w) log2 (p_t(w) / q_t(w))        in bits; p with all heads, q without some
 
-For a classifier also the probability of every label, and for a model that predicts no tokens how far the vectors of its input turn:
-1 - cos(h_t, h'_t).
+For a classifier also the probability of every label, and for a model that predicts no tokens how far the vectors of its
+input turn: 1 - cos(h_t, h'_t).
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ class AblationOptions(Section):
     """A text, and the heads that are switched off for a second reading of it."""
 
     text: Text = Field("", description="what the model reads")
-    heads: tuple[str, ...] = Field((), description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")
+    heads: tuple[str, ...] = Field(
+        (), description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder"
+    )
     target: str | None = Field(None, description="a translator's output; by default its own translation")
     into: str = Field("", description="the language to write, for a translator into several")
 
@@ -57,20 +59,30 @@ def look_without(subjects: Sequence[Subject], options: AblationOptions) -> View:
         labels = list(before.labels)
         pairs = [[before.labels[each], after.labels[each]] for each in labels]
         parts.append(Bars(labels, pairs, "probability", "Labels", names, 0.0, 1.0))
-        facts["labels"] = {name: dict(each.labels or {}) for name, each in zip(("before", "after"), (before, after), strict=True)}
+        facts["labels"] = {
+            name: dict(each.labels or {}) for name, each in zip(("before", "after"), (before, after), strict=True)
+        }
     if scores is not None and before.log_probs is not None and after.log_probs is not None:
         bits = divergence(before.log_probs, after.log_probs)
         parts += expectations(reading, scores, before.log_probs, after.log_probs, bits)
         about = f"on average {bits.mean():.3g} bits between the predictions before and after"
-        return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())})
+        return View(
+            f"Without {', '.join(options.heads)}",
+            parts,
+            about,
+            {**facts, "bits": bits.tolist(), "mean_bits": float(bits.mean())},
+        )
     angles = turned(before.hidden, after.hidden)
-    parts.append(ColouredText(reading.written or reading.pieces, angles.tolist(), "How far each vector turns", "1 - cos", 0.0))
+    parts.append(
+        ColouredText(reading.written or reading.pieces, angles.tolist(), "How far each vector turns", "1 - cos", 0.0)
+    )
     about = f"on average the tokens' vectors turn by {angles.mean():.3g} (1 - cos)"
     return View(f"Without {', '.join(options.heads)}", parts, about, {**facts, "turned": angles.tolist()})
 
 
 class Seen(NamedTuple):
-    """The output of a model for one reading: vectors (places, dim), log p (places, vocabulary), and probabilities of labels."""
+    """The output of a model for one reading: vectors (places, dim), log p (places, vocabulary), and probabilities of
+    labels."""
 
     hidden: Tensor
     log_probs: Tensor | None
@@ -90,7 +102,9 @@ def expectations(reading: Reading, scores: TokenScores, before: Tensor, after: T
     """Show the places that change most, with the likeliest token of each before and after."""
     tokenizer = scores.tokenizer
     tokens = reading.written or reading.pieces
-    title = "Change of the prediction after each token" if scores.comes_after else "Change of the prediction at each place"
+    title = (
+        "Change of the prediction after each token" if scores.comes_after else "Change of the prediction at each place"
+    )
     rows = []
     for place in bits.argsort(descending=True)[:MOST_ROWS].tolist():
         row: list[Any] = [place + 1, tokens[place]]

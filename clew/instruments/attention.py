@@ -2,8 +2,8 @@
 
     weights_ij = softmax_j(scores_ij)      row i is what place i looks at; each row sums to one
 
-Works on self-attention, on a decoder's attention to its source, and on attentive recurrent decoders, which have one head. Weights show
-where a head looks, not what it does with the values there (Jain and Wallace 2019).
+Works on self-attention, on a decoder's attention to its source, and on attentive recurrent decoders, which have one
+head. Weights show where a head looks, not what it does with the values there (Jain and Wallace 2019).
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,10 @@ class AttentionOptions(TextOptions):
     """Which heads, and which one is drawn large."""
 
     heads: Literal["self", "decoder", "cross"] | None = Field(
-        None, description="self: of the text read; decoder: of the output; cross: from output to text (default for translators)"
+        None,
+        description=(
+            "self: of the text read; decoder: of the output; cross: from output to text (default for translators)"
+        ),
     )
     layer: int | None = Field(None, ge=1, description="the layer drawn large, from 1; the last by default")
     head: int | None = Field(None, ge=1, description="the head drawn large, from 1; by default the mean of its layer")
@@ -54,8 +57,8 @@ class LayerMaps(NamedTuple):
 
 
 class Habits(NamedTuple):
-    """Statistics of a head, averaged over queries: entropy of its weights in bits, mean distance, and its weight on the query's own place,
-    on the place before it, and on the first place."""
+    """Statistics of a head, averaged over queries: entropy of its weights in bits, mean distance, and its weight on the
+    query's own place, on the place before it, and on the first place."""
 
     entropy: float
     distance: float
@@ -65,23 +68,35 @@ class Habits(NamedTuple):
 
 
 def attention_maps(reading: Reading, heads: str, kind: str = "weights") -> list[LayerMaps]:
-    """Record every layer of this kind, the lowest first; a layer without heads has no maps. Hard attention has a 1 where it looked."""
+    """Record every layer of this kind, the lowest first; a layer without heads has no maps. Hard attention has a 1
+    where it looked."""
     layers = [layer for layer in attending_layers(reading.module) if layer.kind == KINDS[heads]]
     keys = len(reading.tokens) if heads != "decoder" else len(reading.written)
     queries = len(reading.tokens) if heads == "self" else len(reading.written)
     if (cells := sum(layer.num_heads for layer in layers) * queries * keys) > MOST_CELLS:
-        raise UserError(f"{queries} x {keys} weights of all heads take {4 * cells / 1e9:.1f} GB, too much to show; shorten the text")
-    paths = {layer.name: layer.weights if kind == "weights" else f"{layer.path}.scores" for layer in layers if layer.num_heads}
+        raise UserError(
+            f"{queries} x {keys} weights of all heads take {4 * cells / 1e9:.1f} GB, too much to show; shorten the text"
+        )
+    paths = {
+        layer.name: layer.weights if kind == "weights" else f"{layer.path}.scores"
+        for layer in layers
+        if layer.num_heads
+    }
     with record(reading.module, *paths.values()) as seen:
         reading.hidden()
     none = np.zeros((0, queries, keys), dtype=np.float32)
-    return [LayerMaps(layer, as_maps(seen[paths[layer.name]]).float().cpu().numpy() if layer.name in paths else none) for layer in layers]
+    return [
+        LayerMaps(layer, as_maps(seen[paths[layer.name]]).float().cpu().numpy() if layer.name in paths else none)
+        for layer in layers
+    ]
 
 
 def foreign_maps(model: AnyModule, reading: Reading, kind: str) -> list[LayerMaps]:
     """Record every attention layer of a foreign module."""
     if kind != "weights":
-        raise UserError(f"{model.name} shows the weights of its heads, but not the scores before the softmax; leave kind= out")
+        raise UserError(
+            f"{model.name} shows the weights of its heads, but not the scores before the softmax; leave kind= out"
+        )
     with evaluating([model.module]):
         layers = foreign_weights(model.module, lambda **more: model.called(reading.batch, **more))
     return [LayerMaps(each.layer, each.weights.float().cpu().numpy()) for each in layers]
@@ -120,7 +135,9 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
         recorded = [each for each in all_maps if each.layer.kind == KINDS[heads]]
         if not recorded:
             known = [word for word, kind in KINDS.items() if any(each.layer.kind == kind for each in all_maps)]
-            raise UserError(f"{subject.name} has no {heads} attention here; it has {' and '.join(known) or 'none at all'}")
+            raise UserError(
+                f"{subject.name} has no {heads} attention here; it has {' and '.join(known) or 'none at all'}"
+            )
     whole = [each for each in recorded if each.layer.num_heads]
     rows, columns = places_of(reading, heads, whole[0].maps)
     layer, maps = chosen_layer(whole, options.layer, f"of {heads} attention in {subject.name}")
@@ -149,7 +166,12 @@ def look_at_attention(subjects: Sequence[Subject], options: AttentionOptions) ->
     if is_weights:
         rows_of = habit_rows(recorded, options.off, same_places=heads != "cross")
         parts.append(habit_table(recorded, rows_of, options.off, same_places=heads != "cross"))
-        return View("Attention", parts, about_of(recorded, heads), {**facts, "habits": [[name, *row] for name, row in rows_of.items()]})
+        return View(
+            "Attention",
+            parts,
+            about_of(recorded, heads),
+            {**facts, "habits": [[name, *row] for name, row in rows_of.items()]},
+        )
     return View("Attention scores", parts, "before the softmax; what a token may not look at has none", facts)
 
 
@@ -158,13 +180,16 @@ def head_title(name: str, off: Sequence[str]) -> str:
 
 
 def layer_title(layer: AttendingLayer | ForeignLayer, off: Sequence[str]) -> str:
-    """Title a layer's mean, which is over the heads that are on: those that are off have no weights and would only make the map paler."""
+    """Title a layer's mean, which is over the heads that are on: those that are off have no weights and would only make
+    the map paler."""
     count, silent = layer.num_heads, [name for name in layer.heads if name in off]
     if not silent:
         return f"Layer {layer.name}, mean of {count} heads" if count > 1 else f"Layer {layer.name}"
     if len(silent) == count:
         return f"Layer {layer.name}: all heads are off"
-    return f"Layer {layer.name}, mean of the {count - len(silent)} of {count} heads that are on; off: {', '.join(silent)}"
+    return (
+        f"Layer {layer.name}, mean of the {count - len(silent)} of {count} heads that are on; off: {', '.join(silent)}"
+    )
 
 
 def head_grid(recorded: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
@@ -179,14 +204,21 @@ def head_grid(recorded: Sequence[LayerMaps], options: AttentionOptions) -> Grid:
         [str(number) for number in range(1, most + 1)],
         "All heads: weights in %" if is_weights else "All heads: scores",
         full_colour([layer.maps for layer in recorded if len(layer.maps)]) if is_weights else None,
-        [["off" if name in options.off else "" for name in layer.layer.heads] + ["pruned"] * layer.layer.num_pruned for layer in recorded],
-        0.0 if is_weights else min((float(each[np.isfinite(each)].min(initial=0.0)) for maps in shown for each in maps), default=0.0),
+        [
+            ["off" if name in options.off else "" for name in layer.layer.heads] + ["pruned"] * layer.layer.num_pruned
+            for layer in recorded
+        ],
+        (
+            0.0
+            if is_weights
+            else min((float(each[np.isfinite(each)].min(initial=0.0)) for maps in shown for each in maps), default=0.0)
+        ),
     )
 
 
 def full_colour(weights: Sequence[np.ndarray]) -> float:
-    """Return the weight with full colour, a round number: twice the median of the largest weight per place. With a scale up to one, the
-    maps of a long text would all be white."""
+    """Return the weight with full colour, a round number: twice the median of the largest weight per place. With a
+    scale up to one, the maps of a long text would all be white."""
     wanted = 2 * float(np.median(np.concatenate([each.max(-1).reshape(-1) for each in weights])))
     return next((step for step in FULL if step >= wanted), 1.0)
 
@@ -194,7 +226,9 @@ def full_colour(weights: Sequence[np.ndarray]) -> float:
 def check_heads(name: str, heads: str, layers: Sequence[AttendingLayer]) -> None:
     known = [word for word, kind in KINDS.items() if any(layer.kind == kind and layer.num_heads for layer in layers)]
     if heads not in known:
-        raise UserError(f"{name} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned"))
+        raise UserError(
+            f"{name} has no {heads} attention; " + (f"heads={' or heads='.join(known)}" if known else "all are pruned")
+        )
 
 
 def chosen_layer(recorded: Sequence[LayerMaps], number: int | None, where: str) -> LayerMaps:
@@ -203,7 +237,9 @@ def chosen_layer(recorded: Sequence[LayerMaps], number: int | None, where: str) 
         if each.layer.number == number:
             return each
     if number is not None:
-        raise UserError(f"there is no layer {number} {where}; known: {few_of([str(each.layer.number) for each in recorded])}")
+        raise UserError(
+            f"there is no layer {number} {where}; known: {few_of([str(each.layer.number) for each in recorded])}"
+        )
     return recorded[-1]
 
 
@@ -214,8 +250,8 @@ def chosen_head(number: int | None, layer: AttendingLayer | ForeignLayer) -> int
 
 
 def places_of(reading: Reading, heads: str, maps: np.ndarray) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the names of query and key places. Queries of a decoder over its source are named by the token to be written; places without a
-    name are numbered."""
+    """Return the names of query and key places. Queries of a decoder over its source are named by the token to be
+    written; places without a name are numbered."""
     names = {"self": (reading.pieces, reading.pieces), "cross": (reading.written, reading.pieces)}
     rows, columns = names.get(heads, (reading.read_by_decoder, reading.read_by_decoder))
     queries, keys = maps.shape[1:]
@@ -242,13 +278,19 @@ def about_of(recorded: Sequence[LayerMaps], heads: str) -> str:
         "decoder": "each written token looks back",
         "cross": "the output looks at the text",
     }
-    pruned = [f"{counted(each.layer.num_pruned, 'head')} of layer {each.layer.name}" for each in recorded if each.layer.num_pruned]
+    pruned = [
+        f"{counted(each.layer.num_pruned, 'head')} of layer {each.layer.name}"
+        for each in recorded
+        if each.layer.num_pruned
+    ]
     return f"{what[heads]}: a row adds up to 100 %{'; pruned: ' + ', '.join(pruned) if pruned else ''}"
 
 
-def habit_rows(recorded: Sequence[LayerMaps], off: Sequence[str], *, same_places: bool) -> dict[str, list[float | None]]:
-    """Return the statistics of every head by name, with shares between 0 and 1. Distance and the weights on itself and on the token before
-    are only meaningful within one text. Heads that are off have none."""
+def habit_rows(
+    recorded: Sequence[LayerMaps], off: Sequence[str], *, same_places: bool
+) -> dict[str, list[float | None]]:
+    """Return the statistics of every head by name, with shares between 0 and 1. Distance and the weights on itself and
+    on the token before are only meaningful within one text. Heads that are off have none."""
     rows: dict[str, list[float | None]] = {}
     for layer in recorded:
         for name, weights in zip(layer.layer.heads, layer.maps, strict=True):
@@ -258,14 +300,19 @@ def habit_rows(recorded: Sequence[LayerMaps], off: Sequence[str], *, same_places
     return rows
 
 
-def habit_table(recorded: Sequence[LayerMaps], habits_of: dict[str, list[float | None]], off: Sequence[str], *, same_places: bool) -> Table:
+def habit_table(
+    recorded: Sequence[LayerMaps], habits_of: dict[str, list[float | None]], off: Sequence[str], *, same_places: bool
+) -> Table:
     middle = ("distance (tokens)", "on itself (%)", "on the one before (%)") if same_places else ()
     header = ("head", "state", "entropy (bits)", *middle, "on the first (%)")
     rows: list[tuple[Any, ...]] = []
     for layer in recorded:
         for name in layer.layer.heads:
             cells = zip(header[2:], habits_of[name], strict=True)
-            values = [round(100 * value, 1) if value is not None and heading.endswith("(%)") else value for heading, value in cells]
+            values = [
+                round(100 * value, 1) if value is not None and heading.endswith("(%)") else value
+                for heading, value in cells
+            ]
             rows.append((name, "off" if name in off else "on", *values))
         if layer.layer.num_pruned:
             gone = f"{counted(layer.layer.num_pruned, 'head')} pruned"
@@ -288,5 +335,10 @@ def head_choices(subject: Subject) -> Choices:
 
 
 ATTENTION = Instrument(
-    "attention weights, head by head", AttentionOptions, look_at_attention, ("reads",), why_no_attention, choices=head_choices
+    "attention weights, head by head",
+    AttentionOptions,
+    look_at_attention,
+    ("reads",),
+    why_no_attention,
+    choices=head_choices,
 )

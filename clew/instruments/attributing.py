@@ -1,4 +1,5 @@
-"""The instrument `attribution`: which tokens of a text, or parts of a picture or a sound, contribute to a score of the model."""
+"""The instrument `attribution`: which tokens of a text, or parts of a picture or a sound, contribute to a score of the
+model."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -31,16 +32,24 @@ class AttributionOptions(TextOptions):
     method: Literal["integrated_gradients", "input_x_gradient", "occlusion"] = Field(
         "integrated_gradients", description="the method of attribution"
     )
-    of: str | None = Field(None, description="the class, tag or token whose score is explained; the likeliest by default")
+    of: str | None = Field(
+        None, description="the class, tag or token whose score is explained; the likeliest by default"
+    )
     second: str | None = Field(None, description="the second text, for a classifier of text pairs")
-    place: int | None = Field(None, ge=1, description="the word that is tagged, the token of the target or the mask, from 1")
+    place: int | None = Field(
+        None, ge=1, description="the word that is tagged, the token of the target or the mask, from 1"
+    )
     baseline: Literal["zero", "mean", "mask"] | None = Field(
         None,
-        description="the uninformative input: vectors of the mask or unknown token, if there is one, or zero vectors; "
-        "for a picture or a sound the mean over its places",
+        description=(
+            "the uninformative input: vectors of the mask or unknown token, if there is one, or zero vectors; "
+            "for a picture or a sound the mean over its places"
+        ),
     )
     steps: int = Field(50, ge=1, le=2000, description="steps of integrated gradients: more make the sum more complete")
-    occlude: Literal["replace", "remove"] = Field("replace", description="for occlusion: whether a token is replaced or removed")
+    occlude: Literal["replace", "remove"] = Field(
+        "replace", description="for occlusion: whether a token is replaced or removed"
+    )
 
 
 def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
@@ -52,7 +61,9 @@ def attribute(explained: Explained, options: AttributionOptions) -> Attribution:
         return Attribution(torch.tensor([whole - score for score in explained.without_each()]), whole)
     baseline = baseline_of(explained, x, options.baseline)
     if options.method == "occlusion":
-        return occlusion(explained.of_vectors, x, baseline, None if explained.canvas is None else explained.canvas.cells)
+        return occlusion(
+            explained.of_vectors, x, baseline, None if explained.canvas is None else explained.canvas.cells
+        )
     return integrated_gradients(explained.of_vectors, x, baseline, options.steps)
 
 
@@ -62,12 +73,14 @@ def baseline_of(explained: Explained, x: Tensor, kind: str | None) -> Tensor:
         return x.flatten(0, -2).mean(0).expand_as(x)
     if kind == "zero" or (kind is None and explained.why_irreplaceable() is not None):
         return torch.zeros_like(x)
-    # Not zeros: a norm scales the smallest vector to full length, so the score jumps at zero and no number of steps is enough.
+    # Not zeros: a norm scales the smallest vector to full length, so the score jumps at zero and no number of steps is
+    # enough.
     return explained.replaced()
 
 
 def explain(subject: Subject, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-    """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a mask."""
+    """Return the requested score: `of` is a class, tag or token; `place` a tagged word, a token of the target, or a
+    mask."""
     if given.target is not None and not subject.has("own_target"):
         raise UserError(f"{subject.name} writes no target; leave it out")
     if subject.pairs is not None and (given.second is not None) != subject.pairs:
@@ -89,7 +102,8 @@ def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions
     about = f"{explained.what}: {attribution.score:.4f}; {method}"
     if attribution.baseline is not None and attribution.gap is not None:
         about += (
-            f" from {attribution.baseline:.4f}; they add up to {sum(values):.4f}, off by {attribution.gap:+.2g} in {options.steps} steps"
+            f" from {attribution.baseline:.4f}; they add up to {sum(values):.4f}, off by {attribution.gap:+.2g} in"
+            f" {options.steps} steps"
         )
     facts = {
         "what": explained.what,
@@ -103,9 +117,14 @@ def look_at_attribution(subjects: Sequence[Subject], options: AttributionOptions
     if (over := map_over(explained, attribution)) is not None:
         facts["map"] = over.values.tolist()
     parts: list[Part] = [*([on_text(explained, values)] if over is None else [over]), table_of(explained, values)]
-    if attribution.gap is not None and abs(attribution.gap) > ROUGH * max(abs(attribution.score - (attribution.baseline or 0.0)), 1e-6):
+    if attribution.gap is not None and abs(attribution.gap) > ROUGH * max(
+        abs(attribution.score - (attribution.baseline or 0.0)), 1e-6
+    ):
         parts.append(
-            Note("The sum is far from complete: the score jumps somewhere between baseline and input; use more steps or another baseline.")
+            Note(
+                "The sum is far from complete: the score jumps somewhere between baseline and input; use more steps or"
+                " another baseline."
+            )
         )
     return View("Attribution", parts, about, facts)
 
@@ -122,7 +141,11 @@ def map_over(explained: Explained, attribution: Attribution) -> Heatmap | None:
     if canvas is None:
         return None
     is_fine = attribution.entries is not None
-    over = canvas.spread(attribution.entries) if attribution.entries is not None else attribution.values.reshape(canvas.grid)
+    over = (
+        canvas.spread(attribution.entries)
+        if attribution.entries is not None
+        else attribution.values.reshape(canvas.grid)
+    )
     values = over.float().cpu().numpy()
     high = float(np.quantile(np.abs(values), STRONGEST)) or float(np.abs(values).max()) or 1.0
     names = (canvas.rows, canvas.columns) if is_fine else ((), explained.places.names if canvas.grid[0] == 1 else ())
@@ -144,7 +167,10 @@ def scale_of(unit: str) -> str:
 
 def table_of(explained: Explained, values: Sequence[float]) -> Table:
     """List every place of a text, or the strongest places of another input, strongest first."""
-    rows = [(place, token, value) for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)]
+    rows = [
+        (place, token, value)
+        for place, (token, value) in enumerate(zip(explained.tokens, values, strict=True), start=1)
+    ]
     heading = f"attribution ({explained.unit})" if explained.unit else "attribution"
     if explained.canvas is None:
         return Table(("place", explained.places.unit, heading), rows)

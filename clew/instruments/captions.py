@@ -36,9 +36,12 @@ class CaptionOptions(Section):
     boxes: tuple[list[int], ...] = Field(
         (), description="for a model that reads regions: their boxes in pixels, [[left,top,right,bottom],...]"
     )
-    phrases: tuple[str, ...] = Field((), description="for a model that also reads phrases: one for each box, separated by commas")
+    phrases: tuple[str, ...] = Field(
+        (), description="for a model that also reads phrases: one for each box, separated by commas"
+    )
     layer: int | None = Field(
-        None, description="one of the decoder's layers that look at the picture, from 1 or -1; the last but one by default"
+        None,
+        description="one of the decoder's layers that look at the picture, from 1 or -1; the last but one by default",
     )
     off: HeadsOff = ()
 
@@ -78,7 +81,8 @@ def drawn_over(reader: InputReader, picture: Any) -> dict[str, Any]:
 
 
 def named_weights(sentence: SentenceLooks) -> tuple[list[str], np.ndarray]:
-    """Return the names and weights (maps, places) of a sentence's maps: one of its plan, if it has one, and one of each word."""
+    """Return the names and weights (maps, places) of a sentence's maps: one of its plan, if it has one, and one of each
+    word."""
     words, weights = list(sentence.words), sentence.weights.float().numpy()
     if sentence.topic is None:
         return words, weights
@@ -102,7 +106,9 @@ def table(reader: InputReader, names: Sequence[str], weights: np.ndarray) -> Tab
 
 def place_of(reader: InputReader, place: int) -> tuple[int, ...]:
     """Return the row and column, or the number, of a place, from 1."""
-    return (place // reader.grid[1] + 1, place % reader.grid[1] + 1) if isinstance(reader, PictureReader) else (place + 1,)
+    return (
+        (place // reader.grid[1] + 1, place % reader.grid[1] + 1) if isinstance(reader, PictureReader) else (place + 1,)
+    )
 
 
 def places_facts(reader: InputReader, drawn: dict[str, Any]) -> dict[str, Any]:
@@ -117,5 +123,9 @@ def sentence_facts(sentence: SentenceLooks) -> dict[str, Any]:
 
 
 CAPTION = Instrument(
-    "where a model looks in a picture for each word it writes", CaptionOptions, look_at_caption, needs=("looks",), choices=layer_choices
+    "where a model looks in a picture for each word it writes",
+    CaptionOptions,
+    look_at_caption,
+    needs=("looks",),
+    choices=layer_choices,
 )

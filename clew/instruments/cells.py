@@ -1,5 +1,5 @@
-"""The cells of a recurrent layer over a text (Karpathy et al. 2015): tanh(c) of an LSTM, or h of a network without c, by cell and token,
-and the text coloured by one cell at a time."""
+"""The cells of a recurrent layer over a text (Karpathy et al. 2015): tanh(c) of an LSTM, or h of a network without c,
+by cell and token, and the text coloured by one cell at a time."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,13 @@ from clew.inspection.recording import record
 from clew.instruments.instrument import Choices, Instrument, TextOptions
 from clew.instruments.laid_out import over_places
 from clew.instruments.reading import read
-from clew.instruments.subjects.recurrent_layers import RecurrentLayer, check_units, find_layer, recurrent_layers, why_not_recurrent
+from clew.instruments.subjects.recurrent_layers import (
+    RecurrentLayer,
+    check_units,
+    find_layer,
+    recurrent_layers,
+    why_not_recurrent,
+)
 from clew.instruments.subjects.subject import Subject
 from clew.tasks.offers import Reading
 
@@ -27,8 +33,12 @@ ABREAST = 4
 class CellOptions(TextOptions):
     """Which layer and cells."""
 
-    layer: str = Field("", description="the name of a recurrent layer, such as 1, 2.backward or decoder.1; the topmost by default")
-    units: tuple[int, ...] = Field((), description="cells to colour the text by, from 1; those that change most by default")
+    layer: str = Field(
+        "", description="the name of a recurrent layer, such as 1, 2.backward or decoder.1; the topmost by default"
+    )
+    units: tuple[int, ...] = Field(
+        (), description="cells to colour the text by, from 1; those that change most by default"
+    )
     count: int = Field(4, ge=1, le=MOST_SHOWN, description="how many cells, if none is named")
     of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
 
@@ -67,7 +77,9 @@ def look_at_cells(subjects: Sequence[Subject], options: CellOptions) -> View:
     joined = reading.is_by_character(written=layer.writes)
     bound = max(1.0, float(values.abs().max()) if values.numel() else 1.0)
     chosen_cells = {f"Cell {unit}": values[:, unit - 1].tolist() for unit in units}
-    parts: list[Part] = over_places(layout, chosen_cells, what, low=-bound, high=bound, title="Cells", diverging=True, joined=joined)
+    parts: list[Part] = over_places(
+        layout, chosen_cells, what, low=-bound, high=bound, title="Cells", diverging=True, joined=joined
+    )
     parts.append(liveliest_map(values, layout, shown, what, bound))
     about = f"{what} of layer {layer.name}, one of {', '.join(each.name for each in recurrent_layers(subject.module))}"
     facts: dict[str, Any] = {
@@ -92,7 +104,9 @@ def liveliest_map(values: Tensor, layout: Layout, shown: Sequence[int], what: st
         return Grid([maps[row] for row in rows], names, [""] * min(ABREAST, len(maps)), title, high=bound, low=-bound)
     names = [str(unit) for unit in shown]
     column = layout.axis or layout.unit
-    return Heatmap(chosen, names, layout.names, title, "cell", column, -bound, bound, diverging=True, label=what, keyed="rows")
+    return Heatmap(
+        chosen, names, layout.names, title, "cell", column, -bound, bound, diverging=True, label=what, keyed="rows"
+    )
 
 
 def symbol(layer: RecurrentLayer, of: str) -> str:

@@ -8,7 +8,13 @@ from pydantic import Field
 from clew.core.errors import UserError, counted, named
 from clew.drawing.comparing import on_one_scale
 from clew.drawing.views import Lines, Part, Points, Series, Table, View
-from clew.inspection.contextuality import Contextuality, contextuality, principal_components, random_cosines, random_rows
+from clew.inspection.contextuality import (
+    Contextuality,
+    contextuality,
+    principal_components,
+    random_cosines,
+    random_rows,
+)
 from clew.instruments.instrument import Instrument
 from clew.instruments.subjects.sentences import SentenceOptions, find_sentences, level_choices, level_names, level_words
 from clew.instruments.subjects.subject import Subject, subject_names
@@ -22,7 +28,9 @@ class ContextualityOptions(SentenceOptions):
     """Which sentences, and which words of them."""
 
     least: int = Field(5, ge=2, description="only words that occur in so many sentences are measured")
-    layer: int | None = Field(None, ge=0, description="the layer whose cone is drawn, 0 for the embedding; the last by default")
+    layer: int | None = Field(
+        None, ge=0, description="the layer whose cone is drawn, 0 for the embedding; the last by default"
+    )
 
 
 class OccurrenceOptions(SentenceOptions):
@@ -47,7 +55,10 @@ def look_at_contextuality(subjects: Sequence[Subject], options: ContextualityOpt
         cones.append([cone(levels[drawn], words, f"{name}: {level_names(levels)[drawn]}"), histogram(levels, name)])
     parts: list[Part] = [measure_lines(measured, title, field) for title, field in MEASURES.items()]
     parts += [*(part for each in on_one_scale(cones) for part in each), table(measured)]
-    about = f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure minus its value for random words"
+    about = (
+        f"{counted(options.sentences, 'sentence')} of {options.corpus} at most; each measure minus its value for random"
+        " words"
+    )
     facts = {name: [{**each._asdict(), **adjusted(each)} for each in levels] for name, levels in measured.items()}
     return View("Contextuality", parts, about, {"runs": facts, "corpus": options.corpus})
 
@@ -65,22 +76,29 @@ def adjusted(each: Contextuality) -> dict[str, float]:
 
 
 def measure_lines(measured: dict[str, list[Contextuality]], title: str, field: str) -> Lines:
-    series = [Series(name, list(range(len(levels))), [getattr(each, field) for each in levels]) for name, levels in measured.items()]
+    series = [
+        Series(name, list(range(len(levels))), [getattr(each, field) for each in levels])
+        for name, levels in measured.items()
+    ]
     return Lines(series, "layer", title.partition(":")[0], title)
 
 
 def cone(rows: np.ndarray, words: Sequence[str], title: str) -> Points:
-    """Plot vectors along their first two principal directions, not centred, with the origin; a narrow cone is to one side of it."""
+    """Plot vectors along their first two principal directions, not centred, with the origin; a narrow cone is to one
+    side of it."""
     drawn = random_rows(len(rows), DRAWN)
     points, shares = principal_components(rows[drawn], centre=False)
     points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
     series = [Series("words", points[:, 0].tolist(), points[:, 1].tolist()), Series("origin", [0.0], [0.0])]
     texts = [[words[place] for place in drawn.tolist()], ["the origin"]]
-    return Points(series, texts, "direction 1", "direction 2", f"the cone, {title}; the directions hold {two_shares(shares)}")
+    return Points(
+        series, texts, "direction 1", "direction 2", f"the cone, {title}; the directions hold {two_shares(shares)}"
+    )
 
 
 def two_shares(shares: np.ndarray) -> str:
-    """Format the variance shares of two directions. They are in the title, so that the axes of compared maps have equal names."""
+    """Format the variance shares of two directions. They are in the title, so that the axes of compared maps have equal
+    names."""
     first, second = [*shares, 0.0, 0.0][:2]
     return f"{100 * first:.0f} % and {100 * second:.0f} %"
 
@@ -97,7 +115,15 @@ def histogram(levels: Sequence[np.ndarray], name: str) -> Lines:
 
 
 def table(measured: dict[str, list[Contextuality]]) -> Table:
-    header = ("run", "layer", "self-similarity", "intra-sentence", "explainable variance", "anisotropy", "variance of random words")
+    header = (
+        "run",
+        "layer",
+        "self-similarity",
+        "intra-sentence",
+        "explainable variance",
+        "anisotropy",
+        "variance of random words",
+    )
     rows = []
     for name, levels in measured.items():
         for number, each in enumerate(levels):
@@ -116,7 +142,8 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     places = [list(map(str.lower, words)).index(wanted) for words in sentences]
     if len(sentences) < 2:
         raise UserError(
-            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and at least two are needed"
+            f"{named(options.word)} is in {counted(len(sentences), 'sentence')} of {options.corpus}, and at least two"
+            " are needed"
         )
     levels = level_words(subject, sentences, options.pieces)
     layer = layer_of(options.layer, len(levels), subject)
@@ -125,8 +152,12 @@ def look_at_occurrences(subjects: Sequence[Subject], options: OccurrenceOptions)
     points, shares = principal_components(rows)
     points = np.pad(points, ((0, 0), (0, max(2 - points.shape[1], 0))))
     texts = [mark_word(words, place) for words, place in zip(sentences, places, strict=True)]
-    title = f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
-    part = Points([Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title)
+    title = (
+        f"{wanted} at {level_names(levels)[layer]}, {len(rows)} occurrences; the components hold {two_shares(shares)}"
+    )
+    part = Points(
+        [Series(wanted, points[:, 0].tolist(), points[:, 1].tolist())], [texts], "component 1", "component 2", title
+    )
     facts = {
         "word": wanted,
         "layer": layer,

@@ -1,7 +1,7 @@
 """Gates of a recurrent network: how open they are, and how long cells remember.
 
-A gate is closed below 0.1 and open above 0.9. The shares of time in either state, per cell, are the saturation plot of Karpathy et al.
-(2015, figure 2). The content of a cell at t - k reaches t through the cell itself multiplied by
+A gate is closed below 0.1 and open above 0.9. The shares of time in either state, per cell, are the saturation plot of
+Karpathy et al. (2015, figure 2). The content of a cell at t - k reaches t through the cell itself multiplied by
 
     f_{t-k+1} f_{t-k+2} ... f_t              f: the forget gate of an LSTM, the update gate of a GRU
 
@@ -39,7 +39,9 @@ LONGEST = 5
 class GateOptions(TextOptions):
     """The text, and how far back."""
 
-    steps: int = Field(100, ge=1, le=10_000, description="how far back to show what is kept, in places, up to the length of the text")
+    steps: int = Field(
+        100, ge=1, le=10_000, description="how far back to show what is kept, in places, up to the length of the text"
+    )
 
 
 def saturation(gate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,15 +77,16 @@ def gate_values(subject: Subject, options: TextOptions) -> dict[str, Gates]:
         reading.hidden()
     return {
         layer.name: Gates(
-            {gate: layer.values(seen[path]).numpy() for gate, path in layer.gates.items()}, layer.layout(reading, seen[layer.hidden])
+            {gate: layer.values(seen[path]).numpy() for gate, path in layer.gates.items()},
+            layer.layout(reading, seen[layer.hidden]),
         )
         for layer in layers
     }
 
 
 def openness(layers: Mapping[str, Gates]) -> list[Part]:
-    """Draw the mean openness of gates over cells by place, for inputs other than text: lines along time, small maps of pictures. The forget
-    gates of a graph's edges have no place."""
+    """Draw the mean openness of gates over cells by place, for inputs other than text: lines along time, small maps of
+    pictures. The forget gates of a graph's edges have no place."""
     placed = {
         layer: {gate: each.mean(1) for gate, each in gates.values.items() if len(each) == len(gates.layout.names)}
         for layer, gates in layers.items()
@@ -98,7 +101,9 @@ def openness(layers: Mapping[str, Gates]) -> list[Part]:
     if shaped:
         maps = [[each.reshape(shape) for each in placed[layer].values()] for layer, shape in shaped.items()]
         names = max((list(placed[layer]) for layer in shaped), key=len)
-        parts.append(Grid(maps, [f"layer {layer}" for layer in shaped], names, "How open gates are, from 0 to 1", high=1.0))
+        parts.append(
+            Grid(maps, [f"layer {layer}" for layer in shaped], names, "How open gates are, from 0 to 1", high=1.0)
+        )
     return parts
 
 
@@ -118,8 +123,14 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
             rows.append((layer, gate, round(float(each.mean()), 3), share(closed.mean()), share(opened.mean())))
             spots, which = np.unique(np.stack([opened, closed], 1), axis=0, return_inverse=True)
             points.setdefault(gate, []).append(Series(f"layer {layer}", spots[:, 0].tolist(), spots[:, 1].tolist()))
-            texts.setdefault(gate, []).append([named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1) for spot in range(len(spots))])
-            layer_facts[gate] = {"mean": float(each.mean()), "closed": float(closed.mean()), "open": float(opened.mean())}
+            texts.setdefault(gate, []).append(
+                [named_cells(np.flatnonzero(which.reshape(-1) == spot) + 1) for spot in range(len(spots))]
+            )
+            layer_facts[gate] = {
+                "mean": float(each.mean()),
+                "closed": float(closed.mean()),
+                "open": float(opened.mean()),
+            }
         facts[layer] = {"gates": layer_facts}
     parts: list[Part] = [
         Table(
@@ -142,7 +153,9 @@ def look_at_gates(subjects: Sequence[Subject], options: GateOptions) -> View:
         lives, curve = half_lives(each), kept(each, options.steps).mean(1)
         best = np.argsort(-lives, kind="stable")[:LONGEST]
         low, middle, high = (format_steps(np.quantile(lives, part, method="nearest")) for part in (0.1, 0.5, 0.9))
-        memory.append((layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {format_steps(lives[unit])}" for unit in best)))
+        memory.append(
+            (layer, gate, low, middle, high, ", ".join(f"{unit + 1}: {format_steps(lives[unit])}" for unit in best))
+        )
         curves.append(Series(f"layer {layer}, {gate} gate", list(range(len(curve))), curve.tolist()))
         facts[layer] |= {"keeps_by": gate, "half_lives": [finite(life) for life in lives], "kept": curve.tolist()}
     if memory:
@@ -187,5 +200,9 @@ def why_no_gates(subject: Subject) -> str | None:
 
 
 GATES = Instrument(
-    "how open the gates of recurrent layers are, and how long their cells remember", GateOptions, look_at_gates, ("reads",), why_no_gates
+    "how open the gates of recurrent layers are, and how long their cells remember",
+    GateOptions,
+    look_at_gates,
+    ("reads",),
+    why_no_gates,
 )

@@ -1,5 +1,5 @@
-"""Gradient flow in a run, trained and untrained: how far back states and inputs influence the loss, whether gradients vanish or explode,
-and the recurrent matrices. `gradient_flow.py`, `gates.py` and `spectra.py` define the measures."""
+"""Gradient flow in a run, trained and untrained: how far back states and inputs influence the loss, whether gradients
+vanish or explode, and the recurrent matrices. `gradient_flow.py`, `gates.py` and `spectra.py` define the measures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,15 +47,22 @@ FLOOR = 1e-12
 class GradientOptions(TextOptions):
     """How far back, from how many places, and which gradients count as vanished."""
 
-    text: Text = Field("", description="what the model reads; by default a language model reads its own validation text")
-    steps: int = Field(50, ge=1, le=2000, description="how far back gradients are followed, in places, up to half of the text")
+    text: Text = Field(
+        "", description="what the model reads; by default a language model reads its own validation text"
+    )
+    steps: int = Field(
+        50, ge=1, le=2000, description="how far back gradients are followed, in places, up to half of the text"
+    )
     places: int = Field(10, ge=1, le=1000, description="places t whose gradients are averaged")
-    threshold: float = Field(0.01, gt=0, lt=1, description="a gradient counts as vanished below this share of the one at k = 0")
+    threshold: float = Field(
+        0.01, gt=0, lt=1, description="a gradient counts as vanished below this share of the one at k = 0"
+    )
     untrained: bool = Field(True, description="compare with the same model before training")
 
 
 class Losses(NamedTuple):
-    """The differentiated number at each place of a text: `at(hidden (places, dim), first)` returns one per place, from `first` on."""
+    """The differentiated number at each place of a text: `at(hidden (places, dim), first)` returns one per place, from
+    `first` on."""
 
     name: str
     length: int
@@ -63,8 +70,8 @@ class Losses(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """|gradient| (steps + 1,) by k, averaged over places, for each part: `1 h`, `1 c`, `x`; and if there is a source, the gradient of each
-    written token with respect to each source place (written, read)."""
+    """|gradient| (steps + 1,) by k, averaged over places, for each part: `1 h`, `1 c`, `x`; and if there is a source,
+    the gradient of each written token with respect to each source place (written, read)."""
 
     curves: dict[str, Tensor]
     norm: float | None
@@ -73,7 +80,8 @@ class Flow(NamedTuple):
 
 
 def losses_of(reading: Reading) -> Losses:
-    """Return the loss: -log p of the next token, of the written token, or of a masked model's own; |h_t| if no tokens are predicted."""
+    """Return the loss: -log p of the next token, of the written token, or of a masked model's own; |h_t| if no tokens
+    are predicted."""
     model: Any = reading.model
     if lacking(model, "scores_tokens") is not None:
         places = reading.hidden().shape[1]
@@ -96,21 +104,28 @@ def measure(reading: Reading, options: GradientOptions, clip_norm: float | None)
         if (start := token_steps(reading, losses)) is not None:
             norms = state_gradients(*start, ends, steps)
             names = [layer.name for layer in carried_layers(reading)]
-            curves |= {f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in norms.items()}
+            curves |= {
+                f"{names[int(part.split('.')[0])]} {part.split('.')[1]}": rows.mean(0) for part, rows in norms.items()
+            }
         with watched_inputs(reading) as (watched, embedded), watched_source(reading) as source:
             place_losses = losses.at(watched.forward()[0, : losses.length], 0)
         if (places := embedded[-1].shape[:-1].numel()) - losses.length not in (0, 1):
-            raise UserError(f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence")
+            raise UserError(
+                f"{places} places are read here and {losses.length} come out; gradients are followed over one sequence"
+            )
         curves["x"] = input_gradients([place_losses[t] for t in ends], embedded[-1], ends, steps).mean(0)
         by_source = source_gradients(list(place_losses[:MOST_WRITTEN]), source[-1]) if source else None
         norm = clipped_by = None
-        if losses.name == "loss_t" and (parameters := [each for each in reading.module.parameters() if each.requires_grad]):
+        if losses.name == "loss_t" and (
+            parameters := [each for each in reading.module.parameters() if each.requires_grad]
+        ):
             norm, clipped_by = clip_factor(parameters, place_losses, clip_norm)
     return Flow(curves, norm, clipped_by, by_source)
 
 
 def token_steps(reading: Reading, losses: Losses) -> tuple[Callable[[int, State], tuple[Tensor, State]], State] | None:
-    """Return the step function for one token and the initial state; None if the model cannot read that way or has no recurrent state."""
+    """Return the step function for one token and the initial state; None if the model cannot read that way or has no
+    recurrent state."""
     carried: Carried | None = reading.model.carries(reading) if carried_layers(reading) else None
     if carried is None:
         return None
@@ -155,8 +170,8 @@ def products_of_gates(reading: Reading, steps: int) -> dict[str, Tensor]:
 
 
 def text_of(model: Looked, options: GradientOptions) -> Text:
-    """Return the given text, or for a language model as much of its validation text as needed. It is read one token at a time, so a given
-    text is cut to what takes seconds."""
+    """Return the given text, or for a language model as much of its validation text as needed. It is read one token at
+    a time, so a given text is cut to what takes seconds."""
     subject = subject_of(model)
     if not has_corpus_text(subject):
         return options.text
@@ -177,16 +192,24 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
     reading = read(subject, text, options.target, into=options.into)
     losses = losses_of(reading)
     if losses.length < 3:
-        raise UserError(f"gradients need at least 3 places to be followed over, and this text has {losses.length}; give a longer one")
+        raise UserError(
+            f"gradients need at least 3 places to be followed over, and this text has {losses.length}; give a"
+            " longer one"
+        )
     _, steps = choose_ends(losses.length, options.steps, options.places)
     now = "as it is" if subject.run is None else "trained"
     flows = {now: measure(reading, options, subject.clip_norm)}
     if options.untrained and (before := subject.untrained()) is not None:
         flows["untrained"] = measure(replace(reading, model=before.offers), options, subject.clip_norm)
     gates = products_of_gates(reading, steps)
-    relative = {state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()} for state, flow in flows.items()}
+    relative = {
+        state: {name: curve / curve[0].clamp(min=1e-300) for name, curve in flow.curves.items()}
+        for state, flow in flows.items()
+    }
     lines = [
-        curve_series(name, curve, "" if state == now else state) for state, curves in relative.items() for name, curve in curves.items()
+        curve_series(name, curve, "" if state == now else state)
+        for state, curves in relative.items()
+        for name, curve in curves.items()
     ]
     lines += [curve_series(name, curve) for name, curve in gates.items()]
     units = (reading.written_places if reading.writes else reading.places).units
@@ -201,11 +224,15 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         ),
         reach_table(flows, steps, options.threshold, units),
     ]
-    parts += [Note(clip_sentence(state, flow, subject.clip_norm)) for state, flow in flows.items() if flow.norm is not None]
+    parts += [
+        Note(clip_sentence(state, flow, subject.clip_norm)) for state, flow in flows.items() if flow.norm is not None
+    ]
     by_source = {state: flow.by_source for state, flow in flows.items() if flow.by_source is not None}
     parts += source_parts(by_source, reading)
     spectra = {
-        layer.name: {gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH}
+        layer.name: {
+            gate: spectrum(each) for gate, each in recurrent_matrices(layer.cell).items() if len(each) <= MOST_WIDTH
+        }
         for layer in recurrent_layers(subject.module)
     }
     parts += spectra_parts(spectra)
@@ -215,32 +242,48 @@ def look_at_gradients(subjects: Sequence[Subject], options: GradientOptions) -> 
         "threshold": options.threshold,
         **{state: {name: curve.tolist() for name, curve in flow.curves.items()} for state, flow in flows.items()},
         "reach": {
-            state: {name: reach(curve, options.threshold).steps for name, curve in flow.curves.items()} for state, flow in flows.items()
+            state: {name: reach(curve, options.threshold).steps for name, curve in flow.curves.items()}
+            for state, flow in flows.items()
         },
         "gates": {name: curve.tolist() for name, curve in gates.items()},
         **({"source": {state: norms.tolist() for state, norms in by_source.items()}} if by_source else {}),
         "radius": {
-            layer: {gate: matrix_spectrum.radius for gate, matrix_spectrum in gates_of.items()} for layer, gates_of in spectra.items()
+            layer: {gate: matrix_spectrum.radius for gate, matrix_spectrum in gates_of.items()}
+            for layer, gates_of in spectra.items()
         },
     }
     first = "the first " if options.text and text != options.text else ""
     about = (
-        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over {first}{losses.length} {units}. "
-        f"It reaches as far back as it stays at {options.threshold:.0%} or more of its value at k = 0. x is the input"
+        f"The size of the gradient of {losses.name} by states and inputs k {units} before it, over"
+        f" {first}{losses.length} {units}. It reaches as far back as it stays at {options.threshold:.0%} or more of its"
+        " value at k = 0. x is the input"
         + (", h a layer's output and c its cell" if len(flows[now].curves) > 1 else "")
         + ("; gates: what the gates alone keep of a cell." if gates else ".")
-        + (" The map shows the gradient of each written word with respect to each source place, along all paths." if by_source else "")
+        + (
+            " The map shows the gradient of each written word with respect to each source place, along all paths."
+            if by_source
+            else ""
+        )
     )
     return View("Gradient flow", parts, about, facts)
 
 
 def clip_sentence(state: str, flow: Flow, limit: float | None) -> str:
-    clipped = f"training scales it by {flow.clipped_by:.3g} (clip_norm {limit:g})" if flow.clipped_by != 1 else "it is not clipped"
-    return f"{state.capitalize()}, the gradient of this text's loss over all parameters has norm {flow.norm:.3g}; {clipped}."
+    clipped = (
+        f"training scales it by {flow.clipped_by:.3g} (clip_norm {limit:g})"
+        if flow.clipped_by != 1
+        else "it is not clipped"
+    )
+    return (
+        f"{state.capitalize()}, the gradient of this text's loss over all parameters has norm {flow.norm:.3g};"
+        f" {clipped}."
+    )
 
 
 def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
-    each = [(layer, gate, matrix_spectrum) for layer, gates in spectra.items() for gate, matrix_spectrum in gates.items()]
+    each = [
+        (layer, gate, matrix_spectrum) for layer, gates in spectra.items() for gate, matrix_spectrum in gates.items()
+    ]
     if not each:
         return []
     rows = [
@@ -248,7 +291,11 @@ def spectra_parts(spectra: dict[str, dict[str, Spectrum]]) -> list[Part]:
         for layer, gate, matrix_spectrum in each
     ]
     values = [
-        Series(f"layer {layer} {gate}", list(range(1, len(matrix_spectrum.singular_values) + 1)), matrix_spectrum.singular_values.tolist())
+        Series(
+            f"layer {layer} {gate}",
+            list(range(1, len(matrix_spectrum.singular_values) + 1)),
+            matrix_spectrum.singular_values.tolist(),
+        )
         for layer, gate, matrix_spectrum in each
     ]
     return [

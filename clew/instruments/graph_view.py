@@ -28,22 +28,42 @@ WRITTEN_OUT = 4
 class GraphOptions(TextOptions):
     """What is traced."""
 
-    layer: str = Field("", description="a module's path, such as body.layers.layers.0; by default the first cell, or the first layer")
+    layer: str = Field(
+        "", description="a module's path, such as body.layers.layers.0; by default the first cell, or the first layer"
+    )
 
 
 def view_of(graph: Graph, title: str = "Computation graph", about: str = "") -> View:
-    """Show the nodes in order with values and gradients, the gradient along each edge, and for a graph of scalars every path."""
+    """Show the nodes in order with values and gradients, the gradient along each edge, and for a graph of scalars every
+    path."""
     parts: list[Part] = []
     if len(graph.nodes) <= MOST_DRAWN:
         parts.append(network(graph))
     else:
-        parts.append(Note(f"{len(graph.nodes)} nodes are too many to draw; take a shorter text or a smaller part of the model."))
+        parts.append(
+            Note(f"{len(graph.nodes)} nodes are too many to draw; take a shorter text or a smaller part of the model.")
+        )
     rows = [
-        (number + 1, node.name, node.kind, shape_of(node.value), format_tensor(node.value), format_tensor(node.gradient))
+        (
+            number + 1,
+            node.name,
+            node.kind,
+            shape_of(node.value),
+            format_tensor(node.value),
+            format_tensor(node.gradient),
+        )
         for number, node in enumerate(graph.nodes)
     ]
-    parts.append(Table(("number", "node", "kind", "shape", "value", "gradient"), rows, "Forward: nodes in order of creation"))
-    parts.append(Table(("number", "node", "gradient", "is the sum of"), backward_rows(graph), "Backward: in reverse topological order"))
+    parts.append(
+        Table(("number", "node", "kind", "shape", "value", "gradient"), rows, "Forward: nodes in order of creation")
+    )
+    parts.append(
+        Table(
+            ("number", "node", "gradient", "is the sum of"),
+            backward_rows(graph),
+            "Backward: in reverse topological order",
+        )
+    )
     if all(node.value.numel() == 1 for node in graph.nodes):
         parts.append(Table(("from", "path", "product", "gradient"), path_rows(graph), "The sum over paths"))
     facts = {
@@ -66,7 +86,15 @@ def network(graph: Graph) -> Network:
     nodes = [
         Node(
             node.name,
-            [line for line in (shape_of(node.value), format_tensor(node.value), f"gradient {format_tensor(node.gradient)}") if line],
+            [
+                line
+                for line in (
+                    shape_of(node.value),
+                    format_tensor(node.value),
+                    f"gradient {format_tensor(node.gradient)}",
+                )
+                if line
+            ],
             node.kind,  # type: ignore[arg-type]
         )
         for node in graph.nodes
@@ -87,7 +115,12 @@ def backward_rows(graph: Graph) -> list[tuple[Any, ...]]:
             if edge.gradient is not None
         ]
         rows.append(
-            (number + 1, graph.nodes[number].name, f"{total(graph.nodes[number].gradient):.4g}", " + ".join(by) or "1 (the output)")
+            (
+                number + 1,
+                graph.nodes[number].name,
+                f"{total(graph.nodes[number].gradient):.4g}",
+                " + ".join(by) or "1 (the output)",
+            )
         )
     return rows
 
@@ -132,7 +165,8 @@ def find_module(model: nn.Module, path: str) -> tuple[str, nn.Module]:
 
 
 def last_arguments(subject: Subject, module: nn.Module, options: TextOptions) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the last call of a module while the model reads the text; by then a cell has a non-trivial state."""
+    """Return the arguments of the last call of a module while the model reads the text; by then a cell has a
+    non-trivial state."""
     reading = read(subject, options.text, options.target, into=options.into)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
     hook = module.register_forward_pre_hook(lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True)
@@ -142,7 +176,9 @@ def last_arguments(subject: Subject, module: nn.Module, options: TextOptions) ->
     finally:
         hook.remove()
     if not calls:
-        raise UserError("that part of the model is not called as a module when a text is read; name the module that contains it")
+        raise UserError(
+            "that part of the model is not called as a module when a text is read; name the module that contains it"
+        )
     return calls[-1]
 
 
@@ -164,7 +200,9 @@ def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
     subject = subjects[0]
     path, module = find_module(subject.module, options.layer)
     args, kwargs = last_arguments(subject, module, options)
-    names = [name for name, each in inspect.signature(module.forward).parameters.items() if each.kind is not each.VAR_KEYWORD]
+    names = [
+        name for name, each in inspect.signature(module.forward).parameters.items() if each.kind is not each.VAR_KEYWORD
+    ]
     names += [f"x{place + 1}" for place in range(len(names), len(args))]
     was = module.training
     module.eval()
@@ -172,18 +210,25 @@ def look_at_graph(subjects: Sequence[Subject], options: GraphOptions) -> View:
         labels: dict[int, str] = {}
         with only_equations(), intervene(module, {path: labelling(labels, path) for path in taps_in(module)}):
             graph = trace(
-                lambda *given: module(*given, **kwargs), *args, names=names, parameters=dict(module.named_parameters()), labels=labels
+                lambda *given: module(*given, **kwargs),
+                *args,
+                names=names,
+                parameters=dict(module.named_parameters()),
+                labels=labels,
             )
     finally:
         module.train(was)
     name = path or subject.name
     about = (
-        f"{name}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients are those of the "
-        "sum of all entries that come out."
+        f"{name}, a {type(module).__name__}, on what it is given at the text's end: {len(graph.nodes)} nodes. Gradients"
+        " are those of the sum of all entries that come out."
     )
     return view_of(graph, f"Computation graph of {name}", about)
 
 
 GRAPH = Instrument(
-    "the computation graph of a part of the model: values, shapes and gradients", GraphOptions, look_at_graph, needs=("reads",)
+    "the computation graph of a part of the model: values, shapes and gradients",
+    GraphOptions,
+    look_at_graph,
+    needs=("reads",),
 )

@@ -1,5 +1,5 @@
-"""The Instrument type: it looks at one or several subjects and returns a view. The table is `instruments.INSTRUMENTS`, for `clew look`, the
-page and notebooks."""
+"""The Instrument type: it looks at one or several subjects and returns a view. The table is `instruments.INSTRUMENTS`,
+for `clew look`, the page and notebooks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +12,9 @@ from clew.drawing.views import View
 from clew.inspection.heads import head_names
 from clew.instruments.subjects.subject import Subject
 
-HeadsOff = Annotated[tuple[str, ...], Field(description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")]
+HeadsOff = Annotated[
+    tuple[str, ...], Field(description="heads to switch off, LAYER.HEAD from 1, such as 2.5; cross.2.5 for a decoder")
+]
 """An option of instruments that look while a model reads; `looking.look` applies it, so that no instrument has to."""
 
 
@@ -21,7 +23,8 @@ Text = File
 
 
 class TextOptions(Section):
-    """Options of an instrument that reads a text. Other instruments have their own section, with a description of every field."""
+    """Options of an instrument that reads a text. Other instruments have their own section, with a description of every
+    field."""
 
     text: Text = Field("", description="what the model reads")
     target: str | None = Field(None, description="a translator's output; by default its own translation")
@@ -47,7 +50,8 @@ def limit(schema: dict[str, Any], values: list[Any]) -> None:
 
 
 class Choices(NamedTuple):
-    """The choices that a subject offers: rows of values that belong together, by names of options, such as a layer and one of its heads.
+    """The choices that a subject offers: rows of values that belong together, by names of options, such as a layer and
+    one of its heads.
 
     `names` are the names of rows that can be switched off; `defaults` are the values of options that are not given.
     """
@@ -67,8 +71,8 @@ def as_asked(views: Sequence[View], options: Any) -> Any:
 
 
 class Instrument(NamedTuple):
-    """`look(subjects, options) -> View`. `needs` names capabilities that a subject must have; `fits(subject)` is None, or the reason why a
-    subject that has them cannot be shown."""
+    """`look(subjects, options) -> View`. `needs` names capabilities that a subject must have; `fits(subject)` is None,
+    or the reason why a subject that has them cannot be shown."""
 
     about: str
     options: type[Section]
@@ -76,7 +80,8 @@ class Instrument(NamedTuple):
     needs: tuple[str, ...] = ()
     fits: Callable[[Subject], str | None] = nothing_else
     quick: bool = True
-    """Whether it answers for a sentence in well under a second, so that the page runs it while a text is typed; others have a button."""
+    """Whether it answers for a sentence in well under a second, so that the page runs it while a text is typed; others
+    have a button."""
     several: bool = False
     """Whether it compares subjects; others look at each alone."""
     besides: Callable[[Sequence[View], Any], Any] = as_asked
@@ -87,8 +92,8 @@ class Instrument(NamedTuple):
     """Whether it finds a text in the subject if none is given; others need one or read none."""
 
     def schema(self, subject: Subject) -> dict[str, Any]:
-        """Return its options as JSON schema with the choices of this subject: `enum` for each, and `choices` for those that belong
-        together."""
+        """Return its options as JSON schema with the choices of this subject: `enum` for each, and `choices` for those
+        that belong together."""
         schema = self.options.model_json_schema()
         offered = self.choices(subject)
         for place, name in enumerate(offered.options if offered.rows else ()):

@@ -26,7 +26,18 @@ def over_places(
     if layout.shape is not None:
         rows, columns = layout.row_names, layout.column_names
         return [
-            Heatmap(np.reshape(values, layout.shape), rows, columns, name, "row", "column", low, high, diverging=diverging, label=label)
+            Heatmap(
+                np.reshape(values, layout.shape),
+                rows,
+                columns,
+                name,
+                "row",
+                "column",
+                low,
+                high,
+                diverging=diverging,
+                label=label,
+            )
             for name, values in named.items()
         ]
     return [

@@ -26,7 +26,9 @@ MOST_COLUMNS = 6
 class CurvesOptions(Section):
     """Which measures, and how they are drawn."""
 
-    measures: tuple[str, ...] = Field((), description="measures to draw, such as train.loss,gradient_norm; by default all evaluated ones")
+    measures: tuple[str, ...] = Field(
+        (), description="measures to draw, such as train.loss,gradient_norm; by default all evaluated ones"
+    )
     log: bool = Field(False, description="a logarithmic axis")
 
 
@@ -44,10 +46,18 @@ def look_at_curves(subjects: Sequence[Subject], options: CurvesOptions) -> View:
         parts.append(Lines(series, "step", with_unit(measure, known), measure, log_y=options.log and is_positive))
     parts.append(best_table(summaries))
     facts = {
-        str(folder): {"best": each.best, "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known}}
+        str(folder): {
+            "best": each.best,
+            "curves": {measure: [list(part) for part in curve(each, measure)] for measure in known},
+        }
         for folder, each in zip(folders, summaries.values(), strict=True)
     }
-    return View("Learning curves", parts, f"{len(known)} measures of {len(summaries)} run{'s' if len(summaries) > 1 else ''}", facts)
+    return View(
+        "Learning curves",
+        parts,
+        f"{len(known)} measures of {len(summaries)} run{'s' if len(summaries) > 1 else ''}",
+        facts,
+    )
 
 
 def series_of(name: str, run: Summary, measure: str) -> Series:
@@ -61,22 +71,35 @@ def best_table(summaries: Mapping[str, Summary]) -> Table:
     judged = Counter(measure for run in summaries.values() for measure in run.best if BASELINE not in measure)
     shown = sorted(judged, key=lambda measure: (judged[measure] < len(summaries), measure))[:MOST_COLUMNS]
     rows = [
-        (name, run.state, run.step, *(round(run.best[measure], 4) if measure in run.best else NONE for measure in shown))
+        (
+            name,
+            run.state,
+            run.step,
+            *(round(run.best[measure], 4) if measure in run.best else NONE for measure in shown),
+        )
         for name, run in summaries.items()
     ]
-    return Table(("run", "state", "steps", *(with_unit(measure, judged) for measure in shown)), rows, "The best evaluation of each")
+    return Table(
+        ("run", "state", "steps", *(with_unit(measure, judged) for measure in shown)),
+        rows,
+        "The best evaluation of each",
+    )
 
 
 def measures_of(runs: Sequence[Summary]) -> list[str]:
-    """Return the measures that a run logged more than once: losses first, then other evaluated measures with those of training last, then
-    the rest."""
+    """Return the measures that a run logged more than once: losses first, then other evaluated measures with those of
+    training last, then the rest."""
     counts = [Counter(name for record in run.records for name in numbers(record)) for run in runs]
     several = {name for count in counts for name, times in count.items() if times > 1 and name != "step"}
-    return [name for name in FIRST if name in several] + sorted(several - set(FIRST), key=lambda name: (*rank_of(name), name))
+    return [name for name in FIRST if name in several] + sorted(
+        several - set(FIRST), key=lambda name: (*rank_of(name), name)
+    )
 
 
 def is_judged(name: str) -> bool:
-    return name.startswith(("train.", "valid.", "test.")) and not name.endswith("_count")  # `_count` is the number of terms of a mean
+    return name.startswith(("train.", "valid.", "test.")) and not name.endswith(
+        "_count"
+    )  # `_count` is the number of terms of a mean
 
 
 def rank_of(name: str) -> tuple[bool, bool]:
@@ -88,7 +111,16 @@ def why_no_curves(subject: Subject) -> str | None:
         return f"{subject.name} is a module, not a run with a log"
     if (subject.folder / METRICS).is_file() and measures_of([summarise(subject.folder)]):
         return None
-    return f"{subject.name} has no curves: it was imported or made from other runs, or trained for too few steps to log anything twice"
+    return (
+        f"{subject.name} has no curves: it was imported or made from other runs, or trained for too few steps to log"
+        " anything twice"
+    )
 
 
-CURVES = Instrument("what a run logged in training: losses, scores, speed", CurvesOptions, look_at_curves, fits=why_no_curves, several=True)
+CURVES = Instrument(
+    "what a run logged in training: losses, scores, speed",
+    CurvesOptions,
+    look_at_curves,
+    fits=why_no_curves,
+    several=True,
+)

@@ -1,4 +1,5 @@
-"""The vectors of every level of a model over a text: their lengths, how far each level turns them, and the similarity of places.
+"""The vectors of every level of a model over a text: their lengths, how far each level turns them, and the similarity
+of places.
 
     norm_l(t)  = |h_l(t)|
     turn_l(t)  = 1 - cos(h_l(t), h_{l-1}(t))              if both levels have the same width
@@ -21,8 +22,8 @@ from clew.tasks.offers import Levels
 
 
 class Measured(NamedTuple):
-    """Per level: its width, norms (levels, places), turns (levels, places), NaN if the level below has another width or does not exist, and
-    the similarity of its places."""
+    """Per level: its width, norms (levels, places), turns (levels, places), NaN if the level below has another width or
+    does not exist, and the similarity of its places."""
 
     widths: list[int]
     norms: np.ndarray
@@ -74,24 +75,59 @@ def look_at_levels(subjects: Sequence[Subject], options: TextOptions) -> View:
 def level_parts(levels: Levels, measured: Measured) -> list[Part]:
     names, tokens = levels.names, levels.tokens
     of = f", {levels.half}" if levels.half else ""
-    high = float(np.quantile(measured.norms, 0.98)) or 1.0  # a quantile, since one place may have a far longer vector than the others
+    high = (
+        float(np.quantile(measured.norms, 0.98)) or 1.0
+    )  # a quantile, since one place may have a far longer vector than the others
     lengths = [(round(float(norm.mean()), 4), round(float(norm.max()), 4)) for norm in measured.norms]
     turns = ["" if np.isnan(turn).any() else round(float(turn.mean()), 4) for turn in measured.turns]
     alike = [round(value, 4) for value in measured.alike]
     columns = zip(names, measured.widths, lengths, turns, alike, strict=True)
     rows = [(name, width, *length, turn, like) for name, width, length, turn, like in columns]
     parts: list[Part] = [
-        Heatmap(measured.norms, names, tokens, f"Length of each vector{of}", "level", "place", 0.0, high, label="length", keyed="rows")
+        Heatmap(
+            measured.norms,
+            names,
+            tokens,
+            f"Length of each vector{of}",
+            "level",
+            "place",
+            0.0,
+            high,
+            label="length",
+            keyed="rows",
+        )
     ]
     turned = [number for number, row in enumerate(measured.turns) if not np.isnan(row).any()]
     if turned:
         title = f"How far each level turns the vectors of the level below (1 - cos){of}"
         drawn_names = [names[number] for number in turned]
-        parts.append(Heatmap(measured.turns[turned], drawn_names, tokens, title, "level", "place", 0.0, 2.0, label="1 - cos", keyed="rows"))
+        parts.append(
+            Heatmap(
+                measured.turns[turned],
+                drawn_names,
+                tokens,
+                title,
+                "level",
+                "place",
+                0.0,
+                2.0,
+                label="1 - cos",
+                keyed="rows",
+            )
+        )
     series = [Series("cosine", list(range(len(names))), measured.alike)]
     parts.append(Lines(series, "level", "mean cosine of two places", f"Similarity of the places of a level{of}"))
-    header = ("level", "width (features)", "mean length", "greatest length", "turned (1 - cos)", "similarity (mean cosine)")
+    header = (
+        "level",
+        "width (features)",
+        "mean length",
+        "greatest length",
+        "turned (1 - cos)",
+        "similarity (mean cosine)",
+    )
     return [*parts, Table(header, rows, f"Levels{of}", keys=1)]
 
 
-LEVELS = Instrument("the vectors of every layer: length, direction and similarity", TextOptions, look_at_levels, needs=("reads",))
+LEVELS = Instrument(
+    "the vectors of every layer: length, direction and similarity", TextOptions, look_at_levels, needs=("reads",)
+)

@@ -27,8 +27,8 @@ CHUNK = 256
 
 
 class Seen(NamedTuple):
-    """At each level (levels, places): the likeliest token, its probability, the probability of the last level's likeliest token, and the
-    divergence from the last level in bits."""
+    """At each level (levels, places): the likeliest token, its probability, the probability of the last level's
+    likeliest token, and the divergence from the last level in bits."""
 
     tokens: Tensor
     probabilities: Tensor
@@ -36,20 +36,32 @@ class Seen(NamedTuple):
     divergence: Tensor
 
 
-def through_lens(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
-    """Apply the lens to levels (places, dim), the lowest first; the last has already passed the norm. Scored in chunks of places."""
+def through_lens(
+    levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]
+) -> Seen:
+    """Apply the lens to levels (places, dim), the lowest first; the last has already passed the norm. Scored in chunks
+    of places."""
     pieces = zip(*(level.split(CHUNK) for level in levels), strict=True)
-    return Seen(*(torch.cat(column, 1) for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)))
+    return Seen(
+        *(
+            torch.cat(column, 1)
+            for column in zip(*(through_lens_at(some, norm, logits) for some in pieces), strict=True)
+        )
+    )
 
 
-def through_lens_at(levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]) -> Seen:
+def through_lens_at(
+    levels: Sequence[Tensor], norm: Callable[[Tensor], Tensor], logits: Callable[[Tensor], Tensor]
+) -> Seen:
     last = logits(levels[-1]).cpu().double().log_softmax(-1)  # (places, vocabulary)
     best = last.argmax(-1, keepdim=True)
     columns = []
     for number, level in enumerate(levels):
         log_probs = last if number == len(levels) - 1 else logits(norm(level)).cpu().double().log_softmax(-1)
         top = log_probs.max(-1)
-        columns.append((top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs)))
+        columns.append(
+            (top.indices, top.values.exp(), log_probs.gather(-1, best)[:, 0].exp(), divergence(last, log_probs))
+        )
     return Seen(*(torch.stack(column) for column in zip(*columns, strict=True)))
 
 
@@ -60,7 +72,11 @@ def look_through(reading: Reading) -> tuple[list[str], Seen]:
         levels, body = scores.levels(), scores.body
         ends = block_ends(body, len(levels))
         names = ["embedding", *(f"layer {number}" for number in range(1, len(ends)))]
-        kept = [(name, levels[end][0]) for name, end in zip(names, ends, strict=True) if levels[end].shape[-1] == levels[-1].shape[-1]]
+        kept = [
+            (name, levels[end][0])
+            for name, end in zip(names, ends, strict=True)
+            if levels[end].shape[-1] == levels[-1].shape[-1]
+        ]
         return [name for name, _ in kept], through_lens([level for _, level in kept], body.norm, scores.output)
 
 
@@ -76,21 +92,53 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
     reading = read(subjects[0], options.text, options.target, into=options.into)
     names, seen = look_through(reading)
     tokenizer = scores_of(reading).tokenizer
-    places = reading.read_by_decoder if reading.writes else reading.pieces  # the tokens read; predictions are of the token after each
+    places = (
+        reading.read_by_decoder if reading.writes else reading.pieces
+    )  # the tokens read; predictions are of the token after each
     tokens = [[piece_name(tokenizer, id) for id in row] for row in seen.tokens.tolist()]
     probabilities = seen.probabilities.tolist()
     rows = [
-        (place + 1, piece, *(f"{visible(tokens[level][place])} {probabilities[level][place]:.2f}" for level in range(len(names))))
+        (
+            place + 1,
+            piece,
+            *(f"{visible(tokens[level][place])} {probabilities[level][place]:.2f}" for level in range(len(names))),
+        )
         for place, piece in enumerate(places)
     ]
     mean = seen.divergence.mean(1).tolist()
     settled = settling(seen.tokens)
     about = f"on average, the likeliest token is that of the last level from {names[round(settled)]} on"
-    above = seen.divergence[1 if len(names) > 2 else 0 :]  # without the embedding, whose divergence would dwarf the others
+    above = seen.divergence[
+        1 if len(names) > 2 else 0 :
+    ]  # without the embedding, whose divergence would dwarf the others
     high = float(above.max()) or 1.0
     parts: list[Part] = [
-        Heatmap(seen.final.numpy(), names, places, SAYS, "level", "after", 0.0, 1.0, label="probability", unit="%", keyed="rows"),
-        Heatmap(seen.divergence.numpy(), names, places, FAR, "level", "after", 0.0, high, label="divergence", unit="bits", keyed="rows"),
+        Heatmap(
+            seen.final.numpy(),
+            names,
+            places,
+            SAYS,
+            "level",
+            "after",
+            0.0,
+            1.0,
+            label="probability",
+            unit="%",
+            keyed="rows",
+        ),
+        Heatmap(
+            seen.divergence.numpy(),
+            names,
+            places,
+            FAR,
+            "level",
+            "after",
+            0.0,
+            high,
+            label="divergence",
+            unit="bits",
+            keyed="rows",
+        ),
         Lines([Series("mean over places", list(range(len(names))), mean)], "level", "bits from the last level"),
         Table(("place", "after", *names), rows, "The likeliest token at each level, and its probability"),
     ]
@@ -108,8 +156,8 @@ def look_through_lens(subjects: Sequence[Subject], options: TextOptions) -> View
 
 
 def settling(tokens: Tensor) -> float:
-    """Return the level from which on the likeliest token stays that of the last level, averaged over places; tokens are (levels,
-    places)."""
+    """Return the level from which on the likeliest token stays that of the last level, averaged over places; tokens are
+    (levels, places)."""
     agrees = tokens == tokens[-1]
     stays = agrees.flip(0).int().cumprod(0).sum(0)  # how many levels at the top agree
     return float((len(tokens) - stays).double().mean())
@@ -133,4 +181,6 @@ def num_levels(body: Any) -> int:
     return sum(widths[end] == widths[-1] for end in block_ends(body, len(widths)))
 
 
-LOGIT_LENS = Instrument("the model's prediction after each layer", TextOptions, look_through_lens, ("scores_tokens",), why_no_lens)
+LOGIT_LENS = Instrument(
+    "the model's prediction after each layer", TextOptions, look_through_lens, ("scores_tokens",), why_no_lens
+)

@@ -1,5 +1,5 @@
-"""Running an instrument by name: reading and checking its options, and its view of one or several runs. Shared by the command line, Python
-and the page."""
+"""Running an instrument by name: reading and checking its options, and its view of one or several runs. Shared by the
+command line, Python and the page."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,16 @@ MOST_LISTED = 150
 """The most characters of a list of instruments in a longer message."""
 
 
-def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any], *, inputs: Any = None, tokenizer: Any = None) -> View:
-    """Return an instrument's view of a run or module, or one view of several: compared if the instrument compares, else one by one.
+def look(
+    models: Looked | Sequence[Looked],
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    inputs: Any = None,
+    tokenizer: Any = None,
+) -> View:
+    """Return an instrument's view of a run or module, or one view of several: compared if the instrument compares, else
+    one by one.
 
     A foreign module reads `inputs`, tensors as it takes them, or a text by a `tokenizer`.
     """
@@ -39,12 +47,14 @@ def look(models: Looked | Sequence[Looked], name: str, options: Mapping[str, Any
     if instrument.several or len(subjects) == 1:
         return run_instrument(instrument, subjects, parsed)
     views = [run_instrument(instrument, [subject], parsed) for subject in subjects]
-    return join_views(list(zip(subjects, align_views(instrument, [([subject], parsed) for subject in subjects], views), strict=True)))
+    return join_views(
+        list(zip(subjects, align_views(instrument, [([subject], parsed) for subject in subjects], views), strict=True))
+    )
 
 
 def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], name: str) -> list[View | UserError]:
-    """Return views for columns beside each other, of several runs or of several options, on one scale. A column whose options are refused
-    has the error."""
+    """Return views for columns beside each other, of several runs or of several options, on one scale. A column whose
+    options are refused has the error."""
     instrument = find_instrument(name)
     drawn: dict[int, tuple[tuple[list[Subject], Section], View]] = {}
     refused: dict[int, UserError] = {}
@@ -61,7 +71,9 @@ def look_beside(columns: Sequence[tuple[Sequence[Looked], Mapping[str, Any]]], n
     return [dict(zip(drawn, views, strict=True)).get(number) or refused[number] for number in range(len(columns))]
 
 
-def align_views(instrument: Instrument, requests: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]) -> list[View]:
+def align_views(
+    instrument: Instrument, requests: Sequence[tuple[Sequence[Subject], Section]], views: Sequence[View]
+) -> list[View]:
     """Put views on one scale, each with the names that any of them shows. Each view keeps its own facts."""
     if len(views) < 2:
         return list(views)
@@ -80,7 +92,9 @@ def run_instrument(instrument: Instrument, subjects: Sequence[Subject], options:
         for subject in subjects:
             if off:
                 if not head_names(subject.module) and shows_attention(subject.module):
-                    raise UserError(f"the heads of {subject.name} can be seen, but not switched off from outside; leave off= out")
+                    raise UserError(
+                        f"the heads of {subject.name} can be seen, but not switched off from outside; leave off= out"
+                    )
                 stack.enter_context(heads_off(subject.module, off))
         view = instrument.look(subjects, options)
     silent = f"heads off: {', '.join(off)}"
@@ -119,13 +133,19 @@ def read_options(name: str, values: Mapping[str, Any]) -> Section:
     """Read an instrument's options from Python or JSON values; lists may also be texts with commas."""
     section = find_instrument(name).options
     fields = section.model_json_schema().get("properties", {})
-    several = {field for field in values.keys() & fields.keys() if isinstance(values[field], str) and array_in(fields[field]) is not None}
-    return read_section(section, {**values, **{field: written_value(fields[field], values[field]) for field in several}}, name)
+    several = {
+        field
+        for field in values.keys() & fields.keys()
+        if isinstance(values[field], str) and array_in(fields[field]) is not None
+    }
+    return read_section(
+        section, {**values, **{field: written_value(fields[field], values[field]) for field in several}}, name
+    )
 
 
 def read_assignments(name: str, assignments: Sequence[str]) -> dict[str, Any]:
-    """Parse options as typed: `layer=2 off=1.1,2.3` -> {"layer": 2, "off": ["1.1", "2.3"]}. Text fields are kept as they are, and lists are
-    separated by commas."""
+    """Parse options as typed: `layer=2 off=1.1,2.3` -> {"layer": 2, "off": ["1.1", "2.3"]}. Text fields are kept as
+    they are, and lists are separated by commas."""
     fields = find_instrument(name).options.model_json_schema().get("properties", {})
     values: dict[str, Any] = {}
     for assignment in assignments:

@@ -23,14 +23,16 @@ OTHERS = "all others"
 
 
 class NextOptions(TextOptions):
-    """Options: the next token of a text, of each [MASK] for a masked model, or of a translator's output so far (`target`)."""
+    """Options: the next token of a text, of each [MASK] for a masked model, or of a translator's output so far
+    (`target`)."""
 
     top: int = Field(10, ge=1, le=200, description="how many of the most probable tokens are listed")
     also: tuple[str, ...] = Field((), description="further tokens to list, as the vocabulary writes them")
 
 
 class Likeliest(NamedTuple):
-    """The most probable tokens, best first, with ids and probabilities; the mass of all others; the entropy of the distribution in bits."""
+    """The most probable tokens, best first, with ids and probabilities; the mass of all others; the entropy of the
+    distribution in bits."""
 
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
@@ -64,12 +66,21 @@ def likeliest(log_probs: Tensor, tokenizer: Tokenizer, top: int, after: str = ""
     probabilities = best.values.exp()
     ids = best.indices.tolist()
     outside = max(1.0 - probabilities.sum().item(), 0.0)
-    return Likeliest(tuple(map(tokenizer.piece, ids)), tuple(ids), tuple(probabilities.tolist()), outside, entropy(log_probs).item(), after)
+    return Likeliest(
+        tuple(map(tokenizer.piece, ids)),
+        tuple(ids),
+        tuple(probabilities.tolist()),
+        outside,
+        entropy(log_probs).item(),
+        after,
+    )
 
 
 def expected_next(model: Looked, options: NextOptions) -> list[Likeliest]:
     """Return the distribution after the text, or at each mask for a masked model, of a subject, run or task."""
-    return [likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in expectations(subject_of(model), options)]
+    return [
+        likeliest(one.log_probs, one.tokenizer, options.top, one.at) for one in expectations(subject_of(model), options)
+    ]
 
 
 def expectations(subject: Subject, options: NextOptions) -> list[Any]:
@@ -88,7 +99,8 @@ def look_next(subjects: Sequence[Subject], options: NextOptions) -> View:
         names, values, rest = list_tokens(one, place.log_probs, place.tokenizer, options.also)
         parts.append(Bars([*names, OTHERS], [*values, rest], "probability", one.after, low=0.0, high=1.0))
     about = "; ".join(
-        f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best {len(one.tokens)}"
+        f"{one.after + ': ' if one.after else ''}entropy {one.entropy:.2f} bits, {one.outside:.1%} outside the best"
+        f" {len(one.tokens)}"
         for one in distributions
     )
     is_inside = any(one.after for one in distributions)

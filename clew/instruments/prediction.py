@@ -52,14 +52,19 @@ def tags_of(judged: Judged) -> View:
     doubt = [1 - word.probability for word in judged.words]
     rows = [(word.word, word.tag, round(word.probability, 4)) for word in judged.words]
     parts: list[Part] = [
-        ColouredText([f"{word.word}/{word.tag}" for word in judged.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes),
+        ColouredText(
+            [f"{word.word}/{word.tag}" for word in judged.words], doubt, "Tags", "doubt", 0.0, 1.0, notes=notes
+        ),
         Table(("word", "tag", "probability"), rows),
     ]
     if judged.spans:
         spans = [(span.label, span.text, round(span.probability, 4)) for span in judged.spans]
         parts.append(Table(("phrase", "text", "probability"), spans, "Phrases"))
     return View(
-        "Prediction", parts, "words on the colour of the model's doubt, 1 - p", {"tags": [[row[0], row[1], row[2]] for row in rows]}
+        "Prediction",
+        parts,
+        "words on the colour of the model's doubt, 1 - p",
+        {"tags": [[row[0], row[1], row[2]] for row in rows]},
     )
 
 

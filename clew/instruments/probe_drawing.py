@@ -1,5 +1,5 @@
-"""Accuracies of probes by level as SVG: one panel per corpus, levels as a line, mixes as points beside it, the strongest baseline as a
-rule."""
+"""Accuracies of probes by level as SVG: one panel per corpus, levels as a line, mixes as points beside it, the
+strongest baseline as a rule."""
 
 from collections.abc import Callable, Sequence
 from html import escape
@@ -27,10 +27,13 @@ def probing_svg(probing: Probing, theme: Theme = "auto") -> str:
     tall = TITLE + HEIGHT + NAMES
     height = MARGIN + tall * len(probing.corpora)
     panels = "".join(
-        f'<g transform="translate({MARGIN + AXIS} {MARGIN + tall * number})">{panel(corpus, probing.rows, levels, scale)}</g>'
+        f'<g transform="translate({MARGIN + AXIS}'
+        f' {MARGIN + tall * number})">{panel(corpus, probing.rows, levels, scale)}</g>'
         for number, corpus in enumerate(probing.corpora)
     )
-    return standalone("clew-probing", theme, STYLES, width, height, f"accuracy of linear probes by level of {probing.run}", panels)
+    return standalone(
+        "clew-probing", theme, STYLES, width, height, f"accuracy of linear probes by level of {probing.run}", panels
+    )
 
 
 def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
@@ -46,10 +49,14 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
 
     elements = [f'<text class="title" x="{-AXIS}" y="16">{escape(printable(corpus.corpus))}</text>']
     elements.append(
-        f'<text class="small" x="{-AXIS}" y="33">accuracy in percent, {corpus.num_labels} labels of {escape(corpus.unit)}</text>'
+        f'<text class="small" x="{-AXIS}" y="33">accuracy in percent, {corpus.num_labels} labels of'
+        f" {escape(corpus.unit)}</text>"
     )
     for line in range(low, high + 1, tick):
-        elements.append(f'<path class="line" d="M0 {up(line)}H{scale}"/><text class="small end" x="-8" y="{up(line) + 4}">{line}</text>')
+        elements.append(
+            f'<path class="line" d="M0 {up(line)}H{scale}"/><text class="small end" x="-8"'
+            f' y="{up(line) + 4}">{line}</text>'
+        )
     baseline, value = strongest(corpus)
     about = escape(f"{baseline}: {value:.2f}")
     elements.append(f'<path class="baseline" d="M0 {up(value)}H{scale}"><title>{about}</title></path>')
@@ -66,7 +73,9 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
     for number, value in enumerate(values):
         kind = "value best" if number == corpus.best else "value"
         is_below = bool(corpus.untrained) and corpus.untrained[number].accuracy > value  # then write below
-        elements.append(f'<text class="{kind}" x="{across(number)}" y="{up(value) + (17 if is_below else -9)}">{value:.1f}</text>')
+        elements.append(
+            f'<text class="{kind}" x="{across(number)}" y="{up(value) + (17 if is_below else -9)}">{value:.1f}</text>'
+        )
     for number, row in enumerate(rows):
         x, y = across(number), bottom + 18
         name = escape(SHORT.get(row.name, row.name))
@@ -75,19 +84,27 @@ def panel(corpus: Probed, rows: Sequence[Row], levels: int, scale: int) -> str:
 
 
 def series(
-    kind: str, rows: Sequence[Row], values: Sequence[float], levels: int, across: Callable[[int], float], up: Callable[[float], float]
+    kind: str,
+    rows: Sequence[Row],
+    values: Sequence[float],
+    levels: int,
+    across: Callable[[int], float],
+    up: Callable[[float], float],
 ) -> str:
     """Draw the levels of one model joined by a line, and its mixes as separate points."""
     path = "L".join(f"{across(number)} {up(values[number])}" for number in range(levels))
     dots = []
     for number, (row, value) in enumerate(zip(rows, values, strict=True)):
         about = escape(f"{row.name}, {kind}: {value:.2f}")
-        dots.append(f'<circle class="{kind}-dot" cx="{across(number)}" cy="{up(value)}" r="4"><title>{about}</title></circle>')
+        dots.append(
+            f'<circle class="{kind}-dot" cx="{across(number)}" cy="{up(value)}" r="4"><title>{about}</title></circle>'
+        )
     return f'<path class="{kind}" d="M{path}"/>{"".join(dots)}'
 
 
 def limits(corpus: Probed) -> tuple[int, int, int]:
-    """Return the lowest and highest value of the scale, and the distance of its lines, of which there are about five."""
+    """Return the lowest and highest value of the scale, and the distance of its lines, of which there are about
+    five."""
     values = [strongest(corpus)[1], *(probe.accuracy for probe in (*corpus.probes, *corpus.untrained))]
     tick = next((tick for tick in TICKS if (max(values) - min(values)) / tick <= 5), TICKS[-1])
     low, high = int(min(values) // tick) * tick, -int(-max(values) // tick) * tick
@@ -123,7 +140,9 @@ def style(theme: str, colours: dict[str, str]) -> str:
         ".small": f"font-size:{SMALL}px;fill:{colours['faint']}",
         ".end": "text-anchor:end",
         ".name": f"font-size:{TEXT}px;text-anchor:end",
-        ".value": f"font-size:{SMALL}px;text-anchor:middle;stroke:{colours['paper']};stroke-width:3px;paint-order:stroke",
+        ".value": (
+            f"font-size:{SMALL}px;text-anchor:middle;stroke:{colours['paper']};stroke-width:3px;paint-order:stroke"
+        ),
         ".best": "font-weight:700",
         ".trained": f"fill:none;stroke:{colours['c0']};stroke-width:2.2",
         ".trained-dot": f"fill:{colours['c0']}",

@@ -1,7 +1,7 @@
 """Probing of the levels of a run: the frozen run reads a corpus, and linear probes predict labels from its vectors.
 
-In a corpus with tags the labels are those of words; in one with labelled texts those of sentences, whose vector is the mean of their
-words'.
+In a corpus with tags the labels are those of words; in one with labelled texts those of sentences, whose vector is the
+mean of their words'.
 """
 
 import math
@@ -102,13 +102,14 @@ class Probing:
         for corpus in self.corpora:
             counts = ", ".join(f"{corpus.counts[part]:,} {part}" for part in PARTS)
             lines.append(
-                f"{corpus.corpus}: accuracy in telling {corpus.num_labels} labels of {corpus.unit} ({counts}); differences below about "
-                f"{corpus.margin:.1f} may be chance"
+                f"{corpus.corpus}: accuracy in telling {corpus.num_labels} labels of {corpus.unit} ({counts});"
+                f" differences below about {corpus.margin:.1f} may be chance"
             )
             for row, probe in zip(self.rows, corpus.probes, strict=True):
                 if probe.weights:
                     weights = ", ".join(
-                        f"{self.rows[level].name} {weight:.2f}" for level, weight in zip(row.of, probe.weights, strict=True)
+                        f"{self.rows[level].name} {weight:.2f}"
+                        for level, weight in zip(row.of, probe.weights, strict=True)
                     )
                     lines.append(f"{corpus.corpus}: the learned mix is {weights}")
         return lines
@@ -118,9 +119,21 @@ class Probing:
         for corpus in self.corpora:
             for number, row in enumerate(self.rows):
                 probe = corpus.probes[number]
-                record: dict[str, Any] = {"corpus": corpus.corpus, "level": row.name, "mix": row.mix or None, "accuracy": probe.accuracy}
-                record |= {"valid_accuracy": probe.valid_accuracy, "l2": probe.l2, "weights": list(probe.weights) or None}
-                yield record | {"untrained": corpus.untrained[number].accuracy if corpus.untrained else None, "best": number == corpus.best}
+                record: dict[str, Any] = {
+                    "corpus": corpus.corpus,
+                    "level": row.name,
+                    "mix": row.mix or None,
+                    "accuracy": probe.accuracy,
+                }
+                record |= {
+                    "valid_accuracy": probe.valid_accuracy,
+                    "l2": probe.l2,
+                    "weights": list(probe.weights) or None,
+                }
+                yield record | {
+                    "untrained": corpus.untrained[number].accuracy if corpus.untrained else None,
+                    "best": number == corpus.best,
+                }
             for name, value in corpus.baselines.items():
                 yield {"corpus": corpus.corpus, "baseline": name, "accuracy": value}
 
@@ -146,10 +159,11 @@ def probe_run(
     control: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Probing:
-    """Probe every level of a run or task, and mixes of levels, on corpora by name (`ewt-sample`, or `ewt-sample:xpos` for other tags).
+    """Probe every level of a run or task, and mixes of levels, on corpora by name (`ewt-sample`, or `ewt-sample:xpos`
+    for other tags).
 
-    At most `limit` sentences of each part are read. `pieces` selects the tokens that represent a word: first, last or mean. `control`
-    repeats the probes with the model before training, except for vectors that it started from.
+    At most `limit` sentences of each part are read. `pieces` selects the tokens that represent a word: first, last or
+    mean. `control` repeats the probes with the model before training, except for vectors that it started from.
     """
     if pieces not in WORD_VECTORS:
         raise unknown("way to take a word's pieces", pieces, WORD_VECTORS)
@@ -161,7 +175,10 @@ def probe_run(
     if control:
         untrained = subject.untrained()
         if untrained is None:
-            raise UserError(f"{subject.name} is a module, and only a run can be rebuilt as it was before training; leave control out")
+            raise UserError(
+                f"{subject.name} is a module, and only a run can be rebuilt as it was before training; leave"
+                " control out"
+            )
         probed[", untrained"] = untrained.offers.vectors()
     rows = rows_of(*probed[""])
     results = []
@@ -174,11 +191,21 @@ def probe_run(
             probes = []
             for row in rows:
                 say(f"{corpus.name}{which}: probing {row.name}")
-                probes.append(fit_probe({part: features_of(row, levels[part]) for part in PARTS}, labels, len(corpus.names)))
+                probes.append(
+                    fit_probe({part: features_of(row, levels[part]) for part in PARTS}, labels, len(corpus.names))
+                )
             fitted.append(tuple(probes))
         counts = {part: len(corpus.labels[part]) for part in PARTS}
         results.append(
-            Probed(corpus.name, corpus.unit, counts, len(corpus.names), fitted[0], fitted[1] if control else (), corpus.baselines())
+            Probed(
+                corpus.name,
+                corpus.unit,
+                counts,
+                len(corpus.names),
+                fitted[0],
+                fitted[1] if control else (),
+                corpus.baselines(),
+            )
         )
     return Probing(subject.name, rows, tuple(results))
 
@@ -189,14 +216,19 @@ def rows_of(body: Any, reader: WordReader) -> tuple[Row, ...]:
     mixable = [number for number, width in enumerate(widths) if width == widths[-1]]
     mixes = {name: mix_of(name, widths) for name in MIXES}
     single = {mixable[mixes[name].chosen[0]]: name for name in reversed(SINGLE)}
-    rows = [Row(f"layer {number}" if number else "embedding", single.get(number, ""), (number,)) for number in range(len(widths))]
+    rows = [
+        Row(f"layer {number}" if number else "embedding", single.get(number, ""), (number,))
+        for number in range(len(widths))
+    ]
     summed: set[tuple[int, ...]] = set()
     for name, words in COMBINED.items():
         chosen = tuple(mixable[place] for place in mixes[name].chosen)
         is_sum = name.startswith("sum")
         if len(chosen) > 1 and not (is_sum and chosen in summed):
             summed |= {chosen} if is_sum else set()
-            rows.append(Row(words.replace("the last four", "all") if len(chosen) == len(mixable) else words, name, chosen))
+            rows.append(
+                Row(words.replace("the last four", "all") if len(chosen) == len(mixable) else words, name, chosen)
+            )
     return tuple(rows)
 
 

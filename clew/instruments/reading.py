@@ -16,7 +16,8 @@ from clew.tasks.offers import Given, Reading
 def read(model: Looked, text: Text, target: str | None = None, *, into: str = "", any_length: bool = False) -> Reading:
     """Read a text, and the target for a model that writes, as one row of ids, by a subject, run or module.
 
-    Refused if it is empty, or longer than the positions of the model, unless `any_length` says that the model is not run.
+    Refused if it is empty, or longer than the positions of the model, unless `any_length` says that the model is not
+    run.
     """
     subject = subject_of(model)
     if (why := subject.lacks("reads")) is not None:

@@ -51,7 +51,8 @@ class LayerInput(NamedTuple):
 
 
 def own_layers(module: nn.Module) -> list[OwnLayer]:
-    """Group layers by half, kind and number of parameters, the lowest first; the number is in the name if needed to distinguish two."""
+    """Group layers by half, kind and number of parameters, the lowest first; the number is in the name if needed to
+    distinguish two."""
     groups: dict[tuple[Any, ...], OwnLayer] = {}
     for half, body in halves_of(module):
         for layer in layers_of(body):
@@ -59,9 +60,13 @@ def own_layers(module: nn.Module) -> list[OwnLayer]:
             key = (half, kind, sum(parameter.numel() for parameter in layer.parameters()))
             before = groups.get(key)
             name = f"{half} {kind}".strip()
-            groups[key] = OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
+            groups[key] = (
+                OwnLayer(name, kind, layer, 1) if before is None else before._replace(number=before.number + 1)
+            )
     names = Counter(one.name for one in groups.values())
-    sized = [one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in groups.items()]
+    sized = [
+        one._replace(name=f"{one.name} of {key[2]:,}") if names[one.name] > 1 else one for key, one in groups.items()
+    ]
     return [one if one.number == 1 else one._replace(name=f"{one.number} x {one.name}") for one in sized]
 
 
@@ -92,14 +97,17 @@ def kind_of(layer: nn.Module) -> str:
 
 
 def inputs_at(module: nn.Module, length: int) -> dict[nn.Module, LayerInput]:
-    """Return the inputs of every layer for this length of source and target; the cost does not depend on their values."""
+    """Return the inputs of every layer for this length of source and target; the cost does not depend on their
+    values."""
     body: Any = body_of(module)
     inputs = {}
     device = body.embedding.like.device
     for half, part in halves_of(module):
         memory = body.encode(inputs_for(body.encoder, length, device)) if half == "decoder" else None
         states = body.initial_state(1, memory).layers if memory is not None else None
-        x = torch.randn(1, length, part.embedding.dim, generator=torch.Generator().manual_seed(length)).to(part.embedding.like)
+        x = torch.randn(1, length, part.embedding.dim, generator=torch.Generator().manual_seed(length)).to(
+            part.embedding.like
+        )
         for number, layer in enumerate(layers_of(part)):
             state = None if states is None else states[number] if isinstance(part.layers, Stack) else states
             inputs[layer] = LayerInput(x, state)
@@ -140,7 +148,8 @@ def costs_of(module: nn.Module, lengths: Sequence[int], repeats: int) -> list[tu
                 expected = formula(one.layer, length)
                 rows[one.name].append((seen.flops, expected, seen.chain, seen.memory, seconds_of(call, repeats)))
     columns = {
-        name: [[value for value in column if value is not None] for column in zip(*each, strict=True)] for name, each in rows.items()
+        name: [[value for value in column if value is not None] for column in zip(*each, strict=True)]
+        for name, each in rows.items()
     }
     return [(one, Costs(list(lengths), *columns[one.name])) for one in layers]
 
@@ -168,16 +177,23 @@ def look_at_cost(subjects: Sequence[Subject], options: CostOptions) -> View:
     parts: list[Part] = [Table(header, rows, keys=1), *lines]
     facts = {
         "parameters": total,
-        "layers": [{"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in measured],
+        "layers": [
+            {"name": one.name, "kind": one.kind, "number": one.number, **facts_of(costs)} for one, costs in measured
+        ],
     }
-    about = f"{total:,} parameters, {total - inside:,} of them in no layer (embedding, output, norms); one layer of each kind, on one text"
+    about = (
+        f"{total:,} parameters, {total - inside:,} of them in no layer (embedding, output, norms); one layer of each"
+        " kind, on one text"
+    )
     return View("Cost", parts, about, facts)
 
 
 def cost_row(one: OwnLayer, costs: Costs) -> tuple[Any, ...]:
     known = formula(one.layer, costs.sizes[-1])
     several, timed = len(costs.sizes) > 1, not math.isnan(costs.seconds[-1])
-    power, room = (round(slope(costs.sizes, each), 2) if several and all(each) else "" for each in (costs.flops, costs.memory))
+    power, room = (
+        round(slope(costs.sizes, each), 2) if several and all(each) else "" for each in (costs.flops, costs.memory)
+    )
     pace = round(slope(costs.sizes, costs.seconds), 2) if several and timed else ""
     times = (round(1000 * costs.seconds[-1], 2), pace) if timed else ()
     parameters = one.number * sum(parameter.numel() for parameter in one.layer.parameters())
@@ -201,7 +217,9 @@ def checked_lengths(module: nn.Module, lengths: Sequence[int]) -> list[int]:
     limits = [limit for _, body in halves_of(module) if (limit := body.max_length) is not None]
     fitting = sorted({length for length in lengths if length <= min(limits, default=LONGEST)})
     if not fitting:
-        raise UserError(f"the model can tell apart {min(limits)} positions; give lengths up to that, not {list(lengths)}")
+        raise UserError(
+            f"the model can tell apart {min(limits)} positions; give lengths up to that, not {list(lengths)}"
+        )
     return fitting
 
 
@@ -210,11 +228,17 @@ LONGEST = 8192
 
 def why_no_cost(subject: Subject) -> str | None:
     known = all(
-        hasattr(body, "embedding") and isinstance(getattr(body, "layers", None), SequenceLayer) for _, body in halves_of(subject.module)
+        hasattr(body, "embedding") and isinstance(getattr(body, "layers", None), SequenceLayer)
+        for _, body in halves_of(subject.module)
     )
     return None if known else f"{subject.name} has no body of clew's layers, whose cost is known"
 
 
 COST = Instrument(
-    "the cost of each layer by text length: FLOPs, memory, time", CostOptions, look_at_cost, ("reads",), why_no_cost, quick=False
+    "the cost of each layer by text length: FLOPs, memory, time",
+    CostOptions,
+    look_at_cost,
+    ("reads",),
+    why_no_cost,
+    quick=False,
 )

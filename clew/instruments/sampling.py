@@ -30,8 +30,9 @@ ROUNDING = 1e-6
 
 
 class Drawn(NamedTuple):
-    """One step: the drawn token, its rank (from 1) and its probability before and after the cut; the number and mass of the tokens left,
-    the entropy in bits before the cut, and the most probable tokens with their probabilities before and after."""
+    """One step: the drawn token, its rank (from 1) and its probability before and after the cut; the number and mass of
+    the tokens left, the entropy in bits before the cut, and the most probable tokens with their probabilities before
+    and after."""
 
     token: int
     rank: int
@@ -112,7 +113,9 @@ class SamplingOptions(WritingOptions):
 def look_at_sampling(subjects: Sequence[Subject], options: SamplingOptions) -> View:
     subject = subjects[0]
     with evaluating([subject.module]):
-        writer = begin_writing(subject, options, DecodingConfig(max_new=options.max_new, temperature=options.temperature))
+        writer = begin_writing(
+            subject, options, DecodingConfig(max_new=options.max_new, temperature=options.temperature)
+        )
         steps = sampled_steps(
             writer.stepper,
             writer.start,
@@ -143,12 +146,25 @@ def look_at_sampling(subjects: Sequence[Subject], options: SamplingOptions) -> V
     joined = writer.tokenizer.unit == "character"
     parts: list[Part] = [
         ColouredText(
-            [name(step.token) for step in steps], [step.before for step in steps], "Drawn", "p", 0.0, 1.0, joined=joined, notes=notes
+            [name(step.token) for step in steps],
+            [step.before for step in steps],
+            "Drawn",
+            "p",
+            0.0,
+            1.0,
+            joined=joined,
+            notes=notes,
         ),
         Lines([Series("tokens left", numbers, [step.left for step in steps])], "step", "tokens left", log_y=True),
-        Table(("step", "drawn", "rank", "p", "p after the cut", "left (tokens)", "their mass (p)", "likeliest, with p"), rows),
+        Table(
+            ("step", "drawn", "rank", "p", "p after the cut", "left (tokens)", "their mass (p)", "likeliest, with p"),
+            rows,
+        ),
     ]
-    about = f"{text!r}: {sum(step.left for step in steps) / len(steps):.1f} tokens left by the cut-offs in the mean over {len(steps)} steps"
+    about = (
+        f"{text!r}: {sum(step.left for step in steps) / len(steps):.1f} tokens left by the cut-offs in the mean over"
+        f" {len(steps)} steps"
+    )
     return View("Sampling", parts, about, {"text": text, "steps": [as_fact(step, name) for step in steps]})
 
 
@@ -166,5 +182,8 @@ def as_fact(step: Drawn, name: Any) -> dict[str, Any]:
 
 
 SAMPLING = Instrument(
-    "sampling step by step: what the cut-offs leave, and what is drawn", SamplingOptions, look_at_sampling, needs=("steps",)
+    "sampling step by step: what the cut-offs leave, and what is drawn",
+    SamplingOptions,
+    look_at_sampling,
+    needs=("steps",),
 )

@@ -1,5 +1,5 @@
-"""The instrument `beam`: the tree of a beam search by a language model or a translator. The search uses the model's own probabilities,
-without the temperature and cut-offs of the run's `decoding` section."""
+"""The instrument `beam`: the tree of a beam search by a language model or a translator. The search uses the model's own
+probabilities, without the temperature and cut-offs of the run's `decoding` section."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,14 @@ class BeamOptions(WritingOptions):
 
     beams: int = Field(3, ge=1, le=50, description="hypotheses kept at each step")
     length_penalty: float = Field(1.0, ge=-10, le=10, description="scores are log p / length^length_penalty")
-    length_form: LengthForm = Field("power", description="length^length_penalty, or with gnmt ((5 + length) / 6)^length_penalty")
+    length_form: LengthForm = Field(
+        "power", description="length^length_penalty, or with gnmt ((5 + length) / 6)^length_penalty"
+    )
     coverage_penalty: float = Field(
-        0.0, ge=0, le=10, description="for a translator: weight of the sum over source tokens of log(min(attention, 1)) in the score"
+        0.0,
+        ge=0,
+        le=10,
+        description="for a translator: weight of the sum over source tokens of log(min(attention, 1)) in the score",
     )
 
 
@@ -42,13 +47,23 @@ def look_at_beam(subjects: Sequence[Subject], options: BeamOptions) -> View:
             coverage_penalty=options.coverage_penalty,
             name=writer.tokenizer.piece,
         )
-    rows = [(rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4)) for rank, one in enumerate(tree.found, start=1)]
-    dropped = sum(not node.kept for node in tree.nodes)
-    about = f"{options.beams} beams, {len(tree.nodes) - 1} hypotheses considered, {dropped} dropped; the best: {rows[0][1]!r}"
-    nodes = [
-        {"parent": node.parent, "token": node.text, "log_prob": node.score, "kept": node.kept, "best": node.best} for node in tree.nodes
+    rows = [
+        (rank, writer.text(one.tokens), round(one.log_prob, 4), round(one.score, 4))
+        for rank, one in enumerate(tree.found, start=1)
     ]
-    facts = {"found": [{"text": text, "log_prob": log_prob, "score": score} for _, text, log_prob, score in rows], "nodes": nodes}
+    dropped = sum(not node.kept for node in tree.nodes)
+    about = (
+        f"{options.beams} beams, {len(tree.nodes) - 1} hypotheses considered, {dropped} dropped; the best:"
+        f" {rows[0][1]!r}"
+    )
+    nodes = [
+        {"parent": node.parent, "token": node.text, "log_prob": node.score, "kept": node.kept, "best": node.best}
+        for node in tree.nodes
+    ]
+    facts = {
+        "found": [{"text": text, "log_prob": log_prob, "score": score} for _, text, log_prob, score in rows],
+        "nodes": nodes,
+    }
     parts: list[Part] = [
         Branches(tree.nodes),
         Table(("rank", "text", "log p (nats)", score_name(options)), rows, "Found"),
@@ -61,4 +76,6 @@ def score_name(options: BeamOptions) -> str:
     return f"score (nats / {length}^length_penalty{' + coverage' if options.coverage_penalty else ''})"
 
 
-BEAM = Instrument("beam search as a tree: every hypothesis kept or dropped", BeamOptions, look_at_beam, needs=("steps",))
+BEAM = Instrument(
+    "beam search as a tree: every hypothesis kept or dropped", BeamOptions, look_at_beam, needs=("steps",)
+)

@@ -48,18 +48,23 @@ def look_at_cka(subjects: Sequence[Subject], options: SentenceOptions) -> View:
     values = cka_matrix(levels[0], levels[-1])
     rows, columns = level_names(levels[0]), level_names(levels[-1])
     words = sum(map(len, sentences))
-    parts: list[Part] = [Heatmap(values, rows, columns, "Similarity of layers", names[0], names[-1], 0.0, 1.0, label="linear CKA")]
+    parts: list[Part] = [
+        Heatmap(values, rows, columns, "Similarity of layers", names[0], names[-1], 0.0, 1.0, label="linear CKA")
+    ]
     if len(subjects) == 2:
         best = values.argmax(1)
-        likest = [(rows[row], columns[column], round(float(values[row, column]), 4)) for row, column in enumerate(best.tolist())]
+        likest = [
+            (rows[row], columns[column], round(float(values[row, column]), 4))
+            for row, column in enumerate(best.tolist())
+        ]
         parts.append(Table((f"{names[0]}", f"nearest in {names[1]}", "linear CKA"), likest))
     facts = {"rows": rows, "columns": columns, "cka": values.tolist(), "words": words, "corpus": options.corpus}
     return View("Layers compared", parts, f"{counted(words, 'word')} of {options.corpus}", facts)
 
 
 def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
-    """Show, for every kind of attention with at least two heads, their divergences as a heatmap and as a map on which similar heads are
-    near. Heads that are off are left out."""
+    """Show, for every kind of attention with at least two heads, their divergences as a heatmap and as a map on which
+    similar heads are near. Heads that are off are left out."""
     subject = subjects[0]
     is_given = not says_nothing(options.text) or subject.has_inputs
     texts = [options.text] if is_given else fitting_texts(subject, options)
@@ -81,9 +86,29 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
             series.append(Series(f"layer {layer}", part[:, 0].tolist(), part[:, 1].tolist()))
             start += len(names)
         labels = list(layers.values())
-        parts.append(Points(series, labels, "direction 1", "direction 2", f"heads, {KINDS[kind]}: near where they look at the same places"))
+        parts.append(
+            Points(
+                series,
+                labels,
+                "direction 1",
+                "direction 2",
+                f"heads, {KINDS[kind]}: near where they look at the same places",
+            )
+        )
         most, what = float(np.log(2)), "Jensen-Shannon divergence"
-        parts.append(Heatmap(divergences, heads, heads, "Divergence of heads", low=0.0, high=most, label=what, unit="nats", keyed="both"))
+        parts.append(
+            Heatmap(
+                divergences,
+                heads,
+                heads,
+                "Divergence of heads",
+                low=0.0,
+                high=most,
+                label=what,
+                unit="nats",
+                keyed="both",
+            )
+        )
         facts[KINDS[kind]] = {"heads": heads, "divergence": divergences.tolist(), "map": points.tolist()}
     if not parts:
         raise UserError("no two heads of one kind are left to compare; switch fewer off")
@@ -92,11 +117,14 @@ def look_at_heads(subjects: Sequence[Subject], options: HeadsOptions) -> View:
 
 
 def fitting_texts(subject: Subject, options: HeadsOptions) -> list[str]:
-    """Sentences of the corpus that are no longer than the model's positions; a model of characters has room for short ones alone."""
+    """Sentences of the corpus that are no longer than the model's positions; a model of characters has room for short
+    ones alone."""
     texts = (" ".join(words) for words in find_sentences(subject, options.corpus, MOST_DRAWN * options.sentences))
     found = list(islice((text for text in texts if fits(subject, text)), options.sentences))
     if not found:
-        raise UserError(f"no sentence of {options.corpus} fits into the model's positions; give a short one with --text")
+        raise UserError(
+            f"no sentence of {options.corpus} fits into the model's positions; give a short one with --text"
+        )
     return found
 
 
@@ -107,14 +135,21 @@ def fits(subject: Subject, text: str) -> bool:
     return reading.limit is None or len(reading.tokens) <= reading.limit
 
 
-def head_weights(subject: Subject, text: Text, options: HeadsOptions) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
-    """Return, by kind of attention, the names of the heads that are on, by layer, and their weights (heads, queries, keys) for a text."""
+def head_weights(
+    subject: Subject, text: Text, options: HeadsOptions
+) -> dict[str, tuple[dict[str, list[str]], np.ndarray]]:
+    """Return, by kind of attention, the names of the heads that are on, by layer, and their weights (heads, queries,
+    keys) for a text."""
     reading = read(subject, text, options.target, into=options.into)
     every = every_map(subject, reading)
     by_kind: dict[str, tuple[dict[str, list[str]], np.ndarray]] = {}
     for kind in KINDS:
         layers = [each for each in every if each.layer.kind == kind]
-        names = {each.layer.name: on for each in layers if (on := [name for name in each.layer.heads if name not in options.off])}
+        names = {
+            each.layer.name: on
+            for each in layers
+            if (on := [name for name in each.layer.heads if name not in options.off])
+        }
         maps = [each.maps[[name not in options.off for name in each.layer.heads]] for each in layers]
         if sum(map(len, maps)) > 1:
             whole = np.concatenate(maps)
@@ -135,7 +170,11 @@ def every_map(subject: Subject, reading: Reading) -> list[LayerMaps]:
 def why_not_comparable(subject: Subject) -> str | None:
     layers = attending_layers(subject.module)
     most = max((sum(layer.num_heads for layer in layers if layer.kind == kind) for kind in KINDS), default=0)
-    return None if most > 1 or (not layers and shows_attention(subject.module)) else f"{subject.name} has no two attention heads to compare"
+    return (
+        None
+        if most > 1 or (not layers and shows_attention(subject.module))
+        else f"{subject.name} has no two attention heads to compare"
+    )
 
 
 CKA = Instrument(

@@ -1,7 +1,8 @@
 """Singular values and spectral radius of the recurrent matrices of a cell, by gate.
 
-Going back one step multiplies a gradient by U and by factors of the gates and the nonlinearity. With tanh, a largest singular value below 1
-is sufficient for gradients to vanish, and one above 1 is necessary for them to explode (Pascanu et al. 2013).
+Going back one step multiplies a gradient by U and by factors of the gates and the nonlinearity. With tanh, a largest
+singular value below 1 is sufficient for gradients to vanish, and one above 1 is necessary for them to explode (Pascanu
+et al. 2013).
 """
 
 from typing import NamedTuple
@@ -18,7 +19,8 @@ class Spectrum(NamedTuple):
 
 
 def recurrent_matrices(cell: nn.Module) -> dict[str, Tensor]:
-    """Return U of every gate, from h to h; for a projected cell P U, which has the same eigenvalues as the product over its wide state."""
+    """Return U of every gate, from h to h; for a projected cell P U, which has the same eigenvalues as the product over
+    its wide state."""
     weight = getattr(cell, "hidden_weight", None)
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         return {}

@@ -29,8 +29,8 @@ class DrawnToken(NamedTuple):
 
 
 class Step(NamedTuple):
-    """`tokens` are the chosen tokens, `text` their text, which follows `before`, and `log_prob` their log-probability; `end` is the end
-    token. `drawn` is a sampled next token, if requested."""
+    """`tokens` are the chosen tokens, `text` their text, which follows `before`, and `log_prob` their log-probability;
+    `end` is the end token. `drawn` is a sampled next token, if requested."""
 
     tokens: list[str]
     text: str
@@ -43,7 +43,14 @@ class Step(NamedTuple):
 
 
 def next_step(
-    model: Looked, text: Text, chosen: Sequence[int], *, into: str = "", off: Sequence[str] = (), top: int = 12, seed: int | None = None
+    model: Looked,
+    text: Text,
+    chosen: Sequence[int],
+    *,
+    into: str = "",
+    off: Sequence[str] = (),
+    top: int = 12,
+    seed: int | None = None,
 ) -> Step:
     """Return the step after a prompt, or a translator's source, and the ids chosen so far, of a subject, run or task.
 
@@ -84,7 +91,9 @@ def check_chosen(begun: Begun, chosen: Sequence[int]) -> None:
         raise UserError(f"there is no token {wrong[0]}; ids are between 0 and {vocabulary - 1}")
     length = begun.start.shape[1] + len(chosen)
     if begun.limit is not None and length > begun.limit:
-        raise UserError(f"the text has {length} tokens, but the model can tell apart {begun.limit} positions; shorten it")
+        raise UserError(
+            f"the text has {length} tokens, but the model can tell apart {begun.limit} positions; shorten it"
+        )
 
 
 def read_on(stepper: Stepper, start: Tensor, chosen: Sequence[int]) -> Tensor:

@@ -3,8 +3,8 @@
     surprisal(w_t) = -log2 p(w_t | w_1 .. w_{t-1})           a language model, or a translator's target given its source
     surprisal(w_t) = -log2 p(w_t | all the others)           a masked model, with each token masked in turn
 
-The second sums to the pseudo-log-likelihood of Salazar et al. (2020), which is not a probability of the text, since each token is predicted
-from both sides. A bidirectional language model has one surprisal per direction.
+The second sums to the pseudo-log-likelihood of Salazar et al. (2020), which is not a probability of the text, since
+each token is predicted from both sides. A bidirectional language model has one surprisal per direction.
 """
 
 import math
@@ -59,7 +59,8 @@ def bits_of(log_probs: Tensor, ids: Tensor) -> Tensor:
 
 
 def surprisals(reading: Reading) -> list[Surprisal]:
-    """Return one Surprisal, or two for a bidirectional language model: given the tokens before, and given those after."""
+    """Return one Surprisal, or two for a bidirectional language model: given the tokens before, and given those
+    after."""
     with evaluating([reading.module]):
         return [measure(predicted) for predicted in predictions(reading)]
 
@@ -105,8 +106,8 @@ def look_at_surprisal(subjects: Sequence[Subject], options: TextOptions) -> View
         title = f"Surprisal {one.name}" if one.name else ""
         parts += [colour_text(one, title, high), tabulate(one)]
     about = "; ".join(
-        f"{one.total:.1f} bits in {len(one.bits)} {UNITS[one.unit]}{' ' + one.name if one.name else ''}, {one.mean:.2f} each, "
-        f"{'pseudo-perplexity' if one.pseudo else 'perplexity'} {one.perplexity:.4g}"
+        f"{one.total:.1f} bits in {len(one.bits)} {UNITS[one.unit]}{' ' + one.name if one.name else ''}, {one.mean:.2f}"
+        f" each, {'pseudo-perplexity' if one.pseudo else 'perplexity'} {one.perplexity:.4g}"
         for one in results
     )
     if unknown := reading.num_unknown(reading.written_ids or reading.ids):

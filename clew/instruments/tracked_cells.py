@@ -1,5 +1,5 @@
-"""The cell that tracks each property of a text best, and the share of cells that track none: fitted on training text, evaluated on unseen
-text. `tracking.py` defines the measures, `properties.py` the properties."""
+"""The cell that tracks each property of a text best, and the share of cells that track none: fitted on training text,
+evaluated on unseen text. `tracking.py` defines the measures, `properties.py` the properties."""
 
 import math
 from collections.abc import Sequence
@@ -30,11 +30,17 @@ RARE = 0.001
 class TrackOptions(Section):
     """Which properties and cells, in which texts."""
 
-    text: str = Field("", description="fit on its first half and evaluate on the second; the run's own corpus by default")
+    text: str = Field(
+        "", description="fit on its first half and evaluate on the second; the run's own corpus by default"
+    )
     characters: int = Field(50_000, ge=200, le=10_000_000, description="how much of each part of the corpus is read")
-    properties: tuple[str, ...] = Field((), description=f"which of {', '.join(PROPERTIES)}; by default all that suit the text")
+    properties: tuple[str, ...] = Field(
+        (), description=f"which of {', '.join(PROPERTIES)}; by default all that suit the text"
+    )
     of: Literal["cell", "hidden"] = Field("cell", description="cell: the layer's memory (c); hidden: its output (h)")
-    margin: float = Field(0.25, ge=0, lt=1, description="a cell tracks a property if its skill on unseen text is at least this")
+    margin: float = Field(
+        0.25, ge=0, lt=1, description="a cell tracks a property if its skill on unseen text is at least this"
+    )
     show: int = Field(400, ge=0, le=20_000, description="characters of unseen text to colour by each best cell")
 
 
@@ -58,15 +64,15 @@ class Best(NamedTuple):
 class Search(NamedTuple):
     best: list[Best]
     silent: dict[str, float]
-    """The share of each layer's cells whose best property on the fitting text is below the margin on the other text. Properties of the
-    character itself do not count."""
+    """The share of each layer's cells whose best property on the fitting text is below the margin on the other text.
+    Properties of the character itself do not count."""
     num_units: int
     left_out: list[str]
 
 
 class Text(NamedTuple):
-    """A text as a model reads it: its tokens, of which the first `before` are read but not counted; for each of the others the index of its
-    last character, and every property there (tokens,)."""
+    """A text as a model reads it: its tokens, of which the first `before` are read but not counted; for each of the
+    others the index of its last character, and every property there (tokens,)."""
 
     text: str
     tokens: list[int]
@@ -78,8 +84,8 @@ class Text(NamedTuple):
 
 
 def prepare(model: Looked, text: str, names: Sequence[str], start: int = 0) -> Text:
-    """Encode a text as a subject, run or task streams it. The characters before `start` are also read, so that open quotes and brackets are
-    known there."""
+    """Encode a text as a subject, run or task streams it. The characters before `start` are also read, so that open
+    quotes and brackets are known there."""
     streamed: Streamed = subject_of(model).offers.streams(text)
     ends = np.array([max(stop - 1, 0) for _, stop in streamed.offsets], dtype=np.int64)
     skipped = int((ends < start).sum())
@@ -139,7 +145,11 @@ def search(model: Looked, fitted_on: Text, judged_on: Text, *, of: str = "cell",
                 above, threshold = bool(cuts.above[row, unit]), threshold_of(int(cuts.edges[row, unit]))
                 rule, score = f"{'>=' if above else '<'} {threshold:.3f}", float(judged_scores.f1[row, unit])
                 by = (threshold, 1.0 if above else -1.0)
-                against = (float(judged_scores.accuracy[row, unit]), float(judged_scores.always[row]), float(judged_scores.majority[row]))
+                against = (
+                    float(judged_scores.accuracy[row, unit]),
+                    float(judged_scores.always[row]),
+                    float(judged_scores.majority[row]),
+                )
             else:
                 line = row - len(booleans)
                 by = (float(lines.intercepts[line, unit]), float(lines.slopes[line, unit]))
@@ -157,12 +167,14 @@ def varies(values: np.ndarray) -> bool:
 
 
 def texts_of(subject: Subject, options: TrackOptions) -> tuple[str, str, int]:
-    """Return the fitting text, the evaluation text, and the character from which the latter counts: the halves of a given text, or the
-    beginnings of the run's training and validation parts."""
+    """Return the fitting text, the evaluation text, and the character from which the latter counts: the halves of a
+    given text, or the beginnings of the run's training and validation parts."""
     if options.text:
         half = len(options.text) // 2
         if half < 100:
-            raise UserError(f"the text has {len(options.text)} characters, and the search needs at least 200; give more, or no text")
+            raise UserError(
+                f"the text has {len(options.text)} characters, and the search needs at least 200; give more, or no text"
+            )
         return options.text[:half], options.text, half
     return own_text(subject, "train", options.characters), own_text(subject, "valid", options.characters), 0
 
@@ -173,33 +185,51 @@ def look_for_cells(subjects: Sequence[Subject], options: TrackOptions) -> View:
         if name not in PROPERTIES:
             raise unknown("property", name, PROPERTIES)
     first, second, start = texts_of(subject, options)
-    names = options.properties or tuple(name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(first))
+    names = options.properties or tuple(
+        name for name, each in PROPERTIES.items() if each.kind != "code" or is_code(first)
+    )
     fitted_on, judged_on = prepare(subject, first, names), prepare(subject, second, names, start)
     findings = search(subject, fitted_on, judged_on, of=options.of, margin=options.margin)
     if not findings.best:
         raise UserError(f"none of {', '.join(names)} varies in both texts; give a longer text or other properties")
     header = ("property", "layer", "cell", "skill", "F1 or r", "constant F1", "accuracy", "majority", "rule")
     rows = [
-        (one.property, one.layer, one.unit, *map(format_score, (one.skill, one.score, one.chance, one.accuracy, one.majority)), one.rule)
+        (
+            one.property,
+            one.layer,
+            one.unit,
+            *map(format_score, (one.skill, one.score, one.chance, one.accuracy, one.majority)),
+            one.rule,
+        )
         for one in findings.best
     ]
     parts: list[Part] = [Table(header, rows, "Best cell for each property, on unseen text")]
-    shown = [one for one in findings.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"]
+    shown = [
+        one for one in findings.best if one.skill >= options.margin and PROPERTIES[one.property].kind != "character"
+    ]
     parts += [coloured_best(subject.module, judged_on, one, options) for one in shown if options.show]
     if findings.silent:
         title = "Cells that track none of these, by layer"
-        parts.append(Bars(list(findings.silent), list(findings.silent.values()), "share of cells", title, low=0.0, high=1.0))
+        parts.append(
+            Bars(list(findings.silent), list(findings.silent.values()), "share of cells", title, low=0.0, high=1.0)
+        )
     if findings.left_out:
         parts.append(Note(f"Left out, since they hardly vary in one of the texts: {', '.join(findings.left_out)}."))
     about = (
-        f"{findings.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and evaluated on {len(judged_on.ends):,} others. "
-        "Skill is 1 for a perfect cell and 0 for a constant answer."
+        f"{findings.num_units:,} cells, fitted on {len(fitted_on.ends):,} tokens and evaluated on"
+        f" {len(judged_on.ends):,} others. Skill is 1 for a perfect cell and 0 for a constant answer."
     )
     if findings.silent:
         share = sum(findings.silent.values()) / len(findings.silent)
-        about += f" {share:.0%} of the cells reach {options.margin:g} for no property that depends on more than the character itself."
+        about += (
+            f" {share:.0%} of the cells reach {options.margin:g} for no property that depends on more than the"
+            " character itself."
+        )
     facts = {
-        "best": [{**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]} for one in findings.best],
+        "best": [
+            {**one._asdict(), "told": [value if math.isfinite(value) else None for value in one.told]}
+            for one in findings.best
+        ],
         "silent": findings.silent,
         "margin": options.margin,
         "left_out": findings.left_out,
@@ -234,7 +264,9 @@ def coloured_best(module: nn.Module, text: Text, one: Best, options: TrackOption
     predicted = a + b * shown
     low, high = (float(np.quantile(values, part)) for part in (0.02, 0.98))
     notes = [f"{value:.1f}, actually {actual:.0f}" for value, actual in zip(predicted, values[start:stop], strict=True)]
-    return ColouredText(pieces, predicted.tolist(), title, f"{one.property}, predicted by the cell", low, high, joined=True, notes=notes)
+    return ColouredText(
+        pieces, predicted.tolist(), title, f"{one.property}, predicted by the cell", low, high, joined=True, notes=notes
+    )
 
 
 def spread_of(values: np.ndarray) -> float:

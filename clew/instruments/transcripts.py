@@ -1,7 +1,7 @@
 """The transcript of a sound or a line of handwriting, and the location of each letter.
 
-For a CTC model, the location is the probability that each frame belongs to the letter, over all paths (Graves et al. 2006); for an
-attentive model, the attention of its decoder when it wrote the letter.
+For a CTC model, the location is the probability that each frame belongs to the letter, over all paths (Graves et al.
+2006); for an attentive model, the attention of its decoder when it wrote the letter.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
     weights = looked.weights.float().numpy()
     facts = {"file": str(options.text), "text": heard.text, "log_prob": heard.log_prob, **looked.as_json()}
     if not looked.letters:
-        return View("Transcript", [Note("nothing was recognised: no letter is likely anywhere")], str(options.text), facts)
+        return View(
+            "Transcript", [Note("nothing was recognised: no letter is likely anywhere")], str(options.text), facts
+        )
     canvas, places = looked.canvas, subject.offers.reader.places(options.text, weights.shape[1])
     most = weights.argmax(1)
     rows = [
@@ -45,5 +47,8 @@ def look_at_transcript(subjects: Sequence[Subject], options: TranscriptOptions) 
 
 
 TRANSCRIPT = Instrument(
-    "the transcript of a sound, and the location of each letter", TranscriptOptions, look_at_transcript, needs=("spells",)
+    "the transcript of a sound, and the location of each letter",
+    TranscriptOptions,
+    look_at_transcript,
+    needs=("spells",),
 )

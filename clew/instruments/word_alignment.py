@@ -1,9 +1,10 @@
-"""Word alignment by attention: the source word that a translator looked at for each word it wrote, and how monotone the alignment is.
+"""Word alignment by attention: the source word that a translator looked at for each word it wrote, and how monotone the
+alignment is.
 
     crossing = share of the pairs of written words t < u whose sources are in the opposite order, a(t) > a(u)
 
-0 is a monotone alignment, 1 a reversed one. It is Kendall's distance, where pairs that share a source word do not count as crossing. a(t)
-is the source word with the most attention.
+0 is a monotone alignment, 1 a reversed one. It is Kendall's distance, where pairs that share a source word do not count
+as crossing. a(t) is the source word with the most attention.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ class AlignmentOptions(TextOptions):
     """Which layer's attention is shown."""
 
     layer: int | None = Field(
-        None, description="one of the decoder's layers that look at the source, from 1 or -1; the last but one by default"
+        None,
+        description="one of the decoder's layers that look at the source, from 1 or -1; the last but one by default",
     )
 
 
@@ -61,7 +63,18 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
         "crossing": share,
     }
     parts: list[Part] = [
-        Heatmap(weights, alignment.target.words, alignment.source.words, "", "written", "read", 0.0, 1.0, label="weight", unit="%"),
+        Heatmap(
+            weights,
+            alignment.target.words,
+            alignment.source.words,
+            "",
+            "written",
+            "read",
+            0.0,
+            1.0,
+            label="weight",
+            unit="%",
+        ),
         Table(("written", "looked at most", "weight (%)"), rows),
     ]
     return View("Alignment", parts, f"{target!r} for {str(options.text)!r}: {kind}", facts)
@@ -70,10 +83,15 @@ def look_at_alignment(subjects: Sequence[Subject], options: AlignmentOptions) ->
 def layer_choices(subject: Subject) -> Choices:
     """Return the numbers of the decoder's layers that look at the source."""
     return Choices(
-        ("layer",), tuple((layer.number,) for layer in attending_layers(subject.module) if layer.kind == CROSS and layer.num_heads)
+        ("layer",),
+        tuple((layer.number,) for layer in attending_layers(subject.module) if layer.kind == CROSS and layer.num_heads),
     )
 
 
 ALIGNMENT = Instrument(
-    "the source word looked at for each written word", AlignmentOptions, look_at_alignment, needs=("aligns",), choices=layer_choices
+    "the source word looked at for each written word",
+    AlignmentOptions,
+    look_at_alignment,
+    needs=("aligns",),
+    choices=layer_choices,
 )

@@ -48,14 +48,18 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
     folder = subjects[0].folder
     records = [] if folder is None else read_records(folder) or []
     wrong = worst_first(records)
-    chosen = [record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)][: options.most]
+    chosen = [
+        record for record in wrong if options.containing in " ".join(str(record.get(field, "")) for field in SHOWN)
+    ][: options.most]
     chosen = [{**record, "marked": mark_wrong_tags(record)} if "wrong" in record else record for record in chosen]
     measure = worst_by(wrong)
     fields = [field for field in SHOWN if any(field in record for record in chosen)]
     if measure == WORDS:
         fields = [field for field in fields if field not in LABELS]  # tags are shown with their words
     others = [
-        name for name in (PROBABILITY, SCORE) if name != measure and (name == SCORE or any("gold_probability" in each for each in chosen))
+        name
+        for name in (PROBABILITY, SCORE)
+        if name != measure and (name == SCORE or any("gold_probability" in each for each in chosen))
     ]
     header = (measure, *(HEADINGS.get(field, field) for field in fields), *others, "where")
     rows = [
@@ -68,17 +72,33 @@ def look_at_errors(subjects: Sequence[Subject], options: ErrorsOptions) -> View:
         for record in chosen
     ]
     confusions = Counter(
-        (shown_text(record, "target"), shown_text(record, "prediction")) for record in wrong if "gold_probability" in record
+        (shown_text(record, "target"), shown_text(record, "prediction"))
+        for record in wrong
+        if "gold_probability" in record
     )
-    parts: list[Part] = [Table(header, rows) if rows else Note("None is wrong." if not wrong else "No error contains that text.")]
+    parts: list[Part] = [
+        Table(header, rows) if rows else Note("None is wrong." if not wrong else "No error contains that text.")
+    ]
     parts.append(histogram([record["score"] for record in records]))
     if confusions:
         parts.append(
-            Table(("expected", "found", "times"), [(*pair, times) for pair, times in confusions.most_common(20)], "Confusions", keys=2)
+            Table(
+                ("expected", "found", "times"),
+                [(*pair, times) for pair, times in confusions.most_common(20)],
+                "Confusions",
+                keys=2,
+            )
         )
     mean = float(np.mean([record["score"] for record in records])) if records else 0.0
-    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}" + (f"; {ORDERS[measure]}" if wrong else "")
-    return View("Worst errors", parts, about, {"wrong": len(wrong), "examples": len(records), "mean_score": mean, "errors": chosen})
+    about = f"{len(wrong)} of {len(records)} are not as expected; the mean score is {mean:.2f}" + (
+        f"; {ORDERS[measure]}" if wrong else ""
+    )
+    return View(
+        "Worst errors",
+        parts,
+        about,
+        {"wrong": len(wrong), "examples": len(records), "mean_score": mean, "errors": chosen},
+    )
 
 
 def shown_number(record: dict[str, Any], measure: str) -> float | None:
@@ -118,8 +138,8 @@ def why_no_errors(subject: Subject) -> str | None:
     if (subject.folder / PREDICTIONS).is_file():
         return None
     return (
-        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with its predictions on the part that it was "
-        "evaluated on"
+        f"{subject.name} has no {PREDICTIONS}: it is written when a run on examples ends, with its predictions on the"
+        " part that it was evaluated on"
     )
 
 

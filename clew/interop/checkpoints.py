@@ -23,8 +23,8 @@ READERS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Imported]], ...] =
 
 
 def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = False) -> Written:
-    """Write a checkpoint as a run directory: `out`, by default runs/NAME. `pairs` says that its classifier reads two texts together, which
-    no checkpoint format records."""
+    """Write a checkpoint as a run directory: `out`, by default runs/NAME. `pairs` says that its classifier reads two
+    texts together, which no checkpoint format records."""
     if not path.exists():
         raise UserError(f"no such file or folder: {path}; give a checkpoint's folder, or a llama2.c file")
     if path.is_dir() and ((path / ORIGIN).is_file() or (is_run(path) and (path / "vocabulary").is_dir())):
@@ -38,13 +38,14 @@ def import_checkpoint(path: Path, out: Path | None = None, *, pairs: bool = Fals
             checkpoint = read(path)
             if pairs and not checkpoint.pairs:
                 raise UserError(
-                    f"{path}: only a classifier reads two texts together, and this is a {checkpoint.architecture}; leave --pairs out"
+                    f"{path}: only a classifier reads two texts together, and this is a {checkpoint.architecture};"
+                    " leave --pairs out"
                 )
             pair_settings = {"data": {"second": "second"}} if pairs else {}
             return write_imported(replace(checkpoint, settings={**checkpoint.settings, **pair_settings}), out, path)
     raise UserError(
-        f"{path} is not a checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an options.json, "
-        "and a llama2.c checkpoint is a .bin file"
+        f"{path} is not a checkpoint that clew knows: a Hugging Face folder has a config.json, AllenNLP's ELMo an"
+        " options.json, and a llama2.c checkpoint is a .bin file"
     )
 
 
@@ -58,4 +59,7 @@ def name_of(path: Path) -> str:
     path = path.resolve()
     if path.parent.name == "snapshots":
         path = path.parent.parent
-    return path.name.removesuffix(path.suffix if path.is_file() else "").replace("models--", "").replace("--", "-") or "imported"
+    return (
+        path.name.removesuffix(path.suffix if path.is_file() else "").replace("models--", "").replace("--", "-")
+        or "imported"
+    )

@@ -20,7 +20,8 @@ HOW = "give it a method `programs`, as described in clew.tasks.uses.programs"
 
 
 def default_programs(run: Run) -> list[ReadingProgram]:
-    """The programs of a task over a body that reads one sequence of tokens: `logits`, if their argument is known, and the body's levels."""
+    """The programs of a task over a body that reads one sequence of tokens: `logits`, if their argument is known, and
+    the body's levels."""
     task, family = run.task, MODELS[run.config.model.family]
     name = type(task).__name__
     if family.encodes or not family.reads_sequence:
@@ -28,14 +29,20 @@ def default_programs(run: Run) -> list[ReadingProgram]:
         raise UserError(f"{name} defines no programs, and there is no default for a body that reads {what}; {HOW}")
     body: Any = getattr(task, "body", None)
     if not hasattr(body, "levels") or not isinstance(body.embedding, TokenEmbedding):
-        raise UserError(f"{name} defines no programs, and has no `body` that reads tokens, whose vectors could be exported; {HOW}")
+        raise UserError(
+            f"{name} defines no programs, and has no `body` that reads tokens, whose vectors could be exported; {HOW}"
+        )
     call = logits_call(task)
-    return [levels(body)] if call is None else [ReadingProgram("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
+    return (
+        [levels(body)]
+        if call is None
+        else [ReadingProgram("logits", ["logits"], call, words=looks_at_words(task, call)), levels(body)]
+    )
 
 
 def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
-    """`task.logits` as a function of a text. The annotation of its argument says what it takes: the body's vectors, pieces, or a batch that
-    holds pieces; None for any other annotation."""
+    """`task.logits` as a function of a text. The annotation of its argument says what it takes: the body's vectors,
+    pieces, or a batch that holds pieces; None for any other annotation."""
     argument_type = taken_by(task)
     if argument_type is Tensor:
         return lambda traced: (task.logits(task.body(traced.texts[0].inputs, traced.texts[0].mask)[0]),)
@@ -47,14 +54,19 @@ def logits_call(task: Any) -> Callable[[Traced], tuple[Tensor]] | None:
 
     def call(traced: Traced) -> tuple[Tensor]:
         batch = {name: Unread(name) for name in argument_type._fields if name not in argument_type._field_defaults}
-        text = {name: traced.texts if get_args(kind) else traced.texts[0] for name, kind in fields.items() if holds_pieces(kind)}
+        text = {
+            name: traced.texts if get_args(kind) else traced.texts[0]
+            for name, kind in fields.items()
+            if holds_pieces(kind)
+        }
         try:
             return (task.logits(argument_type(**{**batch, **text})),)
         except LooksAt as error:
             if error.field in Pieces._fields:
                 raise
             raise UserError(
-                f"the logits of {type(task).__name__} need more than a text: `{error.field}` of its {argument_type.__name__}; {HOW}"
+                f"the logits of {type(task).__name__} need more than a text: `{error.field}` of its"
+                f" {argument_type.__name__}; {HOW}"
             ) from None
 
     return call
@@ -106,12 +118,22 @@ class Unread:
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise LooksAt(object.__getattribute__(self, "field"))
 
-    __getattr__ = __getitem__ = __len__ = __iter__ = __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = __truediv__ = __rtruediv__ = refuse
-    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = __neg__ = __abs__ = __index__ = __float__ = __int__ = refuse
+    __getattr__ = __getitem__ = __len__ = __iter__ = __bool__ = __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = (
+        refuse
+    )
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __matmul__ = __rmatmul__ = __truediv__ = (
+        __rtruediv__
+    ) = refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = __neg__ = __abs__ = __index__ = (
+        __float__
+    ) = __int__ = refuse
     __hash__ = None  # type: ignore[assignment]
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        arguments = [part for each in (*args, *(kwargs or {}).values()) for part in (each if isinstance(each, tuple) else (each,))]
+        arguments = [
+            part
+            for each in (*args, *(kwargs or {}).values())
+            for part in (each if isinstance(each, tuple) else (each,))
+        ]
         raise LooksAt(next(each.__dict__["field"] for each in arguments if isinstance(each, cls)))

@@ -1,4 +1,5 @@
-"""The files beside the programs of an export: export.json with their inputs and outputs, the vocabularies, and the model card."""
+"""The files beside the programs of an export: export.json with their inputs and outputs, the vocabularies, and the
+model card."""
 
 from collections.abc import Sequence
 from pathlib import Path

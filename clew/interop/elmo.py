@@ -1,8 +1,8 @@
 """AllenNLP's ELMo (Peters et al. 2018): options.json and the weights in HDF5, as written by bilm-tf.
 
-bilm spells a word as a start mark, its bytes, an end mark, and padding up to 50 letters. A sentence stands between two special words, each
-a single letter with an id beyond the bytes. Here these words are STX and ETX, the control characters that begin and end a text; their rows
-in the released table are overwritten.
+bilm spells a word as a start mark, its bytes, an end mark, and padding up to 50 letters. A sentence stands between two
+special words, each a single letter with an id beyond the bytes. Here these words are STX and ETX, the control
+characters that begin and end a text; their rows in the released table are overwritten.
 """
 
 from collections.abc import Iterator
@@ -39,13 +39,17 @@ def is_elmo(path: Path) -> bool:
 
 
 def read_elmo(path: Path) -> Imported:
-    options_path, weights_path = (inside(path, only(path, pattern).name, path) for pattern in ("*options.json", "*.hdf5"))
+    options_path, weights_path = (
+        inside(path, only(path, pattern).name, path) for pattern in ("*options.json", "*.hdf5")
+    )
     options = read_options(options_path)
     reader, lstm = options["char_cnn"], options["lstm"]
     widths, filters = [width for width, _ in reader["filters"]], [count for _, count in reader["filters"]]
     dim = lstm["projection_dim"]
     if sum(filters) == dim:
-        raise UserError(f"{options_path}: the filters must not sum to projection_dim ({dim}), for which clew has no projection")
+        raise UserError(
+            f"{options_path}: the filters must not sum to projection_dim ({dim}), for which clew has no projection"
+        )
     settings = {
         "text": {"tokenizer": "word"},
         "embedding": {
@@ -92,7 +96,13 @@ def read_elmo(path: Path) -> Imported:
             fill_from(config, tensors)
         except UserError:
             raise
-        except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:  # what h5py raises for damage inside the file
+        except (
+            OSError,
+            RuntimeError,
+            KeyError,
+            ValueError,
+            MemoryError,
+        ) as error:  # what h5py raises for damage inside the file
             raise damaged(weights_path, error) from None
         return []
 
@@ -100,21 +110,28 @@ def read_elmo(path: Path) -> Imported:
 
 
 class Weights:
-    """The arrays of the file by name. Names that are read are added to `used`. An array of more than `most` values is never read, even
-    if it is compressed."""
+    """The arrays of the file by name. Names that are read are added to `used`. An array of more than `most` values is
+    never read, even if it is compressed."""
 
     def __init__(self, file: Any, path: Path, used: set[str], most: int):
         self.file, self.path, self.used, self.most = file, path, used, most
 
     def __call__(self, name: str) -> np.ndarray:
         if self.leaves(name):
-            raise UserError(f"{self.path}: {name} is stored in another file; the weights of a checkpoint must be in its own file")
+            raise UserError(
+                f"{self.path}: {name} is stored in another file; the weights of a checkpoint must be in its own file"
+            )
         if name not in self.file:
-            raise UserError(f"{self.path} has no {name}, which its options require; use the options and weights of the same model")
+            raise UserError(
+                f"{self.path} has no {name}, which its options require; use the options and weights of the same model"
+            )
         array = self.file[name]
         if not hasattr(array, "shape") or array.dtype.kind != "f" or array.size > self.most:
             what = shown_shape(array.shape) if hasattr(array, "shape") else "of a group"
-            raise UserError(f"{self.path}: {name} has the shape {what}, which the model of its options cannot hold; copy both files again")
+            raise UserError(
+                f"{self.path}: {name} has the shape {what}, which the model of its options cannot hold; copy both files"
+                " again"
+            )
         self.used.add(name)
         return np.asarray(array[...], dtype=np.float32)
 
@@ -159,9 +176,13 @@ def in_our_order(rows: np.ndarray, wide: int) -> np.ndarray:
 
 
 def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
-    """The table of letters: a row for padding beyond a batch's longest word, the bytes, the marks of words, and bilm's own padding last."""
+    """The table of letters: a row for padding beyond a batch's longest word, the bytes, the marks of words, and bilm's
+    own padding last."""
     if theirs.ndim != 2 or len(theirs) != ROWS:
-        raise UserError(f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, but should have {ROWS} rows; copy the file again")
+        raise UserError(
+            f"{path}: char_embed has the shape {shown_shape(theirs.shape)}, but should have {ROWS} rows; copy the file"
+            " again"
+        )
     table = np.zeros((LETTERS + 1, theirs.shape[1]), dtype=np.float32)
     table[1:257] = theirs[:256]
     for ours, letter in ((ord(BEGIN) + 1, THEIR_BEGIN), (ord(END) + 1, THEIR_END)):
@@ -174,12 +195,16 @@ def letter_table(theirs: np.ndarray, path: Path) -> np.ndarray:
 def put(tensors: dict[str, Tensor], name: str, array: np.ndarray, path: Path) -> None:
     if tuple(tensors[name].shape) != array.shape:
         expected, there = shown_shape(tensors[name].shape), shown_shape(array.shape)
-        raise UserError(f"{path}: the weights for {name} have the shape {there}, but the options require {expected}; copy both files again")
+        raise UserError(
+            f"{path}: the weights for {name} have the shape {there}, but the options require {expected}; copy both"
+            " files again"
+        )
     tensors[name].copy_(torch.from_numpy(np.ascontiguousarray(array)))
 
 
 def word_tokenizer() -> Tokenizer:
-    """A tokenizer that maps every word to `<unk>`, since the model reads letters. A sentence stands between STX and ETX."""
+    """A tokenizer that maps every word to `<unk>`, since the model reads letters. A sentence stands between STX and
+    ETX."""
     ids = {"<unk>": 0, BEGIN: 1, END: 2}
     inner = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -193,12 +218,20 @@ def read_options(path: Path) -> dict[str, Any]:
     try:
         options = read_json(path)
         reader, lstm = options["char_cnn"], options["lstm"]
-        numbers = [reader["n_highway"], reader["embedding"]["dim"], lstm["projection_dim"], lstm["dim"], lstm["n_layers"]]
+        numbers = [
+            reader["n_highway"],
+            reader["embedding"]["dim"],
+            lstm["projection_dim"],
+            lstm["dim"],
+            lstm["n_layers"],
+        ]
         numbers += [number for width, count in reader["filters"] for number in (width, count)]
     except UserError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is not an options file of ELMo: {type(error).__name__} {error}; copy it again") from None
+        raise UserError(
+            f"{path} is not an options file of ELMo: {type(error).__name__} {error}; copy it again"
+        ) from None
     if not all(isinstance(number, int) and number >= 0 for number in numbers) or len(numbers) < 7:
         raise UserError(f"{path}: sizes and filters take whole numbers, not {shown(numbers)}")
     for where, name, value, supported in (
@@ -208,7 +241,10 @@ def read_options(path: Path) -> dict[str, Any]:
         ("char_cnn", "n_characters", reader.get("n_characters", ROWS + 1), (ROWS, ROWS + 1)),
     ):
         if value not in supported:
-            raise UserError(f"{path}: {where}.{name} is {shown(value)}; clew computes ELMo with {' or '.join(map(shown, supported))}")
+            raise UserError(
+                f"{path}: {where}.{name} is {shown(value)}; clew computes ELMo with"
+                f" {' or '.join(map(shown, supported))}"
+            )
     return options
 
 
@@ -219,7 +255,9 @@ def as_clip(value: Any) -> float | None:
 def only(folder: Path, pattern: str) -> Path:
     paths = sorted(folder.glob(pattern))
     if len(paths) != 1:
-        raise UserError(f"{folder} has {len(paths)} files {pattern}, but an ELMo model has one; keep one model per folder")
+        raise UserError(
+            f"{folder} has {len(paths)} files {pattern}, but an ELMo model has one; keep one model per folder"
+        )
     return paths[0]
 
 
@@ -229,7 +267,9 @@ def num_values(path: Path) -> int:
     sizes: list[int] = []
     try:
         with load_h5py().File(path, "r") as file:
-            file.visititems(lambda name, item: sizes.append(item.size) if isinstance(getattr(item, "size", None), int) else None)
+            file.visititems(
+                lambda name, item: sizes.append(item.size) if isinstance(getattr(item, "size", None), int) else None
+            )
         return int(sum(sizes))
     except (OSError, RuntimeError, KeyError, ValueError, MemoryError) as error:
         raise damaged(path, error) from None

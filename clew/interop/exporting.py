@@ -1,4 +1,5 @@
-"""The folder of an export. It is written beside its place and moved there when complete, so that no partial export is ever visible."""
+"""The folder of an export. It is written beside its place and moved there when complete, so that no partial export is
+ever visible."""
 
 import shutil
 from copy import deepcopy
@@ -14,8 +15,11 @@ from clew.runs.directory import is_run
 from clew.runs.loaded import Run
 
 
-def export_run(run: Run, to: str, folder: Path, options: ExportOptions | None = None, *, force: bool = False) -> list[Path]:
-    """Write a run for another runtime, one of EXPORTS, and return the files written. Adapters are merged into the weights they adapt.
+def export_run(
+    run: Run, to: str, folder: Path, options: ExportOptions | None = None, *, force: bool = False
+) -> list[Path]:
+    """Write a run for another runtime, one of EXPORTS, and return the files written. Adapters are merged into the
+    weights they adapt.
 
     A folder with files is refused, unless `force` is set: files of the same names are then replaced and others stay.
     """

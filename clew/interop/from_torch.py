@@ -1,7 +1,8 @@
-"""Convert layers of `torch.nn`, recurrences and Transformers, to ours with their weights. Values and gradients are the same.
+"""Convert layers of `torch.nn`, recurrences and Transformers, to ours with their weights. Values and gradients are the
+same.
 
-The result reads (batch, length, dim) whatever the module's batch_first, and a mask that is True where real, like all our layers. It also
-loads weights under torch's names: `layer.load_state_dict(module.state_dict())`.
+The result reads (batch, length, dim) whatever the module's batch_first, and a mask that is True where real, like all
+our layers. It also loads weights under torch's names: `layer.load_state_dict(module.state_dict())`.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +39,9 @@ class Normed(SequenceLayer):
         self.dim = layer.dim
         self.causal = layer.causal
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return self.layer.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -71,13 +74,16 @@ class VectorTransformer(nn.Module):
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None) -> State:
         if memory is None:
-            raise UserError("a Transformer decodes from a source; pass initial_state a memory: layer.encode(source, mask)")
+            raise UserError(
+                "a Transformer decodes from a source; pass initial_state a memory: layer.encode(source, mask)"
+            )
         return self.decoder.initial_state(batch_size, memory, capacity, like=memory.values)
 
     def forward(self, target: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is None:
             raise UserError(
-                "a Transformer decodes from a source; pass it the state of initial_state(batch_size, layer.encode(source, mask))"
+                "a Transformer decodes from a source; pass it the state of initial_state(batch_size,"
+                " layer.encode(source, mask))"
             )
         outputs: tuple[Tensor, State] = self.decoder(target, mask, state)
         return outputs
@@ -86,13 +92,16 @@ class VectorTransformer(nn.Module):
 def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLayer | VectorTransformer":
     """Our layer that computes the same as a layer of `torch.nn`, with copies of its weights.
 
-    `causal=True` makes a TransformerEncoder causal, as a language model needs. A decoder is always causal: it computes what torch does with
-    `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
+    `causal=True` makes a TransformerEncoder causal, as a language model needs. A decoder is always causal: it computes
+    what torch does with `tgt_mask=nn.Transformer.generate_square_subsequent_mask(length)`.
     """
     is_encoder = isinstance(module, nn.TransformerEncoder)
     if causal is not None and not is_encoder:
         kind = type(module).__name__
-        raise UserError(f"causal applies to a TransformerEncoder only, and this is a {kind}, which has its own direction; leave causal out")
+        raise UserError(
+            f"causal applies to a TransformerEncoder only, and this is a {kind}, which has its own direction; leave"
+            " causal out"
+        )
     converted: Any
     if isinstance(module, nn.RNNBase):
         converted = as_stack(module, dropout=module.dropout)
@@ -105,10 +114,15 @@ def from_torch(module: nn.Module, *, causal: bool | None = None) -> "SequenceLay
         halves = module.encoder, module.decoder
         if not isinstance(halves[0], nn.TransformerEncoder) or not isinstance(halves[1], nn.TransformerDecoder):
             names = " and ".join(type(half).__name__ for half in halves)
-            raise UserError(f"a Transformer of {names} is not supported; its halves must be a TransformerEncoder and a TransformerDecoder")
+            raise UserError(
+                f"a Transformer of {names} is not supported; its halves must be a TransformerEncoder and a"
+                " TransformerDecoder"
+            )
         converted = VectorTransformer(from_torch(halves[0]), from_torch(halves[1]))
     else:
-        raise UserError(f"from_torch does not know {type(module).__name__}; known: {KNOWN}; convert the parts of any other module")
+        raise UserError(
+            f"from_torch does not know {type(module).__name__}; known: {KNOWN}; convert the parts of any other module"
+        )
     accept_torch_names(converted)
     layer: SequenceLayer | VectorTransformer = converted.train(module.training)
     return layer
@@ -133,8 +147,8 @@ def keep_frozen(module: nn.RNNBase, stack: Stack) -> None:
 
 
 def transformer_half(module: Any, layer_type: type, *, causal: bool) -> "Stack | Normed":
-    """Convert an encoder or a decoder. Each of their layers becomes two of ours, or three with cross-attention, each with its residual
-    connection and norm."""
+    """Convert an encoder or a decoder. Each of their layers becomes two of ours, or three with cross-attention, each
+    with its residual connection and norm."""
     layers: list[SequenceLayer] = []
     for layer in module.layers:
         if type(layer) is not layer_type:
@@ -144,7 +158,9 @@ def transformer_half(module: Any, layer_type: type, *, causal: bool) -> "Stack |
     converted: Stack | Normed = stack
     if module.norm is not None:
         if not isinstance(module.norm, nn.LayerNorm):
-            raise UserError(f"the last norm of a {type(module).__name__} is a {type(module.norm).__name__}; known: LayerNorm")
+            raise UserError(
+                f"the last norm of a {type(module).__name__} is a {type(module.norm).__name__}; known: LayerNorm"
+            )
         converted = Normed(stack, LayerNorm(stack.dim, eps=module.norm.eps, bias=module.norm.bias is not None))
     converted.to(next(module.parameters()))
     theirs = module.state_dict()
@@ -171,15 +187,23 @@ def layers_of(layer: Any, *, causal: bool) -> Iterator[SequenceLayer]:
         parts.append(CrossAttention(dim, other.num_heads, **attention_settings(other)))
     has_bias = layer.linear1.bias is not None
     activation = activation_of(layer.activation)
-    parts.append(FeedForward(dim, hidden_dim=layer.linear1.out_features, activation=activation, bias=has_bias, dropout=layer.dropout.p))
+    parts.append(
+        FeedForward(
+            dim, hidden_dim=layer.linear1.out_features, activation=activation, bias=has_bias, dropout=layer.dropout.p
+        )
+    )
     for number, part in enumerate(parts, start=1):
         norm, dropout = getattr(layer, f"norm{number}"), getattr(layer, f"dropout{number}")
-        yield wiring(dim, part, norm={"name": "layer", "eps": norm.eps, "bias": norm.bias is not None}, dropout=dropout.p)
+        yield wiring(
+            dim, part, norm={"name": "layer", "eps": norm.eps, "bias": norm.bias is not None}, dropout=dropout.p
+        )
 
 
 def attention_settings(attention: nn.MultiheadAttention) -> dict[str, Any]:
     if attention.bias_k is not None or attention.add_zero_attn or attention.in_proj_weight is None:
-        raise UserError("clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; leave these options out")
+        raise UserError(
+            "clew has no attention layer with add_bias_kv, add_zero_attn, kdim or vdim; leave these options out"
+        )
     return {"bias": attention.in_proj_bias is not None, "dropout": attention.dropout}
 
 
@@ -188,12 +212,18 @@ def activation_of(activation: Callable[..., Tensor]) -> str:
     if isinstance(activation, nn.GELU):
         return "gelu_tanh" if activation.approximate == "tanh" else "gelu"
     name = next(
-        (name for known, name in ACTIVATIONS.items() if activation is known or (isinstance(known, type) and isinstance(activation, known))),
+        (
+            name
+            for known, name in ACTIVATIONS.items()
+            if activation is known or (isinstance(known, type) and isinstance(activation, known))
+        ),
         None,
     )
     if name is None:
         its_name = getattr(activation, "__name__", type(activation).__name__)
-        raise UserError(f"the activation {its_name} of a Transformer's layer is not known; known: relu, gelu, silu, tanh")
+        raise UserError(
+            f"the activation {its_name} of a Transformer's layer is not known; known: relu, gelu, silu, tanh"
+        )
     return name
 
 
@@ -227,7 +257,11 @@ def entries_of(layer: Any) -> list[Entry]:
         *(attention_entries("layers.{n}.multihead_attn", f"{ours}.{{3n+1}}.layer") if size == 3 else []),
         *with_bias("layers.{n}.linear1", f"{network}.layer.inner"),
         *with_bias("layers.{n}.linear2", f"{network}.layer.outer"),
-        *(found for place in range(size) for found in with_bias(f"layers.{{n}}.norm{place + 1}", f"{ours}.{{{size}n+{place}}}.norm")),
+        *(
+            found
+            for place in range(size)
+            for found in with_bias(f"layers.{{n}}.norm{place + 1}", f"{ours}.{{{size}n+{place}}}.norm")
+        ),
     ]
     found = [*repeated(maps, len(parts) // size), *(with_bias("norm", "norm") if isinstance(layer, Normed) else [])]
     there = {name for name, _ in layer.named_parameters()}
@@ -236,15 +270,19 @@ def entries_of(layer: Any) -> list[Entry]:
 
 def attention_entries(theirs: str, ours: str) -> list[Entry]:
     parts = [
-        entry(f"{theirs}.in_proj_{part}", *(f"{ours}.{name}.{part}" for name in ("query", "key", "value")), transform=SPLIT)
+        entry(
+            f"{theirs}.in_proj_{part}",
+            *(f"{ours}.{name}.{part}" for name in ("query", "key", "value")),
+            transform=SPLIT,
+        )
         for part in ("weight", "bias")
     ]
     return [*parts, *with_bias(f"{theirs}.out_proj", f"{ours}.output")]
 
 
 def accept_torch_names(layer: nn.Module) -> None:
-    """Make `load_state_dict` of a stack of recurrences, or of a result of `from_torch`, accept torch's names besides its own, also when it
-    is a part of another module."""
+    """Make `load_state_dict` of a stack of recurrences, or of a result of `from_torch`, accept torch's names besides
+    its own, also when it is a part of another module."""
     if isinstance(layer, VectorTransformer):
         for half in (layer.encoder, layer.decoder):
             accept_torch_names(half)
@@ -254,8 +292,8 @@ def accept_torch_names(layer: nn.Module) -> None:
         layer.register_load_state_dict_pre_hook(partial(renamed, transformer_tensors))
     else:
         raise UserError(
-            f"{type(layer).__name__} cannot load weights under torch's names; stacks of LSTM, GRU and Elman cells can, and results of "
-            "from_torch"
+            f"{type(layer).__name__} cannot load weights under torch's names; stacks of LSTM, GRU and Elman cells can,"
+            " and results of from_torch"
         )
 
 
@@ -266,7 +304,11 @@ def is_transformer(layer: "Stack | Normed") -> bool:
 
 
 def renamed(
-    convert: Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]], module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any
+    convert: Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]],
+    module: nn.Module,
+    state: dict[str, Any],
+    prefix: str,
+    *rest: Any,
 ) -> None:
     """Replace tensors under torch's names by ours, in place, before a module loads them."""
     theirs = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
@@ -279,8 +321,8 @@ def renamed(
 
 
 def recurrent_tensors(stack: nn.Module, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors from `weight_ih_l0` and so on; empty if the names are not torch's. Unknown tensors keep their names, so that loading
-    reports them."""
+    """Our tensors from `weight_ih_l0` and so on; empty if the names are not torch's. Unknown tensors keep their names,
+    so that loading reports them."""
     if "weight_ih_l0" not in theirs:
         return {}
     cells = cells_of(stack) or {}
@@ -311,10 +353,15 @@ def cells_of(stack: nn.Module) -> dict[tuple[int, str], tuple[str, Cell]] | None
     layers: Any = getattr(stack, "layers", ())
     for number, layer in enumerate(layers):
         path = f"layers.{number}"
-        if not isinstance(layer, (Recurrent, Bidirectional)) and isinstance(getattr(layer, "layer", None), (Recurrent, Bidirectional)):
+        if not isinstance(layer, (Recurrent, Bidirectional)) and isinstance(
+            getattr(layer, "layer", None), (Recurrent, Bidirectional)
+        ):
             layer, path = layer.layer, f"{path}.layer"
         if isinstance(layer, Bidirectional):
-            ways = {"": (layer.forward_layer, f"{path}.forward_layer"), "_reverse": (layer.backward_layer, f"{path}.backward_layer")}
+            ways = {
+                "": (layer.forward_layer, f"{path}.forward_layer"),
+                "_reverse": (layer.backward_layer, f"{path}.backward_layer"),
+            }
         else:
             ways = {"": (layer, path)}
         for suffix, (way, name) in ways.items():

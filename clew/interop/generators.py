@@ -1,4 +1,5 @@
-"""Programs that generate text: one step whose state goes in and out as tensors, and the encoder of a source before it."""
+"""Programs that generate text: one step whose state goes in and out as tensors, and the encoder of a source before
+it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,8 @@ STATE, NEXT = "state.", "next."
 
 
 class Step(nn.Module):
-    """(tokens, mask, state) -> (log p of every next token, state): a Stepper whose state is a flat sequence of tensors."""
+    """(tokens, mask, state) -> (log p of every next token, state): a Stepper whose state is a flat sequence of
+    tensors."""
 
     def __init__(self, task: Any, form: StateForm):
         super().__init__()
@@ -36,8 +38,8 @@ class Step(nn.Module):
 class Encoder(nn.Module):
     """(source, source mask) -> the memory that the decoder reads, prepared, and its initial state.
 
-    Layers prepare what they read of the memory on their first call. So the program runs one step of the decoder that reads no token; the
-    parts of it that no output depends on are dropped from the graph, with their weights.
+    Layers prepare what they read of the memory on their first call. So the program runs one step of the decoder that
+    reads no token; the parts of it that no output depends on are dropped from the graph, with their weights.
     """
 
     def __init__(self, task: Any, form: StateForm):
@@ -50,7 +52,10 @@ class Encoder(nn.Module):
         state = body.initial_state(source.shape[0], body.encode(source, source_mask))
         nothing = source.new_zeros(source.shape[0], 1)
         _, after = body(nothing, nothing > 0, state)  # reads no token, but prepares the memory
-        ready = {**tensors_of(after), **{name: tensor for name, tensor in tensors_of(state).items() if not name.startswith(MEMORY)}}
+        ready = {
+            **tensors_of(after),
+            **{name: tensor for name, tensor in tensors_of(state).items() if not name.startswith(MEMORY)},
+        }
         return tuple(ready[name] for name in (*self.form.read, *self.form.changed) if name in ready)
 
 
@@ -62,7 +67,9 @@ def stepping(task: Any, steps: SteppingProgram) -> list[Program]:
 def continuing(task: Any, steps: SteppingProgram) -> Program:
     body = task.body
     if any(bool(tensor.any()) for tensor in tensors_of(body.initial_state(1)).values()):
-        raise UserError("a program starts from a state of zeros, which a layer of this model does not; export another model")
+        raise UserError(
+            "a program starts from a state of zeros, which a layer of this model does not; export another model"
+        )
 
     def reach(sizes: Sizes) -> tuple[State, Tensors]:
         tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["past"])
@@ -92,8 +99,11 @@ def sequence(task: Any, steps: SteppingProgram) -> list[Program]:
     return [Program("encoder", Encoder(task, form), sources, outputs, step.usage, step.alone), step]
 
 
-def step_program(task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: SteppingProgram, usage: str) -> Program:
-    """The program of one step. `reach` gives a state after some tokens, and the tensors of other programs that may occur in it."""
+def step_program(
+    task: Any, reach: Callable[[Sizes], tuple[State, Tensors]], steps: SteppingProgram, usage: str
+) -> Program:
+    """The program of one step. `reach` gives a state after some tokens, and the tensors of other programs that may
+    occur in it."""
     with torch.no_grad():
         state, given = reach(SIZES)
     form = StateForm(state, counts=task.body.embedding.position is not None, given=given)

@@ -16,7 +16,16 @@ from clew.core.errors import UserError
 from clew.core.files import PARTIAL, write_json
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve
-from clew.runs.directory import IMPORTED, METRICS, ORIGIN, WEIGHTS, check_empty, write_config, write_environment, write_weights
+from clew.runs.directory import (
+    IMPORTED,
+    METRICS,
+    ORIGIN,
+    WEIGHTS,
+    check_empty,
+    write_config,
+    write_environment,
+    write_weights,
+)
 from clew.runs.folder.vocabularies import save_vocabularies
 
 Fill = Callable[[Config, dict[str, Tensor]], list[str]]
@@ -24,8 +33,9 @@ Fill = Callable[[Config, dict[str, Tensor]], list[str]]
 
 @dataclass(frozen=True)
 class Imported:
-    """A checkpoint as read: its architecture, the sections of a config, and vocabularies by role. `fill` copies its weights into those of
-    the built task and returns notes for the user, such as unused tensors. `pairs`: it may read two texts together."""
+    """A checkpoint as read: its architecture, the sections of a config, and vocabularies by role. `fill` copies its
+    weights into those of the built task and returns notes for the user, such as unused tensors. `pairs`: it may read
+    two texts together."""
 
     architecture: str
     settings: dict[str, Any]

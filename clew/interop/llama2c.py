@@ -1,12 +1,15 @@
 """Checkpoints of llama2.c: seven integers, then all weights in sequence, with a tokenizer.bin beside the file.
 
-    dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has a table of its own), max_length
+    dim, hidden_dim, num_layers, num_heads, num_kv_heads, vocabulary (negative: the output layer has a table of its
+    own), max_length
 
-Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a magic number, the version, the
-seven integers, a byte that says whether the output layer shares the embedding table, and in version 2 the group size; norms come first.
-In version 2 a matrix is stored as one byte per weight, then one float32 per group: weight = byte * scale of its group. Norms are float32.
+Version 0 has nothing else before its weights, which are float32. Versions 1 and 2 begin with 256 bytes: a magic number,
+the version, the seven integers, a byte that says whether the output layer shares the embedding table, and in version 2
+the group size; norms come first. In version 2 a matrix is stored as one byte per weight, then one float32 per group:
+weight = byte * scale of its group. Norms are float32.
 
-llama2.c rotates neighbouring features, and clew features half a head apart: the rows of queries and keys are reordered to match.
+llama2.c rotates neighbouring features, and clew features half a head apart: the rows of queries and keys are reordered
+to match.
 """
 
 import struct
@@ -98,12 +101,18 @@ def read_llama2c(path: Path) -> Imported:
             size = header.size(shape)
             if name is not None:
                 tensor = torch.from_numpy(read_weight(data[place : place + size], shape, header)).view(shape)
-                tensors[name].copy_(by_halves(tensor, header.head_dim) if name.endswith(("query.weight", "key.weight")) else tensor)
+                tensors[name].copy_(
+                    by_halves(tensor, header.head_dim) if name.endswith(("query.weight", "key.weight")) else tensor
+                )
             place += size
         return []
 
     return Imported(
-        "llama2.c", settings, {"tokenizer": tokenizer}, fill, num_values=path.stat().st_size // (1 if header.version == 2 else 4)
+        "llama2.c",
+        settings,
+        {"tokenizer": tokenizer},
+        fill,
+        num_values=path.stat().st_size // (1 if header.version == 2 else 4),
     )
 
 
@@ -120,16 +129,21 @@ def read_header(path: Path) -> Header:
     with open_file(path) as file:
         start = file.read(LONG_HEADER)
     if len(start) < HEADER:
-        raise UserError(f"{path} has {len(start)} bytes, but a llama2.c checkpoint has a header of {HEADER}; copy it again")
+        raise UserError(
+            f"{path} has {len(start)} bytes, but a llama2.c checkpoint has a header of {HEADER}; copy it again"
+        )
     mark, version = struct.unpack("<2i", start[:8])
     if mark == VERSIONED and version not in (1, 2):
-        raise UserError(f"{path} has version {version} of the llama2.c format; clew reads 0, 1 and 2 (export.py --version 0)")
+        raise UserError(
+            f"{path} has version {version} of the llama2.c format; clew reads 0, 1 and 2 (export.py --version 0)"
+        )
     version = version if mark == VERSIONED else 0
     group = 1
     if version:
         if len(start) < LONG_HEADER:
             raise UserError(
-                f"{path} has {len(start)} bytes, but version {version} has a header of {LONG_HEADER}; it is cut short: copy it again"
+                f"{path} has {len(start)} bytes, but version {version} has a header of {LONG_HEADER}; it is cut short:"
+                " copy it again"
             )
         numbers = struct.unpack("<7i", start[8 : 8 + HEADER])
         tied = start[8 + HEADER] != 0
@@ -138,13 +152,32 @@ def read_header(path: Path) -> Header:
     else:
         numbers = struct.unpack("<7i", start[:HEADER])
         tied = numbers[5] > 0
-    dim, hidden, layers, heads, groups, vocabulary, longest = *numbers[:5], numbers[5] if version else abs(numbers[5]), numbers[6]
+    dim, hidden, layers, heads, groups, vocabulary, longest = (
+        *numbers[:5],
+        numbers[5] if version else abs(numbers[5]),
+        numbers[6],
+    )
     header = Header(dim, hidden, layers, heads, groups, vocabulary, longest, tied, version, group)
-    sizes = f"dim={dim}, hidden_dim={hidden}, layers={layers}, heads={heads}, kv_heads={groups}, vocabulary={vocabulary}, length={longest}"
-    if min(header[:7]) < 1 or max(header[:7]) > 2**24 or layers > MOST_LAYERS or dim % heads or heads % groups or (dim // heads) % 2:
-        raise UserError(f"{path} is not a llama2.c checkpoint: its header says {sizes}; convert a torch pickle with llama2.c's export.py")
+    sizes = (
+        f"dim={dim}, hidden_dim={hidden}, layers={layers}, heads={heads}, kv_heads={groups}, vocabulary={vocabulary},"
+        f" length={longest}"
+    )
+    if (
+        min(header[:7]) < 1
+        or max(header[:7]) > 2**24
+        or layers > MOST_LAYERS
+        or dim % heads
+        or heads % groups
+        or (dim // heads) % 2
+    ):
+        raise UserError(
+            f"{path} is not a llama2.c checkpoint: its header says {sizes}; convert a torch pickle with llama2.c's"
+            " export.py"
+        )
     if group < 1 or any(int(np.prod(shape)) % group for _, shape in layout(header) if header.is_quantised(shape)):
-        raise UserError(f"{path}: the group size ({group}) does not divide the weights ({sizes}); write it again with export.py")
+        raise UserError(
+            f"{path}: the group size ({group}) does not divide the weights ({sizes}); write it again with export.py"
+        )
     expected, there = header.start + sum(header.size(shape) for _, shape in layout(header)), path.stat().st_size
     if there != expected:
         what = "cut short: copy it again" if there < expected else f"not a llama2.c checkpoint of version {version}"
@@ -153,7 +186,8 @@ def read_header(path: Path) -> Header:
 
 
 def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
-    """The names and shapes of the tensors in the order of the file. A name of None marks a table that clew computes itself."""
+    """The names and shapes of the tensors in the order of the file. A name of None marks a table that clew computes
+    itself."""
     dim, hidden, narrow = header.dim, header.hidden_dim, header.num_kv_heads * header.head_dim
     table = "body.embedding.tokens.weight", (header.vocabulary, dim)
     norms = [(f"{part}.norm.weight", (dim,)) for part in (ATTENTION, NETWORK)]
@@ -184,7 +218,9 @@ def layout(header: Header) -> Iterator[tuple[str | None, tuple[int, ...]]]:
         yield "output_weight", (header.vocabulary, dim)
 
 
-def of_each_layer(header: Header, weights: Sequence[tuple[str, tuple[int, ...]]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def of_each_layer(
+    header: Header, weights: Sequence[tuple[str, tuple[int, ...]]]
+) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Each weight of all layers, before the next weight."""
     for name, shape in weights:
         for n in range(header.num_layers):
@@ -214,10 +250,17 @@ def read_tokenizer(path: Path, vocabulary: int) -> Tokenizer:
         raise UserError(f"{path} is not a llama2.c tokenizer, or is cut short; copy it again") from None
     if len(pieces) != vocabulary:
         more = " or more" if len(pieces) > vocabulary else ""
-        raise UserError(f"{path} has {len(pieces):,}{more} tokens, but the model has {vocabulary:,}; use the tokenizer that belongs to it")
-    contents = SentencePieces(path, BPE, pieces, byte_fallback=True, charsmap=b"", dummy_prefix=True, removes_spaces=False)
+        raise UserError(
+            f"{path} has {len(pieces):,}{more} tokens, but the model has {vocabulary:,}; use the tokenizer that belongs"
+            " to it"
+        )
+    contents = SentencePieces(
+        path, BPE, pieces, byte_fallback=True, charsmap=b"", dummy_prefix=True, removes_spaces=False
+    )
     inner = tokenizer_of(contents)
-    inner.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
     return Tokenizer(inner)
 
 

@@ -23,8 +23,8 @@ ENGLISH = ("tinyshakespeare", "sentiment-sample", "gum-trees-sample", "ewt-sampl
 
 
 def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, tags: Sequence[str] = ()) -> str:
-    """Markdown with a front matter that Hugging Face reads. `library` is its name for the library that loads the files; `usage` is Python
-    code that does so."""
+    """Markdown with a front matter that Hugging Face reads. `library` is its name for the library that loads the files;
+    `usage` is Python code that does so."""
     summary = summarise(run.folder)
     task, family = run.config.task.name, run.config.model.family
     matter: dict[str, Any] = {
@@ -35,8 +35,13 @@ def model_card(run: Run, *, library: str, usage: str, options: ExportOptions, ta
         "tags": ["clew", task.replace("_", "-"), family.replace("_", "-"), *tags],
         "metrics": sorted({name.split(".")[-1] for name in scores_of(summary)}) or None,
     }
-    front = yaml.safe_dump({name: value for name, value in matter.items() if value is not None}, sort_keys=False, allow_unicode=True)
-    parts = [f"---\n{front}---\n\n# {run.folder.resolve().name}\n\n{opening(run)}", f"## Use\n\n```python\n{usage.strip()}\n```"]
+    front = yaml.safe_dump(
+        {name: value for name, value in matter.items() if value is not None}, sort_keys=False, allow_unicode=True
+    )
+    parts = [
+        f"---\n{front}---\n\n# {run.folder.resolve().name}\n\n{opening(run)}",
+        f"## Use\n\n```python\n{usage.strip()}\n```",
+    ]
     parts += [training(run, summary, options), data(run), scores(summary), licence(options)]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -46,16 +51,22 @@ def opening(run: Run) -> str:
     parameters = sum(parameter.numel() for parameter in run.task.parameters())
     kept = vocabularies_of(run)
     sizes = ", ".join(
-        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "") for role, vocabulary in kept.items()
+        f"{vocabulary.vocabulary:,} {vocabulary.unit}s" + (f" ({role})" if len(kept) > 1 else "")
+        for role, vocabulary in kept.items()
     )
     settings = yaml.safe_dump(run.config.model.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     over = f", over {sizes}" if sizes else ""
-    return f"A model of the family `{family}` for the task `{task}`, of {parameters:,} parameters{over}.\n\n```yaml\n{settings}```"
+    return (
+        f"A model of the family `{family}` for the task `{task}`, of {parameters:,}"
+        f" parameters{over}.\n\n```yaml\n{settings}```"
+    )
 
 
 def vocabularies_of(run: Run) -> dict[str, Any]:
     """The tokenizers and label tables, without what a run keeps of its source run."""
-    return {role: vocabulary for role, vocabulary in run.vocabularies.items() if isinstance(vocabulary, (Tokenizer, Labels))}
+    return {
+        role: vocabulary for role, vocabulary in run.vocabularies.items() if isinstance(vocabulary, (Tokenizer, Labels))
+    }
 
 
 def training(run: Run, summary: Summary, options: ExportOptions) -> str:
@@ -90,7 +101,11 @@ def data(run: Run) -> str:
     section = run.config.data
     if section.corpus is None:
         files = {part: getattr(section, part) for part in ("train", "valid", "test")}
-        told = {part: ", ".join(map(shown_path, [given] if isinstance(given, str) else given)) for part, given in files.items() if given}
+        told = {
+            part: ", ".join(map(shown_path, [given] if isinstance(given, str) else given))
+            for part, given in files.items()
+            if given
+        }
         return "## Data\n\n" + "\n".join(f"- {part}: {names}" for part, names in told.items()) if told else ""
     corpus = CORPORA.get(section.corpus)
     lines = [f"The corpus `{section.corpus}`."]
@@ -137,7 +152,8 @@ def scores(summary: Summary) -> str:
     end = last_with(summary.records, "best.step")
     step = f" of step {end['best.step']:,}" if end is not None and not summary.averaged else ""
     rows = [
-        f"| {part} | {name.replace('_', ' ')} | {values[f'{part}.{name}']:.4g} |" for part, name in (key.split(".", 1) for key in values)
+        f"| {part} | {name.replace('_', ' ')} | {values[f'{part}.{name}']:.4g} |"
+        for part, name in (key.split(".", 1) for key in values)
     ]
     return f"## Scores\n\nOf the weights{step}.\n\n| part | measure | value |\n|---|---|---|\n" + "\n".join(rows)
 

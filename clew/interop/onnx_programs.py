@@ -1,4 +1,5 @@
-"""Programs in ONNX, which onnxruntime and many other runtimes run without torch. Recurrences become the operator Scan."""
+"""Programs in ONNX, which onnxruntime and many other runtimes run without torch. Recurrences become the operator
+Scan."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -75,5 +76,6 @@ def find_onnx() -> Any:
         return import_module("onnxscript"), import_module("onnx")
     except ModuleNotFoundError as error:
         raise UserError(
-            f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`"
+            f"exporting to ONNX needs {error.name}, which is not installed; `pip install 'clew[onnx]'`, or use `--to"
+            " torch`"
         ) from None

@@ -38,7 +38,9 @@ def exported(program: Program) -> ExportedProgram:
     """Trace a program to a graph with dynamic sizes."""
     inputs, _ = program.ports
     dims = {size: Dim(size) for size in SIZES}
-    shapes = tuple({axis: dims[side] for axis, side in enumerate(port.shape) if isinstance(side, str)} for port in inputs)
+    shapes = tuple(
+        {axis: dims[side] for axis, side in enumerate(port.shape) if isinstance(side, str)} for port in inputs
+    )
     try:
         with quiet():
             graph = torch.export.export(program.module, program.tensors, dynamic_shapes=(shapes,), strict=False)
@@ -50,14 +52,17 @@ def exported(program: Program) -> ExportedProgram:
 
 def refusal(tool: str, program: Program, error: Exception) -> UserError:
     reason = str(error).strip().partition("\n")[0]
-    return UserError(f"{tool} cannot write the program '{program.name}' of this model: {type(error).__name__}: {reason}")
+    return UserError(
+        f"{tool} cannot write the program '{program.name}' of this model: {type(error).__name__}: {reason}"
+    )
 
 
 def keep_what_is_used(found: ExportedProgram) -> None:
     """Drop nodes and weights that no output depends on, copy the weights that share storage, and delete stack traces.
 
-    An encoder's program is traced through a step of the decoder, and each program holds all weights of the model. Weights that are views of
-    one block would save the whole block in each file. Stack traces would name the writer's folders.
+    An encoder's program is traced through a step of the decoder, and each program holds all weights of the model.
+    Weights that are views of one block would save the whole block in each file. Stack traces would name the writer's
+    folders.
     """
     graph, weights = found.graph_module.graph, found.state_dict
     graph.eliminate_dead_code()

@@ -66,8 +66,8 @@ def reading(task: Any, reads: ReadingProgram) -> Program:
 
 
 def read_tensors(body: Any, sizes: Sizes) -> Tensors:
-    """Example inputs of a body for one text: tokens if it has a table of them, letters or segments if it reads those, the same for a
-    context body, and the mask."""
+    """Example inputs of a body for one text: tokens if it has a table of them, letters or segments if it reads those,
+    the same for a context body, and the mask."""
     tokens, mask = drawn(body.vocabulary, sizes["batch"], sizes["length"])
     tensors = {} if body.embedding.tokens is None else {"tokens": tokens}
     if is_spelled(body):
@@ -99,6 +99,7 @@ def context_of(body: Any) -> Any:
 
 
 def pieces_of(body: Any, tensors: Tensors) -> Pieces:
-    """A text in the form that tasks take. A program that never reads the places of pieces gets the mask in their stead."""
+    """A text in the form that tasks take. A program that never reads the places of pieces gets the mask in their
+    stead."""
     mask = tensors["mask"]
     return Pieces(as_read(body, tensors), mask, tensors.get("starts", mask), tensors.get("ends", mask))

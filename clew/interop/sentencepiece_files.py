@@ -1,4 +1,5 @@
-"""Files of SentencePiece (Kudo and Richardson 2018): read and written as Protocol Buffers messages, and converted to tokenizers.
+"""Files of SentencePiece (Kudo and Richardson 2018): read and written as Protocol Buffers messages, and converted to
+tokenizers.
 
 A file is a message of fields, each a number and a value. Only the fields that affect encoding are read:
 
@@ -70,11 +71,15 @@ def read_sentencepiece(path: Path) -> SentencePieces:
     if kind not in (UNIGRAM, BPE):
         raise UserError(f"{path} is a {KINDS.get(kind, kind)} model; clew reads unigram and bpe")
     if trainer.get(24) or not normaliser.get(5, 1):
-        raise UserError(f"{path} does not mark spaces by {SPACE} before words; train it without treat_whitespace_as_suffix")
+        raise UserError(
+            f"{path} does not mark spaces by {SPACE} before words; train it without treat_whitespace_as_suffix"
+        )
     if not any(piece.kind == UNKNOWN for piece in pieces):
         raise UserError(f"{path} has no unknown piece; it is cut short: copy it again")
     charsmap = normaliser.get(2, b"")
-    return SentencePieces(path, kind, pieces, bool(trainer.get(35)), charsmap, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
+    return SentencePieces(
+        path, kind, pieces, bool(trainer.get(35)), charsmap, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1))
+    )
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -121,9 +126,17 @@ def read_piece(data: bytes) -> Piece:
 
 def write_sentencepiece(path: Path, contents: SentencePieces) -> None:
     """Write a file with these pieces and this normalisation."""
-    pieces = b"".join(field(1, field(1, piece.text.encode()) + field(2, piece.score) + field(3, piece.kind)) for piece in contents.pieces)
+    pieces = b"".join(
+        field(1, field(1, piece.text.encode()) + field(2, piece.score) + field(3, piece.kind))
+        for piece in contents.pieces
+    )
     trainer = field(3, contents.kind) + field(35, int(contents.byte_fallback)) + field(40, contents.unknown)
-    normaliser = field(2, contents.charsmap) + field(3, int(contents.dummy_prefix)) + field(4, int(contents.removes_spaces)) + field(5, 1)
+    normaliser = (
+        field(2, contents.charsmap)
+        + field(3, int(contents.dummy_prefix))
+        + field(4, int(contents.removes_spaces))
+        + field(5, 1)
+    )
     path.write_bytes(pieces + field(2, trainer) + field(3, normaliser))
 
 
@@ -131,7 +144,11 @@ def field(number: int, value: int | float | bytes) -> bytes:
     """A field of a message: an integer, a float as four bytes, or a byte string."""
     if isinstance(value, bytes):
         return as_varint(number << 3 | 2) + as_varint(len(value)) + value
-    return as_varint(number << 3 | 5) + struct.pack("<f", value) if isinstance(value, float) else as_varint(number << 3) + as_varint(value)
+    return (
+        as_varint(number << 3 | 5) + struct.pack("<f", value)
+        if isinstance(value, float)
+        else as_varint(number << 3) + as_varint(value)
+    )
 
 
 def as_varint(value: int) -> bytes:
@@ -143,7 +160,8 @@ def as_varint(value: int) -> bytes:
 
 
 def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
-    """The contents of a unigram file that becomes this tokenizer; None if no file does, which converting it back decides."""
+    """The contents of a unigram file that becomes this tokenizer; None if no file does, which converting it back
+    decides."""
     about = json.loads(tokenizer.to_str())
     model, splitting = about["model"], about["pre_tokenizer"] or {}
     if model["type"] != "Unigram" or splitting.get("type") != "Metaspace":
@@ -158,16 +176,24 @@ def pieces_of(tokenizer: tokenizers.Tokenizer) -> SentencePieces | None:
 
     pieces = [Piece(text, score, kind_of(id, text)) for id, (text, score) in enumerate(model["vocab"])]
     steps = (about["normalizer"] or {}).get("normalizers", [])
-    charsmap = base64.b64decode(steps[0]["precompiled_charsmap"]) if steps and steps[0]["type"] == "Precompiled" else b""
+    charsmap = (
+        base64.b64decode(steps[0]["precompiled_charsmap"]) if steps and steps[0]["type"] == "Precompiled" else b""
+    )
     removes = any(step["type"] == "Strip" for step in steps)
     contents = SentencePieces(
         Path(), UNIGRAM, pieces, model["byte_fallback"], charsmap, splitting.get("prepend_scheme") == "always", removes
     )
     again = json.loads(tokenizer_of(contents).to_str())
-    return contents if all(again[part] == about[part] for part in ("normalizer", "pre_tokenizer", "model", "decoder")) else None
+    return (
+        contents
+        if all(again[part] == about[part] for part in ("normalizer", "pre_tokenizer", "model", "decoder"))
+        else None
+    )
 
 
-def tokenizer_of(contents: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None) -> tokenizers.Tokenizer:
+def tokenizer_of(
+    contents: SentencePieces, pieces: Sequence[Piece] | None = None, unknown: int | None = None
+) -> tokenizers.Tokenizer:
     """A tokenizer that splits texts as SentencePiece does, with the file's pieces or the given ones."""
     pieces = contents.pieces if pieces is None else pieces
     unknown = contents.unknown if unknown is None else unknown
@@ -195,9 +221,13 @@ def byte_pairs(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) 
     """Any two pieces whose concatenation is a piece are a merge; merges into better-scored pieces come first."""
     ids = {piece.text: id for id, piece in enumerate(pieces)}
     merges = []
-    for piece in sorted((piece for piece in pieces if piece.kind == NORMAL), key=lambda piece: (-piece.score, ids[piece.text])):
+    for piece in sorted(
+        (piece for piece in pieces if piece.kind == NORMAL), key=lambda piece: (-piece.score, ids[piece.text])
+    ):
         cuts = ((piece.text[:place], piece.text[place:]) for place in range(1, len(piece.text)))
-        merges += sorted((cut for cut in cuts if cut[0] in ids and cut[1] in ids), key=lambda cut: (ids[cut[0]], ids[cut[1]]))
+        merges += sorted(
+            (cut for cut in cuts if cut[0] in ids and cut[1] in ids), key=lambda cut: (ids[cut[0]], ids[cut[1]])
+        )
     model = models.BPE(ids, merges, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=contents.byte_fallback)
     inner = tokenizers.Tokenizer(model)
     steps: list[Any] = [normalizers.Precompiled(contents.charsmap)] if contents.charsmap else []
@@ -206,5 +236,7 @@ def byte_pairs(contents: SentencePieces, pieces: Sequence[Piece], unknown: int) 
     steps += [normalizers.Prepend(SPACE)] if contents.dummy_prefix else []
     inner.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", SPACE)])
     stripped = [decoders.Strip(" ", 1, 0)] if contents.dummy_prefix else []
-    inner.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *stripped])
+    inner.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *stripped]
+    )
     return inner

@@ -22,12 +22,13 @@ OTHERS = (
     {**SIZES, "batch": 1, "length": 1},
     {"past": 3, "length": 2, "source": 7, "batch": 8, "second": 2, "words": 2, "letters": 11, "context": 4},
 )
-"""Other sizes at which a program is checked, since a tracer that fixes a size does so silently. They are small, for models with few
-positions."""
+"""Other sizes at which a program is checked, since a tracer that fixes a size does so silently. They are small, for
+models with few positions."""
 
 
 class Port(NamedTuple):
-    """One input or output tensor. Each side of its shape is a number, or the sizes that it grows with: `batch`, `past + length`."""
+    """One input or output tensor. Each side of its shape is a number, or the sizes that it grows with: `batch`, `past +
+    length`."""
 
     name: str
     dtype: str
@@ -36,8 +37,8 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A module from tensors to a tuple of tensors. `example` makes its inputs by name, at given sizes; for `usage`, `alone` and `facts` see
-    `tasks.programs.ReadingProgram`."""
+    """A module from tensors to a tuple of tensors. `example` makes its inputs by name, at given sizes; for `usage`,
+    `alone` and `facts` see `tasks.programs.ReadingProgram`."""
 
     name: str
     module: nn.Module
@@ -88,11 +89,15 @@ def side(tensor: Tensor, axis: int, larger: Mapping[str, Sequence[int]]) -> int 
 
 
 def check_same(program: Program, call: Callable[[Sequence[Tensor]], Sequence[Tensor]]) -> None:
-    """Refuse an exported program whose outputs differ from its module's at sizes other than those it was traced with."""
+    """Refuse an exported program whose outputs differ from its module's at sizes other than those it was traced
+    with."""
     for sizes in OTHERS:
         tensors = list(program.example(sizes).values())
         with torch.no_grad():
             wanted = program.module(*tensors)
         for name, one, other in zip(program.outputs, wanted, call(tensors), strict=True):
             if one.shape != other.shape or not torch.allclose(one.float(), other.float(), rtol=1e-4, atol=1e-4):
-                raise UserError(f"the output {name} of the exported program {program.name} differs from the run's; nothing was written")
+                raise UserError(
+                    f"the output {name} of the exported program {program.name} differs from the run's; nothing was"
+                    " written"
+                )

@@ -1,6 +1,7 @@
 """A state as named tensors, as a program takes and returns it: those that a step changes, and those that it only reads.
 
-The rows of a program hold no packed documents. So only the count of a clock is kept, which all layers share, like the indices of keys.
+The rows of a program hold no packed documents. So only the count of a clock is kept, which all layers share, like the
+indices of keys.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,15 +25,17 @@ Place = Callable[[str, Tensor], Tensor]
 class StateForm:
     """The names of the tensors of a body's states: `changed` by a step, or only `read`.
 
-    `example` is a state after some tokens. A tensor that several layers read has one name; one of `given` keeps the name that it has there.
-    `counts` says that the body's embedding reads the position count.
+    `example` is a state after some tokens. A tensor that several layers read has one name; one of `given` keeps the
+    name that it has there. `counts` says that the body's embedding reads the position count.
     """
 
     def __init__(self, example: State, *, counts: bool, given: Mapping[str, Tensor] | None = None):
         named = tensors_of(example)
         first = {id(tensor): name for name, tensor in (given or {}).items()}
         self.example = example
-        self.same = {name: first.setdefault(id(tensor), name) for name, tensor in named.items() if name.startswith(MEMORY)}
+        self.same = {
+            name: first.setdefault(id(tensor), name) for name, tensor in named.items() if name.startswith(MEMORY)
+        }
         self.read = list(dict.fromkeys(self.same.values()))
         left_out = {DOCUMENT} if counts or INDEX in named else {DOCUMENT, COUNT}
         self.changed = [name for name in named if name not in left_out and name not in self.same]

@@ -8,7 +8,8 @@ from clew.sources.words import WordReader
 from clew.text.tokenizer import Tokenizer
 
 OPENINGS = {
-    "onnx": """
+    "onnx": (
+        """
 import json
 from pathlib import Path
 
@@ -23,8 +24,10 @@ programs = {name: onnxruntime.InferenceSession(program["file"]) for name, progra
 def run(name, tensors):
     inputs, outputs = ([port["name"] for port in about["programs"][name][side]] for side in ("inputs", "outputs"))
     return dict(zip(outputs, programs[name].run(outputs, {each: tensors[each] for each in inputs})))
-""",
-    "torch": """
+"""
+    ),
+    "torch": (
+        """
 import json
 from pathlib import Path
 
@@ -40,7 +43,8 @@ def run(name, tensors):
     inputs, outputs = ([port["name"] for port in about["programs"][name][side]] for side in ("inputs", "outputs"))
     found = programs[name](*(torch.from_numpy(tensors[each]) for each in inputs))
     return {each: tensor.numpy() for each, tensor in zip(outputs, found)}
-""",
+"""
+    ),
 }
 
 READ = """
@@ -137,7 +141,12 @@ def usage_of(run: Run, program: Program, to: str) -> str:
     if not program.alone:
         lines = sentence_lines(run, program.inputs, role, tokenizer) + lines
     lines = lines.replace("TEXT", sample).replace("QUESTION", sample.split()[0])
-    blocks = [READ, *(LETTERS for _ in range("letters_of(" in lines)), *(PLACES for _ in range("places_of(" in lines)), lines]
+    blocks = [
+        READ,
+        *(LETTERS for _ in range("letters_of(" in lines)),
+        *(PLACES for _ in range("places_of(" in lines)),
+        lines,
+    ]
     return "\n\n\n".join(block.strip() for block in (OPENINGS[to], *blocks))
 
 
@@ -167,7 +176,11 @@ def context_lines(reader: WordReader) -> str:
     lines = lines.replace("FRAMED", str(tokenizer.frame is not None))
     if reader.letters:
         mark = [] if reader.mark is None else [tokenizer.token(reader.mark)]
-        spelt = "words" if not reader.running or tokenizer.inner.normalizer is None else "map(other.normalizer.normalize_str, words)"
+        spelt = (
+            "words"
+            if not reader.running or tokenizer.inner.normalizer is None
+            else "map(other.normalizer.normalize_str, words)"
+        )
         lines += f'tensors["context_letters"] = letters_of([*{mark}, *{spelt}, *{mark}])\n'
     if reader.segmented:
         lines += 'tensors["context_segments"] = np.array([read.type_ids])\n'

@@ -1,6 +1,8 @@
-"""Weight maps from another program's tensors to clew's and back: lists of (their name, our names, a transform with its inverse).
+"""Weight maps from another program's tensors to clew's and back: lists of (their name, our names, a transform with its
+inverse).
 
-A map is written once and used both ways. A tensor that no entry names is refused, so that a checkpoint never loses a layer silently.
+A map is written once and used both ways. A tensor that no entry names is refused, so that a checkpoint never loses a
+layer silently.
 """
 
 import re
@@ -36,7 +38,8 @@ def entry(theirs: str, *ours: str, transform: "Transform | None" = None, optiona
 
 
 def with_bias(theirs: str, *ours: str, transform: "Transform | None" = None) -> list[Entry]:
-    """The weight and the bias of a layer. The transform applies to the weight; a bias is copied, or split over several layers."""
+    """The weight and the bias of a layer. The transform applies to the weight; a bias is copied, or split over several
+    layers."""
     weights, biases = (tuple(f"{name}.{part}" for name in ours) for part in ("weight", "bias"))
     return [
         Entry(f"{theirs}.weight", weights, transform or SAME),
@@ -63,10 +66,14 @@ def prefixed(prefix: str, entries: Iterable[Entry]) -> list[Entry]:
 
 
 def take(
-    entries: Iterable[Entry], wanted: dict[str, Tensor], there: Mapping[str, Shape], read: Callable[[str], Tensor], where: str
+    entries: Iterable[Entry],
+    wanted: dict[str, Tensor],
+    there: Mapping[str, Shape],
+    read: Callable[[str], Tensor],
+    where: str,
 ) -> None:
-    """Fill `wanted` with a checkpoint's tensors, one at a time. A tensor that is missing or has another shape is refused before it is
-    read."""
+    """Fill `wanted` with a checkpoint's tensors, one at a time. A tensor that is missing or has another shape is
+    refused before it is read."""
     for theirs, ours, transform, optional in entries:
         if theirs not in there and optional:
             continue
@@ -98,8 +105,8 @@ def check_all_used(names: Iterable[str], entries: Iterable[Entry], leftovers: Se
     left = [name for name in unused if any(re.fullmatch(pattern, name) for pattern in leftovers)]
     if unknown := sorted(set(unused) - set(left)):
         raise UserError(
-            f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew has no place for: {few_of(unknown)}; "
-            "the model computes more than its architecture says"
+            f"{where} has {len(unknown)} tensor{'s' if len(unknown) > 1 else ''} that clew has no place for:"
+            f" {few_of(unknown)}; the model computes more than its architecture says"
         )
     return left
 

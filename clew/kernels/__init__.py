@@ -1,7 +1,7 @@
 """Fast implementations of equations in clew.layers. Each equals its equation in values and gradients; a law checks it.
 
-`choose` alone decides whether one is used. A module with a watched tap runs its equation, since a kernel has no intermediate values to
-show.
+`choose` alone decides whether one is used. A module with a watched tap runs its equation, since a kernel has no
+intermediate values to show.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,10 +44,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ctc": ctc,
 }
 EAGER_ONLY = {"walk_on_gpu", "grid_lstm", "query_blocks", "decode_attention", "memory_attention", "rotary"}
-"""Kernels that compiled code does not use: a loop over blocks or diagonals would break its graph. The compiled equation is fast too,
-although it holds all attention scores."""
+"""Kernels that compiled code does not use: a loop over blocks or diagonals would break its graph. The compiled equation
+is fast too, although it holds all attention scores."""
 OPAQUE = {"cross_entropy"}
-"""Kernels that are one custom operator in compiled code. An exported program runs without clew, so it uses the equation."""
+"""Kernels that are one custom operator in compiled code. An exported program runs without clew, so it uses the
+equation."""
 UNROLLED = {"elman_tanh", "elman_relu", "lstm", "projected_lstm", "gru", "window_blocks"}
 """Kernels that an export would unroll to the length of its example input; it uses the equation."""
 
@@ -78,5 +79,6 @@ def only_equations() -> Iterator[None]:
 
 
 def runs_equations() -> bool:
-    """Whether `only_equations` is active. Always False in compiled code, where reading the variable would break the graph."""
+    """Whether `only_equations` is active. Always False in compiled code, where reading the variable would break the
+    graph."""
     return not torch.compiler.is_compiling() and _only_equations.get()

@@ -1,4 +1,5 @@
-"""The facts that decide which form of attention runs, as plain values, so that the choice can be tested without the device."""
+"""The facts that decide which form of attention runs, as plain values, so that the choice can be tested without the
+device."""
 
 from typing import Literal, NamedTuple
 
@@ -42,9 +43,16 @@ class Facts(NamedTuple):
         return not (self.causal or self.documents or self.padded) and self.window is None
 
     def held(self, bias: bool) -> int:
-        """Bytes of the mask, or of the bias that includes the mask. Padding alone is a mask over keys, shared by all queries."""
+        """Bytes of the mask, or of the bias that includes the mask. Padding alone is a mask over keys, shared by all
+        queries."""
         keys_only = not (bias or self.causal or self.documents) and self.window is None
-        return self.rows * (self.heads if bias else 1) * (1 if keys_only else self.queries) * self.keys * self.dtype.itemsize
+        return (
+            self.rows
+            * (self.heads if bias else 1)
+            * (1 if keys_only else self.queries)
+            * self.keys
+            * self.dtype.itemsize
+        )
 
 
 def facts_of(

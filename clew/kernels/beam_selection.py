@@ -1,8 +1,8 @@
 """Selection of a beam search step on a GPU: one kernel instead of about thirty-five small ones.
 
-`decoding.beam_step` has the same computation in torch operations, equal to the last bit. One program handles one sentence: it takes its
-best candidates one after another, as `top_k` does, and looks up their fields by comparing positions, since so few numbers stay in
-registers.
+`decoding.beam_step` has the same computation in torch operations, equal to the last bit. One program handles one
+sentence: it takes its best candidates one after another, as `top_k` does, and looks up their fields by comparing
+positions, since so few numbers stay in registers.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -24,7 +24,8 @@ except ImportError:  # a build of torch for the CPU comes without it
     triton = None
 
 MOST_CANDIDATES, MOST_CHOSEN = 256, 32
-"""The most continuations of a sentence's beams, and the most selected candidates: a table of their product is in registers."""
+"""The most continuations of a sentence's beams, and the most selected candidates: a table of their product is in
+registers."""
 
 
 class Hypotheses(NamedTuple):
@@ -74,8 +75,9 @@ def beam_selection(
 ) -> Selection:
     """Select the next beams and the finished hypotheses of every sentence.
 
-    `own` (sentences, beams, k) are the log-probabilities of the best next tokens `words` of each beam, `running` (sentences, beams) those
-    of the beams. `trail` (sentences, steps, beams) is written at `step` (sentences,). `divisors` are (sentences, steps, 3), `ends` (ends,).
+    `own` (sentences, beams, k) are the log-probabilities of the best next tokens `words` of each beam, `running`
+    (sentences, beams) those of the beams. `trail` (sentences, steps, beams) is written at `step` (sentences,).
+    `divisors` are (sentences, steps, 3), `ends` (ends,).
     """
     sentences, beams, k = own.shape
     inputs = own.contiguous(), words.contiguous(), running.contiguous(), *(part.contiguous() for part in ended)
@@ -123,7 +125,9 @@ if triton is not None:
         t = tl.arange(0, T)  # candidates for the finished hypotheses
         is_real = i < BEAMS * OWN
         beam = sentence * BEAMS + i // OWN
-        total = tl.load(running + beam, mask=is_real, other=0.0) + tl.load(own + sentence * BEAMS * OWN + i, mask=is_real, other=0.0)
+        total = tl.load(running + beam, mask=is_real, other=0.0) + tl.load(
+            own + sentence * BEAMS * OWN + i, mask=is_real, other=0.0
+        )
         word = tl.load(words + sentence * BEAMS * OWN + i, mask=is_real, other=0)
         best_numbers = _largest(tl.where(is_real, _numbers(total, i), LEAST), WIDTH, W)
         is_there = _places(best_numbers)[:, None] == i[None, :]
@@ -159,7 +163,11 @@ if triton is not None:
         is_on = ((t[:, None] - BEAMS - WIDTH) == b[None, :]) & is_beam[None, :]
         score = tl.load(old_scores + sentence * BEAMS + t, mask=is_old, other=0.0)
         score += _looked_up(of_best, is_best) + _looked_up(of_on, is_on)
-        log = tl.load(old_logs + sentence * BEAMS + t, mask=is_old, other=0.0) + _looked_up(best, is_best) + _looked_up(on, is_on)
+        log = (
+            tl.load(old_logs + sentence * BEAMS + t, mask=is_old, other=0.0)
+            + _looked_up(best, is_best)
+            + _looked_up(on, is_on)
+        )
         length = tl.where(is_old, tl.load(old_lengths + sentence * BEAMS + t, mask=is_old, other=0), now + 1)
         last_choice = tl.load(old_choices + sentence * BEAMS + t, mask=is_old, other=0)
         last_choice += _looked_up(choice, is_best) + _looked_up(on_choice, is_on)

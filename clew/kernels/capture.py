@@ -21,10 +21,11 @@ _holding: ContextVar[list[Any] | None] = ContextVar("holding", default=None)
 
 
 def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDAGraph:
-    """Capture the launches of `function` as a graph. Nothing runs, so compilation and permanent allocations must have happened before.
+    """Capture the launches of `function` as a graph. Nothing runs, so compilation and permanent allocations must have
+    happened before.
 
-    Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`). Replaying one of them
-    overwrites the results of another, except those that a tensor still refers to.
+    Graphs that are never replayed at the same time may share a `pool` of memory (`torch.cuda.graph_pool_handle`).
+    Replaying one of them overwrites the results of another, except those that a tensor still refers to.
     """
     graph = torch.cuda.CUDAGraph()
     held: list[Any] = []
@@ -43,7 +44,8 @@ def capture(function: Callable[[], object], pool: Any = None) -> torch.cuda.CUDA
 
 
 def held_by_graphs(function: Made) -> Made:
-    """Decorate a caching function: a graph keeps the cached values that were used in its capture alive, even if the cache drops them."""
+    """Decorate a caching function: a graph keeps the cached values that were used in its capture alive, even if the
+    cache drops them."""
 
     @wraps(function)
     def get(*args: Any, **options: Any) -> Any:
@@ -56,8 +58,8 @@ def held_by_graphs(function: Made) -> Made:
 
 
 def end_capture() -> None:
-    """Clean up after a failed capture: torch's generators refuse to draw numbers until a capture has succeeded, so capture a trivial
-    one."""
+    """Clean up after a failed capture: torch's generators refuse to draw numbers until a capture has succeeded, so
+    capture a trivial one."""
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
         torch.zeros(1, device="cuda")
@@ -67,8 +69,8 @@ def end_capture() -> None:
 def own_workspaces() -> Iterator[None]:
     """Make cuBLAS allocate new workspaces in this context, so that a graph has its own in its own pool.
 
-    torch keeps one workspace per stream, and all captures share a stream. So a graph would write into the pool of the first graph, which is
-    freed with that graph, or when `torch.compile` clears workspaces for its own graphs.
+    torch keeps one workspace per stream, and all captures share a stream. So a graph would write into the pool of the
+    first graph, which is freed with that graph, or when `torch.compile` clears workspaces for its own graphs.
     """
     torch._C._cuda_clearCublasWorkspaces()  # type: ignore[attr-defined, unused-ignore]
     try:

@@ -1,14 +1,15 @@
-"""One step of an LSTM, GRU or Elman cell on a GPU, without gradients, as one kernel: both products, the biases and the gates.
+"""One step of an LSTM, GRU or Elman cell on a GPU, without gradients, as one kernel: both products, the biases and the
+gates.
 
     s  = W_x x + b_x + W_h h + b_h
     i, f, g, o = s:    c' = sigmoid(f) c + sigmoid(i) tanh(g),    h' = sigmoid(o) tanh(c')                          lstm
     r, z, n, m = s:    h' = sigmoid(z) h + (1 - sigmoid(z)) tanh(n + sigmoid(r) m)                                  gru
     h' = tanh(s) or max(s, 0)                                                                                       tanh, relu
 
-The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums per unit. A program computes all sums of a
-few units as one tile of weights, which is ordered by gate in memory and by unit in the tile. For few rows it multiplies without tensor
-cores, over the whole depth at once, so that all reads are in flight together; for more rows it uses tensor cores in a loop over the depth.
-Sums are in float32, and products are not rounded to TF32.
+The candidate of a GRU is two sums, n of x and m of h, so that both gated cells have four sums per unit. A program
+computes all sums of a few units as one tile of weights, which is ordered by gate in memory and by unit in the tile. For
+few rows it multiplies without tensor cores, over the whole depth at once, so that all reads are in flight together; for
+more rows it uses tensor cores in a loop over the depth. Sums are in float32, and products are not rounded to TF32.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -35,8 +36,9 @@ MOST_ROWS = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 128}
 FEW = 2
 """The most rows for which a step does not use tensor cores."""
 FEW_SUMS, FEW_BYTES, FEW_WARP, FEW_LONGEST = 4, 32768, 8192, 4096
-"""For few rows: sums per program; the most bytes of a weight tile, two of which are in registers; bytes of a tile per warp; the most depth
-entries of a tile. With the warps side by side along the depth, a sum takes one exchange between them."""
+"""For few rows: sums per program; the most bytes of a weight tile, two of which are in registers; bytes of a tile per
+warp; the most depth entries of a tile. With the warps side by side along the depth, a sum takes one exchange between
+them."""
 MANY_ROWS, MANY_UNITS, MANY_STAGES, MANY_WARPS = 64, 8, 4, 4
 """For many rows: rows and units per program, depth steps that are read ahead, and warps."""
 MANY_STEP = {2: 128, 4: 32}
@@ -56,7 +58,8 @@ def is_supported(x: Tensor, *tensors: Tensor) -> bool:
 def cell_step(kind: str, x: Tensor, state: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
     """Return the new state: h (rows, dim), and for an LSTM also c.
 
-    `kind` is lstm, gru, tanh or relu; x is (rows, input dim). `weights` are as in torch's cells: of x, of h, and a bias for each.
+    `kind` is lstm, gru, tanh or relu; x is (rows, input dim). `weights` are as in torch's cells: of x, of h, and a bias
+    for each.
     """
     x, hidden, before = (with_rows(each) for each in (x, state[0], state[-1]))
     input_weight, hidden_weight = map(with_rows, weights[:2])
@@ -92,8 +95,11 @@ def with_rows(x: Tensor) -> Tensor:
 
 
 def stages_for(x: Tensor, size: int) -> int:
-    """Return how many depth steps of `size` bytes are read ahead: as many as fit into the shared memory of x's device."""
-    return max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1  # the interpreter runs on the CPU
+    """Return how many depth steps of `size` bytes are read ahead: as many as fit into the shared memory of x's
+    device."""
+    return (
+        max(1, min(MANY_STAGES, shared_memory(x.get_device()) // size)) if x.is_cuda else 1
+    )  # the interpreter runs on the CPU
 
 
 @cache
@@ -119,7 +125,10 @@ if triton is not None:
             w_h = _tile(hidden_weight, of_h, h_gates, hidden_weight_row, whole, H_DEPTH).to(tl.float32)
         wait_for_others(AHEAD)
         old = _old_state(before, before_row, row, COUNT, dim, UNITS)
-        total = tl.zeros([ROWS, UNITS * SUMS], dtype=tl.float32) + _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates)[None, :]
+        total = (
+            tl.zeros([ROWS, UNITS * SUMS], dtype=tl.float32)
+            + _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates)[None, :]
+        )
         for start in range(0, DEPTH, STEP):
             k = start + tl.arange(0, STEP)
             if DEPTH > STEP:
@@ -144,7 +153,10 @@ if triton is not None:
         is_row = row < rows
         old = _old_state(before, before_row, row, rows, dim, UNITS)
         of_x, x_gates, of_h, h_gates = _rows_of_weights(dim, KIND, UNITS, SUMS)
-        total = tl.zeros([ROWS, UNITS * SUMS], dtype=tl.float32) + _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates)[None, :]
+        total = (
+            tl.zeros([ROWS, UNITS * SUMS], dtype=tl.float32)
+            + _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates)[None, :]
+        )
         for start in range(0, DEPTH, STEP):
             k = start + tl.arange(0, STEP)
             x_k = _tile(x, is_row, row, x_row, k, X_DEPTH)
@@ -157,7 +169,8 @@ if triton is not None:
 
     @triton.jit
     def _rows_of_weights(dim, KIND: tl.constexpr, UNITS: tl.constexpr, SUMS: tl.constexpr):
-        """For each sum of a program: whether it has a product with x, and the row of its weight; then the same for h."""
+        """For each sum of a program: whether it has a product with x, and the row of its weight; then the same for
+        h."""
         n = tl.arange(0, UNITS * SUMS)
         unit = tl.program_id(0) * UNITS + n // SUMS
         gate = n % SUMS
@@ -173,7 +186,11 @@ if triton is not None:
     @triton.jit
     def _tile(matrix, is_row, row, stride, k, width):
         """Rows of a matrix at columns k."""
-        return tl.load(matrix + row.to(tl.int64)[:, None] * stride + k[None, :], mask=is_row[:, None] & (k < width)[None, :], other=0.0)
+        return tl.load(
+            matrix + row.to(tl.int64)[:, None] * stride + k[None, :],
+            mask=is_row[:, None] & (k < width)[None, :],
+            other=0.0,
+        )
 
     @triton.jit
     def _biases(input_bias, hidden_bias, of_x, x_gates, of_h, h_gates):
@@ -187,7 +204,9 @@ if triton is not None:
         return _tile(before, row < rows, row, before_row, unit, dim)
 
     @triton.jit
-    def _finish(total, old, new_hidden, new_cell, row, rows, dim, KIND: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr):
+    def _finish(
+        total, old, new_hidden, new_cell, row, rows, dim, KIND: tl.constexpr, ROWS: tl.constexpr, UNITS: tl.constexpr
+    ):
         unit = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
         place = row[:, None] * dim + unit[None, :]
         is_real = (row < rows)[:, None] & (unit < dim)[None, :]

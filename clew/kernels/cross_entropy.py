@@ -6,12 +6,12 @@ Rows are processed in chunks. Gradients, if needed, are computed in the forward 
     loss = - sum_k q_k log softmax(z)_k,    q = (1 - eps) onehot(target) + eps / vocabulary
     dz   = softmax(z) - q,    dh = W^T dz,    dW = sum dz h^T,    db = sum dz
 
-so that the backward pass only scales them, needs neither logits nor weights, and computes no product twice. Under autocast, products are in
-its dtype; the softmax, the loss and the sums over chunks are in float32.
+so that the backward pass only scales them, needs neither logits nor weights, and computes no product twice. Under
+autocast, products are in its dtype; the softmax, the loss and the sums over chunks are in float32.
 
-On a GPU dz overwrites z (`softmax_errors`), and the vocabulary is padded to a multiple of `ALIGNED` with words outside the softmax:
-products of unaligned widths use slow kernels. In compiled code the whole loop is one operator. GPT-2 at 32 x 1024 in bfloat16 on an H200:
-three products of 2.5 TFLOP, 10.2 ms, and 3.1 ms for the softmax over 3.3 GB of logits.
+On a GPU dz overwrites z (`softmax_errors`), and the vocabulary is padded to a multiple of `ALIGNED` with words outside
+the softmax: products of unaligned widths use slow kernels. In compiled code the whole loop is one operator. GPT-2 at 32
+x 1024 in bfloat16 on an H200: three products of 2.5 TFLOP, 10.2 ms, and 3.1 ms for the softmax over 3.3 GB of logits.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ OTHER_LOGITS = 2**26
 LEAST_ROWS = 128
 """The most logits of a chunk by device, and the fewest rows: with fewer, reading W costs more than the products."""
 SHARE = 40
-"""A large GPU has larger chunks, whose logits take 1 / SHARE of its memory. With fewer chunks dW is read and written less often, and dh has
-enough tiles for all processors."""
+"""A large GPU has larger chunks, whose logits take 1 / SHARE of its memory. With fewer chunks dW is read and written
+less often, and dh has enough tiles for all processors."""
 SMALL = {"cpu": 2**18}
 OTHER_SMALL = 2**22
 """A problem of fewer logits is not cut into chunks."""
@@ -60,7 +60,8 @@ def cross_entropy(
     ignore_index: int | None = None,
     rows: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss, and the loss without smoothing, which has no gradient; both are sums over the targets other than `ignore_index`."""
+    """Return the loss, and the loss without smoothing, which has no gradient; both are sums over the targets other than
+    `ignore_index`."""
     hidden, targets = hidden.flatten(0, -2), targets.flatten()
     device = hidden.device.type
     if rows is None and not label_smoothing and len(hidden) * len(weight) < SMALL.get(device, OTHER_SMALL):
@@ -86,8 +87,8 @@ def is_autocast(device: str) -> bool:
 
 
 def chunk_rows(num_rows: int, vocabulary: int, share: int, multiple: int = 1) -> int:
-    """Return the rows per chunk: chunks are as equal as possible in multiples of `multiple`, and hold at most `share` logits unless that
-    gives fewer than LEAST_ROWS."""
+    """Return the rows per chunk: chunks are as equal as possible in multiples of `multiple`, and hold at most `share`
+    logits unless that gives fewer than LEAST_ROWS."""
     most = max(LEAST_ROWS, share // vocabulary) // multiple * multiple
     num_chunks = max(1, -(-num_rows // most))
     return max(1, -(-num_rows // (num_chunks * multiple)) * multiple)
@@ -132,11 +133,14 @@ def walk(
     for_weight: bool,
     for_bias: bool,
 ) -> Walked:
-    """Compute the loss and its gradients. hidden (rows, dim) has the dtype of the products; each gradient has the dtype of its tensor."""
+    """Compute the loss and its gradients. hidden (rows, dim) has the dtype of the products; each gradient has the dtype
+    of its tensor."""
     device = hidden.device.type
     walk_over = walk_on_gpu if softmax_errors.is_supported(hidden) else walk_anywhere
     with torch.autocast(device, enabled=False) if is_autocast(device) else nullcontext():
-        return walk_over(hidden, weight, bias, targets, label_smoothing, ignore_index, rows, (for_hidden, for_weight, for_bias))
+        return walk_over(
+            hidden, weight, bias, targets, label_smoothing, ignore_index, rows, (for_hidden, for_weight, for_bias)
+        )
 
 
 def walk_anywhere(
@@ -171,7 +175,11 @@ def walk_anywhere(
                 error -= label_smoothing / len(weight)
             error.scatter_add_(1, target, error.new_full((len(x), 1), label_smoothing - 1))
             gradients.add(error, x, matrix, skipped)
-    return Walked((1 - label_smoothing) * plain + label_smoothing * uniform, plain, *gradients.total(inputs, weight, bias, ignored))
+    return Walked(
+        (1 - label_smoothing) * plain + label_smoothing * uniform,
+        plain,
+        *gradients.total(inputs, weight, bias, ignored),
+    )
 
 
 class Gradients:
@@ -198,7 +206,9 @@ class Gradients:
             else:
                 self.weight = self.weight.addmm_(error.mT, x) if precise == x.dtype else self.weight.add_(error.mT @ x)
 
-    def total(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, ignored: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def total(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, ignored: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients in the dtypes of their tensors; zeros if there were no rows, empty if not needed."""
         d_hidden, d_weight, d_bias = nothing(hidden), nothing(weight), nothing(weight if bias is None else bias)
         if self.for_hidden:
@@ -235,13 +245,17 @@ def walk_on_gpu(
     rows = rows or chunk_rows(num_rows, vocabulary, share_of(inputs), LEAST_ROWS)
     matrix, offset = aligned(weight, inputs.dtype), None if bias is None else aligned(bias, inputs.dtype)
     if ignore_index is not None:
-        inputs = inputs.masked_fill((targets == ignore_index)[:, None], 0.0)  # 0 times a non-finite number would not be 0 in dW
+        inputs = inputs.masked_fill(
+            (targets == ignore_index)[:, None], 0.0
+        )  # 0 times a non-finite number would not be 0 in dW
     inputs, targets = inputs.contiguous(), targets.contiguous()
     logits = inputs.new_empty(min(rows, num_rows), len(matrix))
     costs = inputs.new_zeros(2, num_rows, dtype=torch.float32)  # plain and uniform, row by row
     d_hidden = torch.empty_like(inputs) if for_hidden else nothing(inputs)
     d_weight = nothing(weight)
-    d_bias = inputs.new_zeros(len(matrix), dtype=torch.float32) if for_bias else nothing(weight if bias is None else bias)
+    d_bias = (
+        inputs.new_zeros(len(matrix), dtype=torch.float32) if for_bias else nothing(weight if bias is None else bias)
+    )
     with torch.cuda.device(inputs.device) if inputs.is_cuda else nullcontext():
         for start in range(0, num_rows, rows):
             part = slice(start, start + rows)
@@ -304,7 +318,8 @@ def product(left: Tensor, right: Tensor, total: Tensor | None) -> Tensor:
 
 @lru_cache(maxsize=16)
 def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether products of this dtype can be added to a float32 sum without rounding them first, as on CUDA since torch 2.10.
+    """Whether products of this dtype can be added to a float32 sum without rounding them first, as on CUDA since torch
+    2.10.
 
     Tried once per device and dtype, without waiting for the GPU, so it may be tried during a capture.
     """
@@ -319,8 +334,10 @@ def adds_in_float32(device: torch.device, dtype: torch.dtype) -> bool:
 @torch.library.custom_op(
     "clew::cross_entropy",
     mutates_args=(),
-    schema="(Tensor hidden, Tensor weight, Tensor? bias, Tensor targets, float label_smoothing, int? ignore_index, int? rows, "
-    "bool for_hidden, bool for_weight, bool for_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    schema=(
+        "(Tensor hidden, Tensor weight, Tensor? bias, Tensor targets, float label_smoothing, int? ignore_index, int?"
+        " rows, bool for_hidden, bool for_weight, bool for_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"
+    ),
 )
 def operator(*given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`walk`, as compiled code calls it."""
@@ -340,7 +357,10 @@ def _(
 ) -> tuple[Tensor, ...]:
     plain = hidden.new_empty((), dtype=torch.promote_types(hidden.dtype, torch.float32))
     parts = (hidden, weight, weight if bias is None else bias)
-    gradients = [part.new_empty(part.shape) if is_wanted else nothing(part) for part, is_wanted in zip(parts, wanted, strict=True)]
+    gradients = [
+        part.new_empty(part.shape) if is_wanted else nothing(part)
+        for part, is_wanted in zip(parts, wanted, strict=True)
+    ]
     return plain, torch.empty_like(plain), *gradients
 
 

@@ -1,14 +1,15 @@
-"""One decoding step of causal self-attention over a buffer of keys and values, on a GPU. The kernel writes the new key and value, and reads
-only the slots that a row has filled.
+"""One decoding step of causal self-attention over a buffer of keys and values, on a GPU. The kernel writes the new key
+and value, and reads only the slots that a row has filled.
 
     K[n + 1], V[n + 1] = k, v                                     n positions were read before; slot 0 is for padding
     context = sum_{first <= j <= n} softmax_j(scale q . K[j + 1] - slope (n - j)) V[j + 1]
 
-scaled_dot_product_attention would read the whole buffer under a mask, and would need another kernel for the write. A long buffer is read in
-`splits` parallel parts, each with its own maximum and sum, which a second kernel joins.
+scaled_dot_product_attention would read the whole buffer under a mask, and would need another kernel for the write. A
+long buffer is read in `splits` parallel parts, each with its own maximum and sum, which a second kernel joins.
 
-Beams share common slots: with a table `places`, slot s of a row is read from slot `places[row, s]` of the slots of all rows, numbered
-through, which may belong to another row. The new key and value are written into the row's own slot, and the table is updated.
+Beams share common slots: with a table `places`, slot s of a row is read from slot `places[row, s]` of the slots of all
+rows, numbered through, which may belong to another row. The new key and value are written into the row's own slot, and
+the table is updated.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -54,10 +55,12 @@ def decode_attention(
 ) -> Tensor:
     """Return the context (batch, heads, 1, dim).
 
-    query is (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads, dim). `count` and
-    `first` (batch,) are the number of positions read before and the first visible position. `places` is (batch, slots).
+    query is (batch, heads, 1, dim), key and value (batch, key heads, 1, dim), keys and values (batch, slots, key heads,
+    dim). `count` and `first` (batch,) are the number of positions read before and the first visible position. `places`
+    is (batch, slots).
 
-    A row whose buffer is full gets NaN, which every decoding algorithm reports: a check on the host would cost more than the step.
+    A row whose buffer is full gets NaN, which every decoding algorithm reports: a check on the host would cost more
+    than the step.
     """
     batch, heads, _, dim = query.shape
     slots, key_heads = keys.shape[1], keys.shape[2]
@@ -130,7 +133,9 @@ if triton is not None:
             if HAS_PLACES:
                 at = tl.load(places + row.to(tl.int64) * slots + at, mask=seen[:, None], other=0)
             some = tl.load(keys + at * keys_slot + d[None, :], mask=seen[:, None], other=0.0)
-            read = tl.load(values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0)  # in flight while scores are summed
+            read = tl.load(
+                values + at * values_slot + d[None, :], mask=seen[:, None], other=0.0
+            )  # in flight while scores are summed
             scores = tl.sum(some.to(tl.float32) * q[None, :], 1) - slope * (n - j).to(tl.float32)
             scores = tl.where(seen, scores, float("-inf"))
             higher = tl.maximum(most, tl.max(scores, 0))

@@ -1,8 +1,9 @@
-"""Lazy tensors: computed when their numbers are needed, so that one kernel can also do the following operations. Knows no kernel.
+"""Lazy tensors: computed when their numbers are needed, so that one kernel can also do the following operations. Knows
+no kernel.
 
-A norm, a product, an activation and a sum are otherwise four kernels, each of which waits for the one before. A `Deferred` stands for the
-result of such an operation. A following operation may take its plan instead of its numbers; any other use computes the numbers and sees an
-ordinary tensor.
+A norm, a product, an activation and a sum are otherwise four kernels, each of which waits for the one before. A
+`Deferred` stands for the result of such an operation. A following operation may take its plan instead of its numbers;
+any other use computes the numbers and sees an ordinary tensor.
 """
 
 from collections.abc import Sequence

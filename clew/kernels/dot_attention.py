@@ -1,4 +1,5 @@
-"""Scaled dot-product attention by torch: softmax(scale * Q K^T + bias) V, without holding the weights if the device has such a kernel.
+"""Scaled dot-product attention by torch: softmax(scale * Q K^T + bias) V, without holding the weights if the device has
+such a kernel.
 
 The form follows from what each query may see (`Sight`) and from the device (`attention_form`):
 
@@ -30,8 +31,9 @@ from clew.kernels.window_blocks import window_blocks
 Form = Literal["plain", "flex", "columns", "tensor", "blocks"]
 
 PLANNED = 512
-"""cuDNN plans anew for each shape, which takes some 30 ms of CPU time per call. It is used only for shapes that recur and gain from it:
-unpadded sequences of at least this length, and documents packed into rows of such a length. Ragged batches hardly ever repeat a shape."""
+"""cuDNN plans anew for each shape, which takes some 30 ms of CPU time per call. It is used only for shapes that recur
+and gain from it: unpadded sequences of at least this length, and documents packed into rows of such a length. Ragged
+batches hardly ever repeat a shape."""
 WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
@@ -48,18 +50,24 @@ def dot_attention(
 ) -> Tensor:
     """Return the context (batch, heads, query, dim); keys and values may have fewer heads.
 
-    `seen` is a tensor that is True where a query may look, a Sight, or None if every query sees every key. `bias` returns
-    (batch, heads, query, key); with `slopes` c (heads,) it is -c |i - j|.
+    `seen` is a tensor that is True where a query may look, a Sight, or None if every query sees every key. `bias`
+    returns (batch, heads, query, key); with `slopes` c (heads,) it is -c |i - j|.
     """
     if not isinstance(seen, Sight):
         may_use_cudnn = seen is None and bias is None and may_plan(query, key)
-        return with_tensor(query, key, value, scale=scale, visible=seen, dropout=dropout, bias=bias, plans=may_use_cudnn)
+        return with_tensor(
+            query, key, value, scale=scale, visible=seen, dropout=dropout, bias=bias, plans=may_use_cudnn
+        )
     width, columns = value.shape[-1], False
     if has_choice(query, slopes):
         facts = facts_of(query, key, value, seen, kind_of(bias, slopes), dropout)
         form, attend_alike = attention_form(facts), partial(attend_part, scale=scale, dropout=dropout, slopes=slopes)
         if form == "flex":
-            context = flex_attention(query, key, value, seen, slopes, scale) if has_room(query, key, value, slopes, scale) else None
+            context = (
+                flex_attention(query, key, value, seen, slopes, scale)
+                if has_room(query, key, value, slopes, scale)
+                else None
+            )
             if context is not None:
                 return context
             if (blocks := window_blocks(query, key, value, seen)) is not None:
@@ -75,13 +83,15 @@ def dot_attention(
     visible = None if causal or seen.is_whole else seen.visible()
     recurs = not seen.padded if visible is None else seen.documents and seen.aligned
     may_use_cudnn = recurs and (BY_CUDNN or not columns) and may_plan(query, key)
-    context = with_tensor(query, key, value, scale=scale, visible=visible, dropout=dropout, bias=bias, causal=causal, plans=may_use_cudnn)
+    context = with_tensor(
+        query, key, value, scale=scale, visible=visible, dropout=dropout, bias=bias, causal=causal, plans=may_use_cudnn
+    )
     return context[..., :width] if columns else context
 
 
 def has_choice(query: Tensor, slopes: Tensor | None) -> bool:
-    """Whether forms other than `plain` and `tensor` are possible: not for few queries, as in a decoding step, nor in an exported
-    program."""
+    """Whether forms other than `plain` and `tensor` are possible: not for few queries, as in a decoding step, nor in an
+    exported program."""
     if is_exporting() or (torch.compiler.is_compiling() and slopes is None):
         return False
     return bool(query.shape[2] >= LONG)
@@ -94,7 +104,9 @@ def attention_form(facts: Facts) -> Form:
     columns = takes_columns(facts)
     if (facts.is_triangle or facts.is_whole) and (columns or facts.bias == "none"):
         return "columns" if columns else "plain"
-    if facts.bias != "any" and takes_blocks(facts, bias=holds_bias(facts)):  # a bias of any other kind is cut by the layer
+    if facts.bias != "any" and takes_blocks(
+        facts, bias=holds_bias(facts)
+    ):  # a bias of any other kind is cut by the layer
         return "blocks"
     return "columns" if columns else "tensor"
 
@@ -145,7 +157,15 @@ def with_tensor(
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, *, scale: float, visible: Tensor | None, causal: bool, dropout: float, plans: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    visible: Tensor | None,
+    causal: bool,
+    dropout: float,
+    plans: bool,
 ) -> Tensor:
     """Call scaled_dot_product_attention in a form that its fast implementations support; `plans` allows cuDNN."""
     on_gpu = query.device.type == "cuda"
@@ -156,11 +176,14 @@ def attend(
         query = query.reshape(batch, key.shape[1], -1, query.shape[-1])
         causal = False
     elif key.shape[1] != heads and not (on_gpu and half and visible is None):
-        # Of the memory-saving implementations only flash attention reads grouped heads, in half precision and without a mask.
+        # Of the memory-saving implementations only flash attention reads grouped heads, in half precision and without a
+        # mask.
         repeats = heads // key.shape[1]
         key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
     width = value.shape[-1]
-    if on_gpu and visible is not None and (query.shape[-1] % 8 or width % 8):  # memory-efficient attention reads vectors of 8
+    if (
+        on_gpu and visible is not None and (query.shape[-1] % 8 or width % 8)
+    ):  # memory-efficient attention reads vectors of 8
         query, key, value = (F.pad(part, (0, -part.shape[-1] % 8)) for part in (query, key, value))
 
     def call() -> Tensor:

@@ -1,9 +1,11 @@
-"""A function mode that replaces torch's functions by kernels for a decoding step on a GPU, so that layers need no changes.
+"""A function mode that replaces torch's functions by kernels for a decoding step on a GPU, so that layers need no
+changes.
 
-Libraries choose their kernels for large matrices: a product with one row waits for a pipeline that it does not need, and one whose width is
-not a multiple of 8, as in many vocabularies, is written without vector instructions. Here products of few rows read each weight once at
-full speed, fused with the norm before them and the activation and sum after them (`step_plans`), and of the softmax over a vocabulary only
-the requested entries are computed (`vocabulary`, `top_k`). Active only without gradients.
+Libraries choose their kernels for large matrices: a product with one row waits for a pipeline that it does not need,
+and one whose width is not a multiple of 8, as in many vocabularies, is written without vector instructions. Here
+products of few rows read each weight once at full speed, fused with the norm before them and the activation and sum
+after them (`step_plans`), and of the softmax over a vocabulary only the requested entries are computed (`vocabulary`,
+`top_k`). Active only without gradients.
 """
 
 import inspect
@@ -37,9 +39,10 @@ PLAIN = (Tensor, nn.Parameter)
 class FewRows(TorchFunctionMode):
     """Products, norms, softmaxes and maxima by kernels for few rows.
 
-    One object serves a step that runs many times: it keeps aligned copies of weights of unaligned width, which `refresh` updates when
-    weights may have changed. With `fuses`, several functions in a row become one kernel if possible (`deferred`); tensors that leave the
-    context may then be `Deferred`, and `made` turns them into ordinary tensors.
+    One object serves a step that runs many times: it keeps aligned copies of weights of unaligned width, which
+    `refresh` updates when weights may have changed. With `fuses`, several functions in a row become one kernel if
+    possible (`deferred`); tensors that leave the context may then be `Deferred`, and `made` turns them into ordinary
+    tensors.
     """
 
     def __init__(self, fuses: bool = False) -> None:
@@ -59,7 +62,9 @@ class FewRows(TorchFunctionMode):
             if (weight := place()) is not None:
                 aligned[: len(weight)].copy_(weight)
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if not torch.is_grad_enabled():
             if self.fuses:
@@ -68,7 +73,11 @@ class FewRows(TorchFunctionMode):
                     self.counters.append(args[0])
                     return args[0]
             form = FORMS.get(func)
-            if form is not None and takes(form, self, *args, **kwargs) and (result := form(self, *args, **kwargs)) is not None:
+            if (
+                form is not None
+                and takes(form, self, *args, **kwargs)
+                and (result := form(self, *args, **kwargs)) is not None
+            ):
                 return result
         return func(*args, **kwargs)
 
@@ -80,8 +89,8 @@ class FewRows(TorchFunctionMode):
         return deferred
 
     def settle(self, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """Prepare for a function call: compute deferred results that read a tensor the function writes, and update counters that it
-        uses."""
+        """Prepare for a function call: compute deferred results that read a tensor the function writes, and update
+        counters that it uses."""
         if func in ABOUT:
             return
         is_writing = writes(func, args, kwargs)
@@ -92,7 +101,9 @@ class FewRows(TorchFunctionMode):
         if any(storage(counter) in places for counter in self.counters):
             self.count()
         if is_writing:
-            waiting = [deferred for place in self.waiting if (deferred := place()) is not None and deferred.made is None]
+            waiting = [
+                deferred for place in self.waiting if (deferred := place()) is not None and deferred.made is None
+            ]
             for deferred in waiting:
                 if any(storage(part) in places for part in deferred.plan.reads):
                     deferred.numbers()
@@ -106,7 +117,13 @@ class FewRows(TorchFunctionMode):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
         rows = x.numel() // max(x.shape[-1], 1)
-        is_plain = is_on_gpu(x) and x.dtype == weight.dtype and x.dtype in FLOATS and weight.dim() == 2 and weight.stride(1) == 1
+        is_plain = (
+            is_on_gpu(x)
+            and x.dtype == weight.dtype
+            and x.dtype in FLOATS
+            and weight.dim() == 2
+            and weight.stride(1) == 1
+        )
         if type(weight) not in PLAIN or not is_plain or not rows or torch.is_autocast_enabled("cuda"):
             return None
         shape = (*x.shape[:-1], len(weight))
@@ -125,12 +142,18 @@ class FewRows(TorchFunctionMode):
         return kept[1]
 
     def activate(self, name: str, x: Tensor) -> Tensor | None:
-        if (product := plan_of(x, Product)) is not None and product.activation == "" and product.factor is product.added is None:
+        if (
+            (product := plan_of(x, Product)) is not None
+            and product.activation == ""
+            and product.factor is product.added is None
+        ):
             return self.defer(product._replace(activation=name), x.shape, x.dtype, x.device)
         product = plan_of(x, ManyRows)
         if product is None or name not in LIBRARY or product.bias is None or len(product.weight) != product.width:
             return None
-        flat = torch._addmm_activation(product.bias, product.x.flatten(0, -2), product.weight.mT, use_gelu=name == "gelu_tanh")
+        flat = torch._addmm_activation(
+            product.bias, product.x.flatten(0, -2), product.weight.mT, use_gelu=name == "gelu_tanh"
+        )
         return flat.view(x.shape)
 
     def relu(self, x: Tensor, inplace: bool = False) -> Tensor | None:
@@ -159,14 +182,24 @@ class FewRows(TorchFunctionMode):
         return self.defer(Sum(made(left), made(right)), left.shape, left.dtype, left.device)
 
     def layer_norm(
-        self, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5, *more: Any
+        self,
+        x: Tensor,
+        shape: Sequence[int],
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+        *more: Any,
     ) -> Tensor | None:
         return self.norm(x, shape, weight, bias, eps, centred=True)
 
-    def rms_norm(self, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor | None:
+    def rms_norm(
+        self, x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+    ) -> Tensor | None:
         return None if eps is None else self.norm(x, shape, weight, None, eps, centred=False)
 
-    def norm(self, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool) -> Tensor | None:
+    def norm(
+        self, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float, centred: bool
+    ) -> Tensor | None:
         if len(shape) != 1 or shape[0] > WIDEST_NORM or weight is None or weight.dtype != x.dtype or not is_plain(x):
             return None
         if (summed := plan_of(x, Sum)) is not None and x.numel() // x.shape[-1] > MOST_ROWS:
@@ -189,7 +222,11 @@ class FewRows(TorchFunctionMode):
 
     def view(self, x: Tensor, *shape: Any) -> Tensor | None:
         plan = plan_of(x, LogSoftmax)
-        if plan is None or not plan.logits.is_contiguous() or (viewed := plan.logits.view(*shape)).shape[-1:] != x.shape[-1:]:
+        if (
+            plan is None
+            or not plan.logits.is_contiguous()
+            or (viewed := plan.logits.view(*shape)).shape[-1:] != x.shape[-1:]
+        ):
             return None
         return self.log_softmax(viewed, dtype=torch.float32)
 
@@ -209,7 +246,11 @@ class FewRows(TorchFunctionMode):
         if plan is None or x.dim() != 2 or dim not in (1, -1) or len(index) != len(x):
             return None
         index = made(index)
-        if plan.best is not None and index.data_ptr() == plan.best[0].data_ptr() and index.shape[1] == index.stride(0) == 1:
+        if (
+            plan.best is not None
+            and index.data_ptr() == plan.best[0].data_ptr()
+            and index.shape[1] == index.stride(0) == 1
+        ):
             return plan.best[1][:, None]  # type: ignore[no-any-return]
         return vocabulary.at(rows_of(plan.logits), plan.parts, index)
 
@@ -281,8 +322,8 @@ def is_counter(args: Sequence[Any], kwargs: Any) -> bool:
 
 
 def writes(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> bool:
-    """Whether a torch function writes to one of its arguments, judged by its name and options. A user's own Triton kernel is not
-    noticed."""
+    """Whether a torch function writes to one of its arguments, judged by its name and options. A user's own Triton
+    kernel is not noticed."""
     name = getattr(func, "__name__", "")
     in_place = name in WRITING or (name.endswith("_") and not name.endswith("__"))
     return in_place or "out" in kwargs or bool(kwargs.get("inplace")) or any(option is True for option in args[1:])

@@ -1,8 +1,9 @@
-"""A function mode that replaces torch's functions by faster calls for decoding on a CPU, so that layers need no changes.
+"""A function mode that replaces torch's functions by faster calls for decoding on a CPU, so that layers need no
+changes.
 
     x W^T + b     torch uses MKL for float32, which on CPUs other than Intel's reads a matrix with one thread, at a fifth of the memory
-                  bandwidth. oneDNN's product of the same float32 numbers takes half the time or less, for one row as for 256. Small
-                  matrices are an exception: oneDNN needs about 20 us whatever their size
+                  bandwidth. oneDNN's product of the same float32 numbers takes half the time or less, for one row as
+                  for 256. Small matrices are an exception: oneDNN needs about 20 us whatever their size
     rms_norm      a few calls on a vector; torch makes three times as many
 
 Results differ from torch's only by rounding. Active only without gradients.
@@ -31,7 +32,9 @@ PLAIN = (Tensor, torch.nn.Parameter)
 
 
 class FewRowsOnCPU(TorchFunctionMode):
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
         form = FORMS.get(func)
         if form is not None and not kwargs and (result := form(*args)) is not None:
             return result
@@ -80,6 +83,10 @@ def has_slow_products() -> bool:
 
 def vendor() -> str:
     """Return the vendor string of an x86 CPU, or an empty string if unknown."""
-    lines = DESCRIBED.read_text(encoding="utf-8").splitlines() if DESCRIBED.exists() else [f"vendor_id : {platform.processor()}"]
+    lines = (
+        DESCRIBED.read_text(encoding="utf-8").splitlines()
+        if DESCRIBED.exists()
+        else [f"vendor_id : {platform.processor()}"]
+    )
     named = next((line.partition(":")[2].strip() for line in lines if line.startswith("vendor_id")), "")
     return next((each for each in ("GenuineIntel", "AuthenticAMD") if each in named), "")

@@ -1,4 +1,5 @@
-"""Products of few rows with an int8 or int4 weight, on a GPU: each byte of the weight is read once and converted to float in registers.
+"""Products of few rows with an int8 or int4 weight, on a GPU: each byte of the weight is read once and converted to
+float in registers.
 
     y = s (x Q^T) + b          int8
     y = s (x (M C)^T) + b      int4: a byte holds the codes of column k and of column k + columns / 2
@@ -68,7 +69,9 @@ if triton is not None:
                 if IN_HALVES:
                     second = tl.load(x + row * x_row + depth + at, mask=at < depth, other=0.0).to(tl.float32)
                     low_unit = tl.load(rows_of_multipliers + (at // GROUP)[None, :], mask=real, other=0).to(tl.float32)
-                    high_unit = tl.load(rows_of_multipliers + ((depth + at) // GROUP)[None, :], mask=real, other=0).to(tl.float32)
+                    high_unit = tl.load(rows_of_multipliers + ((depth + at) // GROUP)[None, :], mask=real, other=0).to(
+                        tl.float32
+                    )
                     low = ((some << 28) >> 28).to(tl.float32)  # sign-extend the low half
                     high = (some >> 4).to(tl.float32)
                     sums += low * low_unit * first[None, :] + high * high_unit * second[None, :]

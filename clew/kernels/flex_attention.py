@@ -1,7 +1,9 @@
-"""FlexAttention of torch, compiled, on a GPU: documents, windows and linear biases without a mask or bias of query x key.
+"""FlexAttention of torch, compiled, on a GPU: documents, windows and linear biases without a mask or bias of query x
+key.
 
-If queries are aligned with their keys, each query sees one range of slots, first to last: real positions come first in a row, and documents
-are contiguous. The ranges determine which blocks of keys a block of queries needs, so no mask of single positions is ever built.
+If queries are aligned with their keys, each query sees one range of slots, first to last: real positions come first in
+a row, and documents are contiguous. The ranges determine which blocks of keys a block of queries needs, so no mask of
+single positions is ever built.
 """
 
 import types
@@ -23,13 +25,14 @@ from clew.kernels.capture import held_by_graphs
 LONG = 256
 """Shorter sequences use a mask, which is small and needs no compilation."""
 CAUSAL_BIASES: int | None = 1024
-"""Causal linear biases are trained here from this many queries on. Shorter ones, and all inference, use columns, which need no compilation.
-With None, all of them use columns."""
+"""Causal linear biases are trained here from this many queries on. Shorter ones, and all inference, use columns, which
+need no compilation. With None, all of them use columns."""
 WINDOWS = True
 """Whether windows run here instead of as blocks of queries (`window_blocks`)."""
 BLOCK = 128
 SHAPES = 16
-"""The most signatures that a process compiles, some seconds each. Further ones use columns, a mask or blocks of queries."""
+"""The most signatures that a process compiles, some seconds each. Further ones use columns, a mask or blocks of
+queries."""
 
 _compiled: dict[tuple[object, ...], Callable[..., Any]] = {}
 _refused: set[tuple[object, ...]] = set()
@@ -40,7 +43,11 @@ def takes_flex(facts: Facts) -> bool:
         return False
     if not facts.aligned or facts.queries < LONG or facts.bias == "any":
         return False
-    if facts.dtype not in (torch.float16, torch.bfloat16, torch.float32) or not 16 <= facts.dim <= 256 or facts.dim != facts.value_dim:
+    if (
+        facts.dtype not in (torch.float16, torch.bfloat16, torch.float32)
+        or not 16 <= facts.dim <= 256
+        or facts.dim != facts.value_dim
+    ):
         return False
     if facts.window is not None:
         return WINDOWS
@@ -59,9 +66,11 @@ def has_room(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, s
     return shape not in _refused and len(_compiled) < SHAPES and not is_capturing(query.device)
 
 
-def flex_attention(query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float) -> Tensor | None:
-    """Return softmax(scale * Q K^T - slope * |i - j|) V over visible keys; None if the compiler fails on this case, which is not
-    retried."""
+def flex_attention(
+    query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float
+) -> Tensor | None:
+    """Return softmax(scale * Q K^T - slope * |i - j|) V over visible keys; None if the compiler fails on this case,
+    which is not retried."""
     shape = signature(query, key, value, slopes, scale)
     if shape not in _compiled:
         _compiled[shape] = compile_anew(len(_compiled) + len(_refused))
@@ -96,12 +105,14 @@ def attend(
     scale: float,
     enable_gqa: bool,
 ) -> Any:
-    return flex.flex_attention(query, key, value, score_mod=score_mod, block_mask=block_mask, scale=scale, enable_gqa=enable_gqa)
+    return flex.flex_attention(
+        query, key, value, score_mod=score_mod, block_mask=block_mask, scale=scale, enable_gqa=enable_gqa
+    )
 
 
 def compile_anew(number: int) -> Callable[..., Any]:
-    """Return a copy of `attend` to compile for one signature. torch.compile stops after a few compilations of one code object, so each
-    signature has its own."""
+    """Return a copy of `attend` to compile for one signature. torch.compile stops after a few compilations of one code
+    object, so each signature has its own."""
     name = f"attend_{number}"
     own = types.FunctionType(attend.__code__.replace(co_name=name), attend.__globals__, name)
     compiled: Callable[..., Any] = torch.compile(own, dynamic=False, fullgraph=True)
@@ -109,7 +120,13 @@ def compile_anew(number: int) -> Callable[..., Any]:
 
 
 def run_flex(
-    attend: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, seen: Sight, slopes: Tensor | None, scale: float
+    attend: Callable[..., Any],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Sight,
+    slopes: Tensor | None,
+    scale: float,
 ) -> Tensor:
     batch, length, missing = query.shape[0], query.shape[2], -query.shape[2] % BLOCK
     if missing:  # F.pad copies even if nothing is padded
@@ -131,7 +148,17 @@ def signature(query: Tensor, key: Tensor, value: Tensor, slopes: Tensor | None, 
     # Padding or casting gives tensors their own strides.
     as_given = not length % BLOCK and query.dtype == product_type(query)
     return (
-        *(batch, heads, key.shape[1], -(-length // BLOCK), dim, scale, product_type(query), query.device, slopes is None),
+        *(
+            batch,
+            heads,
+            key.shape[1],
+            -(-length // BLOCK),
+            dim,
+            scale,
+            product_type(query),
+            query.device,
+            slopes is None,
+        ),
         *(part.stride() if as_given else None for part in parts),
         *(part.requires_grad for part in parts),
         *(torch.is_grad_enabled(), torch.is_inference_mode_enabled(), any(part.is_inference() for part in parts)),
@@ -161,15 +188,20 @@ def mask_of(batch: int, seen: Sight, missing: int) -> flex.BlockMask:
 
 @held_by_graphs
 @lru_cache(maxsize=32)
-def shared_mask(batch: int, length: int, missing: int, causal: bool, window: int | None, device: torch.device) -> flex.BlockMask:
+def shared_mask(
+    batch: int, length: int, missing: int, causal: bool, window: int | None, device: torch.device
+) -> flex.BlockMask:
     """Return the mask for full rows of one document each, cached for all layers and steps."""
     with torch.inference_mode(False):
         index = torch.arange(length, device=device)[None]
-        return mask_of(batch, Sight(Places(index, torch.zeros_like(index)), index, causal, window, aligned=True), missing)
+        return mask_of(
+            batch, Sight(Places(index, torch.zeros_like(index)), index, causal, window, aligned=True), missing
+        )
 
 
 def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:
-    """Return the first and last slot that each query sees (rows, length + missing). For a padded query the first is after the last."""
+    """Return the first and last slot that each query sees (rows, length + missing). For a padded query the first is
+    after the last."""
     index, start = seen.places.index, seen.places.start
     real, length = index >= 0, index.shape[1]
     first = start if seen.documents else torch.zeros_like(index)
@@ -190,12 +222,15 @@ def seen_slots(seen: Sight, missing: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
-    """Build the block mask from ranges (batch, length): which key blocks a query block sees in part, and which as a whole."""
+    """Build the block mask from ranges (batch, length): which key blocks a query block sees in part, and which as a
+    whole."""
     blocks = first.shape[1] // BLOCK
     firsts, lasts = first.unflatten(1, (blocks, BLOCK)), last.unflatten(1, (blocks, BLOCK))
     starts = torch.arange(0, blocks * BLOCK, BLOCK, device=first.device)  # first slots of the key blocks
     ends = starts + BLOCK - 1
-    some = (ends >= firsts.amin(2)[..., None]) & (starts <= lasts.amax(2)[..., None])  # (batch, query blocks, key blocks)
+    some = (ends >= firsts.amin(2)[..., None]) & (
+        starts <= lasts.amax(2)[..., None]
+    )  # (batch, query blocks, key blocks)
     whole = (starts >= firsts.amax(2)[..., None]) & (ends <= lasts.amin(2)[..., None])
 
     def is_seen(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -205,7 +240,7 @@ def block_mask(first: Tensor, last: Tensor) -> flex.BlockMask:
 
 
 def in_order(chosen: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the number of chosen key blocks per row of (batch, query blocks, key blocks), and the block numbers, chosen ones first, for
-    one shared head."""
+    """Return the number of chosen key blocks per row of (batch, query blocks, key blocks), and the block numbers,
+    chosen ones first, for one shared head."""
     order = chosen.int().argsort(dim=-1, descending=True, stable=True).int()
     return chosen.sum(-1, dtype=torch.int32)[:, None], order[:, None]

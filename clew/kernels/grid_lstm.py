@@ -1,18 +1,20 @@
-"""Two-dimensional LSTM with an explicit backward pass: the readers of all corners together, one matrix product per diagonal.
+"""Two-dimensional LSTM with an explicit backward pass: the readers of all corners together, one matrix product per
+diagonal.
 
 Forward, where s are the activations [i f_up f_left c~ o] and `before` holds the neighbours' states:
 
     s = nonlinearities(W x + b + U [h_up; h_left]),    c = i c~ + f_up c_up + f_left c_left,    t = tanh(c),    h = o t
 
-Backward, from the last diagonal to the first, where dh and dc are the gradients from the output and from later diagonals:
+Backward, from the last diagonal to the first, where dh and dc are the gradients from the output and from later
+diagonals:
 
     dc += dh o (1 - t^2)
     da  = [dc c~ i(1-i),  dc c_up f_up(1-f_up),  dc c_left f_left(1-f_left),  dc i(1-c~^2),  dh t o(1-o)]
     [dh_up; dh_left] += U^T da,    dc_up += dc f_up,    dc_left += dc f_left
 
-All factors of dc and dh in da are known after the forward pass. They are computed for the whole grid before the backward loop, which
-multiplies them in place; dU is one product after it. Rows are (cells, batch), ordered by diagonal, so that those of a diagonal are
-contiguous.
+All factors of dc and dh in da are known after the forward pass. They are computed for the whole grid before the
+backward loop, which multiplies them in place; dU is one product after it. Rows are (cells, batch), ordered by diagonal,
+so that those of a diagonal are contiguous.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,8 @@ UP, LEFT = 0, 1
 
 
 def grid_lstm(inputs: Sequence[Tensor], weights: Sequence[Tensor], diagonals: Diagonals) -> list[Tensor]:
-    """Return h (cells, batch, dim) of each reader, from W x + b (cells, batch, 5 * dim) and its U (5 * dim, 2 * dim)."""
+    """Return h (cells, batch, dim) of each reader, from W x + b (cells, batch, 5 * dim) and its U (5 * dim, 2 *
+    dim)."""
     weight = torch.stack([each.to(inputs[0].dtype) for each in weights])
     hidden: Tensor = GridLSTMWalk.apply(diagonals, weight, *inputs)  # type: ignore[no-untyped-call]
     return list(hidden.unflatten(1, inputs[0].shape[:2]).unbind(0))
@@ -52,7 +55,22 @@ class GridLSTMWalk(torch.autograd.Function):
             *(state, state[:, :, HIDDEN], state[:, :, CELL], squashed),
         )
         steps = zip(*(part.split(sizes, 1) for part in parts), strict=True)
-        for number, (a, first_three, i, f_up, f_left, candidate, o, h_before, c_up, c_left, now, hidden, cell, t) in enumerate(steps, 1):
+        for number, (
+            a,
+            first_three,
+            i,
+            f_up,
+            f_left,
+            candidate,
+            o,
+            h_before,
+            c_up,
+            c_left,
+            now,
+            hidden,
+            cell,
+            t,
+        ) in enumerate(steps, 1):
             torch.baddbmm(a, h_before, weight.mT, out=a)
             first_three.sigmoid_()
             candidate.tanh_()
@@ -101,10 +119,14 @@ class GridLSTMWalk(torch.autograd.Function):
         return None, d_weight, *da.flatten(2).unflatten(1, (ctx.cells, ctx.batch)).unbind(0)
 
 
-def neighbours_of(sizes: Sequence[int], number: int, width: int, batch: int) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return the rows of a diagonal that have a neighbour above, and these neighbours' rows in the diagonal before; then the same to the
-    left."""
+def neighbours_of(
+    sizes: Sequence[int], number: int, width: int, batch: int
+) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+    """Return the rows of a diagonal that have a neighbour above, and these neighbours' rows in the diagonal before;
+    then the same to the left."""
     here, before = sizes[number], sizes[number - 1]
-    alone = batch if number < width else 0  # rows of this diagonal in the top row of the grid, without a neighbour above
+    alone = (
+        batch if number < width else 0
+    )  # rows of this diagonal in the top row of the grid, without a neighbour above
     ending = batch - alone  # rows of the diagonal before in the last column, without a right neighbour
     return (slice(alone, here), slice(0, here - alone)), (slice(0, before - ending), slice(ending, before))

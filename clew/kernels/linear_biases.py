@@ -1,10 +1,11 @@
-"""Linear biases (ALiBi) under a causal mask as extra columns of query and key, so that attention needs no tensor of query x key.
+"""Linear biases (ALiBi) under a causal mask as extra columns of query and key, so that attention needs no tensor of
+query x key.
 
     scale q_i . k_j - c (i - j)  =  scale [q_i; c / scale] . [k_j; j] - c i
 
-and the softmax over j does not depend on c i. Key positions are counted from the middle of a row, which keeps the products small. On a GPU
-the factors of products have 8 bits in bfloat16 (11 in TF32), though the sums have more. So a position becomes two columns and a slope three
-parts, each exact in 8 bits.
+and the softmax over j does not depend on c i. Key positions are counted from the middle of a row, which keeps the
+products small. On a GPU the factors of products have 8 bits in bfloat16 (11 in TF32), though the sums have more. So a
+position becomes two columns and a slope three parts, each exact in 8 bits.
 """
 
 import torch
@@ -16,11 +17,13 @@ from clew.kernels.attention_facts import Facts
 LONG = 128
 """The fewest queries. For fewer, a bias is small, and columns would cost as much."""
 STRIDE = 128
-"""A position is split into a multiple of this and a rest; both need at most 8 bits up to 2^15 positions from the middle."""
+"""A position is split into a multiple of this and a rest; both need at most 8 bits up to 2^15 positions from the
+middle."""
 
 
 BY_CUDNN = False
-"""Whether cuDNN may run attention with columns on a GPU. Else flash attention runs it, which computes 64 + 8 columns as heads of 96."""
+"""Whether cuDNN may run attention with columns on a GPU. Else flash attention runs it, which computes 64 + 8 columns as
+heads of 96."""
 
 
 def takes_columns(facts: Facts) -> bool:
@@ -39,8 +42,8 @@ def takes_columns(facts: Facts) -> bool:
 def with_columns(
     query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, scale: float, key_index: Tensor, *, in_bits: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Append the columns to query, key and value, padded to a multiple of 8; the value's are 0. `in_bits` splits them into parts of 8
-    bits."""
+    """Append the columns to query, key and value, padded to a multiple of 8; the value's are 0. `in_bits` splits them
+    into parts of 8 bits."""
     middle = key_index.amax(1, keepdim=True) - key_index.shape[1] // 2
     place = key_index - middle  # (rows, key)
     factor = slopes.to(torch.promote_types(query.dtype, torch.float32)) / scale

@@ -1,9 +1,11 @@
-"""Attention of a few queries per sentence over its memory, on a GPU: a decoder step, in which the beams of a sentence are its queries.
+"""Attention of a few queries per sentence over its memory, on a GPU: a decoder step, in which the beams of a sentence
+are its queries.
 
     context_i = sum_j softmax_j(scale q_i . k_j) v_j    over real places j, or over all places of a sentence that has no real one
 
-A program handles all queries of one sentence and head, so that keys and values are read once, and loops over blocks of places up to the
-last real one. scaled_dot_product_attention would need a bias of sentences x places, built by several kernels in every step.
+A program handles all queries of one sentence and head, so that keys and values are read once, and loops over blocks of
+places up to the last real one. scaled_dot_product_attention would need a bias of sentences x places, built by several
+kernels in every step.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -27,8 +29,8 @@ BLOCK, ENTRIES = 64, 4096
 """The most places that a program reads together, and the most entries of their keys: wide heads read fewer places."""
 WARPS = 4
 PRECISIONS = {torch.float32: ("ieee", "ieee"), torch.bfloat16: ("tf32", "tf32x3"), torch.float16: ("tf32", "tf32x3")}
-"""Precision of the products q k and w v, by the dtype of q, k and v. TF32 represents two-byte numbers exactly, so q k loses nothing; the
-weights w are float32 and are multiplied in parts."""
+"""Precision of the products q k and w v, by the dtype of q, k and v. TF32 represents two-byte numbers exactly, so q k
+loses nothing; the weights w are float32 and are multiplied in parts."""
 
 
 def is_supported(query: Tensor, keys: Tensor, values: Tensor) -> bool:
@@ -45,10 +47,11 @@ def has_form(query: Tensor, keys: Tensor, values: Tensor) -> bool:
 
 
 def memory_attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, scale: float) -> Tensor:
-    """Return the context (sentences, heads, queries, dim), laid out so that joining the heads of a query copies nothing.
+    """Return the context (sentences, heads, queries, dim), laid out so that joining the heads of a query copies
+    nothing.
 
-    query is (sentences, heads, queries, dim), keys and values (sentences, key heads, places, dim), each key head shared by a group; `mask`
-    (sentences or 1, places) is True at real places.
+    query is (sentences, heads, queries, dim), keys and values (sentences, key heads, places, dim), each key head shared
+    by a group; `mask` (sentences or 1, places) is True at real places.
     """
     sentences, heads, queries, dim = query.shape
     key_heads, places = keys.shape[1:3]

@@ -1,6 +1,7 @@
 """Copies at the end of a decoding step, on a GPU: several small tensors of any dtype in one kernel.
 
-torch copies lists of tensors by dtype, in blocks of 64 thousand numbers, of which the states of a step fill only one or two.
+torch copies lists of tensors by dtype, in blocks of 64 thousand numbers, of which the states of a step fill only one or
+two.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -45,8 +46,8 @@ def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
 
 
 def write_columns(kept: Sequence[Tensor], outputs: Sequence[Tensor], column: Tensor) -> bool:
-    """Write outputs (rows,) into `column` (1,) of kept (rows, columns) and add 1 to the column. Return False, doing nothing, if
-    unsupported."""
+    """Write outputs (rows,) into `column` (1,) of kept (rows, columns) and add 1 to the column. Return False, doing
+    nothing, if unsupported."""
     rows = len(outputs[0])
     fits = len(outputs) <= MOST_COLUMNS and 0 < rows <= MOST_ROWS and all(output.shape == (rows,) for output in outputs)
     if triton is None or not fits or not is_on_gpu(column):
@@ -67,7 +68,14 @@ def is_on_gpu(x: Tensor) -> bool:
 
 def is_supported(target: Tensor, source: Tensor) -> bool:
     same = target.shape == source.shape and target.dtype == source.dtype
-    return triton is not None and is_on_gpu(target) and same and target.numel() > 0 and target.is_contiguous() and source.is_contiguous()
+    return (
+        triton is not None
+        and is_on_gpu(target)
+        and same
+        and target.numel() > 0
+        and target.is_contiguous()
+        and source.is_contiguous()
+    )
 
 
 def words_of(target: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,13 @@
 """The three projections of attention as one product.
 
-In inference it is a product with one block of memory, in which `Together` stores their weights end to end; loading and training write in
-place and keep this layout. If the weights have been moved apart (an adapter, a shard), or if one projection is watched, each runs alone.
+In inference it is a product with one block of memory, in which `Together` stores their weights end to end; loading and
+training write in place and keep this layout. If the weights have been moved apart (an adapter, a shard), or if one
+projection is watched, each runs alone.
 
-The block has no gradient, so training concatenates the weights in each step; the gradient of that is a split. For T positions of width d,
-one product saves reading x twice and adding its three gradients, 4 T d numbers; concatenation costs 6 d^2, which is less if T is above a
-few d. Compiled under autocast it costs nothing, since weights are copied anyway to be cast.
+The block has no gradient, so training concatenates the weights in each step; the gradient of that is a split. For T
+positions of width d, one product saves reading x twice and adding its three gradients, 4 T d numbers; concatenation
+costs 6 d^2, which is less if T is above a few d. Compiled under autocast it costs nothing, since weights are copied
+anyway to be cast.
 """
 
 from collections.abc import Sequence
@@ -25,7 +27,9 @@ class Together:
 
     def __init__(self, linears: Sequence[nn.Linear]):
         self.weight = _lay_together([linear.weight for linear in linears]) if linears else None
-        self.bias = _lay_together([linear.bias for linear in linears]) if linears and linears[0].bias is not None else None
+        self.bias = (
+            _lay_together([linear.bias for linear in linears]) if linears and linears[0].bias is not None else None
+        )
 
     def __deepcopy__(self, memo: object) -> "Together":
         """Return an empty object: the copied parameters no longer share a block."""
@@ -45,7 +49,8 @@ class Together:
 
 
 def _is_plain(linear: nn.Linear) -> bool:
-    """Whether the module is only a product: an adapter adds a term, and hooks run only when the module itself is called."""
+    """Whether the module is only a product: an adapter adds a term, and hooks run only when the module itself is
+    called."""
     if type(linear) is not nn.Linear or linear._forward_hooks or linear._forward_pre_hooks:
         return False
     return torch.compiler.is_compiling() or not (is_watched(linear) or runs_equations())

@@ -5,9 +5,9 @@
     the same, few texts s (bfloat16(x) Q^T) + b in int8: half the time for one row
     a GPU, few rows     one kernel that reads Q and scales the sums (`few_rows_quantised`)
 
-Integer products are what makes 8 bits fast: with AVX-512 they take a half to a fifth of the time of float32, while converting W to float
-first takes three times as long as float32. Without VNNI, oneDNN adds pairs in 16 bits, which overflow; on other CPUs torch's product may be
-a plain loop.
+Integer products are what makes 8 bits fast: with AVX-512 they take a half to a fifth of the time of float32, while
+converting W to float first takes three times as long as float32. Without VNNI, oneDNN adds pairs in 16 bits, which
+overflow; on other CPUs torch's product may be a plain loop.
 """
 
 import platform
@@ -24,8 +24,8 @@ from clew.kernels.quantising import Integers
 LEAST_SCALE = 1e-30
 """The least row scale, so that a row of zeros is not divided by zero."""
 MOST_TEXTS, MOST_PLACES = 8, 17
-"""A step of more texts, or a chunk of more places, is faster as an integer product. There are two limits so that a chunk that verifies
-guesses is rounded like the single steps that it replaces."""
+"""A step of more texts, or a chunk of more places, is faster as an integer product. There are two limits so that a
+chunk that verifies guesses is rounded like the single steps that it replaces."""
 
 
 def multiplies_integers(device: torch.device) -> bool:
@@ -44,7 +44,8 @@ def has_integer_products() -> bool:
 
 
 VECTOR = 16
-"""torch's product of bfloat16 with int8 reads so many columns together, and past the end of a row if they do not divide its length."""
+"""torch's product of bfloat16 with int8 reads so many columns together, and past the end of a row if they do not divide
+its length."""
 
 
 @cache
@@ -66,7 +67,8 @@ def ones(length: int) -> Tensor:
 
 
 def few_texts_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
-    """Multiply in bfloat16: sums are float32 and rounded to bfloat16 once. Scales are applied in float32, so that they are not rounded."""
+    """Multiply in bfloat16: sums are float32 and rounded to bfloat16 once. Scales are applied in float32, so that they
+    are not rounded."""
     sums = torch._weight_int8pack_mm(x.reshape(-1, x.shape[-1]).bfloat16(), weight.codes, ones(len(weight.codes)))
     y = sums * weight.scales.float() if bias is None else torch.addcmul(bias.float(), sums, weight.scales.float())
     return y.to(x.dtype).view(*x.shape[:-1], len(weight.scales))
@@ -82,7 +84,9 @@ def product(x: Tensor, weight: Integers, bias: Tensor | None = None) -> Tensor:
 def plain_product(x: Tensor, weight: Integers, bias: Tensor | None) -> Tensor:
     if x.numel() and x.dtype != torch.float64:
         if multiplies_integers(x.device):
-            return few_texts_product(x, weight, bias) if is_for_few_texts(x, weight) else integer_product(x, weight, bias)
+            return (
+                few_texts_product(x, weight, bias) if is_for_few_texts(x, weight) else integer_product(x, weight, bias)
+            )
         if is_for_few_rows(x, weight):
             return few_rows_product(x, weight, bias)
     return F.linear(x, weight.floats(x.dtype), None if bias is None else bias.to(x.dtype))

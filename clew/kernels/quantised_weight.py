@@ -1,8 +1,8 @@
 """A matrix in 8 or 4 bits that replaces a parameter.
 
-To a layer it looks like a float tensor, with the shape, dtype and device of the original weight. `F.linear` and `F.embedding` read the
-integers; every other torch function gets the weight converted to float for the call. So layers need no changes, and module paths, names of
-weights and tied weights stay the same.
+To a layer it looks like a float tensor, with the shape, dtype and device of the original weight. `F.linear` and
+`F.embedding` read the integers; every other torch function gets the weight converted to float for the call. So layers
+need no changes, and module paths, names of weights and tied weights stay the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,9 @@ class QuantisedWeight(torch.Tensor):
         return weight  # type: ignore[no-any-return]
 
     @classmethod
-    def __torch_function__(cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         if func in FORMS:
             return FORMS[func](*args, **kwargs)
@@ -56,7 +58,8 @@ def stored(weight: Tensor) -> Tensor:
 
 
 def join_rows(weights: Sequence[Tensor]) -> QuantisedWeight | None:
-    """Concatenate the rows of all weights, and make each weight a view of the result; None if they are not all of one kind."""
+    """Concatenate the rows of all weights, and make each weight a view of the result; None if they are not all of one
+    kind."""
     forms = [weight.integers for weight in weights if isinstance(weight, QuantisedWeight)]
     if len(forms) < len(weights) or len({len(form.parts) for form in forms}) > 1:
         return None
@@ -144,7 +147,19 @@ FORMS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch._has_compatible_shallow_copy_type: lambda *tensors: False,  # so that moving a module creates a new parameter
 }
 ABOUT = {
-    *(T.size, T.dim, T.ndimension, T.numel, T.nelement, T.stride, T.element_size, T.__len__, T.__hash__, T.get_device, T.detach),
+    *(
+        T.size,
+        T.dim,
+        T.ndimension,
+        T.numel,
+        T.nelement,
+        T.stride,
+        T.element_size,
+        T.__len__,
+        T.__hash__,
+        T.get_device,
+        T.detach,
+    ),
     *(T.is_floating_point, T.is_complex, T.is_contiguous, torch.numel, torch.is_floating_point, torch.is_complex),
 }
 """Functions that read properties of a tensor, not its values."""

@@ -1,7 +1,8 @@
-"""Attention one block of queries at a time, for forms that hold scores, a bias or a mask (Shaw's positions, additive scores, any bias).
+"""Attention one block of queries at a time, for forms that hold scores, a bias or a mask (Shaw's positions, additive
+scores, any bias).
 
-The scores of a block are recomputed in the backward pass, so that at most block x key of them are held. If causal, a block skips the keys
-after its last query, which compensates for the recomputation.
+The scores of a block are recomputed in the backward pass, so that at most block x key of them are held. If causal, a
+block skips the keys after its last query, which compensates for the recomputation.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,8 @@ def takes_blocks(facts: Facts, *, bias: bool) -> bool:
 
 
 def holds_too_much(device: str, batch: int, heads: int, queries: int, keys: int) -> bool:
-    """Whether scores (float32, as in a softmax) are computed in blocks: for many queries, or on a GPU for many bytes."""
+    """Whether scores (float32, as in a softmax) are computed in blocks: for many queries, or on a GPU for many
+    bytes."""
     return queries >= LONG or (device == "cuda" and queries > SIZE and batch * heads * queries * keys * 4 > HELD)
 
 
@@ -45,7 +47,9 @@ def block_size(facts: Facts, *, bias: bool) -> int:
     return max(SIZE, min(LARGEST, fitting // SIZE * SIZE))
 
 
-def query_blocks(attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, seen: Sight, size: int | None = None) -> Tensor:
+def query_blocks(
+    attend: Callable[..., Tensor], query: Tensor, key: Tensor, value: Tensor, seen: Sight, size: int | None = None
+) -> Tensor:
     """Call `attend(query, key, value, places, key_index, seen)` for each block of queries and join the results."""
     places, contexts, size = seen.places, [], size or SIZE
     for start in range(0, query.shape[2], size):

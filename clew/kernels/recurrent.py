@@ -1,8 +1,8 @@
 """Fused recurrences of torch (oneDNN or plain C++ on the CPU, cuDNN on the GPU), exact under padding without packing.
 
-A fused kernel does not return the state at each row's own end. One extra input column that is 1 on padding, with weight -1e4 on the input
-gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so that the final cell is that of the last real position. The hidden state is
-gathered from the outputs.
+A fused kernel does not return the state at each row's own end. One extra input column that is 1 on padding, with weight
+-1e4 on the input gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so that the final cell is that of the
+last real position. The hidden state is gathered from the outputs.
 """
 
 import warnings
@@ -22,11 +22,14 @@ OPEN = 1e4
 
 # cuDNN prefers its weights in one block; gathering them costs microseconds per call.
 warnings.filterwarnings("ignore", message="RNN module weights are not part of single contiguous chunk")
-warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")  # plain C++ is intended then
+warnings.filterwarnings(
+    "ignore", message="LSTM with projections is not supported with oneDNN"
+)  # plain C++ is intended then
 
 
 def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weights: Tensor) -> tuple[Tensor, Any]:
-    """LSTM; `weights` are those on h, the two biases and optionally a projection, which makes h narrower than the cell."""
+    """LSTM; `weights` are those on h, the two biases and optionally a projection, which makes h narrower than the
+    cell."""
     dim = state.cell.shape[-1]
     if mask is not None:
         gates = x.new_zeros(4 * dim, 1)
@@ -45,11 +48,19 @@ def lstm(x: Tensor, mask: Tensor | None, state: Any, input_weight: Tensor, *weig
 
 def _lacks_bfloat16(x: Tensor) -> bool:
     """Whether autocast would request a bfloat16 LSTM that oneDNN does not have on this CPU (no AVX-512)."""
-    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return (
+        x.device.type == "cpu" and torch.is_autocast_enabled("cpu") and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
 
 
 def gru(
-    x: Tensor, mask: Tensor | None, state: Tensor, input_weight: Tensor, hidden_weight: Tensor, input_bias: Tensor, hidden_bias: Tensor
+    x: Tensor,
+    mask: Tensor | None,
+    state: Tensor,
+    input_weight: Tensor,
+    hidden_weight: Tensor,
+    input_bias: Tensor,
+    hidden_bias: Tensor,
 ) -> tuple[Tensor, Tensor]:
     y, _ = _run(torch.gru, x, state[None].contiguous(), (input_weight, hidden_weight, input_bias, hidden_bias))
     return y, last_real(y, mask, state.to(y.dtype))
@@ -67,7 +78,12 @@ def elman_relu(x: Tensor, mask: Tensor | None, state: Tensor, *weights: Tensor) 
 
 def _run(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
     """Run one layer, batch first, without dropout."""
-    if x.shape[1] == 1 and len(weights) == 4 and not torch.is_grad_enabled() and (x.is_cuda or not torch.is_autocast_enabled("cpu")):
+    if (
+        x.shape[1] == 1
+        and len(weights) == 4
+        and not torch.is_grad_enabled()
+        and (x.is_cuda or not torch.is_autocast_enabled("cpu"))
+    ):
         return _one_step(function, x, initial, weights)
     has_biases, num_layers, dropout, bidirectional, batch_first = True, 1, 0.0, False, True
     training = torch.is_grad_enabled()
@@ -79,13 +95,19 @@ CELLS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rnn_tanh: torch.rnn_tanh_cell,
     torch.rnn_relu: torch.rnn_relu_cell,
 }
-KINDS: dict[Callable[..., Any], str] = {torch.lstm: "lstm", torch.gru: "gru", torch.rnn_tanh: "tanh", torch.rnn_relu: "relu"}
+KINDS: dict[Callable[..., Any], str] = {
+    torch.lstm: "lstm",
+    torch.gru: "gru",
+    torch.rnn_tanh: "tanh",
+    torch.rnn_relu: "relu",
+}
 
 
 def _one_step(function: Callable[..., Any], x: Tensor, initial: Any, weights: tuple[Tensor, ...]) -> Any:
     """Run a decoding step as a cell: with one kernel on a GPU if supported, else with two products and one kernel.
 
-    cuDNN and oneDNN copy all weights into their own layout in every call; with oneDNN that took up to fourteen times as long as the step.
+    cuDNN and oneDNN copy all weights into their own layout in every call; with oneDNN that took up to fourteen times as
+    long as the step.
     """
     x = x.numbers() if isinstance(x, Deferred) else x
     state = initial if function is torch.lstm else (initial,)  # each (1, batch, dim)

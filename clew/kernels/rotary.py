@@ -1,4 +1,5 @@
-"""Rotary positions of a few tokens on a GPU, in one kernel: (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position * frequency."""
+"""Rotary positions of a few tokens on a GPU, in one kernel: (a, b) -> (a cos t - b sin t, b cos t + a sin t), t =
+position * frequency."""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 
@@ -29,7 +30,17 @@ def rotary(x: Tensor, positions: Tensor, frequencies: Tensor) -> Tensor:
     out = torch.empty(batch, heads, 1, dim, dtype=x.dtype, device=x.device)
     every = positions.stride(0) if len(positions) > 1 else 0
     _rotate[(batch, heads)](
-        x, positions, frequencies, out, x.stride(0), x.stride(1), every, heads, HALF=dim // 2, num_warps=1, **launching()
+        x,
+        positions,
+        frequencies,
+        out,
+        x.stride(0),
+        x.stride(1),
+        every,
+        heads,
+        HALF=dim // 2,
+        num_warps=1,
+        **launching(),
     )
     return out
 

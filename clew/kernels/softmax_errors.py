@@ -4,8 +4,8 @@
     uniform = log sum exp z - mean z
     z      <- softmax(z) - q,    q = (1 - eps) onehot(target) + eps / width
 
-Arithmetic is in float32 for every dtype of logits, and the logits are not copied: a row is read once for its maximum and sum together, and
-again, mostly from the GPU's cache, when it is overwritten.
+Arithmetic is in float32 for every dtype of logits, and the logits are not copied: a row is read once for its maximum
+and sum together, and again, mostly from the GPU's cache, when it is overwritten.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -42,8 +42,9 @@ def softmax_errors_(
 ) -> None:
     """Overwrite logits (rows, columns), whose first `width` columns are real, by errors, unless `errors` is False.
 
-    Errors are 0 in the other columns and in rows whose target is `ignore_index`. `plain` and, with smoothing, `uniform` (rows,) are
-    written, 0 in ignored rows. A target outside the columns gives NaN: to raise an error the host would have to wait for the GPU.
+    Errors are 0 in the other columns and in rows whose target is `ignore_index`. `plain` and, with smoothing, `uniform`
+    (rows,) are written, 0 in ignored rows. A target outside the columns gives NaN: to raise an error the host would
+    have to wait for the GPU.
     """
     rows, columns = logits.shape
     if not rows:

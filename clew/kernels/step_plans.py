@@ -213,14 +213,18 @@ if triton is not None:
             if IS_WHOLE:
                 given = tl.load(x + row * x_row + k, mask=k < depth, other=0.0).to(tl.float32)
                 if NORM > 0:
-                    given = _standardised(given, k < depth, depth, norm_weight, norm_bias, k, eps, NORM == 2, NORM_HAS_BIAS)
+                    given = _standardised(
+                        given, k < depth, depth, norm_weight, norm_bias, k, eps, NORM == 2, NORM_HAS_BIAS
+                    )
                     given = given.to(number).to(tl.float32)
                 total = tl.sum(some.to(tl.float32) * given[None, :], 1)
             else:
                 sums = tl.zeros([BLOCK, STEP], dtype=tl.float32)
                 for start in range(0, depth, STEP):
                     at = start + k
-                    some = tl.load(rows_of_weight + at[None, :], mask=is_output[:, None] & (at < depth)[None, :], other=0.0)
+                    some = tl.load(
+                        rows_of_weight + at[None, :], mask=is_output[:, None] & (at < depth)[None, :], other=0.0
+                    )
                     given = tl.load(x + row * x_row + at, mask=at < depth, other=0.0)
                     sums += some.to(tl.float32) * given.to(tl.float32)[None, :]
                 total = tl.sum(sums, 1)
@@ -228,9 +232,13 @@ if triton is not None:
             if ACTIVATION > 0:
                 y = _activated(y.to(tl.float32), ACTIVATION).to(number)
             if HAS_FACTOR:
-                y = (y.to(tl.float32) * tl.load(factor + row * factor_row + n, mask=is_output, other=0.0).to(tl.float32)).to(number)
+                y = (
+                    y.to(tl.float32) * tl.load(factor + row * factor_row + n, mask=is_output, other=0.0).to(tl.float32)
+                ).to(number)
             if HAS_ADDED:
-                y = (y.to(tl.float32) + tl.load(added + row * added_row + n, mask=is_output, other=0.0).to(tl.float32)).to(number)
+                y = (
+                    y.to(tl.float32) + tl.load(added + row * added_row + n, mask=is_output, other=0.0).to(tl.float32)
+                ).to(number)
             tl.store(out + row * width + n, y, mask=is_output)
 
     @triton.jit

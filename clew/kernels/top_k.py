@@ -2,9 +2,9 @@
 
     values, indices = sort(x, descending, stable)[:k]         of log softmax(x) if `parts` of its sum are given (`vocabulary`)
 
-A wide row is read in parallel blocks, each of which finds its k best, and a second kernel selects the k best of those. Entries are compared
-as integers, x in the upper half and the index in the lower: no two are equal, and of equal entries the first is larger. torch.topk selects
-digit by digit, reading the row several times, and sorts in a separate kernel.
+A wide row is read in parallel blocks, each of which finds its k best, and a second kernel selects the k best of those.
+Entries are compared as integers, x in the upper half and the index in the lower: no two are equal, and of equal entries
+the first is larger. torch.topk selects digit by digit, reading the row several times, and sorts in a separate kernel.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -37,8 +37,8 @@ def takes_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: b
 
 
 def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_types.topk:
-    """Return the k largest entries along the last axis, best first; the first of equal entries wins, and NaN is largest. With a
-    `normaliser` the values are those of log softmax(x), in float32."""
+    """Return the k largest entries along the last axis, best first; the first of equal entries wins, and NaN is
+    largest. With a `normaliser` the values are those of log softmax(x), in float32."""
     flat = rows_of(x)
     rows, width = flat.shape
     values = torch.empty(*x.shape[:-1], k, dtype=x.dtype if normaliser is None else torch.float32, device=x.device)
@@ -48,7 +48,13 @@ def topk(x: Tensor, k: int, normaliser: Parts | None = None) -> torch.return_typ
     parts = torch.empty(rows, splits, k, dtype=torch.long, device=x.device) if splits > 1 else indices
     most, total = (values, values) if normaliser is None else normaliser[:2]
     count = 1 if normaliser is None else most.shape[1]
-    options = {"K": k, "KEPT": kept, "SUMS": triton.next_power_of_2(count), "NORMALISES": normaliser is not None, **launching()}
+    options = {
+        "K": k,
+        "KEPT": kept,
+        "SUMS": triton.next_power_of_2(count),
+        "NORMALISES": normaliser is not None,
+        **launching(),
+    }
     _best_of_block[(rows, splits)](
         flat, parts, values, indices, most, total, flat.stride(0), width, count,
         BLOCK=min(block, triton.next_power_of_2(width)), SPLITS=splits, num_warps=8 if block == WIDE else 4, **options,

@@ -4,8 +4,8 @@
     best(z)        = argmax z, max z - l
     at(z, w)       = z_w - l
 
-A row is read in parallel parts, each of which gives its maximum, the maximum's position and its sum of exponentials; every result is
-computed from these and the logits. NaN is never the maximum; a row that has one has l = NaN.
+A row is read in parallel parts, each of which gives its maximum, the maximum's position and its sum of exponentials;
+every result is computed from these and the logits. NaN is never the maximum; a row that has one has l = NaN.
 """
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
@@ -33,7 +33,8 @@ PROGRAMS = 264
 
 
 class Parts(NamedTuple):
-    """For each part of each row (rows, parts): the maximum, the sum of exp(z - maximum), and the first position of the maximum."""
+    """For each part of each row (rows, parts): the maximum, the sum of exp(z - maximum), and the first position of the
+    maximum."""
 
     most: Tensor
     total: Tensor
@@ -119,7 +120,9 @@ if triton is not None:
         tl.store(place + row * count + part, tl.min(tl.where(z == top, at, 2147483647), 0))
 
     @triton.jit
-    def _normalised(x, most, total, out, x_row, width, count, BLOCK: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr):
+    def _normalised(
+        x, most, total, out, x_row, width, count, BLOCK: tl.constexpr, PARTS: tl.constexpr, AHEAD: tl.constexpr
+    ):
         wait_for_others(AHEAD)
         row = tl.program_id(0).to(tl.int64)
         at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

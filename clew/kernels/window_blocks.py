@@ -1,7 +1,8 @@
 """Attention within a window, one block of queries at a time, so that memory grows linearly with the length.
 
-A block of queries sees the keys beside it and a window before it (on both sides if not causal). The blocks become rows of a batch, each
-with its own piece of the keys, and attention over them is ordinary attention with another `Sight`: any score, position or kernel applies.
+A block of queries sees the keys beside it and a window before it (on both sides if not causal). The blocks become rows
+of a batch, each with its own piece of the keys, and attention over them is ordinary attention with another `Sight`: any
+score, position or kernel applies.
 """
 
 from typing import NamedTuple
@@ -20,7 +21,8 @@ ALIGNED = 8
 
 
 class Blocks(NamedTuple):
-    """Blocks as rows: query (batch * blocks, heads, block, dim), key and value (batch * blocks, heads, block and window, dim)."""
+    """Blocks as rows: query (batch * blocks, heads, block, dim), key and value (batch * blocks, heads, block and
+    window, dim)."""
 
     query: Tensor
     key: Tensor
@@ -40,7 +42,8 @@ class Blocks(NamedTuple):
 
 
 def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blocks | None:
-    """Cut queries, keys and values into blocks; None if queries and keys are not aligned, or if blocks would save less than half."""
+    """Cut queries, keys and values into blocks; None if queries and keys are not aligned, or if blocks would save less
+    than half."""
     reach = furthest(seen) if seen.aligned else None
     if reach is None:
         return None
@@ -59,7 +62,9 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
         return pieces.permute(0, 2, 1, 4, 3).flatten(0, 1)
 
     def cut_index(index: Tensor, before: int = 0, after: int = 0, value: int = -1) -> Tensor:
-        pieces = F.pad(index.expand(batch, -1), (before, missing + after), value=value).unfold(1, before + size + after, size)
+        pieces = F.pad(index.expand(batch, -1), (before, missing + after), value=value).unfold(
+            1, before + size + after, size
+        )
         return pieces.flatten(0, 1)
 
     places = Places(cut_index(seen.places.index), cut_index(seen.places.start, value=0))
@@ -70,10 +75,15 @@ def window_blocks(query: Tensor, key: Tensor, value: Tensor, seen: Sight) -> Blo
 
 
 def furthest(seen: Sight) -> int | None:
-    """Return how far any query sees: the window, or less if documents are shorter, which is checked only on a CPU to avoid waiting for a
-    GPU."""
+    """Return how far any query sees: the window, or less if documents are shorter, which is checked only on a CPU to
+    avoid waiting for a GPU."""
     places = seen.places
-    if not seen.documents or places.index.device.type != "cpu" or torch.compiler.is_compiling() or not places.index.numel():
+    if (
+        not seen.documents
+        or places.index.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or not places.index.numel()
+    ):
         return seen.window
     longest = max(0, int((places.index - places.start).max()))
     return longest if seen.window is None else min(seen.window, longest)

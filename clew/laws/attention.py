@@ -1,4 +1,5 @@
-"""Laws of scores and position encodings, in addition to those of sequence layers, which an attention layer made of them obeys."""
+"""Laws of scores and position encodings, in addition to those of sequence layers, which an attention layer made of them
+obeys."""
 
 import torch
 from torch import Tensor
@@ -26,16 +27,29 @@ def score_contract(build: Build, sizes: Sizes) -> None:
 
 
 def pairs(build: Build, sizes: Sizes) -> None:
-    """The score of a query and a key does not depend on other keys, queries, heads or rows, so that masked keys have no influence."""
+    """The score of a query and a key does not depend on other keys, queries, heads or rows, so that masked keys have no
+    influence."""
     case = Case("pairs", build, sizes)
     query, key, positions = draw_pairs(case)
     together = case.module(query, key, positions)
     for row in range(sizes.batch):
         for k in range(key.shape[2]):
-            alone = case.module(query[row : row + 1, :1, :1], key[row : row + 1, :1, k : k + 1], positions[:, :, k : k + 1])
-            case.same(f"the score of query 0 and key {k} in row {row}, alone", together[row : row + 1, :1, :1, k : k + 1], alone, axes=PAIR)
+            alone = case.module(
+                query[row : row + 1, :1, :1], key[row : row + 1, :1, k : k + 1], positions[:, :, k : k + 1]
+            )
+            case.same(
+                f"the score of query 0 and key {k} in row {row}, alone",
+                together[row : row + 1, :1, :1, k : k + 1],
+                alone,
+                axes=PAIR,
+            )
     query, key = query.flip(0, 1), key.flip(0, 1)
-    case.same("scores with rows and heads in another order", together.flip(0, 1), case.module(query, key, positions), axes=PAIR)
+    case.same(
+        "scores with rows and heads in another order",
+        together.flip(0, 1),
+        case.module(query, key, positions),
+        axes=PAIR,
+    )
 
 
 def dot_products(build: Build, sizes: Sizes) -> None:
@@ -73,15 +87,20 @@ def hidden_keys(build: Build, sizes: Sizes) -> None:
 
     context = attend(key, value)
     hidden = (~visible).expand_as(weights[0])
-    case.same("the weight of hidden keys", torch.zeros_like(weights[0][hidden]), weights[0][hidden], axes=("hidden key",))
+    case.same(
+        "the weight of hidden keys", torch.zeros_like(weights[0][hidden]), weights[0][hidden], axes=("hidden key",)
+    )
     case.same("the sum of the weights", torch.ones_like(weights[0].sum(-1)), weights[0].sum(-1), axes=PAIR)
     shown = visible.mT
-    changed = attend(torch.where(shown, key, 10 * case.randn(*key.shape)), torch.where(shown, value, 10 * case.randn(*key.shape)))
+    changed = attend(
+        torch.where(shown, key, 10 * case.randn(*key.shape)), torch.where(shown, value, 10 * case.randn(*key.shape))
+    )
     case.same("the context when hidden keys change", context, changed, axes=("row", "head", "query", "feature"))
 
 
 def position_contract(build: Build, sizes: Sizes) -> None:
-    """An encoding keeps shapes and types, accepts positions shared by all rows, and declares each method that it implements."""
+    """An encoding keeps shapes and types, accepts positions shared by all rows, and declares each method that it
+    implements."""
     case = Case("contract", build, sizes)
     position = case.module
     if not isinstance(position, Position):
@@ -90,14 +109,22 @@ def position_contract(build: Build, sizes: Sizes) -> None:
         if getattr(type(position), method) is not getattr(Position, method) and not getattr(position, flag):
             case.fail(f"it implements {method}, but {flag} is False, so {method} is never called; set {flag} = True")
     if (position.biases or position.adds_values) and not position.in_layers:
-        case.fail("it acts on scores or values, but in_layers is False, so no attention layer is given it; set in_layers = True")
+        case.fail(
+            "it acts on scores or values, but in_layers is False, so no attention layer is given it; set in_layers ="
+            " True"
+        )
     shared = torch.arange(sizes.length)[None]
     each = shared.expand(sizes.batch, -1)
     x, query = case.draw(), case.randn(sizes.batch, HEADS, sizes.length, sizes.dim)
     check_output(case, position.embed(x, each), tuple(x.shape))
     case.same("embed with positions shared by the rows", position.embed(x, each), position.embed(x, shared))
     check_output(case, position.rotate(query, each), tuple(query.shape))
-    case.same("rotate with positions shared by the rows", position.rotate(query, each), position.rotate(query, shared), axes=PAIR)
+    case.same(
+        "rotate with positions shared by the rows",
+        position.rotate(query, each),
+        position.rotate(query, shared),
+        axes=PAIR,
+    )
     if position.biases:
         scores = position.scores(query, each, each)
         if tuple(scores.expand(sizes.batch, HEADS, -1, -1).shape[2:]) != (sizes.length, sizes.length):
@@ -120,7 +147,9 @@ def shifting(build: Build, sizes: Sizes) -> None:
     for shift in SHIFTS:
         # Angles are computed in float32, so a rotation is exact to about 1e-6.
         what = f"the context when positions count from {shift}"
-        case.same(what, attend(index), attend(index + shift), axes=("row", "head", "query", "feature"), near=1e3 * TOLERANCE)
+        case.same(
+            what, attend(index), attend(index + shift), axes=("row", "head", "query", "feature"), near=1e3 * TOLERANCE
+        )
 
 
 def content(build: Build, sizes: Sizes) -> None:

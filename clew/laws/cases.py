@@ -1,4 +1,5 @@
-"""One trial of a law: the module in float64, random inputs from a seed, and comparisons that report where two values differ.
+"""One trial of a law: the module in float64, random inputs from a seed, and comparisons that report where two values
+differ.
 
 Knows no law. The module may be anything called like a sequence layer: `(inputs, mask, state) -> (y, state)`.
 """
@@ -90,8 +91,8 @@ class Case:
         return module
 
     def settle(self) -> "Case":
-        """Leave the module in training mode if two calls agree, else in evaluation mode: dropout must be off, but a batch norm must
-        stay active."""
+        """Leave the module in training mode if two calls agree, else in evaluation mode: dropout must be off, but a
+        batch norm must stay active."""
         x, outputs = self.draw(), []
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for seed in (1, 2):
@@ -122,7 +123,8 @@ class Case:
         return int(torch.randint(low, high + 1, (), generator=self.generator))
 
     def draw(self, batch: int | None = None, length: int | None = None) -> Tensor:
-        """Random inputs (batch, length, input_dim); for a body tokens (batch, length) or vectors (batch, length, width)."""
+        """Random inputs (batch, length, input_dim); for a body tokens (batch, length) or vectors (batch, length,
+        width)."""
         batch = self.sizes.batch if batch is None else batch
         length = self.sizes.length if length is None else length
         if self.reads_tokens:
@@ -162,7 +164,8 @@ class Case:
         return torch.where((mask > 0).view(*mask.shape, *[1] * (x.dim() - 2)), x, self.garbage(x))
 
     def cuts(self, batch: int, length: int) -> dict[str, list[list[int]]]:
-        """Ways to cut rows of `length` into chunks: single steps, two halves, and ragged chunks with different cuts in each row."""
+        """Ways to cut rows of `length` into chunks: single steps, two halves, and ragged chunks with different cuts in
+        each row."""
         middle = self.randint(0, length)
         first = [self.randint(0, length) for _ in range(batch)]
         second = [self.randint(0, length - taken) for taken in first]
@@ -184,7 +187,8 @@ class Case:
         return Reading([torch.cat(row) for row in rows], state)
 
     def gradients(self, rows: Sequence[Tensor], weights: Sequence[Tensor], x: Tensor) -> dict[str, Tensor]:
-        """The gradients of sum(weights * rows) with respect to x (unless tokens) and every parameter, by name; zero without a path."""
+        """The gradients of sum(weights * rows) with respect to x (unless tokens) and every parameter, by name; zero
+        without a path."""
         named = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if x.requires_grad:
             named["x"] = x
@@ -194,7 +198,9 @@ class Case:
         found = torch.autograd.grad(total, list(named.values()), allow_unused=True, retain_graph=True)
         return {n: torch.zeros_like(v) if g is None else g for (n, v), g in zip(named.items(), found, strict=True)}
 
-    def same(self, what: str, expected: Tensor, actual: Tensor, axes: Sequence[str] = PLACES, near: float = TOLERANCE) -> None:
+    def same(
+        self, what: str, expected: Tensor, actual: Tensor, axes: Sequence[str] = PLACES, near: float = TOLERANCE
+    ) -> None:
         """Raise Broken if the two differ, with the difference and its place."""
         if expected.shape != actual.shape:
             self.fail(f"{what}: the shapes are {tuple(expected.shape)} and {tuple(actual.shape)}")
@@ -203,12 +209,18 @@ class Case:
         expected, actual = expected.detach().double(), actual.detach().double()
         for value in (expected, actual):
             if not bool(value.isfinite().all()):
-                self.fail(f"{what}: a value is not finite at {_place(int(value.isfinite().logical_not().int().argmax()), value, axes)}")
+                self.fail(
+                    f"{what}: a value is not finite at"
+                    f" {_place(int(value.isfinite().logical_not().int().argmax()), value, axes)}"
+                )
         difference = (expected - actual).abs()
         if bool((difference > near * expected.abs().clamp(min=1.0)).any()):
             worst = int(difference.argmax())
             left, right = float(expected.flatten()[worst]), float(actual.flatten()[worst])
-            self.fail(f"{what}: differs by {abs(left - right):.3g} ({left:.6g} against {right:.6g}) at {_place(worst, expected, axes)}")
+            self.fail(
+                f"{what}: differs by {abs(left - right):.3g} ({left:.6g} against {right:.6g}) at"
+                f" {_place(worst, expected, axes)}"
+            )
 
     def same_rows(self, what: str, expected: Sequence[Tensor], actual: Sequence[Tensor]) -> None:
         for row, (left, right) in enumerate(zip(expected, actual, strict=True)):

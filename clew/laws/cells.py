@@ -21,7 +21,8 @@ def cell_contract(build: Build, sizes: Sizes) -> None:
         case.fail(f"a cell must be a clew.layers.cells.Cell; {type(cell).__name__} is not")
     if (cell.input_dim, cell.dim) != (sizes.input_dim, sizes.dim):
         case.fail(
-            f"a cell built as C({sizes.input_dim}, {sizes.dim}) must have these as input_dim and dim, not ({cell.input_dim}, {cell.dim})"
+            f"a cell built as C({sizes.input_dim}, {sizes.dim}) must have these as input_dim and dim, not"
+            f" ({cell.input_dim}, {cell.dim})"
         )
     initial = cell.initial_state(sizes.batch, like=x)
     check_state(case, "initial_state", initial)
@@ -33,7 +34,9 @@ def cell_contract(build: Build, sizes: Sizes) -> None:
     check_output(case, result[0], (sizes.batch, sizes.dim))
     check_state(case, "a step", result[1])
     if outline(result[1]) != outline(initial):
-        case.fail(f"a step turned a state of the form {outline(initial)} into {outline(result[1])}; the form must not change")
+        case.fail(
+            f"a step turned a state of the form {outline(initial)} into {outline(result[1])}; the form must not change"
+        )
 
 
 def remembering(build: Build, sizes: Sizes) -> None:
@@ -65,7 +68,9 @@ def handing_over(build: Build, sizes: Sizes) -> None:
     x, more = case.draw(), Chunk(case.draw())
     state = case.read(Chunk(x)).state
     started = case.module.initial_state(sizes.batch, Memory(None, None, state.cell), like=x)
-    case.same_rows("y from a memory's final state", case.read(more, state=state).rows, case.read(more, state=started).rows)
+    case.same_rows(
+        "y from a memory's final state", case.read(more, state=state).rows, case.read(more, state=started).rows
+    )
 
 
 def late_features(build: Build, sizes: Sizes) -> None:
@@ -87,7 +92,11 @@ def outline(tree: Tree) -> str:
         return str(tuple(tree.shape))
     if tree is None:
         return "None"
-    parts = [f"{name}: {outline(part)}" for name, part in tree.items()] if isinstance(tree, dict) else [outline(part) for part in tree]
+    parts = (
+        [f"{name}: {outline(part)}" for name, part in tree.items()]
+        if isinstance(tree, dict)
+        else [outline(part) for part in tree]
+    )
     return f"{type(tree).__name__}({', '.join(parts)})"
 
 

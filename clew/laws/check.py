@@ -1,4 +1,5 @@
-"""Check members of the tables against the laws, from the smallest sizes upward, so that a failure is reported with its smallest case."""
+"""Check members of the tables against the laws, from the smallest sizes upward, so that a failure is reported with its
+smallest case."""
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ import torch
 
 from clew.core.config import Section, options_of
 from clew.core.errors import unknown
+from clew.core.reprs import first_paragraph
 from clew.core.types import Source
 from clew.laws.attention import HEADS, POSITION_LAWS, SCORE_LAWS
 from clew.laws.cases import Broken, Build, Law, Sizes
@@ -50,7 +52,8 @@ WIDTH = 3
 
 
 class Result(NamedTuple):
-    """The result of one law for one member of a table: `broken` is the smallest failing case, or None if the law holds."""
+    """The result of one law for one member of a table: `broken` is the smallest failing case, or None if the law
+    holds."""
 
     kind: str
     name: str
@@ -78,8 +81,8 @@ class Trial(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A table whose members have laws: how to build a member, for which widths (input_dim, dim), and its laws. `others` are other ways to
-    build it, which have to obey the same laws."""
+    """A table whose members have laws: how to build a member, for which widths (input_dim, dim), and its laws. `others`
+    are other ways to build it, which have to obey the same laws."""
 
     table: Mapping[str, Any]
     signature: str
@@ -96,7 +99,8 @@ class Kind(NamedTuple):
 
 
 def check_table_entry(kind: str, name: str, member: Any, only: str | None = None) -> list[Result]:
-    """Check a member against every law of its kind, or the one named `only`. After a broken contract, the other laws are skipped."""
+    """Check a member against every law of its kind, or the one named `only`. After a broken contract, the other laws
+    are skipped."""
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
     family = KINDS[kind]
@@ -109,8 +113,7 @@ def check_table_entry(kind: str, name: str, member: Any, only: str | None = None
         if only is not None and only != NAMES[law] + where:
             continue
         broken = _smallest_failure(law, build, smallest)
-        meaning = (law.__doc__ or "").strip().splitlines()[0]
-        results.append(Result(kind, name, NAMES[law] + where, meaning, broken))
+        results.append(Result(kind, name, NAMES[law] + where, first_paragraph(law), broken))
         if broken is not None and NAMES[law] == "contract":
             break
     return results
@@ -130,8 +133,8 @@ def check_additions(run_user_code: Callable[[], object]) -> list[Result]:
 
 
 def _first_built(family: Kind, member: Any) -> tuple[Any, Broken | None]:
-    """The smallest sizes that the member accepts, with the built module. A ValueError or AssertionError only refuses a width; any other
-    exception is a failure."""
+    """The smallest sizes that the member accepts, with the built module. A ValueError or AssertionError only refuses a
+    width; any other exception is a failure."""
     refusal: Broken | None = None
     for input_dim, dim in family.widths:
         sizes = Sizes(1, 1, input_dim, dim)
@@ -173,13 +176,18 @@ def _cell_trials(build: Build, example: Any) -> Iterator[Trial]:
 def _score_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in SCORE_LAWS.values())
     for where, options in ATTENTIONS.items():
-        yield from _sequence_trials(where, _attention(lambda sizes: {"score": build(sizes._replace(input_dim=sizes.dim))}, **options))
+        yield from _sequence_trials(
+            where, _attention(lambda sizes: {"score": build(sizes._replace(input_dim=sizes.dim))}, **options)
+        )
 
 
 def _position_trials(build: Build, example: Any) -> Iterator[Trial]:
     yield from (Trial("", law, build) for law in POSITION_LAWS.values())
     if not getattr(example, "in_layers", False):
-        yield from (Trial(", in a small body", law, lambda sizes: _small_body(build(sizes), sizes)) for law in BODY_LAWS.values())
+        yield from (
+            Trial(", in a small body", law, lambda sizes: _small_body(build(sizes), sizes))
+            for law in BODY_LAWS.values()
+        )
         return
     for where, options in ATTENTIONS.items():
         yield from _sequence_trials(where, _attention(lambda sizes: {"position": build(sizes)}, **options))
@@ -203,7 +211,9 @@ def _body_trials(build: Build, example: Any) -> Iterator[Trial]:
         yield from (Trial("", law, build) for law in BODY_LAWS.values())
         return
     yield from (Trial("", law, build) for law in SOURCE_LAWS.values())
-    yield from (Trial(", after a source", law, lambda sizes: Conditioned(build(sizes))) for law in CONDITIONED_LAWS.values())
+    yield from (
+        Trial(", after a source", law, lambda sizes: Conditioned(build(sizes))) for law in CONDITIONED_LAWS.values()
+    )
 
 
 def _norm_trials(build: Build, example: Any) -> Iterator[Trial]:
@@ -245,7 +255,9 @@ def _attention(parts: Callable[[Sizes], dict[str, Any]], **options: Any) -> Buil
 
 def _small_body(position: Any, sizes: Sizes) -> Body:
     attention = SelfAttention(sizes.input_dim, HEADS, head_dim=sizes.dim)
-    return Body(TokenEmbedding(VOCABULARY, sizes.input_dim, position=position), Stack([Residual(sizes.input_dim, attention)]))
+    return Body(
+        TokenEmbedding(VOCABULARY, sizes.input_dim, position=position), Stack([Residual(sizes.input_dim, attention)])
+    )
 
 
 def _from_every_corner(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
@@ -257,21 +269,39 @@ def _from_every_corner(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
 
 def _over_vectors(family: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
     """Families that read one sequence, with other sources."""
-    return {} if family.encodes or not family.reads_sequence else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
+    return (
+        {}
+        if family.encodes or not family.reads_sequence
+        else {", over vectors": partial(_build_model, source=Vectors(WIDTH))}
+    )
 
 
 def _build_model(family: Any, sizes: Sizes, source: Source = TOKENS) -> Any:
     """A small body of a family, by those of the usual size fields that it has."""
-    small = {"dim": sizes.dim, "embedding_dim": sizes.dim, "num_layers": 2, "num_heads": 2, "max_length": 64, "width": 3, "widths": [2, 3]}
+    small = {
+        "dim": sizes.dim,
+        "embedding_dim": sizes.dim,
+        "num_layers": 2,
+        "num_heads": 2,
+        "max_length": 64,
+        "width": 3,
+        "widths": [2, 3],
+    }
     config: type[Section] = family.config
     sources = (TOKENS, Tokens(VOCABULARY - 2)) if family.encodes else (source,)
-    return family.build(config(**{name: value for name, value in small.items() if name in config.model_fields}), *sources)
+    return family.build(
+        config(**{name: value for name, value in small.items() if name in config.model_fields}), *sources
+    )
 
 
 def _build_graph_layer(member: Any, sizes: Sizes, **options: Any) -> Any:
     """The layer with several types of edges, if it distinguishes them."""
     taken = options_of(member)
-    return member(sizes.input_dim, sizes.dim, **{name: value for name, value in {"num_types": 3, **options}.items() if name in taken})
+    return member(
+        sizes.input_dim,
+        sizes.dim,
+        **{name: value for name, value in {"num_types": 3, **options}.items() if name in taken},
+    )
 
 
 def _in_rounds(member: Any) -> dict[str, Callable[[Any, Sizes], Any]]:
@@ -288,16 +318,30 @@ SQUARE = ((2, 2), (4, 4), (8, 8), (16, 16))
 
 KINDS: dict[str, Kind] = {
     "cell": Kind(CELLS, "C(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _cell_trials),
-    "score": Kind(SCORES, "S(query_dim, key_dim)", ((3, 2), *SQUARE), lambda m, s: m(s.input_dim, s.dim), _score_trials),
-    "position": Kind(
-        POSITIONS, "P(dim, num_heads, head_dim)", ((4, 2), (8, 4), (16, 8)), lambda m, s: m(s.input_dim, HEADS, s.dim), _position_trials
+    "score": Kind(
+        SCORES, "S(query_dim, key_dim)", ((3, 2), *SQUARE), lambda m, s: m(s.input_dim, s.dim), _score_trials
     ),
-    "wiring": Kind(WIRINGS, "W(dim, layer)", SQUARE, lambda m, s: m(s.input_dim, Recurrent(GRU(s.input_dim, s.input_dim))), _wiring_trials),
+    "position": Kind(
+        POSITIONS,
+        "P(dim, num_heads, head_dim)",
+        ((4, 2), (8, 4), (16, 8)),
+        lambda m, s: m(s.input_dim, HEADS, s.dim),
+        _position_trials,
+    ),
+    "wiring": Kind(
+        WIRINGS,
+        "W(dim, layer)",
+        SQUARE,
+        lambda m, s: m(s.input_dim, Recurrent(GRU(s.input_dim, s.input_dim))),
+        _wiring_trials,
+    ),
     "mixer": Kind(MIXERS, "M(dim)", SQUARE, lambda m, s: m(s.dim), _wiring_trials),
     "norm": Kind(NORMS, "N(dim)", ((3, 3), *SQUARE[1:]), lambda m, s: m(s.dim), _norm_trials),
     "pooling": Kind(POOLINGS, "P(dim)", ((2, 2), *SQUARE[1:]), lambda m, s: m(s.dim), _pooling_trials),
     "reader of characters": Kind(CHARACTERS, "C(dim)", SQUARE, lambda m, s: m(s.dim), _character_trials),
-    "tree layer": Kind(TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials),
+    "tree layer": Kind(
+        TREE_LAYERS, "T(input_dim, dim)", ((2, 3), *SQUARE[1:]), lambda m, s: m(s.input_dim, s.dim), _tree_trials
+    ),
     "grid layer": Kind(
         GRID_LAYERS,
         "G(input_dim, dim)",
@@ -306,13 +350,28 @@ KINDS: dict[str, Kind] = {
         _grid_trials,
         _from_every_corner,
     ),
-    "graph layer": Kind(GRAPH_LAYERS, "G(input_dim, dim)", ((2, 3), *SQUARE[1:]), _build_graph_layer, _graph_trials, _in_rounds),
+    "graph layer": Kind(
+        GRAPH_LAYERS, "G(input_dim, dim)", ((2, 3), *SQUARE[1:]), _build_graph_layer, _graph_trials, _in_rounds
+    ),
     "task": Kind(TASKS, "TaskEntry(config=..., build=..., learning=...)", ((2, 2), (4, 4)), build_tried, _task_trials),
-    "model": Kind(MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors),
+    "model": Kind(
+        MODELS, "Family(config, build)", ((4, 4), (8, 8), (16, 16)), _build_model, _body_trials, _over_vectors
+    ),
 }
 
 TABLES_OF_LAWS = (
-    *(BODY_LAWS, SOURCE_LAWS, CELL_LAWS, SCORE_LAWS, POSITION_LAWS, NORM_LAWS, POOLING_LAWS, CHARACTER_LAWS, TREE_LAWS, GRID_LAWS),
+    *(
+        BODY_LAWS,
+        SOURCE_LAWS,
+        CELL_LAWS,
+        SCORE_LAWS,
+        POSITION_LAWS,
+        NORM_LAWS,
+        POOLING_LAWS,
+        CHARACTER_LAWS,
+        TREE_LAWS,
+        GRID_LAWS,
+    ),
     *(GRAPH_LAWS, BATCH_LAWS, EXAMPLE_LAWS),
 )
 NAMES: dict[Law, str] = {law: name for table in TABLES_OF_LAWS for name, law in table.items()}

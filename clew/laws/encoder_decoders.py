@@ -1,4 +1,5 @@
-"""Laws of encoder-decoders. With a source already encoded, one is a body and obeys the laws of bodies; these are about the source."""
+"""Laws of encoder-decoders. With a source already encoded, one is a body and obeys the laws of bodies; these are about
+the source."""
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,10 @@ def looking(build: Build, sizes: Sizes) -> None:
     case.module.eval()
     tokens = case.draw()
     sources = [torch.full((sizes.batch, sizes.length), token) for token in (0, 1)]
-    one, other = (case.read(Chunk(tokens), state=case.module.initial_state(sizes.batch, case.module.encode(s))).rows for s in sources)
+    one, other = (
+        case.read(Chunk(tokens), state=case.module.initial_state(sizes.batch, case.module.encode(s))).rows
+        for s in sources
+    )
     if all(torch.equal(a, b) for a, b in zip(one, other, strict=True)):
         case.fail("y is the same whatever the source; the decoder must look at its memory, or start from memory.final")
 
@@ -89,7 +93,9 @@ def sharing(build: Build, sizes: Sizes) -> None:
             reordered = reorder(copy_state(first.state), order)
             apart = select_rows(copy_state(second.state), order, memory_rows=order)
             case.same_rows(
-                f"y of beams {order.tolist()}", case.read(Chunk(more), state=apart).rows, case.read(Chunk(more), state=reordered).rows
+                f"y of beams {order.tolist()}",
+                case.read(Chunk(more), state=apart).rows,
+                case.read(Chunk(more), state=reordered).rows,
             )
 
 
@@ -102,7 +108,9 @@ def needing_a_source(build: Build, sizes: Sizes) -> None:
     calls = {
         "initial_state without a memory": lambda: case.module.initial_state(sizes.batch),
         "forward without a state": lambda: case.module(tokens),
-        "a mask of document numbers": lambda: case.module(tokens, documents, case.module.initial_state(sizes.batch, memory)),
+        "a mask of document numbers": lambda: case.module(
+            tokens, documents, case.module.initial_state(sizes.batch, memory)
+        ),
     }
     for what, call in calls.items():
         try:
@@ -121,7 +129,11 @@ def source_levels(build: Build, sizes: Sizes) -> None:
     case.same("the last level", case.module.encode(source).values, found[-1])
     if sizes.length > 1:
         changed = torch.cat([source[:, :1], draw_source(case)[:, 1:]], 1)
-        case.same("the first level at position 0 when others change", found[0][:, :1], case.module.source_levels(changed)[0][:, :1])
+        case.same(
+            "the first level at position 0 when others change",
+            found[0][:, :1],
+            case.module.source_levels(changed)[0][:, :1],
+        )
 
 
 def draw_source(case: Case, length: int | None = None) -> Tensor:

@@ -1,7 +1,8 @@
 """Laws of layers that read graphs: `(x (batch, nodes, input_dim), graphs) -> (hidden (batch, nodes, dim), ...)`.
 
-A layer has `num_types`, the number of edge types that it distinguishes, and `reach`, the number of edges over which a node sees others. A
-reach of None, the default, is unlimited: a node sees all nodes that lead to it, in graphs without cycles.
+A layer has `num_types`, the number of edge types that it distinguishes, and `reach`, the number of edges over which a
+node sees others. A reach of None, the default, is unlimited: a node sees all nodes that lead to it, in graphs without
+cycles.
 """
 
 from typing import Any
@@ -51,12 +52,16 @@ def renamed_nodes(build: Build, sizes: Sizes) -> None:
     edges = [(int(new[source]), int(new[target]), type) for source, target, type in reversed(graph.edges)]
     found = hidden_of(case, x[:, old], [Graph(sizes.length, tuple(edges))])
     case.same(
-        "the vectors of a graph whose nodes stand elsewhere", hidden_of(case, x, [graph])[:, old], found, axes=("row", "node", "feature")
+        "the vectors of a graph whose nodes stand elsewhere",
+        hidden_of(case, x, [graph])[:, old],
+        found,
+        axes=("row", "node", "feature"),
     )
 
 
 def what_a_node_sees(build: Build, sizes: Sizes) -> None:
-    """A node's vector depends on exactly its own input and those of the nodes that lead to it within the layer's reach."""
+    """A node's vector depends on exactly its own input and those of the nodes that lead to it within the layer's
+    reach."""
     for seed in range(sizes.seed, sizes.seed + 4):  # one small rectified layer may be dead, but not all four
         case = Case("what a node sees", build, sizes._replace(seed=seed))
         case.module.eval()
@@ -68,11 +73,17 @@ def what_a_node_sees(build: Build, sizes: Sizes) -> None:
             (gradient,) = torch.autograd.grad(found[node].sum(), x, retain_graph=True)
             for other, felt in enumerate((gradient[0] != 0).any(1).tolist()):
                 if felt and other not in seen:
-                    case.fail(f"the vector of node {node} depends on the input of node {other}, which does not lead to it within its reach")
+                    case.fail(
+                        f"the vector of node {node} depends on the input of node {other}, which does not lead to it"
+                        " within its reach"
+                    )
                 silent = silent or (other in seen and not felt)
         if not silent:
             return
-    case.fail("a node's vector does not depend on the inputs of all nodes within its reach; a step must use its neighbours' states")
+    case.fail(
+        "a node's vector does not depend on the inputs of all nodes within its reach; a step must use its neighbours'"
+        " states"
+    )
 
 
 def seen_by(layer: Any, graph: Graph) -> list[set[int]]:
@@ -100,8 +111,8 @@ def draw_nodes(case: Case, batch: int, num_nodes: int | None = None) -> Tensor:
 
 
 def draw_graph(case: Case, num_nodes: int) -> Graph:
-    """A random graph. Each node has one or two incoming edges: from any node if the layer's reach is bounded, else only from nodes with
-    lower numbers, so that there is no cycle."""
+    """A random graph. Each node has one or two incoming edges: from any node if the layer's reach is bounded, else only
+    from nodes with lower numbers, so that there is no cycle."""
     num_types = getattr(case.module, "num_types", 1)
     is_free = getattr(case.module, "reach", None) is not None
     edges: list[Edge] = []

@@ -1,7 +1,8 @@
-"""Laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim), ...)`.
+"""Laws of layers that read grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, dim),
+...)`.
 
-`directions` of such a layer says from which corners it reads, as in `clew.layers.shapes.grids`. A trial's length is the maximum height
-and width.
+`directions` of such a layer says from which corners it reads, as in `clew.layers.shapes.grids`. A trial's length is the
+maximum height and width.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ CELLS = ("row", "height", "width", "feature")
 
 
 def grid_contract(build: Build, sizes: Sizes) -> None:
-    """A grid layer returns a tuple whose first item is a vector (batch, height, width, dim) per cell, of its input's type."""
+    """A grid layer returns a tuple whose first item is a vector (batch, height, width, dim) per cell, of its input's
+    type."""
     case = Case("contract", build, sizes)
     x = draw_grids(case, case.randint(1, sizes.length))
     for mask in (None, torch.ones(x.shape[:3], dtype=torch.bool)):
@@ -57,7 +59,9 @@ def grid_batch(build: Build, sizes: Sizes) -> None:
     order = torch.randperm(sizes.batch, generator=case.generator)
     case.same("grids in another order", together[order], hidden_of(case, x[order]), axes=CELLS)
     for row in range(sizes.batch):
-        case.same(f"the grid of row {row} alone", together[row : row + 1], hidden_of(case, x[row : row + 1]), axes=CELLS)
+        case.same(
+            f"the grid of row {row} alone", together[row : row + 1], hidden_of(case, x[row : row + 1]), axes=CELLS
+        )
 
 
 def grid_causality(build: Build, sizes: Sizes) -> None:
@@ -71,13 +75,20 @@ def grid_causality(build: Build, sizes: Sizes) -> None:
         found = hidden_of(case, x).flatten(1, 2)
         (gradient,) = torch.autograd.grad(found.diagonal(dim1=0, dim2=1).sum(), x)
         felt = (gradient != 0).any(-1)
-        seen = torch.stack([between(case.module.directions, i, j, height, width) for i in range(height) for j in range(width)])
+        seen = torch.stack(
+            [between(case.module.directions, i, j, height, width) for i in range(height) for j in range(width)]
+        )
         if bool((felt & ~seen).any()):
             cell, *other = (felt & ~seen).nonzero()[0].tolist()
-            case.fail(f"the vector of cell {divmod(cell, width)} depends on cell {tuple(other)}, which no reader has read before it")
+            case.fail(
+                f"the vector of cell {divmod(cell, width)} depends on cell {tuple(other)}, which no reader has read"
+                " before it"
+            )
         if bool((felt == seen).all()):
             return
-    case.fail("a cell's vector does not depend on all cells that were read before it; a step must use its neighbours' states")
+    case.fail(
+        "a cell's vector does not depend on all cells that were read before it; a step must use its neighbours' states"
+    )
 
 
 def grid_watching(build: Build, sizes: Sizes) -> None:
@@ -85,14 +96,18 @@ def grid_watching(build: Build, sizes: Sizes) -> None:
     case = Case("watching", build, sizes)
     case.module.eval()
     x = draw_grids(case, case.randint(1, sizes.length))
-    mask = rectangles([(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3])
+    mask = rectangles(
+        [(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3]
+    )
     plain = hidden_of(case, x, mask)
     shown: list[Tensor] = []
     with watching({tap: shown.append for tap in case.module.modules() if isinstance(tap, Tap)}):
         case.same("hidden while every tap is watched", plain, hidden_of(case, x, mask), axes=CELLS)
     for value in shown:
         if value.shape[:3] != x.shape[:3]:
-            case.fail(f"a tap shows {tuple(value.shape)} for grids of {tuple(x.shape[:3])}; join the steps of a loop as cells")
+            case.fail(
+                f"a tap shows {tuple(value.shape)} for grids of {tuple(x.shape[:3])}; join the steps of a loop as cells"
+            )
 
 
 def grid_kernels(build: Build, sizes: Sizes) -> None:
@@ -100,13 +115,20 @@ def grid_kernels(build: Build, sizes: Sizes) -> None:
     case = Case("kernels", build, sizes)
     case.module.eval()
     x = draw_grids(case, case.randint(1, sizes.length)).requires_grad_()
-    for mask in (None, rectangles([(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3])):
+    for mask in (
+        None,
+        rectangles(
+            [(case.randint(1, x.shape[1]), case.randint(1, x.shape[2])) for _ in range(sizes.batch)], *x.shape[1:3]
+        ),
+    ):
         fast = hidden_of(case, x, mask)
         with only_equations():
             written = hidden_of(case, x, mask)
         case.same("hidden of the kernel, against the equation", written, fast, axes=CELLS)
         weights = [case.randn(*written.shape)]
-        case.same_gradients("the kernel, against the equation", *(case.gradients([found], weights, x) for found in (written, fast)))
+        case.same_gradients(
+            "the kernel, against the equation", *(case.gradients([found], weights, x) for found in (written, fast))
+        )
 
 
 def hidden_of(case: Case, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -133,8 +155,8 @@ def between(directions: int, row: int, column: int, height: int, width: int) -> 
 
 
 class OverGrids(nn.Module):
-    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees everything, unless all layers
-    start at one corner."""
+    """The layers of a grid body, above its embedding, as one grid layer. With several layers a cell sees everything,
+    unless all layers start at one corner."""
 
     def __init__(self, body: Any):
         super().__init__()

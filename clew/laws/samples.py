@@ -1,4 +1,5 @@
-"""Small examples of each kind of data, with different lengths, for the laws of tasks. A user's own kind adds its samples to SAMPLES."""
+"""Small examples of each kind of data, with different lengths, for the laws of tasks. A user's own kind adds its
+samples to SAMPLES."""
 
 import math
 from typing import Any, NamedTuple
@@ -46,14 +47,26 @@ from clew.data.syntax.trees import parse_tree
 from clew.data.synthetic.scene_texts import captions
 from clew.data.synthetic.scenes import scenes
 
-TEXTS = ("a red fox", "the fox ran in and out of the house", "she", "it rains on the red house", "the old dog saw a fox", "no")
+TEXTS = (
+    "a red fox",
+    "the fox ran in and out of the house",
+    "she",
+    "it rains on the red house",
+    "the old dog saw a fox",
+    "no",
+)
 BRACKETS = (
     "(S (NP (DT the) (NN fox)) (VP (VBD ran)))",
     "(S (NP (PRP it)) (VP (VBZ rains)))",
     "(S (NP (DT the) (JJ old) (NN dog)) (VP (VBD saw) (NP (DT a) (NN fox))))",
     "(NP (DT a) (NN house))",
 )
-JUDGED = ("(1 (0 a) (1 fox))", "(0 (0 the) (0 (1 old) (0 dog)))", "(1 (1 (0 red) (1 house)) (0 (0 in) (0 here)))", "(0 (0 no) (1 way))")
+JUDGED = (
+    "(1 (0 a) (1 fox))",
+    "(0 (0 the) (0 (1 old) (0 dog)))",
+    "(1 (1 (0 red) (1 house)) (0 (0 in) (0 here)))",
+    "(0 (0 no) (1 way))",
+)
 
 
 def labelled() -> list[Labelled]:
@@ -62,7 +75,10 @@ def labelled() -> list[Labelled]:
 
 def tagged() -> list[Sentence]:
     words = [tuple(text.split()) for text in TEXTS]
-    return [Sentence(each, tuple("N" if len(word) > 2 else "X" for word in each), id=f"sentence {n}") for n, each in enumerate(words)]
+    return [
+        Sentence(each, tuple("N" if len(word) > 2 else "X" for word in each), id=f"sentence {n}")
+        for n, each in enumerate(words)
+    ]
 
 
 def pairs() -> list[Pair]:
@@ -103,7 +119,9 @@ class Tone(NamedTuple):
 
     def sound(self) -> Sound:
         seconds = torch.arange(800) / 8000
-        return Sound(torch.cat([torch.sin(2 * math.pi * 200 * len(word) * seconds) for word in self.text.split()]), 8000)
+        return Sound(
+            torch.cat([torch.sin(2 * math.pi * 200 * len(word) * seconds) for word in self.text.split()]), 8000
+        )
 
 
 def transcribed() -> list[Transcribed]:

@@ -25,11 +25,14 @@ ROOM = 256
 
 
 def contract(build: Build, sizes: Sizes) -> None:
-    """A layer returns a tensor (batch, length, dim) of its input's type, and a state of tensors with the batch axis first."""
+    """A layer returns a tensor (batch, length, dim) of its input's type, and a state of tensors with the batch axis
+    first."""
     case = Case("contract", build, sizes)
     for attribute, kind in (("causal", bool), ("dim", int)):
         if not isinstance(getattr(case.module, attribute, None), kind):
-            case.fail(f"a layer must have an attribute {attribute} ({kind.__name__}); {type(case.module).__name__} has none")
+            case.fail(
+                f"a layer must have an attribute {attribute} ({kind.__name__}); {type(case.module).__name__} has none"
+            )
     check_state(case, "initial_state", case.start(sizes.batch))
     result = case.module(case.draw())
     if not isinstance(result, tuple) or len(result) != 2:
@@ -44,7 +47,10 @@ def check_output(case: Case, y: object, shape: tuple[int, ...]) -> None:
     if tuple(y.shape) != shape:
         case.fail(f"y must have the shape {shape}, not {tuple(y.shape)}")
     if y.dtype != torch.float64:
-        case.fail(f"y must have the type of its input (torch.float64), not {y.dtype}; make new tensors with x.new_zeros or like=x")
+        case.fail(
+            f"y must have the type of its input (torch.float64), not {y.dtype}; make new tensors with x.new_zeros or"
+            " like=x"
+        )
     if not bool(y.isfinite().all()):
         case.fail("y is not finite, though everything that went in is")
 
@@ -58,11 +64,15 @@ def check_state(case: Case, where: str, state: State) -> None:
         case.fail(f"{where} gave a state that cannot be carried: {error}")
     for leaf in found:
         if leaf.is_floating_point() and leaf.dtype != torch.float64:
-            case.fail(f"{where} gave a state of {leaf.dtype}, not of the input's torch.float64; make it with like.new_zeros(...)")
+            case.fail(
+                f"{where} gave a state of {leaf.dtype}, not of the input's torch.float64; make it with"
+                " like.new_zeros(...)"
+            )
 
 
 def purity(build: Build, sizes: Sizes) -> None:
-    """A call has no side effects: the same input gives the same output whatever was read in between, and arguments are not modified."""
+    """A call has no side effects: the same input gives the same output whatever was read in between, and arguments are
+    not modified."""
     case = Case("purity", build, sizes).settle()
     x, more = case.draw(), case.draw(length=MORE)
     given = x.clone()
@@ -110,7 +120,9 @@ def causality(build: Build, sizes: Sizes) -> None:
 def padding(build: Build, sizes: Sizes) -> None:
     """Padding changes no real output, no state and no gradient."""
     case = Case("padding", build, sizes).settle()
-    lengths = [case.randint(1, sizes.length) if row == 0 else case.randint(0, sizes.length) for row in range(sizes.batch)]
+    lengths = [
+        case.randint(1, sizes.length) if row == 0 else case.randint(0, sizes.length) for row in range(sizes.batch)
+    ]
     x, more = case.inputs_with_gradient(), case.inputs_with_gradient(sizes.batch, MORE)
     after = [Chunk(more)] if case.causal else []
     weights = [case.randn(n + MORE * case.causal, case.module.dim) for n in lengths]
@@ -126,11 +138,14 @@ def padding(build: Build, sizes: Sizes) -> None:
         wider = torch.cat([x, x[:, :1]], 1)
         padded = case.read(Chunk(case.hide(wider, mask), mask), *after)
         case.same_rows(f"y of rows with {lengths} real positions, padded", alone, padded.rows)
-        case.same_gradients(f"rows with {lengths} real positions, padded", expected, case.gradients(padded.rows, weights, x))
+        case.same_gradients(
+            f"rows with {lengths} real positions, padded", expected, case.gradients(padded.rows, weights, x)
+        )
 
 
 def chunking(build: Build, sizes: Sizes) -> None:
-    """Reading in chunks with a carried state equals reading at once, in outputs, final state, and gradients through the state."""
+    """Reading in chunks with a carried state equals reading at once, in outputs, final state, and gradients through the
+    state."""
     case = Case("chunking", build, sizes).settle()
     if not case.causal:
         return
@@ -153,7 +168,9 @@ def no_length(build: Build, sizes: Sizes) -> None:
     before = case.read(Chunk(x)).state
     nothing, after = case.module(x[:, :0], None, before)
     case.same("y of no positions", x.new_zeros(sizes.batch, 0, case.module.dim), nothing)
-    case.same_rows("y that follows a chunk of no positions", case.read(more, state=before).rows, case.read(more, state=after).rows)
+    case.same_rows(
+        "y that follows a chunk of no positions", case.read(more, state=before).rows, case.read(more, state=after).rows
+    )
 
 
 def beginning(build: Build, sizes: Sizes) -> None:
@@ -177,7 +194,9 @@ def rows(build: Build, sizes: Sizes) -> None:
             state = case.read(Chunk(x), state=case.start(sizes.batch, capacity)).state
             before = case.read(Chunk(more[chosen]), state=select_rows(copy_state(state), chosen)).rows
             after = case.read(Chunk(more), state=state).rows
-            case.same_rows(f"y of rows {chosen.tolist()} chosen from the state", [after[row] for row in chosen.tolist()], before)
+            case.same_rows(
+                f"y of rows {chosen.tolist()} chosen from the state", [after[row] for row in chosen.tolist()], before
+            )
 
 
 def reordering(build: Build, sizes: Sizes) -> None:
@@ -231,7 +250,9 @@ def documents(build: Build, sizes: Sizes) -> None:
         with torch.no_grad():
             for capacity in (sizes.length + MORE, ROOM):
                 reading = case.read(Chunk(shown, mask), *after, state=case.start(sizes.batch, capacity))
-                case.same_rows(f"y of rows of documents of {packed} positions with capacity {capacity}", alone, reading.rows)
+                case.same_rows(
+                    f"y of rows of documents of {packed} positions with capacity {capacity}", alone, reading.rows
+                )
 
 
 def caching(build: Build, sizes: Sizes) -> None:
@@ -328,7 +349,11 @@ def levels(build: Build, sizes: Sizes) -> None:
     case.same("the last level", case.module(x)[0], found[-1])
     if sizes.length > 1:
         changed = torch.cat([x[:, :1], case.garbage(x[:, 1:])], 1)
-        case.same("the first level at position 0 when other positions change", found[0][:, :1], case.module.levels(changed)[0][:, :1])
+        case.same(
+            "the first level at position 0 when other positions change",
+            found[0][:, :1],
+            case.module.levels(changed)[0][:, :1],
+        )
 
 
 def _split(case: Case, length: int) -> list[int]:
@@ -344,12 +369,17 @@ def _split(case: Case, length: int) -> list[int]:
 
 def _check_leaf(case: Case, where: str, leaf: Tensor) -> Tensor:
     if leaf.dim() == 0 or len(leaf) != case.sizes.batch:
-        case.fail(f"{where} gave a state with a tensor of shape {tuple(leaf.shape)}; its first axis must be the batch ({case.sizes.batch})")
+        case.fail(
+            f"{where} gave a state with a tensor of shape {tuple(leaf.shape)}; its first axis must be the batch"
+            f" ({case.sizes.batch})"
+        )
     return leaf
 
 
 def _kind(value: object) -> str:
-    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else f"a {type(value).__name__}"
+    return (
+        f"a {type(value).__name__} of {len(value)}" if isinstance(value, (tuple, list)) else f"a {type(value).__name__}"
+    )
 
 
 SEQUENCE_LAWS: dict[str, Law] = {

@@ -1,4 +1,5 @@
-"""Laws of tasks: means are exact however a batch is split, and the results of an example do not depend on the others in its batch.
+"""Laws of tasks: means are exact however a batch is split, and the results of an example do not depend on the others in
+its batch.
 
 A trial builds an entry's task over a small body, in float64, with vocabularies from small samples of its kind of data.
 """
@@ -32,7 +33,14 @@ from clew.tasks import TASKS
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learning import Encoding
 
-BODIES = {"encodes": "seq2seq", "trees": "tree_lstm", "graph": "graph_lstm", "directions": "elmo", "whole": "bert", "": "recurrent"}
+BODIES = {
+    "encodes": "seq2seq",
+    "trees": "tree_lstm",
+    "graph": "graph_lstm",
+    "directions": "elmo",
+    "whole": "bert",
+    "": "recurrent",
+}
 """A family for each need of a task."""
 CLOSE = 1e-6
 """The tolerance; tasks compute scores in float32."""
@@ -57,7 +65,14 @@ def build_tried(entry: TaskEntry, sizes: Sizes) -> Tried:
         raise UserError(f"there are no samples for its kind of data; add some as SAMPLES[{name}] of clew.laws.samples")
     rows = max(sizes.batch + 1, 2)
     family = next(BODIES[need] for need in (*entry.needs, *entry.gives, "") if need in BODIES)
-    small = {"dim": 2 * sizes.dim, "embedding_dim": 2 * sizes.dim, "num_layers": 1, "num_heads": 2, "dropout": 0.0, "max_length": 64}
+    small = {
+        "dim": 2 * sizes.dim,
+        "embedding_dim": 2 * sizes.dim,
+        "num_layers": 1,
+        "num_heads": 2,
+        "dropout": 0.0,
+        "max_length": 64,
+    }
     fields = MODELS[family].config.model_fields
     model = {"family": family, **{name: value for name, value in small.items() if name in fields}}
     with in_table(entry):
@@ -117,7 +132,9 @@ def counts_agree(build: Build, sizes: Sizes) -> None:
         raise Broken("counts", f"counts has {sorted(counts)}, and forward the terms {sorted(terms)}", sizes)
     for name, (_, count) in terms.items():
         if float(count) != float(counts[name]):
-            raise Broken("counts", f"counts['{name}'] is {float(counts[name]):g}, and the term's count {float(count):g}", sizes)
+            raise Broken(
+                "counts", f"counts['{name}'] is {float(counts[name]):g}, and the term's count {float(count):g}", sizes
+            )
 
 
 def exact_means(build: Build, sizes: Sizes) -> None:
@@ -126,8 +143,20 @@ def exact_means(build: Build, sizes: Sizes) -> None:
     with evaluating([tried.task]):
         parts = [terms_of(tried.task, part) for part in cut_rows(tried.batch, num_rows(tried.batch))]
         for name, (total, count) in terms_of(tried.task, tried.batch).items():
-            differ("exact means", f"the sum of '{name}'", total, torch.stack([part[name][0] for part in parts]).sum(), sizes)
-            differ("exact means", f"the count of '{name}'", count, torch.stack([part[name][1] for part in parts]).sum(), sizes)
+            differ(
+                "exact means",
+                f"the sum of '{name}'",
+                total,
+                torch.stack([part[name][0] for part in parts]).sum(),
+                sizes,
+            )
+            differ(
+                "exact means",
+                f"the count of '{name}'",
+                count,
+                torch.stack([part[name][1] for part in parts]).sum(),
+                sizes,
+            )
 
 
 def padding(build: Build, sizes: Sizes) -> None:
@@ -169,20 +198,24 @@ def json_survives(build: Build, sizes: Sizes) -> None:
             continue
         rows = [row for example in tried.examples if (row := use.watch.row_of(example)) is not None]
         options = read_options(use, tried.config, {})
-        for number, (row, answer) in enumerate(zip(rows, answer_rows(use, [task], rows, options), strict=True), start=1):
+        for number, (row, answer) in enumerate(
+            zip(rows, answer_rows(use, [task], rows, options), strict=True), start=1
+        ):
             told = use.objects(number, row, answer, options)
             if not same(json.loads(in_json(told, f"what {verb} tells", sizes)), told):
                 raise Broken("json", f"what {verb} tells of example {number} is another after JSON: {told!r}", sizes)
 
 
 def kept_on_disk(build: Build, sizes: Sizes) -> None:
-    """Examples survive a round trip to disk, and each has the same encoding alone and with others. Kinds whose examples hold more than
-    strings and numbers are skipped."""
+    """Examples survive a round trip to disk, and each has the same encoding alone and with others. Kinds whose examples
+    hold more than strings and numbers are skipped."""
     tried = build(sizes)
     with TemporaryDirectory() as cache, suppress(Unpackable):
         again = list(gather(tried.examples, large=0, cache=Path(cache)))
         packer, unpacked = Packer(), []
-        for number, (example, read, encoded) in enumerate(zip(tried.examples, again, tried.encoded, strict=True), start=1):
+        for number, (example, read, encoded) in enumerate(
+            zip(tried.examples, again, tried.encoded, strict=True), start=1
+        ):
             if packer.pack(example) != packer.pack(read):
                 raise Broken("on disk", f"example {number} is {read!r} on disk and {example!r} before", sizes)
             alone, together = (packer.pack(each) for each in (tried.task.encode([read])[0], encoded))

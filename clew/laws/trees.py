@@ -57,7 +57,9 @@ def what_is_below(build: Build, sizes: Sizes) -> None:
                 silent = silent or (below and not felt)
         if not silent:
             return
-    case.fail("a node's vector does not depend on the inputs of all nodes below it; a step must use its children's states")
+    case.fail(
+        "a node's vector does not depend on the inputs of all nodes below it; a step must use its children's states"
+    )
 
 
 def places(build: Build, sizes: Sizes) -> None:
@@ -67,10 +69,15 @@ def places(build: Build, sizes: Sizes) -> None:
     tree, x = draw_tree(case, sizes.length), draw_nodes(case, 1)
     new = torch.randperm(sizes.length, generator=case.generator)
     old = new.argsort().tolist()
-    moved = Nodes(tuple(-1 if tree.parents[a] < 0 else int(new[tree.parents[a]]) for a in old), tuple(tree.slots[a] for a in old))
+    moved = Nodes(
+        tuple(-1 if tree.parents[a] < 0 else int(new[tree.parents[a]]) for a in old), tuple(tree.slots[a] for a in old)
+    )
     found = hidden_of(case, x[:, old], [moved])
     case.same(
-        "the vectors of a tree whose nodes stand elsewhere", hidden_of(case, x, [tree])[:, old], found, axes=("row", "node", "feature")
+        "the vectors of a tree whose nodes stand elsewhere",
+        hidden_of(case, x, [tree])[:, old],
+        found,
+        axes=("row", "node", "feature"),
     )
 
 

@@ -1,5 +1,5 @@
-"""Laws of norms, which map each position's vector to another; of poolings, which map a sequence's vectors to one; and of character readers,
-which map each word's letters to one vector."""
+"""Laws of norms, which map each position's vector to another; of poolings, which map a sequence's vectors to one; and
+of character readers, which map each word's letters to one vector."""
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +32,9 @@ def pooling_contract(build: Build, sizes: Sizes) -> None:
     case = Case("contract", build, sizes)
     hidden = case.randn(sizes.batch, sizes.length, sizes.dim)
     check_output(case, case.module(hidden), (sizes.batch, sizes.dim))
-    check_output(case, case.module(hidden, torch.ones(sizes.batch, sizes.length, dtype=torch.bool)), (sizes.batch, sizes.dim))
+    check_output(
+        case, case.module(hidden, torch.ones(sizes.batch, sizes.length, dtype=torch.bool)), (sizes.batch, sizes.dim)
+    )
 
 
 def real_positions_only(build: Build, sizes: Sizes) -> None:
@@ -49,10 +51,15 @@ def real_positions_only(build: Build, sizes: Sizes) -> None:
 
 
 def characters_contract(build: Build, sizes: Sizes) -> None:
-    """A character reader returns a vector (batch, length, dim) per word, which is finite even for a word without letters."""
+    """A character reader returns a vector (batch, length, dim) per word, which is finite even for a word without
+    letters."""
     case = Case("contract", build, sizes)
     check_output(case, case.module(draw_letters(case)), (sizes.batch, sizes.length, sizes.dim))
-    check_output(case, case.module(torch.zeros(sizes.batch, sizes.length, 3, dtype=torch.long)), (sizes.batch, sizes.length, sizes.dim))
+    check_output(
+        case,
+        case.module(torch.zeros(sizes.batch, sizes.length, 3, dtype=torch.long)),
+        (sizes.batch, sizes.length, sizes.dim),
+    )
 
 
 def words_alone(build: Build, sizes: Sizes) -> None:

@@ -1,4 +1,5 @@
-"""Adapters: small trained maps beside the frozen maps of a body. Members of ADAPTERS are built as `A(linear, *, options)`."""
+"""Adapters: small trained maps beside the frozen maps of a body. Members of ADAPTERS are built as `A(linear, *,
+options)`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,15 +27,26 @@ class LowRank(nn.Linear):
 
     W and b are frozen. U starts at 0, so that the adapted map first equals the original.
 
-    The layer is itself a linear map and keeps the name `weight`: weight maps and checkpoints of the base model still fit.
+    The layer is itself a linear map and keeps the name `weight`: weight maps and checkpoints of the base model still
+    fit.
     """
 
-    def __init__(self, linear: nn.Linear, *, rank: int = 8, alpha: float = 16.0, dropout: float = 0.0, targets: list[str] | None = None):
+    def __init__(
+        self,
+        linear: nn.Linear,
+        *,
+        rank: int = 8,
+        alpha: float = 16.0,
+        dropout: float = 0.0,
+        targets: list[str] | None = None,
+    ):
         """`targets` is read by `adapt`: the names of the maps to adapt."""
         if rank < 1:
             raise UserError(f"the rank of an adapter ({rank}) must be at least 1; set transfer.adapter.rank")
         if not 0 <= dropout < 1:
-            raise UserError(f"an adapter's dropout ({dropout}) must be at least 0 and below 1; set transfer.adapter.dropout")
+            raise UserError(
+                f"an adapter's dropout ({dropout}) must be at least 0 and below 1; set transfer.adapter.dropout"
+            )
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
@@ -61,14 +73,15 @@ class LowRank(nn.Linear):
 
 
 def adapt(body: nn.Module, adapter: Part) -> int:
-    """Replaces every targeted map of a body, or of a part of one, by an adapter around it. Returns the number of adapters."""
+    """Replaces every targeted map of a body, or of a part of one, by an adapter around it. Returns the number of
+    adapters."""
     targets = part_options(adapter).get("targets", USUAL)
     maps = list(adaptable(body))
     known = sorted({name for _, name in maps}, key=ADAPTABLE.index)
     if not known:
         raise UserError(
-            f"transfer.adapter={part_name(adapter)} adapts the maps {', '.join(ADAPTABLE)}, and this body has none of them; "
-            "use transfer.freeze instead"
+            f"transfer.adapter={part_name(adapter)} adapts the maps {', '.join(ADAPTABLE)}, and this body has none of"
+            " them; use transfer.freeze instead"
         )
     if not targets:
         raise UserError(f"transfer.adapter.targets is empty; name some of {', '.join(known)}")
@@ -94,7 +107,9 @@ def is_adapted(task: nn.Module) -> bool:
 
 def adapter_names(task: nn.Module) -> set[str]:
     """The names of the parameters that adapters add to a task."""
-    return {f"{path}.{name}" for path, part in task.named_modules() if isinstance(part, LowRank) for name in ("down", "up")}
+    return {
+        f"{path}.{name}" for path, part in task.named_modules() if isinstance(part, LowRank) for name in ("down", "up")
+    }
 
 
 def merge(task: nn.Module) -> None:
@@ -106,7 +121,8 @@ def merge(task: nn.Module) -> None:
 
 
 def own_weights(task: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that a run saves: all of them, or, with adapters, only the trained ones. The base run has the others."""
+    """The weights that a run saves: all of them, or, with adapters, only the trained ones. The base run has the
+    others."""
     if not is_adapted(task):
         return dict(weights)
     frozen = {name for name, parameter in task.named_parameters() if not parameter.requires_grad}

@@ -1,5 +1,5 @@
-"""Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts that are
-passed in."""
+"""Attention: softmax(score(query, key)) value, over a sequence's own past or a memory. Scores and positions are parts
+that are passed in."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -51,11 +51,17 @@ class Attention(nn.Module):
         self.kernel = "dot_attention" if fusable else None
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, places: Places, key_index: Tensor, seen: Sight | Tensor | None = None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        places: Places,
+        key_index: Tensor,
+        seen: Sight | Tensor | None = None,
     ) -> Tensor:
-        """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer heads, each shared by a
-        group. `seen` is a Sight, or True where a query may look, broadcast to (batch, heads, query, key). Indices count from the row's
-        start: encodings look at their differences, inside one document."""
+        """query (batch, heads, query, width) at `places`; key and value at `key_index` (batch, key) may have fewer
+        heads, each shared by a group. `seen` is a Sight, or True where a query may look, broadcast to (batch, heads,
+        query, key). Indices count from the row's start: encodings look at their differences, inside one document."""
         if isinstance(seen, Sight) and (in_blocks := self.in_blocks(query, key, value, seen)) is not None:
             return in_blocks
         position, bias = self.position, None
@@ -66,7 +72,9 @@ class Attention(nn.Module):
             left, right, scale = self.score.as_dot(query, key)
             dropout = self.dropout if self.training else 0.0
             slopes = None if position is None else position.linear_slopes
-            context: Tensor = kernel(left, right, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes)
+            context: Tensor = kernel(
+                left, right, value, scale=scale, seen=seen, dropout=dropout, bias=bias, slopes=slopes
+            )
             return context
         if key.shape[1] != query.shape[1]:
             repeats = query.shape[1] // key.shape[1]
@@ -109,7 +117,9 @@ class Attention(nn.Module):
             return False
         slopes = None if self.position is None else self.position.linear_slopes
         biased = self.position if self.position is not None and self.position.biases else None
-        return takes_flex(facts_of(query, key, value, seen, kind_of(biased, slopes), self.dropout if self.training else 0.0))
+        return takes_flex(
+            facts_of(query, key, value, seen, kind_of(biased, slopes), self.dropout if self.training else 0.0)
+        )
 
     def weigh(self, scores: Tensor) -> Tensor:
         weights = self.weights(torch.softmax(self.scores(scores), -1))
@@ -140,9 +150,10 @@ class SelfAttention(SequenceLayer):
         q, k, v = W_q x, W_k x, W_v x        head by head
         y = W_o [context_1; ...; context_h]
 
-    `num_kv_heads` below `num_heads` shares each key and value head by a group of queries (Ainslie et al. 2023). `window` = r lets
-    a position see its r nearest neighbours: r before it where causal, r on each side where not. Heads that were cut away may have left
-    groups of unequal size; `groups` then names the key and value head that each query head reads.
+    `num_kv_heads` below `num_heads` shares each key and value head by a group of queries (Ainslie et al. 2023).
+    `window` = r lets a position see its r nearest neighbours: r before it where causal, r on each side where not. Heads
+    that were cut away may have left groups of unequal size; `groups` then names the key and value head that each query
+    head reads.
     """
 
     groups: Tensor | None
@@ -186,7 +197,9 @@ class SelfAttention(SequenceLayer):
         score = score or ScaledDot(self.head_dim, self.head_dim)
         self.attention = Attention(score, position, dropout)
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         if not self.causal:
             return None
         clock = new_clock(batch_size, like.device)
@@ -212,7 +225,8 @@ class SelfAttention(SequenceLayer):
         return self.join(context), past.cache
 
     def step_kernel(self, x: Tensor, mask: Tensor | None, state: State) -> Any:
-        """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but ALiBi's."""
+        """The kernel for one position over a buffer, where there is one: for a scaled dot product, with no bias but
+        ALiBi's."""
         if not isinstance(state, Buffer) or x.shape[1] != 1 or mask is not None:
             return None
         position = self.attention.position
@@ -222,7 +236,8 @@ class SelfAttention(SequenceLayer):
         return choose("decode_attention", self.attention) if is_supported(x, self.head_dim) else None
 
     def step(self, kernel: Any, x: Tensor, state: Buffer) -> Tensor:
-        """One new position of every row; its key and value are written into the buffer, and its clock goes on, in place."""
+        """One new position of every row; its key and value are written into the buffer, and its clock goes on, in
+        place."""
         clock, position = state.clock, self.attention.position
         query, key, value = self.project(x, Places(clock.count[:, None], clock.start[:, None]))
         first = clock.start if self.window is None else torch.maximum(clock.start, clock.count - self.window)
@@ -272,7 +287,8 @@ class SelfAttention(SequenceLayer):
 
 
 def seen_places(mask: Tensor | None) -> Tensor | None:
-    """The places of a memory that are looked at: the real ones; all where a sentence has none, or its softmax is NaN."""
+    """The places of a memory that are looked at: the real ones; all where a sentence has none, or its softmax is
+    NaN."""
     real = real_positions(mask)
     return None if real is None else real | ~real.any(1, keepdim=True)
 

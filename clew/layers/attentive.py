@@ -1,5 +1,5 @@
-"""Recurrent decoders that attend to a memory at every step, before the cell or after it. A decoder cell is a cell, so `Recurrent` runs it
-and beam search reorders its state. Where the context is not fed back, all steps attend at once.
+"""Recurrent decoders that attend to a memory at every step, before the cell or after it. A decoder cell is a cell, so
+`Recurrent` runs it and beam search reorders its state. Where the context is not fed back, all steps attend at once.
 
 `attend(score)` builds the attention: `Attention` is soft, `HardAttention` picks one place.
 """
@@ -49,15 +49,16 @@ class AttentiveCell(Cell):
         s'      = cell([x; context], s)
         y       = [s'; context]
 
-    The query is the cell's previous output, or its initial state. `cell` takes input_dim + memory_dim features. With hard attention the
-    context is one h_i, and y is `Drawn`.
+    The query is the cell's previous output, or its initial state. `cell` takes input_dim + memory_dim features. With
+    hard attention the context is one h_i, and y is `Drawn`.
     """
 
     def __init__(self, input_dim: int, memory_dim: int, cell: Cell, score: Score, *, attend: Attend = Attention):
         super().__init__(input_dim, cell.dim + memory_dim)
         if cell.input_dim != input_dim + memory_dim:
             raise UserError(
-                f"an attentive cell gives its inner cell [x; context] of width {input_dim + memory_dim}, but that takes {cell.input_dim}"
+                f"an attentive cell gives its inner cell [x; context] of width {input_dim + memory_dim}, but that takes"
+                f" {cell.input_dim}"
             )
         self.cell = cell
         self.attention = attend(score)
@@ -85,19 +86,29 @@ class FeedingCell(Cell):
         h~'     = tanh(W_c [context; s'])
         y       = h~'
 
-    Without `joined` there is no W_c: y = [s'; context], and the context is fed back in place of h~. `cell` takes the features of x and of
-    the fed vector; a stack of cells attends from its top. With hard attention the context is one h_i, and y is `Drawn`.
+    Without `joined` there is no W_c: y = [s'; context], and the context is fed back in place of h~. `cell` takes the
+    features of x and of the fed vector; a stack of cells attends from its top. With hard attention the context is one
+    h_i, and y is `Drawn`.
     """
 
     def __init__(
-        self, input_dim: int, dim: int, memory_dim: int, cell: Cell, score: Score, *, joined: bool = True, attend: Attend = Attention
+        self,
+        input_dim: int,
+        dim: int,
+        memory_dim: int,
+        cell: Cell,
+        score: Score,
+        *,
+        joined: bool = True,
+        attend: Attend = Attention,
     ):
         super().__init__(input_dim, joined_dim(dim, memory_dim, cell.dim, joined))
         self.fed_dim = dim if joined else memory_dim
         if cell.input_dim != input_dim + self.fed_dim:
             fed = "h~" if joined else "context"
             raise UserError(
-                f"a feeding cell gives its inner cell [x; {fed}] of width {input_dim + self.fed_dim}, but that takes {cell.input_dim}"
+                f"a feeding cell gives its inner cell [x; {fed}] of width {input_dim + self.fed_dim}, but that takes"
+                f" {cell.input_dim}"
             )
         self.cell = cell
         self.attention = attend(score)
@@ -127,18 +138,31 @@ class LookingState(NamedTuple):
 
 
 class Looking(SequenceLayer):
-    """Attention after the cell, without feedback (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all steps at once.
+    """Attention after the cell, without feedback (Luong et al. 2015, section 3.1): h~ = tanh(W_c [context; s]), all
+    steps at once.
 
-    The input is s, the decoder's hidden vectors, which are the queries. Without `joined`, y = [s; context], with no layer between.
+    The input is s, the decoder's hidden vectors, which are the queries. Without `joined`, y = [s; context], with no
+    layer between.
     """
 
-    def __init__(self, input_dim: int, dim: int, memory_dim: int, score: Score, *, joined: bool = True, attend: Attend = Attention):
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        memory_dim: int,
+        score: Score,
+        *,
+        joined: bool = True,
+        attend: Attend = Attention,
+    ):
         super().__init__()
         self.dim = joined_dim(dim, memory_dim, input_dim, joined)
         self.attention = attend(score)
         self.join = nn.Linear(memory_dim + input_dim, dim, bias=False) if joined else None
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return LookingState(without_final(memory), None)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -148,7 +172,9 @@ class Looking(SequenceLayer):
             context, draws = look(self.attention, x, memory, choose_expected(self.attention, x))
         else:
             values, draws = memory.values[:, None], None
-            context = attend_memory(self.attention, fold_beams(x, values.shape[0])[:, None], values, values, memory.mask)
+            context = attend_memory(
+                self.attention, fold_beams(x, values.shape[0])[:, None], values, values, memory.mask
+            )
             context = unfold_beams(context[:, 0], x.shape[0])
         return put_together(self.join, x, context), LookingState(memory, draws)
 
@@ -161,7 +187,9 @@ class DrawingState(NamedTuple):
 class Drawing(Recurrent):
     """A cell with hard attention, run over a sequence. The state after a chunk holds the chunk's draws."""
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return DrawingState(super().initial_state(batch_size, memory, capacity, like=like), None)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -198,19 +226,25 @@ def prepared(attention: Attention, memory: Memory) -> Memory:
 
 
 def choose_expected(attention: Attention, x: Tensor) -> Tensor | None:
-    """Which rows of a chunk (batch, length, dim) use the expectation of hard attention in place of a draw; None if none does."""
+    """Which rows of a chunk (batch, length, dim) use the expectation of hard attention in place of a draw; None if none
+    does."""
     return attention.choose_expected(x) if isinstance(attention, HardAttention) else None
 
 
-def look(attention: Attention, query: Tensor, memory: Memory, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
-    """The contexts (rows, length, dim) of queries (rows, length, width). The beams of a sentence share its row of the memory."""
+def look(
+    attention: Attention, query: Tensor, memory: Memory, expected: Tensor | None = None
+) -> tuple[Tensor, Draws | None]:
+    """The contexts (rows, length, dim) of queries (rows, length, width). The beams of a sentence share its row of the
+    memory."""
     prepared_memory, rows = memory.values, query.shape[0]
     sentences = prepared_memory.values.shape[0]
     folded = fold_beams(query, sentences)[:, None]  # (sentences, 1, query, width)
     if not isinstance(attention, HardAttention):
         return unfold_beams(attention.read(folded, prepared_memory)[:, 0], rows), None
     if expected is not None:
-        expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[:, None]  # (sentences, 1, query, 1)
+        expected = fold_beams(expected[:, None, None].expand(-1, query.shape[1], 1), sentences)[
+            :, None
+        ]  # (sentences, 1, query, 1)
     context, draws = attention.draw(folded, prepared_memory, expected)
     flat_draws = None if draws is None else map_tree(lambda part: part[:, 0].reshape(rows, -1), draws)
     return unfold_beams(context[:, 0], rows), flat_draws
@@ -222,7 +256,8 @@ def drawn(attention: Attention, y: Tensor, draws: Draws | None) -> Tensor | Draw
 
 
 def query_of(state: State) -> Tensor:
-    """The hidden vector of a cell's state: the state itself, its first part, or the hidden vector of the top cell of a stack."""
+    """The hidden vector of a cell's state: the state itself, its first part, or the hidden vector of the top cell of a
+    stack."""
     while not isinstance(state, Tensor):
         state = state[0] if hasattr(state, "_fields") else state[-1]
     return state

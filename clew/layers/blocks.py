@@ -11,8 +11,9 @@ from clew.layers.sequence import Stack
 
 
 def block_ends(body: Any, num_levels: int) -> list[int]:
-    """The indices of the levels that end a block; level 0 is the embedding. As in Vaswani et al. (2017), a layer and the feed-forward
-    network above it are one block, including cross-attention between the two. Any other layer is a block of its own."""
+    """The indices of the levels that end a block; level 0 is the embedding. As in Vaswani et al. (2017), a layer and
+    the feed-forward network above it are one block, including cross-attention between the two. Any other layer is a
+    block of its own."""
     layers = [getattr(layer, "layer", None) for layer in getattr(body.layers, "layers", ())]
     pairs = enumerate(zip(layers, layers[1:], strict=False), start=1)
     continued = {level for level, (lower, upper) in pairs if goes_on(upper) and not isinstance(lower, FeedForward)}
@@ -25,9 +26,10 @@ def goes_on(layer: Any) -> bool:
 
 
 def parameter_blocks(body: Any) -> list[dict[str, nn.Parameter]]:
-    """A body's parameters by name, one dict per block: the embedding, then the blocks from the bottom up. Two readers of opposite
-    directions share blocks. Parameters outside any layer (the last norm) belong to the top block. An encoder-decoder starts with both
-    embeddings; the blocks of the encoder follow, then those of the decoder, whose lowest block includes the map from encoder to decoder."""
+    """A body's parameters by name, one dict per block: the embedding, then the blocks from the bottom up. Two readers
+    of opposite directions share blocks. Parameters outside any layer (the last norm) belong to the top block. An
+    encoder-decoder starts with both embeddings; the blocks of the encoder follow, then those of the decoder, whose
+    lowest block includes the map from encoder to decoder."""
     return blocks_of_halves(body) if getattr(body, "encodes", False) else blocks_of_layers(body)
 
 

@@ -7,7 +7,8 @@
 If some features of x are known only at each step (a context, the word written last), they are its last ones, and
 `late_inputs(early_inputs(x_first)_t, x_last_t)` equals `inputs([x_first; x_last])_t`.
 
-A cell with the same equation as a kernel of clew.kernels names it in `kernel` and returns its tensors from `kernel_weights`.
+A cell with the same equation as a kernel of clew.kernels names it in `kernel` and returns its tensors from
+`kernel_weights`.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,8 @@ from clew.layers.sequence import uniform_init
 
 
 class Recurrence(NamedTuple):
-    """A chunk for a generated kernel: `step(inputs_t, state)`, and a function from its results to y and the cell's state."""
+    """A chunk for a generated kernel: `step(inputs_t, state)`, and a function from its results to y and the cell's
+    state."""
 
     step: Callable[[Tree, State], tuple[Tensor, State]]
     inputs: Tree
@@ -65,11 +67,13 @@ class Cell(nn.Module):
         return inputs_at_step(self, torch.cat([first, x_t], -1), fixed.value)
 
     def recurrence(self, x: Tensor, state: State) -> Recurrence | None:
-        """A chunk for a generated kernel; None if it cannot run this cell. The default, `forward` itself, needs states of one width."""
+        """A chunk for a generated kernel; None if it cannot run this cell. The default, `forward` itself, needs states
+        of one width."""
         return Recurrence(self.forward, self.inputs(x), state, lambda y, new, real: (y, new))
 
     def kernel_weights(self) -> tuple[Tensor, ...]:
-        """The arguments of the kernel named in `kernel`: input weight, hidden weight, input bias, hidden bias, and any others."""
+        """The arguments of the kernel named in `kernel`: input weight, hidden weight, input bias, hidden bias, and any
+        others."""
         raise NotImplementedError
 
     def kernel_state(self, found: Tree) -> State:
@@ -90,7 +94,8 @@ class Taps(nn.Module):
 
 
 class Gated(Cell):
-    """The shared part of cells with `num_gates` stacked linear maps: one weight for all maps of x, one for all maps of h, one bias.
+    """The shared part of cells with `num_gates` stacked linear maps: one weight for all maps of x, one for all maps of
+    h, one bias.
 
     A gate is as wide as h, or `gate_dim` wide.
     """
@@ -133,7 +138,8 @@ def fixed_inputs(cell: Cell, like: Tensor) -> Tree:
 
 
 def inputs_at_step(cell: Cell, x_t: Tensor, fixed: Tree) -> Tree:
-    """A cell's inputs for one step whose x is known only inside the loop, with the parts that `fixed_inputs` fixed for the chunk."""
+    """A cell's inputs for one step whose x is known only inside the loop, with the parts that `fixed_inputs` fixed for
+    the chunk."""
     return with_fixed(map_tree(lambda leaf: leaf[:, 0], cell.inputs(x_t[:, None]), keep=(Fixed,)), fixed)
 
 

@@ -60,8 +60,8 @@ class GRU(Gated):
         n  = tanh(W_n x + b_n + U_n (r * h))          candidate, reset="before"
         h' = z * h + (1 - z) * n
 
-    The reset gate multiplies after the product with U_n as cuDNN and torch have it, before it as Cho et al. and Chung et al. (2014) do.
-    Chung et al. write 1 - z for z.
+    The reset gate multiplies after the product with U_n as cuDNN and torch have it, before it as Cho et al. and Chung
+    et al. (2014) do. Chung et al. write 1 - z for z.
     """
 
     kernel: str | None = "gru"
@@ -102,7 +102,11 @@ class GRU(Gated):
         return self.input_weight, self.dropped_hidden_weight(), self.bias, torch.cat([zeros, self.candidate_bias])
 
 
-NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu, "sigmoid": torch.sigmoid}
+NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+}
 
 CELLS: dict[str, Callable[..., Cell]] = {
     "elman": Elman,

@@ -1,7 +1,8 @@
 """Word vectors from characters, for any word, in the vocabulary or not.
 
-Members of CHARACTERS are built as `C(dim, *, num_letters, ...)`. Their input is letters (batch, length, letters), with 0 as padding after
-a word's last letter: `forward(letters) -> (batch, length, dim)`, zeros at places without letters. Each word is read by itself.
+Members of CHARACTERS are built as `C(dim, *, num_letters, ...)`. Their input is letters (batch, length, letters), with
+0 as padding after a word's last letter: `forward(letters) -> (batch, length, dim)`, zeros at places without letters.
+Each word is read by itself.
 """
 
 import math
@@ -60,14 +61,15 @@ class Characters(nn.Module):
 
 
 class CharacterCNN(Characters):
-    """Convolutions over a word's letters, and the maximum of each filter (Ma and Hovy 2016). With filters of several widths and highway
-    layers above them, it is the reader of Kim et al. (2016) and ELMo.
+    """Convolutions over a word's letters, and the maximum of each filter (Ma and Hovy 2016). With filters of several
+    widths and highway layers above them, it is the reader of Kim et al. (2016) and ELMo.
 
         f_w = max_t (W_w [x_t; ..; x_{t + w - 1}] + b_w)     t over the word's letters, zeros after the last
         y   = P highway(.. highway(g([f_w; f_w'; ..])))       P only if the number of filters is not `dim`
 
-    `filters` is the number of filters of each width; by default the widths share `dim`. `padded_to` = n pads every word to n letters with
-    the last letter of the table, and t runs over all windows that lie within them (as ELMo was released).
+    `filters` is the number of filters of each width; by default the widths share `dim`. `padded_to` = n pads every word
+    to n letters with the last letter of the table, and t runs over all windows that lie within them (as ELMo was
+    released).
     """
 
     def __init__(
@@ -90,15 +92,20 @@ class CharacterCNN(Characters):
         filters = shares(dim, len(widths)) if filters is None else filters
         if not widths or len(widths) != len(filters) or min(widths) < 1 or min(filters) < 1 or not 0 <= highways <= 100:
             raise UserError(
-                f"a character CNN needs one number of filters per width, all at least 1, and highways from 0 to 100; "
-                f"not widths={shortened(shown(widths), 50)}, filters={shortened(shown(filters), 50)}, highways={shown(highways)}"
+                "a character CNN needs one number of filters per width, all at least 1, and highways from 0 to 100;"
+                f" not widths={shortened(shown(widths), 50)}, filters={shortened(shown(filters), 50)},"
+                f" highways={shown(highways)}"
             )
         if padded_to is not None and padded_to < max(widths):
-            raise UserError(f"padded_to ({shown(padded_to)}) must be at least the widest filter's width ({shown(max(widths))})")
+            raise UserError(
+                f"padded_to ({shown(padded_to)}) must be at least the widest filter's width ({shown(max(widths))})"
+            )
         self.padded_to = padded_to
         self.padding = num_letters - 1
         self.activation = torch.relu if activation == "relu" else torch.tanh
-        self.convolutions: Any = nn.ModuleList(nn.Conv1d(letter_dim, count, width) for width, count in zip(widths, filters, strict=True))
+        self.convolutions: Any = nn.ModuleList(
+            nn.Conv1d(letter_dim, count, width) for width, count in zip(widths, filters, strict=True)
+        )
         total = sum(filters)
         self.highways: Any = nn.ModuleList(Highway(total, Rectified(total, total)) for _ in range(highways))
         self.projection = nn.Linear(total, dim) if total != dim else None
@@ -110,14 +117,17 @@ class CharacterCNN(Characters):
             maxima = [convolution(x.mT).amax(-1) for convolution in self.convolutions]
         else:
             features = self.over_all if is_exporting() else self.over_letters
-            maxima = features(letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1)))
+            maxima = features(
+                letters, F.pad(self.embed(letters), (0, 0, 0, max(c.kernel_size[0] for c in self.convolutions) - 1))
+            )
         y = self.activation(torch.cat(maxima, -1))
         for highway in self.highways:
             y, _ = highway(y)
         return y if self.projection is None else self.projection(y)
 
     def over_letters(self, letters: Tensor, x: Tensor) -> list[Tensor]:
-        """The maximum of each filter. Only windows that start at a letter are computed: most of the others are padding."""
+        """The maximum of each filter. Only windows that start at a letter are computed: most of the others are
+        padding."""
         word, place = letters.nonzero(as_tuple=True)
         maxima = []
         for convolution in self.convolutions:
@@ -129,14 +139,18 @@ class CharacterCNN(Characters):
         return maxima
 
     def over_all(self, letters: Tensor, x: Tensor) -> list[Tensor]:
-        """The same, with all windows computed and those that start at padding masked: shapes are fixed, as an export needs."""
+        """The same, with all windows computed and those that start at padding masked: shapes are fixed, as an export
+        needs."""
         padding = (letters == 0)[:, None]
-        values = [convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions]  # (words, filters, letters)
+        values = [
+            convolution(x.mT)[..., : letters.shape[1]] for convolution in self.convolutions
+        ]  # (words, filters, letters)
         return [y.masked_fill(padding, -math.inf).amax(-1) for y in values]
 
 
 class CharacterLSTM(Characters):
-    """Two LSTMs over a word's letters, one from each end, and their last states (Lample et al. 2016): y = [ahead_last; back_first]."""
+    """Two LSTMs over a word's letters, one from each end, and their last states (Lample et al. 2016): y = [ahead_last;
+    back_first]."""
 
     def __init__(self, dim: int, *, num_letters: int = 259, letter_dim: int = 25, dropout: float = 0.0):
         super().__init__(dim, num_letters, letter_dim, dropout)

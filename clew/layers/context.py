@@ -14,7 +14,8 @@ from clew.layers.pooling import Levels
 
 
 class Pieces(NamedTuple):
-    """A sentence as the other body reads it. Word i is made of the pieces [starts, ends) (batch, words); both are 0 on padding."""
+    """A sentence as the other body reads it. Word i is made of the pieces [starts, ends) (batch, words); both are 0 on
+    padding."""
 
     inputs: Any
     mask: Tensor | None
@@ -55,10 +56,20 @@ WORD_VECTORS = {"first": first_pieces, "last": last_pieces, "mean": mean_pieces}
 class Context(nn.Module):
     """A part of an embedding: word_i -> dropout(mix(levels of `body`)_i), from the word's first, last or all pieces.
 
-    Mixed are the levels of `mixable_levels`. The body is fine-tuned if `tuned`; otherwise it is frozen and stays in evaluation mode.
+    Mixed are the levels of `mixable_levels`. The body is fine-tuned if `tuned`; otherwise it is frozen and stays in
+    evaluation mode.
     """
 
-    def __init__(self, body: Any, widths: Sequence[int], mix: Any, *, pieces: str = "last", tuned: bool = False, dropout: float = 0.0):
+    def __init__(
+        self,
+        body: Any,
+        widths: Sequence[int],
+        mix: Any,
+        *,
+        pieces: str = "last",
+        tuned: bool = False,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         self.body = body
         self.chosen = mixable_levels(body, widths)
@@ -79,12 +90,18 @@ class Context(nn.Module):
 
     def forward(self, words: Words) -> Tensor:
         if words.context is None:
-            raise UserError("this embedding reads the levels of another body; give it the words' pieces, as the context of Words")
+            raise UserError(
+                "this embedding reads the levels of another body; give it the words' pieces, as the context of Words"
+            )
         if is_exporting():  # exports need no gradients, and their inputs are never longer than the body's positions
-            mixed: Tensor = self.mix(self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context))
+            mixed: Tensor = self.mix(
+                self.vectors(self.body.levels(words.context.inputs, words.context.mask), words.context)
+            )
             return mixed
         with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
-            vectors = self.vectors(levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context)
+            vectors = self.vectors(
+                levels_in_windows(self.body, words.context.inputs, words.context.mask), words.context
+            )
         dropped: Tensor = self.dropout(self.mix(vectors))
         return dropped
 

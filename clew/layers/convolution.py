@@ -19,7 +19,8 @@ class ConvolutionState(NamedTuple):
 
 
 class Convolution(SequenceLayer):
-    """y_t = b + sum_j W_j x_{t + j}: causal with j in -(width - 1) .. 0, else centred ("same"), zeros beyond the sequence's ends."""
+    """y_t = b + sum_j W_j x_{t + j}: causal with j in -(width - 1) .. 0, else centred ("same"), zeros beyond the
+    sequence's ends."""
 
     def __init__(self, input_dim: int, dim: int, *, width: int = 3, causal: bool = True, bias: bool = True):
         super().__init__()
@@ -30,10 +31,14 @@ class Convolution(SequenceLayer):
         self.bias = nn.Parameter(torch.zeros(dim)) if bias else None
         nn.init.uniform_(self.weight, -((input_dim * width) ** -0.5), (input_dim * width) ** -0.5)
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         if not self.causal:
             return None
-        return ConvolutionState(like.new_zeros(batch_size, self.width - 1, self.input_dim), new_clock(batch_size, like.device))
+        return ConvolutionState(
+            like.new_zeros(batch_size, self.width - 1, self.input_dim), new_clock(batch_size, like.device)
+        )
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if not self.causal:
@@ -49,7 +54,9 @@ class Convolution(SequenceLayer):
         else:
             y = F.conv1d(extended.mT, self.weight, self.bias).mT if x.shape[1] else x.new_zeros(x.shape[0], 0, self.dim)
         window = self.last_inputs(extended, x, mask)
-        if has_documents(mask):  # the next chunk may continue the last document, so its window must not reach into the one before
+        if has_documents(
+            mask
+        ):  # the next chunk may continue the last document, so its window must not reach into the one before
             position = clock.count[:, None] - torch.arange(self.width - 1, 0, -1, device=x.device)
             window = torch.where((position >= clock.start[:, None])[..., None], window, 0.0)
         return y, ConvolutionState(window, clock)
@@ -82,7 +89,8 @@ class Convolution(SequenceLayer):
 class Windows(SequenceLayer):
     """y_t = relu([y_t of width w; y_t of width w'; ..]): causal windows of several widths side by side (Kim 2014).
 
-    Pooled by their largest values, they are the paper's feature maps: each window that ends inside the sequence is counted once.
+    Pooled by their largest values, they are the paper's feature maps: each window that ends inside the sequence is
+    counted once.
     """
 
     def __init__(self, input_dim: int, dim: int, *, widths: Sequence[int] = (3, 4, 5)):
@@ -93,7 +101,9 @@ class Windows(SequenceLayer):
         self.windows: Any = nn.ModuleList(Convolution(input_dim, share, width=width) for width, share in filters)
         self.dim = dim
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return tuple(window.initial_state(batch_size, memory, capacity, like=like) for window in self.windows)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:

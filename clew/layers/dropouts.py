@@ -39,14 +39,16 @@ def checked(name: str, p: float) -> float:
 
 
 def drop_words(weight: Tensor, p: float, training: bool) -> Tensor:
-    """Embedding dropout: drops whole rows of the table, so that a word is dropped at all its occurrences (Gal and Ghahramani 2016)."""
+    """Embedding dropout: drops whole rows of the table, so that a word is dropped at all its occurrences (Gal and
+    Ghahramani 2016)."""
     if not training or p == 0:
         return weight
     return weight * F.dropout(weight.new_ones(len(weight), 1), p)
 
 
 def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
-    """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): one mask per chunk, the same at every step."""
+    """Weight-drop (DropConnect on hidden-to-hidden weights, Merity et al. 2018): one mask per chunk, the same at every
+    step."""
     return F.dropout(weight, p) if training and p else weight
 
 

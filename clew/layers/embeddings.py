@@ -23,7 +23,8 @@ class Segmented(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Tokens that are words, optionally with the letters of each (batch, length, letters) and their pieces for another body."""
+    """Tokens that are words, optionally with the letters of each (batch, length, letters) and their pieces for another
+    body."""
 
     tokens: Tensor
     letters: Tensor | None = None
@@ -38,7 +39,8 @@ def tokens_of(inputs: Any) -> Tensor:
 class Embedding(nn.Module):
     """x_i = norm(read(inputs)_i (+ position_i) (+ S[segment_i])). The norm is optional; plain inputs are segment 0.
 
-    Subclasses define `read(inputs)`, vectors (batch, length, dim). `scaled` multiplies these by sqrt(dim) (Vaswani et al. 2017).
+    Subclasses define `read(inputs)`, vectors (batch, length, dim). `scaled` multiplies these by sqrt(dim) (Vaswani et
+    al. 2017).
     """
 
     dim: int
@@ -108,13 +110,16 @@ class Embedding(nn.Module):
 class TokenEmbedding(Embedding):
     """read(inputs)_i = E[token_i].
 
-    `word_dropout` drops whole words of the table. The output layer may tie its weight to `weight`. `table` is another embedding's E; it
-    stays that embedding's parameter, so that a shared table is counted, saved and sharded once.
+    `word_dropout` drops whole words of the table. The output layer may tie its weight to `weight`. `table` is another
+    embedding's E; it stays that embedding's parameter, so that a shared table is counted, saved and sharded once.
 
-    With parts added by `enrich`, read(inputs)_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...]. There is no W if the widths agree.
+    With parts added by `enrich`, read(inputs)_i = W [E[token_i]; part_1(word_i); part_2(word_i); ...]. There is no W if
+    the widths agree.
     """
 
-    def __init__(self, vocabulary: int, dim: int, *, word_dropout: float = 0.0, table: nn.Embedding | None = None, **around: Any):
+    def __init__(
+        self, vocabulary: int, dim: int, *, word_dropout: float = 0.0, table: nn.Embedding | None = None, **around: Any
+    ):
         super().__init__()
         if vocabulary < 1:
             raise UserError(f"vocabulary ({vocabulary}) must be at least 1")
@@ -130,7 +135,8 @@ class TokenEmbedding(Embedding):
         self.surround(**around)
 
     def enrich(self, table: nn.Embedding | None, parts: Sequence[nn.Module] = ()) -> None:
-        """Replaces the table (None: no table) and adds parts beside it: modules from `Words` to vectors (batch, length, dim)."""
+        """Replaces the table (None: no table) and adds parts beside it: modules from `Words` to vectors (batch, length,
+        dim)."""
         width = sum(part.dim for part in parts) + (0 if table is None else table.embedding_dim)  # type: ignore[misc]
         self.tokens = table
         self.parts = nn.ModuleList(parts)
@@ -140,7 +146,9 @@ class TokenEmbedding(Embedding):
     def weight(self) -> Tensor:
         """E."""
         if self.tokens is None:
-            raise UserError("this embedding has no table of words (embedding.words=false), so no output layer can be tied to it")
+            raise UserError(
+                "this embedding has no table of words (embedding.words=false), so no output layer can be tied to it"
+            )
         return self.tokens.weight
 
     @property
@@ -160,7 +168,9 @@ class TokenEmbedding(Embedding):
     def read(self, inputs: Tensor | Segmented | Words) -> Tensor:
         vectors = []
         if self.tokens is not None:
-            vectors.append(F.embedding(tokens_of(inputs), drop_words(self.tokens.weight, self.word_dropout, self.training)))
+            vectors.append(
+                F.embedding(tokens_of(inputs), drop_words(self.tokens.weight, self.word_dropout, self.training))
+            )
         words = inputs if isinstance(inputs, Words) else Words(tokens_of(inputs))
         vectors += [part(words) for part in self.parts]
         x = vectors[0] if len(vectors) == 1 else torch.cat(vectors, -1)
@@ -170,7 +180,8 @@ class TokenEmbedding(Embedding):
 class VectorEmbedding(Embedding):
     """read(v)_i = W v_i + b, for vectors v (batch, length, width). In training it reads `augment(v)`.
 
-    The tap `given` shows v. An optional `reader(v, lengths)` comes before W; `lengths` are those of the inputs, if they have any."""
+    The tap `given` shows v. An optional `reader(v, lengths)` comes before W; `lengths` are those of the inputs, if they
+    have any."""
 
     vocabulary = 0
     tokens = None
@@ -202,14 +213,20 @@ class VectorEmbedding(Embedding):
     def read(self, inputs: Tensor | Segmented) -> Tensor:
         vectors = tokens_of(inputs)
         if vectors.dim() != 3 or vectors.shape[-1] != self.width:
-            raise UserError(f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape {list(vectors.shape)}")
+            raise UserError(
+                f"this body reads vectors (batch, length, {self.width}), not a tensor of the shape"
+                f" {list(vectors.shape)}"
+            )
         vectors = self.given((self.augment(vectors) if self.training else vectors).to(self.like.dtype))
-        mapped: Tensor = self.map(vectors if self.reader is None else self.reader(vectors, getattr(inputs, "lengths", None)))
+        mapped: Tensor = self.map(
+            vectors if self.reader is None else self.reader(vectors, getattr(inputs, "lengths", None))
+        )
         return mapped
 
 
 class Spelled(nn.Module):
-    """Word vectors from letters. `spelling` (vocabulary, letters) has the letters of each token, for inputs that come without letters."""
+    """Word vectors from letters. `spelling` (vocabulary, letters) has the letters of each token, for inputs that come
+    without letters."""
 
     spelling: Tensor
 

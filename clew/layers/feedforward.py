@@ -20,7 +20,15 @@ def gelu_tanh(x: Tensor) -> Tensor:
 class FeedForward(SequenceLayer):
     """y = W2 g(W1 x + b1) + b2  (Vaswani et al. 2017), or with a gate y = W2 (silu(W1 x) * W3 x)  (SwiGLU, Shazeer 2020)."""
 
-    def __init__(self, dim: int, *, hidden_dim: int | None = None, activation: str = "relu", bias: bool = True, dropout: float = 0.0):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        hidden_dim: int | None = None,
+        activation: str = "relu",
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         if activation not in ACTIVATIONS and activation != "swiglu":
             raise unknown("activation", activation, [*ACTIVATIONS, "swiglu"])
@@ -33,7 +41,11 @@ class FeedForward(SequenceLayer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
-        hidden = F.silu(self.inner(x)) * self.gate(x) if self.gate is not None else ACTIVATIONS[self.activation](self.inner(x))
+        hidden = (
+            F.silu(self.inner(x)) * self.gate(x)
+            if self.gate is not None
+            else ACTIVATIONS[self.activation](self.inner(x))
+        )
         return self.outer(self.dropout(hidden) if self.training else hidden), None
 
 

@@ -1,5 +1,5 @@
-"""Convolutional encoders and decoders with gated linear units (Gehring et al. 2017). Every sum of two terms is scaled by sqrt(1/2), which
-keeps its variance."""
+"""Convolutional encoders and decoders with gated linear units (Gehring et al. 2017). Every sum of two terms is scaled
+by sqrt(1/2), which keeps its variance."""
 
 import math
 from typing import NamedTuple
@@ -35,7 +35,9 @@ class GatedConvolution(SequenceLayer):
         self.convolution = Convolution(dim, 2 * dim, width=width, causal=causal)
         self.dropout = Dropout(dropout)
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return self.convolution.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -60,8 +62,8 @@ class LookingConvolution(GatedConvolution):
         context = sqrt(m) sum_j softmax_j(d . z_j) v_j   over the m places of the source
         h'      = sqrt(1/2) (h + sqrt(1/2) (a + W_o context + b_o))
 
-    Input and output are [h; g], with g the word's embedding. The memory is [z; v]: the encoder's output, and its output plus its
-    embedding.
+    Input and output are [h; g], with g the word's embedding. The memory is [z; v]: the encoder's output, and its output
+    plus its embedding.
     """
 
     def __init__(self, dim: int, embedding_dim: int, *, width: int = 3, dropout: float = 0.0):
@@ -71,7 +73,9 @@ class LookingConvolution(GatedConvolution):
         self.output = nn.Linear(embedding_dim, dim)
         self.attention = Attention(Dot(embedding_dim, embedding_dim))
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         if memory is None:
             raise UserError("a decoder convolution attends to a source; give initial_state a memory")
         window = super().initial_state(batch_size, memory, capacity, like=like)
@@ -79,7 +83,9 @@ class LookingConvolution(GatedConvolution):
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is None:
-            raise UserError("a decoder convolution reads its source from the state; start with initial_state(batch_size, memory)")
+            raise UserError(
+                "a decoder convolution reads its source from the state; start with initial_state(batch_size, memory)"
+            )
         h, g = x.split_with_sizes([self.inner_dim, self.dim - self.inner_dim], -1)
         a, window = self.gated(h, mask, state.convolution)
         context = self.look(HALF * (self.query(a) + g), state.memory)
@@ -88,7 +94,9 @@ class LookingConvolution(GatedConvolution):
 
     def look(self, query: Tensor, memory: Memory) -> Tensor:
         keys, values = memory.values[:, None].chunk(2, -1)  # (sentences, 1, places, embedding_dim)
-        context = attend_memory(self.attention, fold_beams(query, keys.shape[0])[:, None], keys, values, memory.mask)[:, 0]
+        context = attend_memory(self.attention, fold_beams(query, keys.shape[0])[:, None], keys, values, memory.mask)[
+            :, 0
+        ]
         if memory.mask is None:
             return math.sqrt(keys.shape[2]) * unfold_beams(context, query.shape[0])
         places = row_lengths(memory.mask).to(context.dtype)

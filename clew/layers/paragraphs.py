@@ -1,5 +1,6 @@
-"""Hierarchical paragraph generation (Krause et al. 2017): one recurrent state plans the sentences, another writes their words. Both attend
-to the regions of a picture, and the writer to phrases that describe these regions (Liang et al. 2017). Knows no picture and no token."""
+"""Hierarchical paragraph generation (Krause et al. 2017): one recurrent state plans the sentences, another writes their
+words. Both attend to the regions of a picture, and the writer to phrases that describe these regions (Liang et al.
+2017). Knows no picture and no token."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,8 +40,8 @@ class SentencePlanner(nn.Module):
         topic_j = tanh(W_t [s_j; c_j] + b_t)
         p(stop before sentence j) = sigmoid(w . topic_j + b)
 
-    The state of Krause et al. reads `pooled` alone, and stops with the last sentence. Here it also reads the previous sentence, as in Liang
-    et al., and stops after having read the last.
+    The state of Krause et al. reads `pooled` alone, and stops with the last sentence. Here it also reads the previous
+    sentence, as in Liang et al., and stops after having read the last.
     """
 
     def __init__(self, read_dim: int, memory_dim: int, dim: int, score: Scored = Additive):
@@ -53,7 +54,9 @@ class SentencePlanner(nn.Module):
 
     def initial_state(self, regions: Memory) -> PlannerState:
         rows, like = regions.values.shape[0], regions.values
-        return PlannerState(self.recurrent.initial_state(rows, like=like), self.looking.initial_state(rows, regions, like=like), regions)
+        return PlannerState(
+            self.recurrent.initial_state(rows, like=like), self.looking.initial_state(rows, regions, like=like), regions
+        )
 
     def forward(self, read: Tensor, state: PlannerState) -> tuple[Plan, PlannerState]:
         """`read` (batch, sentences, read_dim) is r_{j-1} of each sentence j."""
@@ -82,17 +85,24 @@ class SentenceWriter(nn.Module):
         p_t           = sum_k softmax_k(score(h_t, phrase word k)) phrase word k          if there are phrases
         y_t           = tanh(W_y [h_t; c_t; p_t; e_t] + b_y)
 
-    The number of rows is a multiple of the number of pictures: all sentences or hypotheses of a picture share its row of memory.
+    The number of rows is a multiple of the number of pictures: all sentences or hypotheses of a picture share its row
+    of memory.
     """
 
-    def __init__(self, word_dim: int, memory_dim: int, dim: int, *, phrase_dim: int | None = None, score: Scored = Additive):
+    def __init__(
+        self, word_dim: int, memory_dim: int, dim: int, *, phrase_dim: int | None = None, score: Scored = Additive
+    ):
         super().__init__()
         self.start = nn.Linear(dim, 2 * dim)
-        self.words = Recurrent(AttentiveCell(word_dim, memory_dim, LSTM(word_dim + memory_dim, dim), score(dim, memory_dim)))
+        self.words = Recurrent(
+            AttentiveCell(word_dim, memory_dim, LSTM(word_dim + memory_dim, dim), score(dim, memory_dim))
+        )
         width = self.words.dim
         self.phrases: Looking | None = None
         if phrase_dim is not None:
-            self.phrases = Looking(width, width + phrase_dim, phrase_dim, score(width, phrase_dim), joined=False, attend=Attention)
+            self.phrases = Looking(
+                width, width + phrase_dim, phrase_dim, score(width, phrase_dim), joined=False, attend=Attention
+            )
             width = self.phrases.dim
         self.output = nn.Linear(width + word_dim, dim)
 
@@ -100,7 +110,9 @@ class SentenceWriter(nn.Module):
         """The state before the first word, for sentences on `topics` (rows, dim)."""
         start = torch.tanh(self.start(topics)).chunk(2, -1)
         words = self.words.initial_state(len(topics), Memory(regions.values, regions.mask, start), like=topics)
-        return WriterState(words, None if self.phrases is None else self.phrases.initial_state(len(topics), phrases, like=topics))
+        return WriterState(
+            words, None if self.phrases is None else self.phrases.initial_state(len(topics), phrases, like=topics)
+        )
 
     def forward(self, embedded: Tensor, mask: Tensor | None, state: WriterState) -> tuple[Tensor, WriterState]:
         """The vector of each word (rows, length, dim), from the embedded words before it."""

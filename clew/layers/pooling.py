@@ -1,4 +1,5 @@
-"""Pooling: one vector from the positions of a sequence, or from the levels of a body. Members of POOLINGS are built as `P(dim)`."""
+"""Pooling: one vector from the positions of a sequence, or from the levels of a body. Members of POOLINGS are built as
+`P(dim)`."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,7 +33,8 @@ class Pooler(First):
 
 
 class Last(First):
-    """The last real position's vector; with `halves`, the forward half of the last and the backward half of the first position."""
+    """The last real position's vector; with `halves`, the forward half of the last and the backward half of the first
+    position."""
 
     def __init__(self, dim: int, *, halves: bool = False):
         super().__init__(dim)
@@ -85,11 +87,18 @@ class AttentionPooling(First):
 
 
 class Levels(nn.Module):
-    """One vector per position from a body's levels: the sum of the `last` ones, or their concatenation if it `joins`. `has_embedding` says
-    whether the first level is the embedding."""
+    """One vector per position from a body's levels: the sum of the `last` ones, or their concatenation if it `joins`.
+    `has_embedding` says whether the first level is the embedding."""
 
     def __init__(
-        self, num_levels: int, dim: int, *, has_embedding: bool = True, last: int | None = None, skip: int = 0, joins: bool = False
+        self,
+        num_levels: int,
+        dim: int,
+        *,
+        has_embedding: bool = True,
+        last: int | None = None,
+        skip: int = 0,
+        joins: bool = False,
     ):
         super().__init__()
         chosen = range(num_levels)[: num_levels - skip] if skip < num_levels else range(1)
@@ -136,7 +145,8 @@ def second_to_last_level(num_levels: int, dim: int, *, has_embedding: bool = Tru
 
 
 def sum_of_layers(num_levels: int, dim: int, *, has_embedding: bool = True) -> Levels:
-    """h_1 + ... + h_L, as Devlin et al. (2019, table 7) sum all 12 layers of BERT: without the embedding, unless it is the only level."""
+    """h_1 + ... + h_L, as Devlin et al. (2019, table 7) sum all 12 layers of BERT: without the embedding, unless it is
+    the only level."""
     return Levels(num_levels, dim, last=max(num_levels - has_embedding, 1))
 
 

@@ -6,8 +6,9 @@
     scores(query, query_positions, key_positions)       added to the scores before the softmax
     values(weights, query_positions, key_positions)     added to the context
 
-By default each does nothing. Positions are (batch, length) or (1, length), counted by the caller from the mask and the state; two positions
-are compared only within a document. Members of POSITIONS are built as `P(dim, num_heads, head_dim, *, options)`.
+By default each does nothing. Positions are (batch, length) or (1, length), counted by the caller from the mask and the
+state; two positions are compared only within a document. Members of POSITIONS are built as `P(dim, num_heads, head_dim,
+*, options)`.
 """
 
 import math
@@ -28,9 +29,10 @@ from clew.layers.attending.rotary_scaling import SCALINGS, Scaling
 class Position(nn.Module):
     """No position encoding: self-attention then reads a bag of words.
 
-    `in_layers` says that the encoding acts in every attention layer, each with an instance of its own, and not once on the input; `biases`
-    that it adds to the scores; `content_free` that what it adds does not depend on the query; `adds_values` that it adds to the context.
-    `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else, which kernels compute without a tensor of query x key.
+    `in_layers` says that the encoding acts in every attention layer, each with an instance of its own, and not once on
+    the input; `biases` that it adds to the scores; `content_free` that what it adds does not depend on the query;
+    `adds_values` that it adds to the context. `linear_slopes` c (heads,) say that it adds -c |i - j| and nothing else,
+    which kernels compute without a tensor of query x key.
     """
 
     in_layers = False
@@ -104,7 +106,8 @@ class Rotary(Position):
 
         (x_k, x_{k + d/2})  ->  (x_k cos a - x_{k + d/2} sin a,  x_{k + d/2} cos a + x_k sin a),   a = i / base^(2k / d)
 
-    so that q_i . k_j depends on i - j. Features k and k + d/2 form a pair, as in Llama. `scaling` changes the angles for longer texts.
+    so that q_i . k_j depends on i - j. Features k and k + d/2 form a pair, as in Llama. `scaling` changes the angles
+    for longer texts.
     """
 
     in_layers = True
@@ -131,10 +134,12 @@ class Rotary(Position):
 
 
 class ALiBi(Position):
-    """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head h.
+    """Attention with linear biases (Press et al. 2022): score - c |i - j|, with c = 2^(-8 (h + 1) / num_heads) for head
+    h.
 
-    The equation is for powers of two. For other numbers, `published` slopes follow the authors' code: the slopes of the next lower power of
-    two, 2^m, then every other slope of 2^(m + 1), from the first. `geometric` slopes follow the equation for any number.
+    The equation is for powers of two. For other numbers, `published` slopes follow the authors' code: the slopes of the
+    next lower power of two, 2^m, then every other slope of 2^(m + 1), from the first. `geometric` slopes follow the
+    equation for any number.
     """
 
     in_layers = True
@@ -243,8 +248,8 @@ def check_positions(positions: Tensor, max_length: int) -> None:
         torch._assert_async(positions.max() < max_length, "a position is past the model's last")
     elif (last := positions.max().item()) >= max_length:
         raise UserError(
-            f"the sequence reaches position {last + 1}, but the model has learnt {max_length} positions; "
-            "shorten it, or train with a larger model.max_length or an encoding without a last position (rotary, alibi, sinusoidal)"
+            f"the sequence reaches position {last + 1}, but the model has learnt {max_length} positions; shorten it, or"
+            " train with a larger model.max_length or an encoding without a last position (rotary, alibi, sinusoidal)"
         )
 
 

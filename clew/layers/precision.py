@@ -1,4 +1,5 @@
-"""The precision of a trained model's weights: float32, bfloat16, or matrices in int8 or int4 (`clew.kernels.quantising`)."""
+"""The precision of a trained model's weights: float32, bfloat16, or matrices in int8 or int4
+(`clew.kernels.quantising`)."""
 
 import torch
 from torch import Tensor, nn
@@ -22,8 +23,9 @@ FLOAT = (CRF, Position, GridPosition)
 def quantise(module: nn.Module, precision: str) -> nn.Module:
     """Converts a module's weights to a precision, in place.
 
-    int8 and int4 apply to matrices (linear maps, recurrent weights, tables of tokens). Norms, biases, convolutions and positions stay
-    float, and all arithmetic but the products is in float. With int4, a matrix whose width is not a multiple of the group size is int8.
+    int8 and int4 apply to matrices (linear maps, recurrent weights, tables of tokens). Norms, biases, convolutions and
+    positions stay float, and all arithmetic but the products is in float. With int4, a matrix whose width is not a
+    multiple of the group size is int8.
 
     Weights in int8 or int4 cannot be trained.
     """
@@ -67,7 +69,9 @@ def is_quantised(module: nn.Module) -> bool:
 def check_whole(module: nn.Module, action: str) -> None:
     """Refuses to write weights that have lost digits."""
     if is_quantised(module) or any(parameter.dtype == torch.bfloat16 for parameter in module.parameters()):
-        raise UserError(f"a run whose weights were loaded in bfloat16, int8 or int4 cannot be {action}; load it without a precision")
+        raise UserError(
+            f"a run whose weights were loaded in bfloat16, int8 or int4 cannot be {action}; load it without a precision"
+        )
 
 
 def num_bytes(module: nn.Module) -> int:

@@ -35,7 +35,9 @@ class Recurrent(SequenceLayer):
         self.cell = cell
         self.dim = cell.dim
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         document = torch.zeros(batch_size, dtype=torch.long, device=like.device)
         return RecurrentState(self.cell.initial_state(batch_size, memory, like=like), document)
 
@@ -60,25 +62,34 @@ class Recurrent(SequenceLayer):
         return y, new.cell
 
     def walk(self, x: Tensor, mask: Tensor | None, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """The recurrence with an explicit gradient, for cells whose step can be traced. Under autocast it runs in the dtype of the weights,
-        since sums over many steps would lose digits."""
+        """The recurrence with an explicit gradient, for cells whose step can be traced. Under autocast it runs in the
+        dtype of the weights, since sums over many steps would lose digits."""
         real, device = real_positions(mask), x.device.type
         if real is not None:  # padding may hold NaN, and 0 * NaN is NaN
             x = torch.where(real[..., None], x, 0.0)
         is_cast = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False):
-            dtype = next((p.dtype for p in self.cell.parameters() if p.is_floating_point()), x.dtype) if is_cast else x.dtype
+            dtype = (
+                next((p.dtype for p in self.cell.parameters() if p.is_floating_point()), x.dtype)
+                if is_cast
+                else x.dtype
+            )
             inputs = self.cell.inputs(x.to(dtype))
             walked = walk_cell(
-                self.cell, inputs, real, map_tree(lambda leaf: leaf.to(dtype), state.cell, keep=(Memory,)) if is_cast else state.cell
+                self.cell,
+                inputs,
+                real,
+                map_tree(lambda leaf: leaf.to(dtype), state.cell, keep=(Memory,)) if is_cast else state.cell,
             )
         if walked is None:
             return self.loop(x, mask, state, None if is_cast else inputs)
         return walked[0], RecurrentState(walked[1], state.document)
 
-    def loop(self, x: Tensor, mask: Tensor | None, state: RecurrentState, inputs: Tree = None) -> tuple[Tensor, RecurrentState]:
-        """The recurrence as written: a document starts from the initial state, and a padded position keeps the state. `inputs` are the
-        cell's inputs, if already computed."""
+    def loop(
+        self, x: Tensor, mask: Tensor | None, state: RecurrentState, inputs: Tree = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """The recurrence as written: a document starts from the initial state, and a padded position keeps the state.
+        `inputs` are the cell's inputs, if already computed."""
         initial, starts, document = None, None, state.document
         if mask is not None and has_documents(mask):
             initial = self.cell.initial_state(x.shape[0], like=x)
@@ -89,7 +100,11 @@ class Recurrent(SequenceLayer):
             y, cell_state = scan_cell(self.cell, x, real, state.cell)
             return y, RecurrentState(cell_state, document)
         carried, outputs, whole = state.cell, [], self.cell.inputs(x) if inputs is None else inputs
-        recorded = begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1])) if is_seen() else None
+        recorded = (
+            begin_steps(self.cell, unbind_steps(with_fixed(self.cell.inputs(x.detach()), whole), x.shape[1]))
+            if is_seen()
+            else None
+        )
         with steps_of_a_loop():
             for t, step in enumerate(unbind_steps(whole, x.shape[1])):
                 if starts is not None:
@@ -99,12 +114,17 @@ class Recurrent(SequenceLayer):
                     y, new = recorded.add(carried, y, new, goes_on(real, starts, t))
                 carried = new if real is None else where_rows(real[:, t], new, carried)
                 outputs.append(y)
-        y = map_tree(lambda *steps: torch.stack(steps, 1), *outputs) if outputs else x.new_zeros(x.shape[0], 0, self.dim)
+        y = (
+            map_tree(lambda *steps: torch.stack(steps, 1), *outputs)
+            if outputs
+            else x.new_zeros(x.shape[0], 0, self.dim)
+        )
         return y, RecurrentState(carried, document)
 
 
 def is_in_integers(cell: Cell) -> bool:
-    """Whether the cell's weights are quantised. A fused kernel would convert them to float, which takes longer than a single step."""
+    """Whether the cell's weights are quantised. A fused kernel would convert them to float, which takes longer than a
+    single step."""
     return any(isinstance(weight, QuantisedWeight) for weight in cell._parameters.values())
 
 
@@ -116,10 +136,11 @@ def goes_on(real: Tensor | None, starts: Tensor | None, t: int) -> Tensor | None
 
 
 class Bidirectional(SequenceLayer):
-    """h_t = [forward_t; backward_t], two readers of opposite directions with weights of their own (Schuster and Paliwal 1997).
+    """h_t = [forward_t; backward_t], two readers of opposite directions with weights of their own (Schuster and Paliwal
+    1997).
 
-    Around two cells this is a BiLSTM. Around two stacks, the readers meet only at the top, as in ELMo. The states are those in which each
-    reader ended: forward at the last word, backward at the first.
+    Around two cells this is a BiLSTM. Around two stacks, the readers meet only at the top, as in ELMo. The states are
+    those in which each reader ended: forward at the last word, backward at the first.
     """
 
     causal = False
@@ -137,15 +158,16 @@ class Bidirectional(SequenceLayer):
         return torch.cat([ahead, back], -1), (ahead_state, back_state)
 
     def levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """The levels of two stacks: the input, once for each, then the outputs of every pair of layers, concatenated."""
+        """The levels of two stacks: the input, once for each, then the outputs of every pair of layers,
+        concatenated."""
         self.refuse_state(state)
         ahead, ahead_state = self.forward_layer.levels(x, mask)
         back, back_state = read_backwards(self.backward_layer.levels, x, mask)
         return [torch.cat(pair, -1) for pair in zip(ahead, back, strict=True)], (ahead_state, back_state)
 
     def carried_levels(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """`levels`, with each reader continuing from its own last state. The result is not that of one long sequence: the backward reader
-        has not read what follows the chunk."""
+        """`levels`, with each reader continuing from its own last state. The result is not that of one long sequence:
+        the backward reader has not read what follows the chunk."""
         before = (None, None) if state is None else state
         ahead, ahead_state = self.forward_layer.levels(x, mask, before[0])
         back, back_state = read_backwards(partial(self.backward_layer.levels, state=before[1]), x, mask)
@@ -153,7 +175,8 @@ class Bidirectional(SequenceLayer):
 
 
 class Backward(SequenceLayer):
-    """Reads from the last word to the first (as Sutskever et al. 2014 read their sources); outputs are in reading order."""
+    """Reads from the last word to the first (as Sutskever et al. 2014 read their sources); outputs are in reading
+    order."""
 
     causal = False
 
@@ -168,8 +191,8 @@ class Backward(SequenceLayer):
 
 
 def read_backwards(layer: Callable[..., tuple[Any, State]], x: Tensor, mask: Tensor | None) -> tuple[Any, State]:
-    """Runs a layer, or all layers of a stack, over each row's real positions from the end. Returns its outputs in reading order and its
-    final state."""
+    """Runs a layer, or all layers of a stack, over each row's real positions from the end. Returns its outputs in
+    reading order and its final state."""
 
     def in_reading_order(values: Tensor) -> Tensor:
         return reverse_rows(values, mask) if values.shape[:2] == x.shape[:2] else values
@@ -186,7 +209,10 @@ def unbind_steps(tree: Tree, length: int) -> list[Tree]:
     if isinstance(tree, Tensor):
         return list(tree.unbind(1))
     if isinstance(tree, dict):
-        return [dict(zip(tree, parts, strict=True)) for parts in zip(*(unbind_steps(v, length) for v in tree.values()), strict=True)]
+        return [
+            dict(zip(tree, parts, strict=True))
+            for parts in zip(*(unbind_steps(v, length) for v in tree.values()), strict=True)
+        ]
     steps = zip(*(unbind_steps(part, length) for part in tree), strict=True)
     return [type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts) for parts in steps]
 

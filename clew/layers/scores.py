@@ -1,9 +1,10 @@
 """Attention scores: how well a query matches a key. Members of SCORES are built as `S(query_dim, key_dim, *, options)`.
 
-`forward(query, key, key_positions) -> (batch, heads, query, key)`, with query and key (batch, heads, length, width). `key_positions`
-(batch, query or 1, key) are only for scores that set `uses_positions`: each key's position for each query, -1 if the query does not see it.
-A score that is a dot product after a projection returns its factors from `as_dot`, and then runs on a fused kernel. If query and key differ
-in width and the score needs them equal, the query is mapped to the key's width.
+`forward(query, key, key_positions) -> (batch, heads, query, key)`, with query and key (batch, heads, length, width).
+`key_positions` (batch, query or 1, key) are only for scores that set `uses_positions`: each key's position for each
+query, -1 if the query does not see it. A score that is a dot product after a projection returns its factors from
+`as_dot`, and then runs on a fused kernel. If query and key differ in width and the score needs them equal, the query is
+mapped to the key's width.
 
     score(query, key, key_positions) = score.compare(query, score.prepare(key), key_positions)
 
@@ -43,7 +44,8 @@ class Score(nn.Module):
         return self.mapped(query), key, 1.0
 
     def prepare(self, key: Tensor) -> Tensor:
-        """The part of the score that depends on the keys alone, for `compare`; its first three axes are batch, heads and keys."""
+        """The part of the score that depends on the keys alone, for `compare`; its first three axes are batch, heads
+        and keys."""
         return key
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
@@ -83,8 +85,9 @@ class General(Dot):
 class Content(Score):
     """score = beta cosine(s, h),  cosine(s, h) = s . h / (|s| |h|)  (Graves et al. 2014).
 
-    `sharpness` is beta. The default 1 is the plain cosine: its weights differ by at most a factor of e^2, so that attention stays nearly
-    uniform. With `learned`, beta is trained from there; in Graves et al. the controller computes it at every step.
+    `sharpness` is beta. The default 1 is the plain cosine: its weights differ by at most a factor of e^2, so that
+    attention stays nearly uniform. With `learned`, beta is trained from there; in Graves et al. the controller computes
+    it at every step.
     """
 
     def __init__(self, query_dim: int, key_dim: int, *, sharpness: float = 1.0, learned: bool = False):
@@ -122,13 +125,16 @@ class Additive(Score):
         return prepared
 
     def compare(self, query: Tensor, prepared: Tensor, key_positions: Tensor | None) -> Tensor:
-        joined = self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]  # (batch, heads, query, key, hidden)
+        joined = (
+            self.query_weight(query)[..., :, None, :] + prepared[..., None, :, :]
+        )  # (batch, heads, query, key, hidden)
         scores: Tensor = self.vector(torch.tanh(joined))  # (batch, heads, query, key, 1)
         return scores[..., 0]
 
 
 class Location(Score):
-    """weights = softmax(W s): the position alone, not its content (Luong et al. 2015). W has one row per position, up to `max_length`."""
+    """weights = softmax(W s): the position alone, not its content (Luong et al. 2015). W has one row per position, up
+    to `max_length`."""
 
     is_dot = False
     uses_positions = True
@@ -149,10 +155,13 @@ class Location(Score):
         if not key_positions.numel() or torch.compiler.is_compiling():
             return
         if key_positions.device.type == "cuda":
-            torch._assert_async(key_positions.max() < self.max_length, "a key is past the last position of a location score")
+            torch._assert_async(
+                key_positions.max() < self.max_length, "a key is past the last position of a location score"
+            )
         elif (last := key_positions.max().item()) >= self.max_length:
             raise UserError(
-                f"location scores have {self.max_length} positions, but a key has position {last + 1}; raise the score's option max_length"
+                f"location scores have {self.max_length} positions, but a key has position {last + 1}; raise the"
+                " score's option max_length"
             )
 
 

@@ -17,16 +17,19 @@ from clew.core.types import Memory, State
 class SequenceLayer(nn.Module):
     """Reads a chunk of any length, given the state after the chunk before it.
 
-    `causal` says that position t does not depend on later positions; only causal layers take a state. `dim` is the output width. These
-    defaults suit a layer that remembers nothing: its state is None. A layer that sees the whole sequence may return fewer positions than it
-    reads, one for each `stride` of them; `out_mask` says which of those are real.
+    `causal` says that position t does not depend on later positions; only causal layers take a state. `dim` is the
+    output width. These defaults suit a layer that remembers nothing: its state is None. A layer that sees the whole
+    sequence may return fewer positions than it reads, one for each `stride` of them; `out_mask` says which of those are
+    real.
     """
 
     causal: bool = True
     dim: int
     stride: int = 1
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         """The state before anything is read. It allocates and stores, but computes nothing with parameters."""
         return None
 
@@ -46,10 +49,12 @@ class SequenceLayer(nn.Module):
 
 
 class Stack(SequenceLayer):
-    """Layers in sequence; the state is the tuple of their states. A memory's `final` has one part for each of the first layers.
+    """Layers in sequence; the state is the tuple of their states. A memory's `final` has one part for each of the first
+    layers.
 
-    With `recompute`, a layer in training keeps only its inputs and runs again, with the same randomness, in the backward pass (Chen et al.
-    2016): less memory for one more forward pass. A watched layer runs only once, or its taps would fire twice.
+    With `recompute`, a layer in training keeps only its inputs and runs again, with the same randomness, in the
+    backward pass (Chen et al. 2016): less memory for one more forward pass. A watched layer runs only once, or its taps
+    would fire twice.
     """
 
     recompute: bool = False
@@ -63,17 +68,22 @@ class Stack(SequenceLayer):
         self.dim = built[-1].dim if built else dim
         self.stride = prod(layer.stride for layer in built)
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         memories = [memory] * len(self.layers)
         if memory is not None and memory.final is not None:
             if len(memory.final) > len(self.layers):
                 raise UserError(
-                    f"a memory's final state has a part for each of the first layers, but here are {len(memory.final)} parts for "
-                    f"{len(self.layers)} layers"
+                    f"a memory's final state has a part for each of the first layers, but here are {len(memory.final)}"
+                    f" parts for {len(self.layers)} layers"
                 )
             finals = [*memory.final, *[None] * (len(self.layers) - len(memory.final))]
             memories = [Memory(memory.values, memory.mask, final) for final in finals]
-        return tuple(layer.initial_state(batch_size, part, capacity, like=like) for layer, part in zip(self.layers, memories, strict=True))
+        return tuple(
+            layer.initial_state(batch_size, part, capacity, like=like)
+            for layer, part in zip(self.layers, memories, strict=True)
+        )
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         levels, state = self.levels(x, mask, state)

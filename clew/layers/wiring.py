@@ -21,11 +21,14 @@ class Plain(SequenceLayer):
 
     keeps_width = False
 
-    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+    def __init__(
+        self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"
+    ):
         super().__init__()
         if self.keeps_width and layer.dim != dim:
             raise UserError(
-                f"a {type(self).__name__} connection adds its input ({dim} wide) to its output ({layer.dim} wide); make them equal"
+                f"a {type(self).__name__} connection adds its input ({dim} wide) to its output ({layer.dim} wide); make"
+                " them equal"
             )
         if dropout_kind not in DROPOUTS:
             raise unknown("dropout_kind", dropout_kind, DROPOUTS)
@@ -37,7 +40,9 @@ class Plain(SequenceLayer):
     def dropped(self, y: Tensor) -> Tensor:
         return self.dropout(y) if self.training else y
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         return self.layer.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -60,7 +65,9 @@ class PreNorm(Plain):
 
     keeps_width = True
 
-    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+    def __init__(
+        self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"
+    ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         self.norm = build_part("norm", norm, NORMS, dim)
 
@@ -84,7 +91,14 @@ class Highway(Plain):
     keeps_width = True
 
     def __init__(
-        self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain", bias: float = -1.0
+        self,
+        dim: int,
+        layer: SequenceLayer,
+        *,
+        norm: Part = "layer",
+        dropout: float = 0.0,
+        dropout_kind: str = "plain",
+        bias: float = -1.0,
     ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         self.transform = nn.Linear(dim, dim)
@@ -97,9 +111,12 @@ class Highway(Plain):
 
 
 class Dense(Plain):
-    """y = [x; dropout(f(x))]: every layer of a stack sees the outputs of all layers before it (Huang et al. 2017), so the width grows."""
+    """y = [x; dropout(f(x))]: every layer of a stack sees the outputs of all layers before it (Huang et al. 2017), so
+    the width grows."""
 
-    def __init__(self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"):
+    def __init__(
+        self, dim: int, layer: SequenceLayer, *, norm: Part = "layer", dropout: float = 0.0, dropout_kind: str = "plain"
+    ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         self.dim = dim + layer.dim
 
@@ -109,10 +126,11 @@ class Dense(Plain):
 
 
 class Beside(Plain):
-    """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some features bypass the layer, for the layers above.
+    """y = [dropout(f(x_1 .. x_reads)); the last `keeps` features of x]: some features bypass the layer, for the layers
+    above.
 
-    With `residual`, the first features of x are added to f. Not a member of the table, since `reads` and `keeps` depend on the layers
-    around it.
+    With `residual`, the first features of x are added to f. Not a member of the table, since `reads` and `keeps` depend
+    on the layers around it.
     """
 
     def __init__(
@@ -128,7 +146,9 @@ class Beside(Plain):
     ):
         super().__init__(dim, layer, dropout=dropout, dropout_kind=dropout_kind)
         if residual and layer.dim > reads:
-            raise UserError(f"a residual connection adds inputs to outputs, so dim ({layer.dim}) must be at most reads ({reads})")
+            raise UserError(
+                f"a residual connection adds inputs to outputs, so dim ({layer.dim}) must be at most reads ({reads})"
+            )
         self.reads, self.keeps, self.residual = reads, keeps, residual
         self.dim = layer.dim + keeps
 

@@ -46,9 +46,11 @@ def f1_interval(parts: Sequence[Agreement], *, level: float = 0.95, samples: int
     return statistic_interval(lambda drawn: f1s(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
 
 
-def share_interval(parts: Sequence[int], wholes: Sequence[int], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
-    """The bootstrap interval of sum(parts) / sum(wholes). Each example has a part and a whole, such as the number of right words of a
-    sentence and the number of all its words."""
+def share_interval(
+    parts: Sequence[int], wholes: Sequence[int], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+) -> Interval:
+    """The bootstrap interval of sum(parts) / sum(wholes). Each example has a part and a whole, such as the number of
+    right words of a sentence and the number of all its words."""
     kinds, times = distinct_rows(list(zip(parts, wholes, strict=True)))
     return statistic_interval(lambda drawn: shares(*(drawn @ kinds).T), times, level=level, samples=samples, seed=seed)
 

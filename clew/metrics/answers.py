@@ -1,7 +1,8 @@
 """Answers that are spans of a passage, scored as in SQuAD (Rajpurkar et al. 2016, 2018): exact match and F1 of words.
 
-Answers are compared without case, ASCII punctuation, articles and extra white space, each with the gold answer that matches best. If the
-passage has no answer, only the empty answer is right. A gold answer that is empty after normalisation is ignored.
+Answers are compared without case, ASCII punctuation, articles and extra white space, each with the gold answer that
+matches best. If the passage has no answer, only the empty answer is right. A gold answer that is empty after
+normalisation is ignored.
 """
 
 import re
@@ -27,7 +28,8 @@ class AnswerScores:
     answerable: tuple[bool, ...]
 
     def mean(self, measure: str, *, answerable: bool | None = None) -> float:
-        """The mean of `exact` or `f1` over all questions, or over those with or without an answer; 0 if there are none."""
+        """The mean of `exact` or `f1` over all questions, or over those with or without an answer; 0 if there are
+        none."""
         pairs = zip(getattr(self, measure), self.answerable, strict=True)
         values = [value for value, has in pairs if answerable is None or has == answerable]
         return sum(values) / max(len(values), 1)
@@ -39,7 +41,9 @@ def score_answers(found: Sequence[str], golds: Sequence[Sequence[str]]) -> Answe
         raise UserError(f"there must be as many answers ({len(found)}) as questions ({len(golds)})")
     pairs = [(answer, right_answers(gold)) for answer, gold in zip(found, golds, strict=True)]
     return AnswerScores(
-        tuple(float(max(normalized(answer) == normalized(gold) for gold in gold_texts)) for answer, gold_texts in pairs),
+        tuple(
+            float(max(normalized(answer) == normalized(gold) for gold in gold_texts)) for answer, gold_texts in pairs
+        ),
         tuple(max(word_f1(answer, gold) for gold in gold_texts) for answer, gold_texts in pairs),
         tuple(any(gold_texts) for _, gold_texts in pairs),
     )
@@ -66,8 +70,9 @@ def word_f1(found: str, gold: str) -> float:
 def best_threshold(margins: Sequence[float], scores: Sequence[float], answerable: Sequence[bool]) -> float:
     """The threshold t with the largest mean score, when a question gets no answer if its margin is above t.
 
-    A margin says by how much "no answer" is preferred to the best answer; `scores` are those of the best answers. A question without an
-    answer scores 1 if it gets none. t lies midway between two margins; ties go to the t with the most answers.
+    A margin says by how much "no answer" is preferred to the best answer; `scores` are those of the best answers. A
+    question without an answer scores 1 if it gets none. t lies midway between two margins; ties go to the t with the
+    most answers.
     """
     if not margins:
         raise UserError("a threshold needs questions to fit; give at least one")
@@ -78,7 +83,9 @@ def best_threshold(margins: Sequence[float], scores: Sequence[float], answerable
     totals = np.concatenate([[0.0], answer_scores.cumsum()]) + np.concatenate(
         [no_answer_scores[::-1].cumsum()[::-1], [0.0]]
     )  # the first k get answers
-    is_cut = np.concatenate([[True], sorted_margins[1:] > sorted_margins[:-1], [True]])  # equal margins stay on the same side
+    is_cut = np.concatenate(
+        [[True], sorted_margins[1:] > sorted_margins[:-1], [True]]
+    )  # equal margins stay on the same side
     k = len(sorted_margins) - int(np.argmax(np.where(is_cut, totals, -1.0)[::-1]))
     if k in (0, len(sorted_margins)):
         return float(sorted_margins[0] - 1 if k == 0 else sorted_margins[-1] + 1)

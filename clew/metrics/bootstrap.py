@@ -1,4 +1,5 @@
-"""The bootstrap (Efron 1979): how a mean over examples, or another statistic, varies when the examples are drawn again."""
+"""The bootstrap (Efron 1979): how a mean over examples, or another statistic, varies when the examples are drawn
+again."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +38,9 @@ class Paired(NamedTuple):
     p: float
 
 
-def bootstrap_interval(scores: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+def bootstrap_interval(
+    scores: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+) -> Interval:
     """The percentile interval of the scores' mean: it holds `level` of the resamples' means, with equal tails."""
     values = checked(scores)
     check_level(level)
@@ -45,10 +48,15 @@ def bootstrap_interval(scores: Sequence[float], *, level: float = 0.95, samples:
 
 
 def statistic_interval(
-    statistic: Statistic, times: Sequence[int] | np.ndarray, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+    statistic: Statistic,
+    times: Sequence[int] | np.ndarray,
+    *,
+    level: float = 0.95,
+    samples: int = SAMPLES,
+    seed: int = 1,
 ) -> Interval:
-    """The percentile interval of a statistic that is not a mean over examples, such as F1 or a correlation. `times` has the number of
-    examples of each kind; examples of one kind are equal for the statistic."""
+    """The percentile interval of a statistic that is not a mean over examples, such as F1 or a correlation. `times` has
+    the number of examples of each kind; examples of one kind are equal for the statistic."""
     counts = np.asarray(times)
     if not counts.sum():
         raise UserError("the bootstrap needs at least one example")
@@ -56,15 +64,17 @@ def statistic_interval(
     return percentiles(np.concatenate([statistic(drawn) for drawn in resampled_times(counts, samples, seed)]), level)
 
 
-def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES, seed: int = 1) -> Paired:
+def paired_bootstrap(
+    first: Sequence[float], second: Sequence[float], *, samples: int = SAMPLES, seed: int = 1
+) -> Paired:
     """Paired bootstrap resampling (Koehn 2004).
 
         share = (1 + resamples in which the better system is not better) / (1 + resamples)
         p     = min(1, 2 * share)
 
-    Both systems are scored on the same resample of examples, drawn with replacement. The share is Koehn's, with the observed sample counted
-    among the resamples, so that it is never 0; doubling makes it two-sided, like the other tests here. Equal means have p = 1. The interval
-    holds 95 % of the resamples' differences.
+    Both systems are scored on the same resample of examples, drawn with replacement. The share is Koehn's, with the
+    observed sample counted among the resamples, so that it is never 0; doubling makes it two-sided, like the other
+    tests here. Equal means have p = 1. The interval holds 95 % of the resamples' differences.
     """
     values = checked(first) - checked(second, len(first))
     difference = float(values.mean())
@@ -78,19 +88,23 @@ def paired_bootstrap(first: Sequence[float], second: Sequence[float], *, samples
 
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Maps statistics (examples, numbers), and how often each example was drawn (samples, examples), to one score per sample."""
+"""Maps statistics (examples, numbers), and how often each example was drawn (samples, examples), to one score per
+sample."""
 
 Runs = Sequence[np.ndarray]
 """The statistics (examples, numbers) of each run of a system. The system's score is the mean of its runs' scores."""
 
 
 def paired_score_bootstrap(first: Runs, second: Runs, score: Score, *, samples: int = SAMPLES, seed: int = 1) -> Paired:
-    """Paired bootstrap resampling of a metric that is not a mean over examples: each resample is scored as a corpus of its own. Share and p
-    are computed as in `paired_bootstrap`."""
+    """Paired bootstrap resampling of a metric that is not a mean over examples: each resample is scored as a corpus of
+    its own. Share and p are computed as in `paired_bootstrap`."""
     size = check_runs(first, second)
     difference = float((system_scores(first, score, whole(size)) - system_scores(second, score, whole(size)))[0])
     drawn = np.concatenate(
-        [system_scores(first, score, times) - system_scores(second, score, times) for times in drawn_times(size, samples, seed)]
+        [
+            system_scores(first, score, times) - system_scores(second, score, times)
+            for times in drawn_times(size, samples, seed)
+        ]
     )
     if abs(difference) <= TIE:
         return Paired(0.0, percentiles(drawn, 0.95), 1.0)
@@ -98,13 +112,15 @@ def paired_score_bootstrap(first: Runs, second: Runs, score: Score, *, samples: 
     return Paired(difference, percentiles(drawn, 0.95), min(1.0, 2 * share))
 
 
-def approximate_randomisation(first: Runs, second: Runs, score: Score, *, samples: int = SAMPLES, seed: int = 1) -> float:
+def approximate_randomisation(
+    first: Runs, second: Runs, score: Score, *, samples: int = SAMPLES, seed: int = 1
+) -> float:
     """The p-value of paired approximate randomisation (Noreen 1989; Riezler and Maxwell 2005).
 
         p = (1 + trials whose |difference| is at least the observed one) / (1 + trials)
 
-    Each trial swaps each example's outputs between the systems with probability 1/2: if the systems are equal, it does not matter which of
-    them wrote an output. Two-sided.
+    Each trial swaps each example's outputs between the systems with probability 1/2: if the systems are equal, it does
+    not matter which of them wrote an output. Two-sided.
     """
     size = check_runs(first, second)
     check_samples(samples)
@@ -134,7 +150,9 @@ def check_runs(first: Runs, second: Runs) -> int:
     if not sizes or not sizes[0]:
         raise UserError("the bootstrap needs at least one example")
     if len(set(sizes)) > 1:
-        raise UserError(f"paired systems are scored on the same examples, but one has {min(sizes)} and another {max(sizes)}")
+        raise UserError(
+            f"paired systems are scored on the same examples, but one has {min(sizes)} and another {max(sizes)}"
+        )
     return sizes[0]
 
 
@@ -193,9 +211,12 @@ def checked(scores: Sequence[float], length: int | None = None) -> np.ndarray:
     if values.ndim != 1 or len(values) == 0:
         raise UserError("the bootstrap needs at least one example, each with one score")
     if length is not None and len(values) != length:
-        raise UserError(f"paired systems are scored on the same examples, but one has {length} scores and the other {len(values)}")
+        raise UserError(
+            f"paired systems are scored on the same examples, but one has {length} scores and the other {len(values)}"
+        )
     if not np.isfinite(values).all():
         raise UserError(
-            f"example {int(np.argmin(np.isfinite(values))) + 1} has a score that is not a finite number; leave it out of both systems"
+            f"example {int(np.argmin(np.isfinite(values))) + 1} has a score that is not a finite number; leave it out"
+            " of both systems"
         )
     return values

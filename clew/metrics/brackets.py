@@ -2,15 +2,17 @@
 
     recall = matched / gold brackets      precision = matched / predicted brackets      F1 = 2 matched / (gold + predicted)
 
-Words whose tag is a deleted label are first removed from both trees, by each tree's own tags, together with constituents that become empty.
-Brackets with a deleted label are not counted, but their contents are. Function tags (NP-SBJ, NP=2) are ignored. A bracket matches one with
-the same label over the same words, and each matches at most once: (NP (NP x)) against (NP x) is 1 of 2.
+Words whose tag is a deleted label are first removed from both trees, by each tree's own tags, together with
+constituents that become empty. Brackets with a deleted label are not counted, but their contents are. Function tags
+(NP-SBJ, NP=2) are ignored. A bracket matches one with the same label over the same words, and each matches at most
+once: (NP (NP x)) against (NP x) is 1 of 2.
 
-EVALB deletes words by their tags, so a mistagged quotation mark (POS in place of '') would leave the trees with different words. If
-`quotes` has the tags that may be confused in this way, marks that only one of the trees deletes are kept in both.
+EVALB deletes words by their tags, so a mistagged quotation mark (POS in place of '') would leave the trees with
+different words. If `quotes` has the tags that may be confused in this way, marks that only one of the trees deletes are
+kept in both.
 
-A sentence whose trees have different words is an error, and one without a parse is skipped. Neither counts in any score, so check `errors`
-and `skipped` first. Ratios are between 0 and 1.
+A sentence whose trees have different words is an error, and one without a parse is skipped. Neither counts in any
+score, so check `errors` and `skipped` first. Ratios are between 0 and 1.
 """
 
 import re
@@ -29,8 +31,9 @@ from clew.core.trees import Span, Tree, walk
 class Rules:
     """An EVALB parameter file; the defaults are COLLINS.prm.
 
-    Fields and lines: `deleted` DELETE_LABEL, `deleted_for_length` DELETE_LABEL_FOR_LENGTH, `equal` EQ_LABEL, `short` CUTOFF_LEN, `labelled`
-    LABELED, `equal_words` EQ_WORD, `quotes` QUOTE_LABEL. Equal words are pairs and not transitive: a = b and b = c do not give a = c.
+    Fields and lines: `deleted` DELETE_LABEL, `deleted_for_length` DELETE_LABEL_FOR_LENGTH, `equal` EQ_LABEL, `short`
+    CUTOFF_LEN, `labelled` LABELED, `equal_words` EQ_WORD, `quotes` QUOTE_LABEL. Equal words are pairs and not
+    transitive: a = b and b = c do not give a = c.
     """
 
     deleted: frozenset[str] = frozenset(("TOP", "-NONE-", ",", ":", "``", "''", "."))
@@ -48,15 +51,16 @@ class Rules:
 COLLINS = Rules()
 
 STANDARD = Rules(COLLINS.deleted | {"S1", "ROOT", "", "?", "!"})
-"""COLLINS.prm, plus other parsers' labels for the root and for punctuation, which would otherwise count as brackets that always match. On
-trees without these labels it equals COLLINS.prm."""
+"""COLLINS.prm, plus other parsers' labels for the root and for punctuation, which would otherwise count as brackets
+that always match. On trees without these labels it equals COLLINS.prm."""
 
 
 NEW = Rules(COLLINS.deleted | {"S1", "?", "!"}, quotes=frozenset(("``", "''", "POS", "NN", "CD", "VBZ", ":")))
 """new.prm, from later releases of EVALB."""
 
 QUOTES = ("'", '"', "/")
-"""Words that are quotation marks if their tag is in `Rules.quotes`; the first is also the Penn Treebank's possessive."""
+"""Words that are quotation marks if their tag is in `Rules.quotes`; the first is also the Penn Treebank's
+possessive."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +123,10 @@ class BracketCounts:
         """Two lines: the scores in per cent, and the counts."""
         left_out = f", {self.errors} errors and {self.skipped} skipped left out" if self.valid < self.sentences else ""
         return (
-            f"F1 {100 * self.f1:.2f}, precision {100 * self.precision:.2f}, recall {100 * self.recall:.2f}, "
-            f"complete {100 * self.complete_match:.2f}, crossing {self.average_crossing:.2f} a sentence, "
-            f"tags {100 * self.tagging_accuracy:.2f}\n"
-            f"{self.matched} of {self.gold} gold and {self.predicted} predicted brackets, {self.valid} sentences{left_out}"
+            f"F1 {100 * self.f1:.2f}, precision {100 * self.precision:.2f}, recall {100 * self.recall:.2f}, complete"
+            f" {100 * self.complete_match:.2f}, crossing {self.average_crossing:.2f} a sentence, tags"
+            f" {100 * self.tagging_accuracy:.2f}\n{self.matched} of {self.gold} gold and {self.predicted} predicted"
+            f" brackets, {self.valid} sentences{left_out}"
         )
 
 
@@ -160,7 +164,8 @@ def score_brackets(gold: Iterable[Tree], predicted: Iterable[Tree | None], rules
     golds, parses = list(gold), list(predicted)
     if len(golds) != len(parses):
         raise UserError(
-            f"there must be as many predicted trees ({len(parses)}) as gold trees ({len(golds)}); give None for a sentence without a parse"
+            f"there must be as many predicted trees ({len(parses)}) as gold trees ({len(golds)}); give None for a"
+            " sentence without a parse"
         )
     return sum((score_sentence(a, b, rules) for a, b in zip(golds, parses, strict=True)), BracketScore())
 
@@ -175,10 +180,11 @@ def score_sentence(gold: Tree, predicted: Tree | None, rules: Rules = STANDARD) 
 
 
 def mistagged_marks(gold: Sequence[Mark], predicted: Sequence[Mark], rules: Rules) -> tuple[Counter[int], Counter[int]]:
-    """Quotation marks that one tree's tags delete and the other's do not, at the same word: for each tree, how often each is kept, by
-    index.
+    """Quotation marks that one tree's tags delete and the other's do not, at the same word: for each tree, how often
+    each is kept, by index.
 
-    A kept mark shifts the marks after it, and in EVALB also itself. So EVALB keeps the first of two adjacent marks twice; so does this.
+    A kept mark shifts the marks after it, and in EVALB also itself. So EVALB keeps the first of two adjacent marks
+    twice; so does this.
     """
     kept: tuple[Counter[int], Counter[int]] = Counter(), Counter()
     moved = [0] * len(gold), [0] * len(predicted)
@@ -218,8 +224,8 @@ def compare(gold: Yield, predicted: Yield | None, rules: Rules = STANDARD) -> Br
 
 
 def scored(tree: Tree, rules: Rules = STANDARD, kept: Mapping[int, int] | None = None) -> Yield:
-    """The brackets, words and tags that count, with spans over counted words. Words with a deleted tag do not count, unless `kept` has
-    their index, with the number of times to keep them."""
+    """The brackets, words and tags that count, with spans over counted words. Words with a deleted tag do not count,
+    unless `kept` has their index, with the number of times to keep them."""
     brackets: list[Span] = []
     words: list[str] = []
     tags: list[str] = []

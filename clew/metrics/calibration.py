@@ -1,4 +1,5 @@
-"""Calibration: whether confidence equals accuracy. Expected calibration error and temperature scaling (Guo et al. 2017)."""
+"""Calibration: whether confidence equals accuracy. Expected calibration error and temperature scaling (Guo et al.
+2017)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,8 +20,8 @@ LOWEST, HIGHEST = 0.01, 100.0
 
 @dataclass(frozen=True)
 class Calibration:
-    """Predictions by confidence (the largest probability), in bins of equal width: the number of predictions, the number of right ones, and
-    the sum of confidences. Parts add."""
+    """Predictions by confidence (the largest probability), in bins of equal width: the number of predictions, the
+    number of right ones, and the sum of confidences. Parts add."""
 
     counts: tuple[int, ...]
     right: tuple[int, ...]
@@ -40,7 +41,9 @@ class Calibration:
         """sum_b (count_b / count) |accuracy_b - mean confidence_b|, between 0 and 1."""
         if not sum(self.counts):
             raise UserError("nothing was counted, so there is no calibration error; give at least one example")
-        return sum(abs(right - confidence) for right, confidence in zip(self.right, self.confidence, strict=True)) / sum(self.counts)
+        return sum(
+            abs(right - confidence) for right, confidence in zip(self.right, self.confidence, strict=True)
+        ) / sum(self.counts)
 
     def describe(self) -> str:
         """One line in per cent."""
@@ -59,23 +62,34 @@ def calibration(probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS)
 
 
 def calibration_interval(
-    probabilities: Tensor, targets: Tensor, *, num_bins: int = BINS, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+    probabilities: Tensor,
+    targets: Tensor,
+    *,
+    num_bins: int = BINS,
+    level: float = 0.95,
+    samples: int = SAMPLES,
+    seed: int = 1,
 ) -> Interval:
     """The bootstrap interval of the expected calibration error."""
     confidence, right, bins = binned(probabilities, targets, num_bins)
     gaps = (F.one_hot(bins, num_bins) * (right - confidence)[:, None]).numpy()  # (examples, bins)
     return statistic_interval(
-        lambda drawn: np.abs(drawn @ gaps).sum(1) / drawn.sum(1), np.ones(len(gaps), np.int64), level=level, samples=samples, seed=seed
+        lambda drawn: np.abs(drawn @ gaps).sum(1) / drawn.sum(1),
+        np.ones(len(gaps), np.int64),
+        level=level,
+        samples=samples,
+        seed=seed,
     )
 
 
 def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> float:
-    """The T that minimises the loss of softmax(logits / T) on `targets` (examples,); fit it on held-out examples. `smoothing` is the share
-    of a target that is spread over all labels: 1 / (examples + 2) avoids certainty from a few examples that are all right (Platt 1999).
+    """The T that minimises the loss of softmax(logits / T) on `targets` (examples,); fit it on held-out examples.
+    `smoothing` is the share of a target that is spread over all labels: 1 / (examples + 2) avoids certainty from a few
+    examples that are all right (Platt 1999).
 
-    The loss is convex in 1 / T, where its slope is sum_n E[logit_n] - logit_n[target_n]; bisection finds the slope's zero. The predicted
-    labels do not change, only their confidence. T is between 0.01 and 100: at an end if all or no labels are right, and 1 if the loss does
-    not depend on T.
+    The loss is convex in 1 / T, where its slope is sum_n E[logit_n] - logit_n[target_n]; bisection finds the slope's
+    zero. The predicted labels do not change, only their confidence. T is between 0.01 and 100: at an end if all or no
+    labels are right, and 1 if the loss does not depend on T.
     """
     check_examples(logits, targets)
     logits = logits.detach().double()
@@ -89,7 +103,8 @@ def fit_temperature(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) 
     low, high = LOWEST, HIGHEST
     for _ in range(60):
         middle = (low * high) ** 0.5
-        # Above the best T, softmax(logits / T) is too flat: the mean logit is below the target's, so the slope is negative.
+        # Above the best T, softmax(logits / T) is too flat: the mean logit is below the target's, so the slope is
+        # negative.
         if slope(middle) <= 0:
             high = middle
         else:
@@ -124,6 +139,8 @@ def binned(probabilities: Tensor, targets: Tensor, num_bins: int = BINS) -> tupl
 
 def check_examples(given: Tensor, targets: Tensor) -> None:
     if given.dim() != 2 or targets.shape != given.shape[:1]:
-        raise UserError(f"targets {tuple(targets.shape)} must be (examples,) for {tuple(given.shape)} of (examples, labels)")
+        raise UserError(
+            f"targets {tuple(targets.shape)} must be (examples,) for {tuple(given.shape)} of (examples, labels)"
+        )
     if not len(given):
         raise UserError("calibration needs at least one example")

@@ -1,5 +1,5 @@
-"""Agreement of captions with references: BLEU, ROUGE-L and CIDEr-D, as in the COCO evaluation (Chen et al. 2015), and chrF. For paragraphs
-also repetition, and which of the things in a picture they mention.
+"""Agreement of captions with references: BLEU, ROUGE-L and CIDEr-D, as in the COCO evaluation (Chen et al. 2015), and
+chrF. For paragraphs also repetition, and which of the things in a picture they mention.
 
 
     BLEU-n   = 100 * brevity penalty * (p1 .. pn)^(1/n)             over the corpus, without smoothing
@@ -10,9 +10,10 @@ also repetition, and which of the things in a picture they mention.
     h_g, r_g: how often a caption and a reference contain the n-gram g, times log(pictures / pictures whose references contain g)
     l, l':    their numbers of bigrams
 
-An example is a caption and its references. Each measure has statistics per example, from which the score of any set of examples is computed
-(`clew.metrics.statistics`); those of CIDEr-D are each caption's value. The document frequencies come from the references of the whole part,
-so all systems share them. They belong to the metric and do not change when a test resamples examples.
+An example is a caption and its references. Each measure has statistics per example, from which the score of any set of
+examples is computed (`clew.metrics.statistics`); those of CIDEr-D are each caption's value. The document frequencies
+come from the references of the whole part, so all systems share them. They belong to the metric and do not change when
+a test resamples examples.
 """
 
 import math
@@ -61,8 +62,8 @@ def measure_captions(
     *,
     tokenized: bool = False,
 ) -> Captions:
-    """Computes some of CAPTION_MEASURES; `references[i]` belong to `written[i]`. `tokenized` texts are split at spaces; others are split by
-    `caption_words`, similar to COCO's tokenizer."""
+    """Computes some of CAPTION_MEASURES; `references[i]` belong to `written[i]`. `tokenized` texts are split at spaces;
+    others are split by `caption_words`, similar to COCO's tokenizer."""
     for name in measures:
         if name not in CAPTION_MEASURES:
             raise unknown("measure of captions", name, CAPTION_MEASURES)
@@ -71,7 +72,9 @@ def measure_captions(
     captions = [split(text) for text in written]
     statistics: list[Statistics] = [{} for _ in captions]
     for name in measures:
-        for example, measure_statistics in zip(statistics, CAPTION_MEASURES[name](captions, tokenized_references), strict=True):
+        for example, measure_statistics in zip(
+            statistics, CAPTION_MEASURES[name](captions, tokenized_references), strict=True
+        ):
             example.update(measure_statistics)
     values = corpus_values(statistics)
     return Captions(Measured(values, in_words(values)), statistics)
@@ -80,7 +83,9 @@ def measure_captions(
 def corpus_values(statistics: Sequence[Statistics]) -> dict[str, float]:
     """The value of every measure over all of these examples."""
     formulas = {name: next(iter(rows)) for name, rows in statistics[0].items()}
-    return {name: score(formula, [example[name][formula] for example in statistics]) for name, formula in formulas.items()}
+    return {
+        name: score(formula, [example[name][formula] for example in statistics]) for name, formula in formulas.items()
+    }
 
 
 def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
@@ -90,39 +95,49 @@ def checked(written: Sequence[str], references: Sequence[Sequence[str]]) -> Sequ
         raise UserError("no caption was written, so there is no score; give at least one and its references")
     for number, several in enumerate(references):
         if isinstance(several, str):
-            raise UserError(f"the references of caption {number} are one string; give a list of references for each caption")
+            raise UserError(
+                f"the references of caption {number} are one string; give a list of references for each caption"
+            )
         if not several:
             raise UserError(f"caption {number} has no reference; every caption needs at least one")
     return references
 
 
 def caption_words(text: str) -> list[str]:
-    """Splits a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's evaluation does: `n't`
-    and `'s` are words of their own, brackets are -lrb- and -rrb-."""
+    """Splits a caption into lower-case words without punctuation, nearly as the Penn Treebank tokenizer of COCO's
+    evaluation does: `n't` and `'s` are words of their own, brackets are -lrb- and -rrb-."""
     return [BRACKETS.get(word, word) for word in TOKEN.findall(text.lower().replace("’", "'"))]
 
 
 def bleu_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
     texts = [" ".join(words) for words in written]
-    counts = Bleu(tokenizer="none").of_sentences(texts, [[" ".join(words) for words in several] for several in references])
+    counts = Bleu(tokenizer="none").of_sentences(
+        texts, [[" ".join(words) for words in several] for several in references]
+    )
     return [{f"bleu_{order}": {f"bleu_{order}": row} for order in ORDERS} for row in counts]
 
 
 def chrf_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
     """chrF (Popovic 2015) of the words joined by spaces, against the reference with the highest score."""
-    counts = Chrf().of_sentences([" ".join(words) for words in written], [[" ".join(words) for words in several] for several in references])
+    counts = Chrf().of_sentences(
+        [" ".join(words) for words in written], [[" ".join(words) for words in several] for several in references]
+    )
     return [{"chrf": {"chrf": row}} for row in counts]
 
 
 def rouge_statistics(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[Statistics]:
-    return [{"rouge_l": share_of(rouge_l(words, several), 1)} for words, several in zip(written, references, strict=True)]
+    return [
+        {"rouge_l": share_of(rouge_l(words, several), 1)} for words, several in zip(written, references, strict=True)
+    ]
 
 
 def rouge_l(words: Words, references: Sequence[Words]) -> float:
     """(1 + beta^2) P R / (R + beta^2 P), between 0 and 1; P and R may be from different references."""
     shared = [len(common_places(reference, words)) for reference in references]
     precision = max(shared) / len(words) if words else 0.0
-    recall = max(common / len(reference) if reference else 0.0 for common, reference in zip(shared, references, strict=True))
+    recall = max(
+        common / len(reference) if reference else 0.0 for common, reference in zip(shared, references, strict=True)
+    )
     return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision) if precision and recall else 0.0
 
 
@@ -131,9 +146,12 @@ def cider_statistics(written: Sequence[Words], references: Sequence[Sequence[Wor
 
 
 def ciders(written: Sequence[Words], references: Sequence[Sequence[Words]]) -> list[float]:
-    """CIDEr-D of each caption (Vedantam et al. 2015), between 0 and 10, with the document frequencies of these references."""
+    """CIDEr-D of each caption (Vedantam et al. 2015), between 0 and 10, with the document frequencies of these
+    references."""
     frequencies = document_frequencies(references)
-    return [cider(words, several, frequencies, len(references)) for words, several in zip(written, references, strict=True)]
+    return [
+        cider(words, several, frequencies, len(references)) for words, several in zip(written, references, strict=True)
+    ]
 
 
 def document_frequencies(references: Sequence[Sequence[Words]]) -> Counter[tuple[str, ...]]:
@@ -162,7 +180,9 @@ def weights_of(words: Words, order: int, frequencies: Counter[tuple[str, ...]], 
 
 def clipped_cosine(caption: Weights, reference: Weights) -> float:
     """The cosine of two weight vectors, with the caption's weights clipped to the reference's."""
-    shared = sum(min(weight, reference[gram]) * reference[gram] for gram, weight in caption.items() if gram in reference)
+    shared = sum(
+        min(weight, reference[gram]) * reference[gram] for gram, weight in caption.items() if gram in reference
+    )
     norms = [math.sqrt(sum(weight**2 for weight in weights.values())) for weights in (caption, reference)]
     return shared / (norms[0] * norms[1]) if norms[0] and norms[1] else 0.0
 
@@ -174,9 +194,9 @@ def repetition_statistics(written: Sequence[Words], references: Sequence[Sequenc
 
 
 def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
-    """The statistics of one text, from how often it mentions each thing in its picture, and how often it mentions things that are not
-    there. `coverage` is the share of things that it mentions, `mentioned_once` the share that it mentions exactly once, and `invented` the
-    share of its mentions that are of nothing in the picture."""
+    """The statistics of one text, from how often it mentions each thing in its picture, and how often it mentions
+    things that are not there. `coverage` is the share of things that it mentions, `mentioned_once` the share that it
+    mentions exactly once, and `invented` the share of its mentions that are of nothing in the picture."""
     return {
         "coverage": share_of(sum(count > 0 for count in counts), len(counts)),
         "mentioned_once": share_of(sum(count == 1 for count in counts), len(counts)),
@@ -185,9 +205,14 @@ def mention_statistics(counts: Sequence[int], others: int = 0) -> Statistics:
 
 
 def paragraph_statistics(counts: Sequence[int], others: int, is_true: bool) -> Statistics:
-    """Also whether a paragraph mentions every thing exactly once and nothing else (`all_once`), and whether it is true."""
+    """Also whether a paragraph mentions every thing exactly once and nothing else (`all_once`), and whether it is
+    true."""
     once = others == 0 and all(count == 1 for count in counts)
-    return {"all_once": share_of(float(once), 1), **mention_statistics(counts, others), "true": share_of(float(is_true), 1)}
+    return {
+        "all_once": share_of(float(once), 1),
+        **mention_statistics(counts, others),
+        "true": share_of(float(is_true), 1),
+    }
 
 
 def grams_of(words: Words, order: int) -> list[tuple[str, ...]]:

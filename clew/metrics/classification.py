@@ -1,7 +1,7 @@
 """Classification scores, from counts that add: one label per text (`Confusion`), or any number of labels (`LabelSets`).
 
-Ratios are between 0 and 1; a ratio whose denominator is 0 is 0. Means over labels include the labels that are gold or predicted at least
-once.
+Ratios are between 0 and 1; a ratio whose denominator is 0 is 0. Means over labels include the labels that are gold or
+predicted at least once.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -59,11 +59,17 @@ class Confusion:
         statistic = self.statistic(name, label)
         return float(statistic(self.array))
 
-    def interval(self, name: str, label: str | None = None, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+    def interval(
+        self, name: str, label: str | None = None, *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+    ) -> Interval:
         """The bootstrap interval of `value`. Texts in the same cell of the matrix are equal for it."""
         statistic, size = self.statistic(name, label), len(self.labels)
         return statistic_interval(
-            lambda drawn: statistic(drawn.reshape(-1, size, size)), self.array.ravel(), level=level, samples=samples, seed=seed
+            lambda drawn: statistic(drawn.reshape(-1, size, size)),
+            self.array.ravel(),
+            level=level,
+            samples=samples,
+            seed=seed,
         )
 
     def statistic(self, name: str, label: str | None = None) -> "MatrixStatistic":
@@ -92,7 +98,8 @@ class Confusion:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Agreement of label sets: for each label the number of texts where it is gold, predicted and both; and the number of exact sets."""
+    """Agreement of label sets: for each label the number of texts where it is gold, predicted and both; and the number
+    of exact sets."""
 
     labels: tuple[str, ...]
     agreements: tuple[Agreement, ...]
@@ -132,8 +139,8 @@ class LabelSets:
 
     def describe(self) -> str:
         scores = (
-            f"micro F1 {100 * self.micro_f1:.2f}, macro F1 {100 * self.macro_f1:.2f}, exact match {100 * self.exact_match:.2f}, "
-            f"accuracy {100 * self.accuracy:.2f}, {counted(self.total, 'example')}"
+            f"micro F1 {100 * self.micro_f1:.2f}, macro F1 {100 * self.macro_f1:.2f}, exact match"
+            f" {100 * self.exact_match:.2f}, accuracy {100 * self.accuracy:.2f}, {counted(self.total, 'example')}"
         )
         return "\n".join([scores, report(self.by_label)])
 
@@ -143,11 +150,15 @@ def count_confusion(gold: Sequence[str], predicted: Sequence[str], labels: Seque
     check_as_many(gold, predicted)
     places = {label: place for place, label in enumerate(labels)}
     rows, columns = (find_places(side, places) for side in (gold, predicted))
-    counts = np.bincount(np.array(rows, dtype=np.int64) * len(labels) + np.array(columns, dtype=np.int64), minlength=len(labels) ** 2)
+    counts = np.bincount(
+        np.array(rows, dtype=np.int64) * len(labels) + np.array(columns, dtype=np.int64), minlength=len(labels) ** 2
+    )
     return Confusion(tuple(labels), as_rows(counts.reshape(len(labels), len(labels))))
 
 
-def count_label_sets(gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]) -> LabelSets:
+def count_label_sets(
+    gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]
+) -> LabelSets:
     """Counts each text's gold and predicted labels, all among `labels`."""
     rows = label_set_rows(gold, predicted, labels)
     agreements = tuple(Agreement(*counts) for counts in rows[:, :-1].sum(0).reshape(3, -1).T.tolist())
@@ -167,18 +178,26 @@ def label_set_intervals(
     kinds, times = distinct_rows(label_set_rows(gold, predicted, labels))
 
     def counts(drawn: np.ndarray) -> np.ndarray:
-        return np.moveaxis((drawn @ kinds[:, :-1]).reshape(len(drawn), 3, -1), 1, 0)  # gold, predicted, matched; sample; label
+        return np.moveaxis(
+            (drawn @ kinds[:, :-1]).reshape(len(drawn), 3, -1), 1, 0
+        )  # gold, predicted, matched; sample; label
 
     statistics: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "micro_f1": lambda drawn: f1s(*counts(drawn).sum(2)),
         "macro_f1": lambda drawn: mean_f1(*counts(drawn)),
         "exact_match": lambda drawn: drawn @ kinds[:, -1] / drawn.sum(1),
     }
-    return {name: statistic_interval(statistic, times, level=level, samples=samples, seed=seed) for name, statistic in statistics.items()}
+    return {
+        name: statistic_interval(statistic, times, level=level, samples=samples, seed=seed)
+        for name, statistic in statistics.items()
+    }
 
 
-def label_set_rows(gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]) -> np.ndarray:
-    """One row per text: for each label whether it is gold, predicted and both, and finally whether the sets are equal."""
+def label_set_rows(
+    gold: Sequence[Collection[str]], predicted: Sequence[Collection[str]], labels: Sequence[str]
+) -> np.ndarray:
+    """One row per text: for each label whether it is gold, predicted and both, and finally whether the sets are
+    equal."""
     check_as_many(gold, predicted)
     places = {label: place for place, label in enumerate(labels)}
     sets = np.zeros((2, len(gold), len(labels)), dtype=np.int64)
@@ -202,7 +221,8 @@ def matthews_correlations(matrices: np.ndarray) -> np.ndarray:
 
         (s c - sum_k p_k g_k) / sqrt((s^2 - sum_k p_k^2) (s^2 - sum_k g_k^2))
 
-    s texts, c of them right; label k is predicted p_k times and gold g_k times. 0 if only one label is gold, or predicted.
+    s texts, c of them right; label k is predicted p_k times and gold g_k times. 0 if only one label is gold, or
+    predicted.
     """
     return matthews_of_counts(*label_counts(matrices.astype(np.float64)))
 
@@ -238,7 +258,10 @@ def aligned(cells: Sequence[Sequence[str]]) -> str:
     """A text table: columns as wide as their widest cell, the first left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
-        "  ".join(cell.rjust(width) if place else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
         for row in cells
     )
 

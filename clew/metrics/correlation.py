@@ -29,16 +29,25 @@ def correlation(name: str, gold: Sequence[float], predicted: Sequence[float]) ->
 
 
 def correlation_interval(
-    name: str, gold: Sequence[float], predicted: Sequence[float], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+    name: str,
+    gold: Sequence[float],
+    predicted: Sequence[float],
+    *,
+    level: float = 0.95,
+    samples: int = SAMPLES,
+    seed: int = 1,
 ) -> Interval:
     """The bootstrap interval of a member of CORRELATIONS; ranks are computed anew in each resample."""
     x, y = checked(gold, predicted)
     function = find(name)
-    return statistic_interval(lambda drawn: function(x, y, drawn), np.ones(len(x), np.int64), level=level, samples=samples, seed=seed)
+    return statistic_interval(
+        lambda drawn: function(x, y, drawn), np.ones(len(x), np.int64), level=level, samples=samples, seed=seed
+    )
 
 
 def pearsons(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Pearson's r of each resample, which has example j `times[sample, j]` times; x and y are (examples,) or (samples, examples)."""
+    """Pearson's r of each resample, which has example j `times[sample, j]` times; x and y are (examples,) or (samples,
+    examples)."""
     total = times.sum(1, keepdims=True)
     size_x, size_y = (times * x * x).sum(1), (times * y * y).sum(1)
     x, y = (values - (times * values).sum(1, keepdims=True) / total for values in (x, y))
@@ -53,7 +62,8 @@ def spearmans(x: np.ndarray, y: np.ndarray, times: np.ndarray) -> np.ndarray:
 
 
 def ranks(values: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Each example's rank (samples, examples) in each resample: the number of smaller values, plus the middle of its ties."""
+    """Each example's rank (samples, examples) in each resample: the number of smaller values, plus the middle of its
+    ties."""
     order = values.argsort(kind="stable")
     _, starts, place = np.unique(values[order], return_index=True, return_inverse=True)
     num_tied = np.add.reduceat(times[:, order], starts, axis=1)  # (samples, different values)

@@ -9,7 +9,8 @@ Sample = Sequence[Hashable]
 
 
 def distinct(samples: Sequence[Sample], n: int) -> float:
-    """distinct-n (Li et al. 2016): the number of different n-grams in all samples together, divided by the number of n-grams."""
+    """distinct-n (Li et al. 2016): the number of different n-grams in all samples together, divided by the number of
+    n-grams."""
     grams = list(chain.from_iterable(n_grams(sample, n) for sample in samples))
     check_any(len(grams), n)
     return len(set(grams)) / len(grams)
@@ -31,4 +32,6 @@ def n_grams(sample: Sample, n: int) -> Iterator[tuple[Hashable, ...]]:
 
 def check_any(count: int, n: int) -> None:
     if count == 0:
-        raise UserError(f"no sample has {n} tokens, so there are no {n}-grams to count; give longer samples or a smaller n")
+        raise UserError(
+            f"no sample has {n} tokens, so there are no {n}-grams to count; give longer samples or a smaller n"
+        )

@@ -14,7 +14,8 @@ Kind = Literal["hit", "substitution", "deletion", "insertion"]
 
 
 class Edit(NamedTuple):
-    """One step of an alignment, with the unit's index in the reference and in the hypothesis; None on the side that has no unit."""
+    """One step of an alignment, with the unit's index in the reference and in the hypothesis; None on the side that has
+    no unit."""
 
     kind: Kind
     reference: int | None
@@ -64,11 +65,15 @@ class Errors:
 def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list[Edit]:
     """The smallest set of edits from the reference to the hypothesis (Levenshtein 1966), in order.
 
-    Ties are broken as in RapidFuzz, and so in jiwer: common prefixes and suffixes are hits; then, from the end of the rest to its
-    beginning, a deletion is taken if possible, else an insertion if the column before falls there, else a hit or a substitution.
+    Ties are broken as in RapidFuzz, and so in jiwer: common prefixes and suffixes are hits; then, from the end of the
+    rest to its beginning, a deletion is taken if possible, else an insertion if the column before falls there, else a
+    hit or a substitution.
     """
     start, stop = common_ends(reference, hypothesis)
-    reference_units, hypothesis_units = reference[start : len(reference) - stop], hypothesis[start : len(hypothesis) - stop]
+    reference_units, hypothesis_units = (
+        reference[start : len(reference) - stop],
+        hypothesis[start : len(hypothesis) - stop],
+    )
     check_fits(
         len(reference_units) * len(hypothesis_units) // 4,
         f"an alignment of {len(reference_units):,} units with {len(hypothesis_units):,}",
@@ -86,7 +91,9 @@ def align(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> list
             middle.append(Edit("insertion", None, start + j))
         else:
             i, j = i - 1, j - 1
-            middle.append(Edit("hit" if reference_units[i] == hypothesis_units[j] else "substitution", start + i, start + j))
+            middle.append(
+                Edit("hit" if reference_units[i] == hypothesis_units[j] else "substitution", start + i, start + j)
+            )
     middle += [Edit("deletion", start + place, None) for place in reversed(range(i))]
     middle += [Edit("insertion", None, start + place) for place in reversed(range(j))]
     first = [Edit("hit", place, place) for place in range(start)]
@@ -115,7 +122,8 @@ def word_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Er
 
 
 def character_errors(hypotheses: Sequence[str], references: Sequence[str]) -> list[Errors]:
-    """The errors of each sentence in characters. Runs of white space are one space; leading and trailing white space is ignored."""
+    """The errors of each sentence in characters. Runs of white space are one space; leading and trailing white space is
+    ignored."""
     check_pairs(hypotheses, references)
     return [count_errors(" ".join(a.split()), " ".join(b.split())) for a, b in zip(hypotheses, references, strict=True)]
 
@@ -124,4 +132,6 @@ def error_interval(errors: Sequence[Errors], *, level: float = 0.95, samples: in
     """The bootstrap interval of the error rate of all sentences together."""
     if not errors:
         raise UserError("the bootstrap needs at least one example")
-    return metric_interval("error_rate", [sentence.row for sentence in errors], level=level, samples=samples, seed=seed).times(0.01)
+    return metric_interval(
+        "error_rate", [sentence.row for sentence in errors], level=level, samples=samples, seed=seed
+    ).times(0.01)

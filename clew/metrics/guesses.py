@@ -31,10 +31,17 @@ class Guessed:
 
     def measures(self) -> dict[str, float]:
         """Losses, perplexity and accuracies by name, with the counts that they are means over."""
-        values = {"loss": self.loss, "perplexity": perplexity(self.nats, self.tokens), "accuracy": 100 * self.right / self.tokens}
+        values = {
+            "loss": self.loss,
+            "perplexity": perplexity(self.nats, self.tokens),
+            "accuracy": 100 * self.right / self.tokens,
+        }
         values["tokens"] = self.tokens
         if self.pairs:
-            values |= {"next_sentence_loss": self.pair_nats / self.pairs, "next_sentence_accuracy": 100 * self.right_pairs / self.pairs}
+            values |= {
+                "next_sentence_loss": self.pair_nats / self.pairs,
+                "next_sentence_accuracy": 100 * self.right_pairs / self.pairs,
+            }
             values["pairs"] = self.pairs
         return values
 

@@ -55,8 +55,8 @@ def no_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statis
 
 
 class Measure(NamedTuple):
-    """`corpus(written, wanted, lowercase)` scores all sentences together. `sentence` scores one, higher being better. `statistics` are per
-    sentence; tests resample them to compute `corpus` on other samples."""
+    """`corpus(written, wanted, lowercase)` scores all sentences together. `sentence` scores one, higher being better.
+    `statistics` are per sentence; tests resample them to compute `corpus` on other samples."""
 
     corpus: Callable[[Texts, Texts, bool], Measured]
     sentence: Callable[[str, str, bool], float]
@@ -103,7 +103,8 @@ def measure_edit_distance(written: Texts, wanted: Texts, lowercase: bool) -> Mea
     written, wanted = cased(written, lowercase), cased(wanted, lowercase)
     words, characters = 100 * word_error_rate(written, wanted).value, 100 * character_error_rate(written, wanted).value
     return Measured(
-        {"word_error_rate": words, "character_error_rate": characters}, f"edits {words:.2f} % of words, {characters:.2f} % of characters"
+        {"word_error_rate": words, "character_error_rate": characters},
+        f"edits {words:.2f} % of words, {characters:.2f} % of characters",
     )
 
 
@@ -120,16 +121,25 @@ def ter_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Stati
 
 
 def wer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"wer": {"error_rate": errors.row}} for errors in word_errors(cased(written, lowercase), cased(wanted, lowercase))]
+    return [
+        {"wer": {"error_rate": errors.row}}
+        for errors in word_errors(cased(written, lowercase), cased(wanted, lowercase))
+    ]
 
 
 def cer_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
-    return [{"cer": {"error_rate": errors.row}} for errors in character_errors(cased(written, lowercase), cased(wanted, lowercase))]
+    return [
+        {"cer": {"error_rate": errors.row}}
+        for errors in character_errors(cased(written, lowercase), cased(wanted, lowercase))
+    ]
 
 
 def rouge_statistics(written: Texts, wanted: Texts, lowercase: bool) -> list[Statistics]:
     scores = [score_text(text, [target]) for text, target in zip(written, wanted, strict=True)]
-    parts = [{"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary} for score in scores]
+    parts = [
+        {"rouge_1": score.one, "rouge_2": score.two, "rouge_l": score.longest, "rouge_lsum": score.summary}
+        for score in scores
+    ]
     return [{name: share_of(part.f1, 1) for name, part in score.items()} for score in parts]
 
 
@@ -154,10 +164,26 @@ def cased(texts: Texts, lowercase: bool) -> list[str]:
 
 
 MEASURES: dict[str, Measure] = {
-    "bleu": Measure(measure_bleu, lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase), bleu_statistics),
-    "chrf": Measure(measure_chrf, lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase), chrf_statistics),
-    "ter": Measure(measure_ter, lambda written, wanted, lowercase: -sentence_ter(written, wanted, lowercase=lowercase), ter_statistics),
-    "rouge": Measure(measure_rouge, lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1, rouge_statistics),
+    "bleu": Measure(
+        measure_bleu,
+        lambda written, wanted, lowercase: sentence_bleu(written, wanted, lowercase=lowercase),
+        bleu_statistics,
+    ),
+    "chrf": Measure(
+        measure_chrf,
+        lambda written, wanted, lowercase: sentence_chrf(written, wanted, lowercase=lowercase),
+        chrf_statistics,
+    ),
+    "ter": Measure(
+        measure_ter,
+        lambda written, wanted, lowercase: -sentence_ter(written, wanted, lowercase=lowercase),
+        ter_statistics,
+    ),
+    "rouge": Measure(
+        measure_rouge,
+        lambda written, wanted, lowercase: 100 * score_text(written, [wanted]).longest.f1,
+        rouge_statistics,
+    ),
     "exact_match": Measure(
         measure_exact_match,
         lambda written, wanted, lowercase: 100.0 * (cased([written], lowercase) == cased([wanted], lowercase)),
@@ -165,18 +191,30 @@ MEASURES: dict[str, Measure] = {
     ),
     "edit_distance": Measure(
         measure_edit_distance,
-        lambda written, wanted, lowercase: -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase)))),
+        lambda written, wanted, lowercase: (
+            -float(edit_distance(*(text.split() for text in cased([written, wanted], lowercase))))
+        ),
         edit_statistics,
     ),
     "wer": Measure(
-        measure_wer, lambda written, wanted, lowercase: -measure_wer([written], [wanted], lowercase).values["wer"], wer_statistics
+        measure_wer,
+        lambda written, wanted, lowercase: -measure_wer([written], [wanted], lowercase).values["wer"],
+        wer_statistics,
     ),
     "cer": Measure(
-        measure_cer, lambda written, wanted, lowercase: -measure_cer([written], [wanted], lowercase).values["cer"], cer_statistics
+        measure_cer,
+        lambda written, wanted, lowercase: -measure_cer([written], [wanted], lowercase).values["cer"],
+        cer_statistics,
     ),
 }
 
-VALUES = {"rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"], "edit_distance": [], "ter": [], "wer": [], "cer": []}
+VALUES = {
+    "rouge": ["rouge_1", "rouge_2", "rouge_l", "rouge_lsum"],
+    "edit_distance": [],
+    "ter": [],
+    "wer": [],
+    "cer": [],
+}
 """The names of a measure's values for which higher is better, if they differ from the measure's own name."""
 
 LOWEST = frozenset({"loss", "perplexity", "edit_distance", "ter", "wer", "cer"})

@@ -6,7 +6,8 @@ from clew.core.errors import UserError
 
 
 class Nearest:
-    """The `top` rows of all blocks for each query (queries, width). Ties go to the earlier row; a row of zeros is never returned."""
+    """The `top` rows of all blocks for each query (queries, width). Ties go to the earlier row; a row of zeros is never
+    returned."""
 
     def __init__(self, queries: np.ndarray, top: int):
         if top < 1:
@@ -20,7 +21,8 @@ class Nearest:
     def add(self, block: np.ndarray) -> None:
         if block.ndim != 2 or block.shape[1] != self.queries.shape[1]:
             raise UserError(
-                f"vectors of {block.shape[-1]} numbers cannot be compared with vectors of {self.queries.shape[1]}; take both from one run"
+                f"vectors of {block.shape[-1]} numbers cannot be compared with vectors of {self.queries.shape[1]}; take"
+                " both from one run"
             )
         cosines = self.queries @ unit(block).T  # (queries, rows)
         cosines[:, ~block.any(1)] = -np.inf

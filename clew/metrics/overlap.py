@@ -2,7 +2,8 @@
 
     iou(label) = matched / (gold + predicted - matched)
 
-Matched cells have the label in both. The mean is over labels that are gold or predicted at least once, unweighted (Everingham et al. 2010).
+Matched cells have the label in both. The mean is over labels that are gold or predicted at least once, unweighted
+(Everingham et al. 2010).
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ class Overlap:
 
     def __add__(self, other: "Overlap") -> "Overlap":
         assert self.labels == other.labels
-        return Overlap(self.labels, self.gold + other.gold, self.predicted + other.predicted, self.matched + other.matched)
+        return Overlap(
+            self.labels, self.gold + other.gold, self.predicted + other.predicted, self.matched + other.matched
+        )
 
     @property
     def union(self) -> np.ndarray:
@@ -37,7 +40,9 @@ class Overlap:
     def by_label(self) -> dict[str, float]:
         """The intersection over union of each label that occurs."""
         values = shares(self.matched, self.union).tolist()
-        return {label: value for label, value, occurs in zip(self.labels, values, self.union > 0, strict=True) if occurs}
+        return {
+            label: value for label, value, occurs in zip(self.labels, values, self.union > 0, strict=True) if occurs
+        }
 
     @property
     def mean(self) -> float:
@@ -52,17 +57,22 @@ class Overlap:
         """One line per label."""
         head = f"{'label':20} {'IoU':>6} {'gold':>10} {'predicted':>10}"
         numbers = {
-            label: (int(gold), int(predicted)) for label, gold, predicted in zip(self.labels, self.gold, self.predicted, strict=True)
+            label: (int(gold), int(predicted))
+            for label, gold, predicted in zip(self.labels, self.gold, self.predicted, strict=True)
         }
         lines = [
-            f"{label:20} {100 * value:6.2f} {numbers[label][0]:>10,} {numbers[label][1]:>10,}" for label, value in self.by_label.items()
+            f"{label:20} {100 * value:6.2f} {numbers[label][0]:>10,} {numbers[label][1]:>10,}"
+            for label, value in self.by_label.items()
         ]
         return "\n".join([head, *lines])
 
 
 def count_overlap(gold: np.ndarray, predicted: np.ndarray, labels: Sequence[str]) -> Overlap:
-    """Counts from arrays of label numbers of equal shape; a gold number below 0 is ignored, like a label outside of `labels`."""
-    counts = [np.bincount(numbers, minlength=len(labels)) for numbers in (gold[gold >= 0], predicted, gold[gold == predicted])]
+    """Counts from arrays of label numbers of equal shape; a gold number below 0 is ignored, like a label outside of
+    `labels`."""
+    counts = [
+        np.bincount(numbers, minlength=len(labels)) for numbers in (gold[gold >= 0], predicted, gold[gold == predicted])
+    ]
     return Overlap(tuple(labels), *counts)
 
 

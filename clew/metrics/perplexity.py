@@ -15,8 +15,9 @@ class Likelihood:
         perplexity          = exp(loss)
         bits per character  = nats / log(2) / characters
 
-    Parts of a text add, so each process can score a share. Losses and perplexities compare only between models with the same tokens; bits
-    per character compare between all. A bidirectional model's nats are the mean of `directions`, the nats of each by name.
+    Parts of a text add, so each process can score a share. Losses and perplexities compare only between models with the
+    same tokens; bits per character compare between all. A bidirectional model's nats are the mean of `directions`, the
+    nats of each by name.
     """
 
     nats: float = 0.0
@@ -27,7 +28,9 @@ class Likelihood:
     def __add__(self, other: "Likelihood") -> "Likelihood":
         names = dict.fromkeys([*self.directions, *other.directions])
         directions = {name: self.directions.get(name, 0.0) + other.directions.get(name, 0.0) for name in names}
-        return Likelihood(self.nats + other.nats, self.tokens + other.tokens, self.characters + other.characters, directions)
+        return Likelihood(
+            self.nats + other.nats, self.tokens + other.tokens, self.characters + other.characters, directions
+        )
 
     @property
     def loss(self) -> float:
@@ -49,8 +52,8 @@ class Likelihood:
         """One line that says what each number is per; `unit` names a token."""
         parts = ", ".join(f"{loss:.4f} {name}" for name, loss in self.losses().items())
         return (
-            f"loss {self.loss:.4f}{f' ({parts})' if parts else ''} nats per {unit}, perplexity {self.perplexity:.2f} per {unit}, "
-            f"{self.bits_per_character:.4f} bits per character"
+            f"loss {self.loss:.4f}{f' ({parts})' if parts else ''} nats per {unit}, perplexity {self.perplexity:.2f}"
+            f" per {unit}, {self.bits_per_character:.4f} bits per character"
         )
 
 

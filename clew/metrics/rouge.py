@@ -2,10 +2,10 @@
 
     recall = overlap / reference      precision = overlap / candidate      F1 = 2 overlap / (reference + candidate)
 
-The overlap is the number of common n-grams, with multiplicity, or for ROUGE-L the longest common subsequence of words. At summary level, a
-word of a reference sentence counts if it lies on a longest common subsequence with any sentence of the candidate, and no more often than
-either summary has it. With several references, the one with the highest F1 counts. The corpus score is the mean over summaries. Ratios are
-between 0 and 1; there is no stemming.
+The overlap is the number of common n-grams, with multiplicity, or for ROUGE-L the longest common subsequence of words.
+At summary level, a word of a reference sentence counts if it lies on a longest common subsequence with any sentence of
+the candidate, and no more often than either summary has it. With several references, the one with the highest F1
+counts. The corpus score is the mean over summaries. Ratios are between 0 and 1; there is no stemming.
 """
 
 import re
@@ -84,7 +84,9 @@ class Rouge:
     summary: MeanOverlap = MeanOverlap()
 
     def __add__(self, other: "Rouge") -> "Rouge":
-        return Rouge(self.one + other.one, self.two + other.two, self.longest + other.longest, self.summary + other.summary)
+        return Rouge(
+            self.one + other.one, self.two + other.two, self.longest + other.longest, self.summary + other.summary
+        )
 
     def describe(self) -> str:
         """The F1 scores in per cent."""
@@ -99,14 +101,25 @@ def rouge(candidates: Sequence[str], references: Sequence[str | Sequence[str]]) 
             raise UserError(f"{name} is one string; give a list of texts")
     if len(candidates) != len(references):
         raise UserError(f"there must be as many candidates ({len(candidates)}) as references ({len(references)})")
-    reference_lists = [[text_references] if isinstance(text_references, str) else list(text_references) for text_references in references]
-    return sum((score_text(text, text_references) for text, text_references in zip(candidates, reference_lists, strict=True)), Rouge())
+    reference_lists = [
+        [text_references] if isinstance(text_references, str) else list(text_references)
+        for text_references in references
+    ]
+    return sum(
+        (score_text(text, text_references) for text, text_references in zip(candidates, reference_lists, strict=True)),
+        Rouge(),
+    )
 
 
 def score_text(candidate: str, references: Sequence[str]) -> Rouge:
     words, reference_words = words_of(candidate), [words_of(text) for text in references]
     summary = rouge_l_summary(sentences_of(candidate), [sentences_of(text) for text in references])
-    scores = (rouge_n(words, reference_words, 1), rouge_n(words, reference_words, 2), rouge_l(words, reference_words), summary)
+    scores = (
+        rouge_n(words, reference_words, 1),
+        rouge_n(words, reference_words, 2),
+        rouge_l(words, reference_words),
+        summary,
+    )
     return Rouge(*(MeanOverlap(score.precision, score.recall, score.f1, 1) for score in scores))
 
 
@@ -130,7 +143,9 @@ def rouge_n(candidate: Words, references: Sequence[Words], n: int) -> Overlap:
 
 def rouge_l(candidate: Words, references: Sequence[Words]) -> Overlap:
     """The longest common subsequence with the best reference."""
-    return nearest([Overlap(common_length(reference, candidate), len(candidate), len(reference)) for reference in references])
+    return nearest(
+        [Overlap(common_length(reference, candidate), len(candidate), len(reference)) for reference in references]
+    )
 
 
 def rouge_l_summary(candidate: Sequence[Words], references: Sequence[Sequence[Words]]) -> Overlap:
@@ -153,8 +168,8 @@ def overlap(candidate: Counter[tuple[str, ...]], reference: Counter[tuple[str, .
 
 
 def common_length(reference: Words, candidate: Words) -> int:
-    """The length of the longest common subsequence. Neighbours in a column of its table differ by 0 or 1, so a column is the bits of one
-    long integer (Hyyro 2004)."""
+    """The length of the longest common subsequence. Neighbours in a column of its table differ by 0 or 1, so a column
+    is the bits of one long integer (Hyyro 2004)."""
     positions: dict[str, int] = {}
     for i, word in enumerate(reference):
         positions[word] = positions.get(word, 0) | 1 << i
@@ -167,7 +182,9 @@ def common_length(reference: Words, candidate: Words) -> int:
 
 
 def summary_overlap(candidate: Sequence[Words], reference: Sequence[Words]) -> Overlap:
-    left_in_candidate, left_in_reference = (Counter(word for words in summary for word in words) for summary in (candidate, reference))
+    left_in_candidate, left_in_reference = (
+        Counter(word for words in summary for word in words) for summary in (candidate, reference)
+    )
     size, reference_size, shared = left_in_candidate.total(), left_in_reference.total(), 0
     for sentence in reference:
         places = sorted(set().union(*(common_places(sentence, words) for words in candidate)))
@@ -180,7 +197,8 @@ def summary_overlap(candidate: Sequence[Words], reference: Sequence[Words]) -> O
 
 
 def common_places(reference: Words, candidate: Words) -> set[int]:
-    """The indices of a longest common subsequence in the reference; of several, the one found from the end, with the latest words."""
+    """The indices of a longest common subsequence in the reference; of several, the one found from the end, with the
+    latest words."""
     table = [[0] * (len(candidate) + 1)]
     for word in reference:
         above, row = table[-1], [0]

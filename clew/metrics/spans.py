@@ -1,8 +1,8 @@
 """Scores of tagged phrases, counted as in conlleval (Tjong Kim Sang and Buchholz 2000).
 
-A phrase is right if its label, first word and last word are. Phrases are read from tags by `tag_spans`, so tags that break their scheme
-also count. On B-, I-, O and on I-, E-, O tags the counts are conlleval's; it reads other BIOES tags in its own way. Accuracy is over all
-tags, including O. Ratios are between 0 and 1.
+A phrase is right if its label, first word and last word are. Phrases are read from tags by `tag_spans`, so tags that
+break their scheme also count. On B-, I-, O and on I-, E-, O tags the counts are conlleval's; it reads other BIOES tags
+in its own way. Accuracy is over all tags, including O. Ratios are between 0 and 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,8 @@ class SpanScore:
 
 
 def score_spans(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> SpanScore:
-    """The score of sentences' tags. Gold and predicted tags may have different schemes, but accuracy is then meaningless."""
+    """The score of sentences' tags. Gold and predicted tags may have different schemes, but accuracy is then
+    meaningless."""
     return sum(score_sentences(gold, predicted), SpanScore())
 
 
@@ -90,11 +91,17 @@ def tag_statistics(gold: Sequence[str], predicted: Sequence[str], *, phrases: bo
 
 def score_sentence(gold: Sequence[str], predicted: Sequence[str], number: int = 1) -> SpanScore:
     if len(gold) != len(predicted):
-        raise UserError(f"sentence {number} has {len(gold)} gold tags and {len(predicted)} predicted ones; each word needs one of each")
+        raise UserError(
+            f"sentence {number} has {len(gold)} gold tags and {len(predicted)} predicted ones; each word needs one of"
+            " each"
+        )
     gold_spans, predicted_spans = set(tag_spans(gold)), set(tag_spans(predicted))
     counts = {
         label: Agreement(
-            *(sum(span.label == label for span in spans) for spans in (gold_spans, predicted_spans, gold_spans & predicted_spans))
+            *(
+                sum(span.label == label for span in spans)
+                for spans in (gold_spans, predicted_spans, gold_spans & predicted_spans)
+            )
         )
         for label in sorted({span.label for span in gold_spans | predicted_spans})
     }

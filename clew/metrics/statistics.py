@@ -2,10 +2,10 @@
 
     {"bleu": {"bleu": [17, 18, 12, 7, 4, 2, 17, 16, 15, 14]}, "exact_match": {"share": [0, 1]}}
 
-is what one example has: for each measure a formula, a member of FORMULAS, and the numbers that it needs. Tests and intervals resample
-examples and score them from these, so that they resample the metric itself and not a mean of sentence scores. Scores are in the units of
-the measures, shares in per cent. Numbers may be by label, {"macro_f1": {"macro_f1": {"good": [1, 0, 0], "bad": [0, 1, 0]}}}; labels that
-are not named have zeros.
+is what one example has: for each measure a formula, a member of FORMULAS, and the numbers that it needs. Tests and
+intervals resample examples and score them from these, so that they resample the metric itself and not a mean of
+sentence scores. Scores are in the units of the measures, shares in per cent. Numbers may be by label, {"macro_f1":
+{"macro_f1": {"good": [1, 0, 0], "bad": [0, 1, 0]}}}; labels that are not named have zeros.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,8 @@ Statistics = dict[str, dict[str, Row]]
 """The statistics of one example, by measure and formula."""
 
 Formula = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Maps statistics (examples, numbers), and how often each example was drawn (samples, examples), to one score per sample."""
+"""Maps statistics (examples, numbers), and how often each example was drawn (samples, examples), to one score per
+sample."""
 
 LARGEST_LOSS = 700.0
 """Above this, exp overflows."""
@@ -38,8 +39,9 @@ def of_sums(score: Callable[[np.ndarray], np.ndarray]) -> Formula:
 
 
 def bleus(sums: np.ndarray) -> np.ndarray:
-    """exp(min(0, 1 - reference / hypothesis)) (p1 p2 p3 p4)^(1/4), from the sums of `Bleu`. The first order without a match counts as 1/2
-    match, the next such order as 1/4, and so on; the score is 0 without any match, or if an order has no n-grams."""
+    """exp(min(0, 1 - reference / hypothesis)) (p1 p2 p3 p4)^(1/4), from the sums of `Bleu`. The first order without a
+    match counts as 1/2 match, the next such order as 1/4, and so on; the score is 0 without any match, or if an order
+    has no n-grams."""
     length, reference, matched, whole = sums[:, 0], sums[:, 1], sums[:, 2:6], sums[:, 6:10]
     is_scored = (matched[:, 0] > 0) & (whole > 0).all(1)
     missed = (matched == 0).cumsum(1)
@@ -66,7 +68,9 @@ def chrfs(sums: np.ndarray) -> np.ndarray:
     """5 P R / (4 P + R) from the sums of `Chrf`, with P and R averaged over the orders that both sides have."""
     hypothesis, reference, matched = np.moveaxis(sums.reshape(len(sums), -1, 3), 2, 0)  # each (samples, orders)
     both = (hypothesis > 0) & (reference > 0)
-    precision, recall = (shares(np.where(both, shares(matched, side), 0.0).sum(1), both.sum(1)) for side in (hypothesis, reference))
+    precision, recall = (
+        shares(np.where(both, shares(matched, side), 0.0).sum(1), both.sum(1)) for side in (hypothesis, reference)
+    )
     return 100 * shares(5 * precision * recall, 4 * precision + recall)
 
 
@@ -111,8 +115,8 @@ FORMULAS: dict[str, Formula] = {
     "pearson": lambda values, times: 100 * pearsons(values[:, 0], values[:, 1], times),
     "spearman": lambda values, times: 100 * spearmans(values[:, 0], values[:, 1], times),
 }
-"""share, mean, root and perplexity take a sum and its divisor; f1, macro_f1, matthews and iou take gold, predicted and matched counts;
-pearson and spearman take a gold and a predicted number."""
+"""share, mean, root and perplexity take a sum and its divisor; f1, macro_f1, matthews and iou take gold, predicted and
+matched counts; pearson and spearman take a gold and a predicted number."""
 
 
 def share_of(part: float, whole: float) -> dict[str, Row]:
@@ -126,7 +130,9 @@ def score(formula: str, rows: Sequence[Row]) -> float:
     return float(find_formula(formula)(values, np.ones((1, len(values))))[0])
 
 
-def metric_interval(formula: str, rows: Sequence[Row], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1) -> Interval:
+def metric_interval(
+    formula: str, rows: Sequence[Row], *, level: float = 0.95, samples: int = SAMPLES, seed: int = 1
+) -> Interval:
     """The bootstrap interval of the metric over these examples."""
     (values,) = tabulated([rows])
     function = find_formula(formula)
@@ -151,7 +157,10 @@ def tabulated(systems: Sequence[Sequence[Row]]) -> list[np.ndarray]:
     widths = [len(numbers) for row in rows if isinstance(row, Mapping) for numbers in row.values()]
     zeros = [0.0] * max(widths, default=3)
     dense = [
-        [[number for label in labels for number in row.get(label, zeros)] if isinstance(row, Mapping) else row for row in system]
+        [
+            [number for label in labels for number in row.get(label, zeros)] if isinstance(row, Mapping) else row
+            for row in system
+        ]
         for system in systems
     ]
     return [checked(system) for system in dense]

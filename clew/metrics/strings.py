@@ -30,7 +30,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """The number of edits from hypotheses to references, and of units in the references. The rate exceeds 1 with more edits than units."""
+    """The number of edits from hypotheses to references, and of units in the references. The rate exceeds 1 with more
+    edits than units."""
 
     edits: int = 0
     total: int = 0
@@ -90,8 +91,8 @@ class Column(NamedTuple):
 def edit_columns(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Column]:
     """Every column of the table of edit distances, j = 0 to len(b).
 
-    Neighbours differ by -1, 0 or 1, so a column is two sets of rows, where it rises and where it falls. A set is the bits of one long
-    integer, so a column takes a few integer operations (Myers 1999, in the form of Hyyro 2003).
+    Neighbours differ by -1, 0 or 1, so a column is two sets of rows, where it rises and where it falls. A set is the
+    bits of one long integer, so a column takes a few integer operations (Myers 1999, in the form of Hyyro 2003).
     """
     bits_of: dict[Hashable, int] = {}
     for i, unit in enumerate(a):
@@ -111,15 +112,15 @@ def edit_columns(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[Colum
 
 
 def alignment_accuracy(weights: Tensor, places: Tensor, mask: Tensor | None = None) -> Accuracy:
-    """At how many steps the largest attention weight (batch, query, key) is on the right key, `places` (batch, query). Ties go to the
-    first.
+    """At how many steps the largest attention weight (batch, query, key) is on the right key, `places` (batch, query).
+    Ties go to the first.
 
     Steps without a right key have -1; `mask` (batch, query) is True at real steps.
     """
     if weights.dim() != 3 or places.shape != weights.shape[:2]:
         raise UserError(
-            f"places {tuple(places.shape)} must be (batch, query) for weights {tuple(weights.shape)} of (batch, query, key); "
-            "take one head, or the mean over heads"
+            f"places {tuple(places.shape)} must be (batch, query) for weights {tuple(weights.shape)} of (batch, query,"
+            " key); take one head, or the mean over heads"
         )
     counted = places >= 0 if mask is None else (places >= 0) & mask
     right = (weights.argmax(-1) == places) & counted

@@ -1,12 +1,13 @@
-"""Translation metrics: BLEU (Papineni et al. 2002), chrF (Popovic 2015) and TER (Snover et al. 2006), as computed by sacrebleu.
+"""Translation metrics: BLEU (Papineni et al. 2002), chrF (Popovic 2015) and TER (Snover et al. 2006), as computed by
+sacrebleu.
 
 
     BLEU = 100 * brevity penalty * (p1 p2 p3 p4)^(1/4)      p_n: the share of word n-grams that are in a reference
     chrF = 100 * 5 P R / (4 P + R)                          P, R: precision and recall of character n-grams, n = 1 .. 6, averaged
     TER  = 100 * edits / reference words                    edits: words inserted, deleted and substituted, and phrases shifted
 
-None of them is a mean over sentences, so the counts are kept, and those of parts of a corpus add. A score is comparable only with its
-signature, which says how case and words were treated.
+None of them is a mean over sentences, so the counts are kept, and those of parts of a corpus add. A score is comparable
+only with its signature, which says how case and words were treated.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,9 @@ class CorpusScore:
         if not self.num_sentences or not other.num_sentences:
             return other if other.num_sentences else self
         same = self.num_references == other.num_references
-        first, second = (replace(part, num_references=self.num_references if same else VARIED) for part in (self, other))
+        first, second = (
+            replace(part, num_references=self.num_references if same else VARIED) for part in (self, other)
+        )
         if first.signature != second.signature:
             raise UserError(f"scores of different kinds cannot be added: {first.signature} and {second.signature}")
         counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
@@ -54,7 +57,9 @@ class CorpusScore:
     def score(self) -> float:
         """Between 0 and 100, except for TER, which may be higher."""
         if not self.num_sentences:
-            raise UserError("no sentence was scored, so there is no score; give at least one hypothesis and its reference")
+            raise UserError(
+                "no sentence was scored, so there is no score; give at least one hypothesis and its reference"
+            )
         return self.metric()._compute_score_from_stats(list(self.counts)).score
 
     @property
@@ -90,13 +95,16 @@ class CorpusScore:
         if not reference_lists:
             return [], 0
         metric = self.metric()
-        streams = list(zip_longest(*reference_lists))  # (references, sentences), None where a sentence has fewer references
+        streams = list(
+            zip_longest(*reference_lists)
+        )  # (references, sentences), None where a sentence has fewer references
         return metric._extract_corpus_statistics(list(hypotheses), streams), metric.num_refs
 
 
 @dataclass(frozen=True)
 class Bleu(CorpusScore):
-    """Counts: the length of the hypotheses, the length of the closest references, then matched n-grams, then all n-grams."""
+    """Counts: the length of the hypotheses, the length of the closest references, then matched n-grams, then all
+    n-grams."""
 
     tokenizer: str = "13a"
 
@@ -131,9 +139,9 @@ class Chrf(CorpusScore):
 class Ter(CorpusScore):
     """Counts: the edits, and the words of the references, averaged if a sentence has several.
 
-    A shift moves a phrase of the hypothesis to its place in the reference, and costs 1 whatever its length. Shifts are found greedily, the
-    one that saves most first, as in tercom. `normalized` splits punctuation from words, `punctuation` False drops it, and `asian`, with
-    either of these, treats CJK characters as words.
+    A shift moves a phrase of the hypothesis to its place in the reference, and costs 1 whatever its length. Shifts are
+    found greedily, the one that saves most first, as in tercom. `normalized` splits punctuation from words,
+    `punctuation` False drops it, and `asian`, with either of these, treats CJK characters as words.
     """
 
     normalized: bool = False
@@ -145,7 +153,12 @@ class Ter(CorpusScore):
         return "TER"
 
     def metric(self) -> TER:
-        return TER(case_sensitive=not self.lowercase, normalized=self.normalized, no_punct=not self.punctuation, asian_support=self.asian)
+        return TER(
+            case_sensitive=not self.lowercase,
+            normalized=self.normalized,
+            no_punct=not self.punctuation,
+            asian_support=self.asian,
+        )
 
 
 def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = "13a", lowercase: bool = False) -> Bleu:
@@ -154,8 +167,11 @@ def bleu(hypotheses: Sequence[str], references: References, *, tokenizer: str = 
     return Bleu(lowercase=lowercase, tokenizer=tokenizer).counted(hypotheses, references)
 
 
-def sentence_bleu(hypothesis: str, references: str | Sequence[str], *, tokenizer: str = "13a", lowercase: bool = False) -> float:
-    """BLEU of one sentence: orders longer than it are left out; orders without a match count as 1/2 match, then 1/4, ..."""
+def sentence_bleu(
+    hypothesis: str, references: str | Sequence[str], *, tokenizer: str = "13a", lowercase: bool = False
+) -> float:
+    """BLEU of one sentence: orders longer than it are left out; orders without a match count as 1/2 match, then 1/4,
+    ..."""
     check_tokenizer(tokenizer)
     (sentence_references,) = checked([hypothesis], [references])
     metric = BLEU(lowercase=lowercase, tokenize=tokenizer, effective_order=True)
@@ -168,7 +184,9 @@ def chrf(hypotheses: Sequence[str], references: References, *, lowercase: bool =
     return Chrf(lowercase=lowercase, word_order=word_order).counted(hypotheses, references)
 
 
-def sentence_chrf(hypothesis: str, references: str | Sequence[str], *, lowercase: bool = False, word_order: int = 0) -> float:
+def sentence_chrf(
+    hypothesis: str, references: str | Sequence[str], *, lowercase: bool = False, word_order: int = 0
+) -> float:
     return chrf([hypothesis], [references], lowercase=lowercase, word_order=word_order).score
 
 
@@ -181,10 +199,13 @@ def ter(
     punctuation: bool = True,
     asian: bool = False,
 ) -> Ter:
-    """TER of a corpus, lower being better; `references[i]` is the reference of `hypotheses[i]`, or several, of which the closest counts."""
+    """TER of a corpus, lower being better; `references[i]` is the reference of `hypotheses[i]`, or several, of which
+    the closest counts."""
     if asian and punctuation and not normalized:
         raise UserError("asian=True changes nothing by itself; set normalized=True or punctuation=False with it")
-    return Ter(lowercase=lowercase, normalized=normalized, punctuation=punctuation, asian=asian).counted(hypotheses, references)
+    return Ter(lowercase=lowercase, normalized=normalized, punctuation=punctuation, asian=asian).counted(
+        hypotheses, references
+    )
 
 
 def sentence_ter(hypothesis: str, references: str | Sequence[str], *, lowercase: bool = False) -> float:
@@ -199,7 +220,8 @@ def checked(hypotheses: Sequence[str], references: References) -> list[list[str]
     if len(hypotheses) != len(references):
         raise UserError(f"there must be as many hypotheses ({len(hypotheses)}) as references ({len(references)})")
     reference_lists = [
-        [sentence_references] if isinstance(sentence_references, str) else list(sentence_references) for sentence_references in references
+        [sentence_references] if isinstance(sentence_references, str) else list(sentence_references)
+        for sentence_references in references
     ]
     if not all(reference_lists):
         raise UserError(f"sentence {reference_lists.index([])} has no reference; every hypothesis needs at least one")

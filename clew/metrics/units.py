@@ -17,7 +17,8 @@ UNITS = {
 
 
 def unit_of(measure: str, beside: Iterable[str] = ()) -> str:
-    """`valid.loss` -> nats. `beside` are the run's other measures. Empty for a measure without a unit, such as perplexity."""
+    """`valid.loss` -> nats. `beside` are the run's other measures. Empty for a measure without a unit, such as
+    perplexity."""
     name = measure.rpartition(".")[2]
     if name in UNITS:
         is_squared = name == "loss" and any(other.rpartition(".")[2] == SQUARED for other in beside)

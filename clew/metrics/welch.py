@@ -24,7 +24,9 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
     Samples without variance have p = 1 if they are equal, and 0 if not.
     """
     if len(first) < 2 or len(second) < 2:
-        raise UserError(f"Welch's test needs at least 2 values on either side, not {len(first)} and {len(second)}; run more seeds")
+        raise UserError(
+            f"Welch's test needs at least 2 values on either side, not {len(first)} and {len(second)}; run more seeds"
+        )
     v1, v2 = variance(first) / len(first), variance(second) / len(second)
     difference = fmean(first) - fmean(second)
     if v1 + v2 == 0:
@@ -37,12 +39,14 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch:
 
 
 def student_tails(t: float, freedom: float) -> float:
-    """P(|T| >= |t|) = I_x(freedom / 2, 1 / 2) at x = freedom / (freedom + t^2), I the regularised incomplete beta function."""
+    """P(|T| >= |t|) = I_x(freedom / 2, 1 / 2) at x = freedom / (freedom + t^2), I the regularised incomplete beta
+    function."""
     return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """I_x(a, b) by its continued fraction (Abramowitz and Stegun 26.5.8), which converges fast below (a + 1) / (a + b + 2)."""
+    """I_x(a, b) by its continued fraction (Abramowitz and Stegun 26.5.8), which converges fast below (a + 1) / (a + b +
+    2)."""
     if x <= 0 or x >= 1:
         return 0.0 if x <= 0 else 1.0
     if x > (a + 1) / (a + b + 2):

@@ -22,9 +22,9 @@ from clew.models.window import WindowConfig, build_window
 
 
 class Family(NamedTuple):
-    """A family of bodies. `build(config, source)` composes layers above any source; a family that `encodes` has `build(config, target,
-    source)`, where the target is what it writes. `reads` is "sequence" or one of SHAPES: "trees" (`TreeInputs`), "grid", "graph"
-    (`GraphInputs`)."""
+    """A family of bodies. `build(config, source)` composes layers above any source; a family that `encodes` has
+    `build(config, target, source)`, where the target is what it writes. `reads` is "sequence" or one of SHAPES: "trees"
+    (`TreeInputs`), "grid", "graph" (`GraphInputs`)."""
 
     config: type[ModelSection]
     build: Callable[..., Any]

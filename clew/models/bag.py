@@ -1,5 +1,5 @@
-"""A bag of words: an embedding with no layers above it. Averaged, with a feed-forward network above, it is the deep averaging network of
-Iyyer et al. (2015)."""
+"""A bag of words: an embedding with no layers above it. Averaged, with a feed-forward network above, it is the deep
+averaging network of Iyyer et al. (2015)."""
 
 from typing import Literal
 

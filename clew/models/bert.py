@@ -1,5 +1,5 @@
-"""BERT (Devlin et al. 2019): a Transformer encoder over tokens, learnt positions and segments. RoBERTa and XLM-R have no second segment,
-DistilBERT has none."""
+"""BERT (Devlin et al. 2019): a Transformer encoder over tokens, learnt positions and segments. RoBERTa and XLM-R have
+no second segment, DistilBERT has none."""
 
 from typing import Annotated, Literal
 
@@ -21,7 +21,8 @@ from clew.models.gpt import build_positions
 class BERTConfig(ModelSection):
     """Blocks of self-attention over the whole text and a GELU network, each followed by a norm.
 
-    The defaults are small; base has dim 768, num_layers 12, num_heads 12 and max_length 512, large has 1024, 24, 16 and 512.
+    The defaults are small; base has dim 768, num_layers 12, num_heads 12 and max_length 512, large has 1024, 24, 16 and
+    512.
     """
 
     family: Literal["bert"] = "bert"
@@ -54,7 +55,10 @@ def build_bert(config: BERTConfig, source: Source) -> Body:
     for _ in range(config.num_layers):
         attention = SelfAttention(dim, heads, causal=False, position=in_layers(), dropout=config.attention_dropout)
         network = FeedForward(dim, hidden_dim=config.hidden_dim, activation=config.activation)
-        layers += [PostNorm(dim, attention, norm=norm, dropout=config.dropout), PostNorm(dim, network, norm=norm, dropout=config.dropout)]
+        layers += [
+            PostNorm(dim, attention, norm=norm, dropout=config.dropout),
+            PostNorm(dim, network, norm=norm, dropout=config.dropout),
+        ]
     body = Body(embedding, Stack(layers))
     normal_init(body, 0.02)
     keep_heads(body, config.heads)

@@ -1,4 +1,5 @@
-"""A body: an embedding, a stack of sequence layers and a final norm. It knows no task; its output is one vector per position."""
+"""A body: an embedding, a stack of sequence layers and a final norm. It knows no task; its output is one vector per
+position."""
 
 from typing import Any, NamedTuple
 
@@ -23,11 +24,13 @@ class BodyState(NamedTuple):
 class Body(nn.Module):
     """hidden = norm(layers(embedding(inputs))).
 
-    `forward` takes a chunk of any length and the state of the previous chunk; `levels` returns the embedding and every layer's output.
+    `forward` takes a chunk of any length and the state of the previous chunk; `levels` returns the embedding and every
+    layer's output.
     """
 
     halves = False
-    """Whether one half of each vector depends only on positions up to its own, the other only on positions from its own."""
+    """Whether one half of each vector depends only on positions up to its own, the other only on positions from its
+    own."""
 
     def __init__(self, embedding: Embedding, layers: Stack | Bidirectional, norm: nn.Module | None = None):
         super().__init__()
@@ -52,7 +55,9 @@ class Body(nn.Module):
         self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
     ) -> State:
         like = self.embedding.like if like is None else like
-        return BodyState(new_clock(batch_size, like.device), self.layers.initial_state(batch_size, memory, capacity, like=like))
+        return BodyState(
+            new_clock(batch_size, like.device), self.layers.initial_state(batch_size, memory, capacity, like=like)
+        )
 
     def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         x, clock = self.embed(inputs, mask, state)
@@ -77,7 +82,8 @@ def uniform_table(embedding: Embedding, scale: float) -> None:
 
 
 def normal_init(module: nn.Module, std: float) -> None:
-    """Draws every matrix from N(0, std^2) and sets biases to 0; norms and position tables keep their own initialisation."""
+    """Draws every matrix from N(0, std^2) and sets biases to 0; norms and position tables keep their own
+    initialisation."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, std=std)

@@ -1,4 +1,5 @@
-"""Bridges: the initial state of a recurrent decoder, from the encoder's last states or the mean of its outputs. Knows no family."""
+"""Bridges: the initial state of a recurrent decoder, from the encoder's last states or the mean of its outputs. Knows
+no family."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,8 +17,8 @@ class Bridge(nn.Module):
 
         s = tanh(W [forward; backward] + b), for each part of a cell's state    (the form of Bahdanau et al. 2015)
 
-    The paper uses the backward reader's state alone. `state` is an example of the cell's state, whose parts give the widths. `in_one` is
-    for decoder cells stacked into one layer.
+    The paper uses the backward reader's state alone. `state` is an example of the cell's state, whose parts give the
+    widths. `in_one` is for decoder cells stacked into one layer.
     """
 
     def __init__(self, state: State, *, readers: int, encoder_layers: int, decoder_layers: int, in_one: bool = False):
@@ -25,10 +26,14 @@ class Bridge(nn.Module):
         self.in_one = in_one
         self.sources = [max(0, layer + encoder_layers - decoder_layers) for layer in range(decoder_layers)]
         widths = [leaf.shape[-1] for leaf in leaves(state)]
-        self.maps: Any = nn.ModuleList(nn.ModuleList(nn.Linear(readers * n, n) for n in widths) for _ in range(decoder_layers))
+        self.maps: Any = nn.ModuleList(
+            nn.ModuleList(nn.Linear(readers * n, n) for n in widths) for _ in range(decoder_layers)
+        )
 
     def forward(self, states: Sequence[State]) -> Tree:
-        finals = tuple(mapped(maps, reader_states(states[source])) for source, maps in zip(self.sources, self.maps, strict=True))
+        finals = tuple(
+            mapped(maps, reader_states(states[source])) for source, maps in zip(self.sources, self.maps, strict=True)
+        )
         return (finals,) if self.in_one else finals
 
 
@@ -39,7 +44,8 @@ def mapped(maps: Iterable[nn.Module], readers: Sequence[State]) -> State:
 
 
 class Copy(nn.Module):
-    """Starts every decoder layer from the last state of the encoder layer at the same height (Sutskever et al. 2014)."""
+    """Starts every decoder layer from the last state of the encoder layer at the same height (Sutskever et al.
+    2014)."""
 
     def __init__(self, *, in_one: bool = False):
         super().__init__()

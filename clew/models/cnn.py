@@ -1,4 +1,5 @@
-"""The body of the convolutional classifier (Kim 2014): windows of several widths over word vectors. Max-pooling belongs to the task."""
+"""The body of the convolutional classifier (Kim 2014): windows of several widths over word vectors. Max-pooling belongs
+to the task."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,5 @@
-"""The convolutional encoder-decoder (Gehring et al. 2017): gated convolutions in place of recurrence, attention in every decoder layer."""
+"""The convolutional encoder-decoder (Gehring et al. 2017): gated convolutions in place of recurrence, attention in
+every decoder layer."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -33,13 +34,17 @@ class ConvolutionalConfig(ModelSection):
     width: int = Field(3, ge=1, description="window width in positions; odd, since the encoder's windows are centred")
     position: Annotated[Part, one_of("position", POSITIONS)] = "learned"
     max_length: int = Field(1024, ge=1, description="number of source and target positions, if they are learnt")
-    shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
-    dropout: float = Field(0.1, ge=0, lt=1, description="after embeddings, on the input of every convolution, and on the decoder's output")
+    shared_embeddings: bool = Field(
+        False, description="one table for source and target; with task.tied for the output too"
+    )
+    dropout: float = Field(
+        0.1, ge=0, lt=1, description="after embeddings, on the input of every convolution, and on the decoder's output"
+    )
 
 
 class ConvolutionalEncoder(Body):
-    """memory = [z; sqrt(1/2) (z + e)]: keys with context only, values that also have the word. e is the embedding, z the output of the
-    layers. The gradient of z is divided by `attentions`, the number of layers that attend to it."""
+    """memory = [z; sqrt(1/2) (z + e)]: keys with context only, values that also have the word. e is the embedding, z
+    the output of the layers. The gradient of z is divided by `attentions`, the number of layers that attend to it."""
 
     def __init__(self, embedding: Embedding, layers: Stack, attentions: int):
         super().__init__(embedding, layers)
@@ -63,10 +68,15 @@ class ConvolutionalEncoder(Body):
 def build_convolutional(config: ConvolutionalConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
     """The default of `source` is `target`. Omits the paper's weight normalisation."""
     dim, embedding_dim, dropout = config.dim, config.embedding_dim, config.dropout
-    positions = [build_positions(config.position, embedding_dim, 1, embedding_dim, config.max_length)[0] for _ in range(2)]
+    positions = [
+        build_positions(config.position, embedding_dim, 1, embedding_dim, config.max_length)[0] for _ in range(2)
+    ]
     if None in positions:
         name = part_name(config.position)
-        raise UserError(f"{name} positions act inside self-attention, and a convolutional model has none; take learned, sinusoidal or none")
+        raise UserError(
+            f"{name} positions act inside self-attention, and a convolutional model has none; take learned, sinusoidal"
+            " or none"
+        )
     reads, writes = embeddings(
         target,
         source,
@@ -78,9 +88,13 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
     )
     num_looking = config.decoder_layers or config.num_layers
     reading: list[SequenceLayer] = [Linear(embedding_dim, dim)]
-    reading += [GatedConvolution(dim, width=config.width, causal=False, dropout=dropout) for _ in range(config.num_layers)]
+    reading += [
+        GatedConvolution(dim, width=config.width, causal=False, dropout=dropout) for _ in range(config.num_layers)
+    ]
     reading.append(Linear(dim, embedding_dim))
-    writing: list[SequenceLayer] = [Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)]  # [h; g]
+    writing: list[SequenceLayer] = [
+        Beside(embedding_dim, Linear(embedding_dim, dim), reads=embedding_dim, keeps=embedding_dim)
+    ]  # [h; g]
     writing += [LookingConvolution(dim, embedding_dim, width=config.width, dropout=dropout) for _ in range(num_looking)]
     writing.append(Beside(dim + embedding_dim, Linear(dim, embedding_dim), reads=dim, keeps=0, dropout=dropout))
     body = EncoderDecoder(ConvolutionalEncoder(reads, Stack(reading), num_looking), Body(writes, Stack(writing)))
@@ -89,9 +103,11 @@ def build_convolutional(config: ConvolutionalConfig, target: Source, source: Sou
 
 
 def init_by_fan_in(body: nn.Module, dropout: float) -> None:
-    """Initialises as in section 3.5, which corrects for dropout, scaling inputs by 1 / (1 - p), and for gates, halving standard deviations.
+    """Initialises as in section 3.5, which corrects for dropout, scaling inputs by 1 / (1 - p), and for gates, halving
+    standard deviations.
 
-    N(0, (1 - p) / n) for maps of n inputs, N(0, 4 (1 - p) / n) before a gate, N(0, 0.01) for embeddings and positions, biases 0.
+    N(0, (1 - p) / n) for maps of n inputs, N(0, 4 (1 - p) / n) before a gate, N(0, 0.01) for embeddings and positions,
+    biases 0.
     """
     for part in body.modules():
         if isinstance(part, Convolution):

@@ -1,4 +1,5 @@
-"""ELMo's body: an embedding below two stacks of recurrent layers, which read in opposite directions and never meet (Peters et al. 2018)."""
+"""ELMo's body: an embedding below two stacks of recurrent layers, which read in opposite directions and never meet
+(Peters et al. 2018)."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,25 +26,32 @@ class ELMoConfig(ModelSection):
     num_layers: int = Field(2, ge=1, le=MOST_LAYERS, description="layers of each stack; all but the first are residual")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
     input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
-    last_dropout: float | None = Field(None, ge=0, lt=1, description="after the last layers; default: dropout; 0 leaves it to the task")
+    last_dropout: float | None = Field(
+        None, ge=0, lt=1, description="after the last layers; default: dropout; 0 leaves it to the task"
+    )
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
     word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the embedding table")
-    init_scale: float | None = Field(None, gt=0, description="draws every parameter from U(-s, s); default: each cell's own initialisation")
+    init_scale: float | None = Field(
+        None, gt=0, description="draws every parameter from U(-s, s); default: each cell's own initialisation"
+    )
 
 
 class ELMo(Body):
     """hidden = [forward stack(x); backward stack(x)],  x = embedding(tokens).
 
-    `levels` are [x; x] and then the outputs of each pair of layers, concatenated, so that all have the same width. `directions` says that
-    the halves of every vector are two readers: the first has not seen what follows a position, the second not what precedes it.
+    `levels` are [x; x] and then the outputs of each pair of layers, concatenated, so that all have the same width.
+    `directions` says that the halves of every vector are two readers: the first has not seen what follows a position,
+    the second not what precedes it.
     """
 
     directions = True
     halves = True
 
-    def carried_levels(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[list[Tensor], State]:
-        """`levels` of a batch, with readers that continue from their last states in the previous batch, row by row, as AllenNLP runs ELMo.
-        Also returns the state for the next batch.
+    def carried_levels(
+        self, inputs: Any, mask: Tensor | None = None, state: State = None
+    ) -> tuple[list[Tensor], State]:
+        """`levels` of a batch, with readers that continue from their last states in the previous batch, row by row, as
+        AllenNLP runs ELMo. Also returns the state for the next batch.
 
         New rows start from zeros. Rows of the state beyond this batch are kept.
         """
@@ -55,7 +63,9 @@ class ELMo(Body):
 
 def with_rows(state: State, rows: int) -> State:
     """The first `rows` rows of a state, padded with zeros."""
-    return map_state(lambda leaf: torch.cat([leaf[:rows], leaf.new_zeros(max(rows - len(leaf), 0), *leaf.shape[1:])]), state)
+    return map_state(
+        lambda leaf: torch.cat([leaf[:rows], leaf.new_zeros(max(rows - len(leaf), 0), *leaf.shape[1:])]), state
+    )
 
 
 def behind(new: Tensor, old: Tensor) -> Tensor:
@@ -65,7 +75,9 @@ def behind(new: Tensor, old: Tensor) -> Tensor:
 
 def build_elmo(config: ELMoConfig, source: Source) -> ELMo:
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
-    embedding = source.embedding(config.dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout)
+    embedding = source.embedding(
+        config.dim, dropout=input_dropout, dropout_kind=config.dropout_kind, word_dropout=config.word_dropout
+    )
     body = ELMo(embedding, Bidirectional(build_stack(config), build_stack(config)))
     if config.init_scale is not None:
         uniform_init_all(body, config.init_scale)
@@ -76,7 +88,9 @@ def build_elmo(config: ELMoConfig, source: Source) -> ELMo:
 
 def build_stack(config: ELMoConfig) -> Stack:
     """One direction's stack: a plain first layer, then residual layers."""
-    dropouts = [config.dropout] * (config.num_layers - 1) + [config.dropout if config.last_dropout is None else config.last_dropout]
+    dropouts = [config.dropout] * (config.num_layers - 1) + [
+        config.dropout if config.last_dropout is None else config.last_dropout
+    ]
     layers = []
     for number, dropout in enumerate(dropouts):
         layer = Recurrent(build_part("cell", config.cell, CELLS, config.dim, config.dim))

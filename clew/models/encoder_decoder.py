@@ -1,6 +1,7 @@
 """An encoder-decoder: one body encodes the whole source, another writes the target word by word and attends to it.
 
-It knows no family and no task. Apart from `encode`, a task sees an ordinary body: a language model that starts from a memory.
+It knows no family and no task. Apart from `encode`, a task sees an ordinary body: a language model that starts from a
+memory.
 """
 
 from typing import Any
@@ -24,17 +25,22 @@ class EncoderDecoder(nn.Module):
         state  = initial_state(batch_size, memory)
         hidden = decoder(tokens, state)
 
-    `bridge` maps the encoder's last states to the initial states of the decoder's first layers. `reinforce` is given if attention is hard;
-    a task then adds `hard_terms` to its loss.
+    `bridge` maps the encoder's last states to the initial states of the decoder's first layers. `reinforce` is given if
+    attention is hard; a task then adds `hard_terms` to its loss.
     """
 
     causal = True
     encodes = True
 
-    def __init__(self, encoder: Body, decoder: Body, bridge: nn.Module | None = None, reinforce: Reinforce | None = None):
+    def __init__(
+        self, encoder: Body, decoder: Body, bridge: nn.Module | None = None, reinforce: Reinforce | None = None
+    ):
         super().__init__()
         if not decoder.causal:
-            raise UserError("a decoder writes word by word, so each of its layers must be causal; these see the whole sequence at once")
+            raise UserError(
+                "a decoder writes word by word, so each of its layers must be causal; these see the whole sequence at"
+                " once"
+            )
         self.encoder = encoder
         self.decoder = decoder
         self.bridge = bridge
@@ -74,20 +80,30 @@ class EncoderDecoder(nn.Module):
         """The memory of a source. A row without real positions is encoded from its padding."""
         refuse_documents(mask)
         values, state = self.encoder(inputs, mask)
-        return Memory(values, self.encoder.layers.out_mask(mask), None if self.bridge is None else self.bridge(state.layers))
+        return Memory(
+            values, self.encoder.layers.out_mask(mask), None if self.bridge is None else self.bridge(state.layers)
+        )
 
     def initial_state(
         self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor | None = None
     ) -> State:
-        """The state before the first word. `batch_size` may be a multiple of the memory's rows: hypotheses then share these."""
+        """The state before the first word. `batch_size` may be a multiple of the memory's rows: hypotheses then share
+        these."""
         if memory is None:
-            raise UserError("an encoder-decoder writes from a source; give initial_state a memory: body.encode(inputs, mask)")
+            raise UserError(
+                "an encoder-decoder writes from a source; give initial_state a memory: body.encode(inputs, mask)"
+            )
         sentences = memory.values.shape[0]
         if sentences == 0 or batch_size % sentences:
-            raise UserError(f"{batch_size} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
+            raise UserError(
+                f"{batch_size} rows cannot share {sentences} rows of memory; the rows must be a multiple of the"
+                " sentences"
+            )
         beams = batch_size // sentences
         if beams > 1 and memory.final is not None:
-            memory = Memory(memory.values, memory.mask, map_tree(lambda leaf: leaf.repeat_interleave(beams, 0), memory.final))
+            memory = Memory(
+                memory.values, memory.mask, map_tree(lambda leaf: leaf.repeat_interleave(beams, 0), memory.final)
+            )
         return self.decoder.initial_state(batch_size, memory, capacity, like=like)
 
     def forward(self, inputs: Any, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
@@ -112,8 +128,8 @@ class EncoderDecoder(nn.Module):
         return self.encoder.levels(inputs, mask)
 
     def hard_terms(self, state: State, log_probs: Tensor, mask: Tensor | None = None) -> dict[str, Term]:
-        """The loss terms of hard attention by name, from the state after a training chunk and log p (batch, length) of its targets,
-        detached. Empty if attention is soft or in evaluation."""
+        """The loss terms of hard attention by name, from the state after a training chunk and log p (batch, length) of
+        its targets, detached. Empty if attention is soft or in evaluation."""
         draws = None if self.reinforce is None else find_draws(state)
         return {} if draws is None or self.reinforce is None else self.reinforce(draws, log_probs, mask)
 
@@ -121,7 +137,9 @@ class EncoderDecoder(nn.Module):
 def refuse_documents(mask: Tensor | None) -> None:
     # Each document in a row would need a memory of its own.
     if has_documents(mask):
-        raise UserError("an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers")
+        raise UserError(
+            "an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers"
+        )
 
 
 def embeddings(
@@ -135,13 +153,13 @@ def embeddings(
     word_dropout: float = 0.0,
     **around: Any,
 ) -> tuple[Embedding, Embedding]:
-    """The embeddings of source and target. With `shared` both use one table (Press and Wolf 2017), owned by the target's embedding. The
-    default of `source` is `target`."""
+    """The embeddings of source and target. With `shared` both use one table (Press and Wolf 2017), owned by the
+    target's embedding. The default of `source` is `target`."""
     source = target if source is None else source
     if shared and source.width != target.width:
         raise UserError(
-            f"shared embeddings need one vocabulary, but the source has {source.width} tokens and the target {target.width}; "
-            "train one tokenizer on both, or set model.shared_embeddings=false"
+            f"shared embeddings need one vocabulary, but the source has {source.width} tokens and the target"
+            f" {target.width}; train one tokenizer on both, or set model.shared_embeddings=false"
         )
     writes = target.embedding(dim, position=position, word_dropout=word_dropout, **around)
     table = {"table": writes.tokens} if shared else {}

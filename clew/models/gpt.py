@@ -51,10 +51,19 @@ def build_gpt(config: GPTConfig, source: Source) -> Body:
     for _ in range(config.num_layers):
         score = build_part("score", config.score, SCORES, max(dim // heads, 1), max(dim // heads, 1))
         attention = SelfAttention(
-            dim, heads, window=config.window, score=score, position=in_layers(), bias=config.bias, dropout=attention_dropout
+            dim,
+            heads,
+            window=config.window,
+            score=score,
+            position=in_layers(),
+            bias=config.bias,
+            dropout=attention_dropout,
         )
         network = FeedForward(dim, hidden_dim=config.hidden_dim, activation=config.activation, bias=config.bias)
-        layers += [PreNorm(dim, attention, norm=norm, dropout=config.dropout), PreNorm(dim, network, norm=norm, dropout=config.dropout)]
+        layers += [
+            PreNorm(dim, attention, norm=norm, dropout=config.dropout),
+            PreNorm(dim, network, norm=norm, dropout=config.dropout),
+        ]
     body = Body(embedding, Stack(layers), LayerNorm(dim, eps=config.norm_eps, bias=config.bias))
     init_transformer(body, config.num_layers)
     keep_heads(body, config.heads)
@@ -68,7 +77,8 @@ def given(dropout: float | None, otherwise: float) -> float:
 def build_positions(
     part: Part, dim: int, num_heads: int, head_dim: int, max_length: int
 ) -> tuple[Position | None, Callable[[], Position | None]]:
-    """The position encoding of the embedding, and a function that builds one for each attention layer. One of the two is always None."""
+    """The position encoding of the embedding, and a function that builds one for each attention layer. One of the two
+    is always None."""
     if part_name(part) == "learned":
         part = {"name": "learned", "max_length": max_length, **part_options(part)}
 
@@ -81,7 +91,8 @@ def build_positions(
 
 
 def init_transformer(body: nn.Module, num_layers: int) -> None:
-    """Draws matrices with standard deviation 0.02, those that write to the residual stream with 0.02 / sqrt(2 num_layers)."""
+    """Draws matrices with standard deviation 0.02, those that write to the residual stream with 0.02 / sqrt(2
+    num_layers)."""
     # The variance of the residual stream then does not grow with depth.
     normal_init(body, 0.02)
     for part in body.modules():

@@ -1,4 +1,5 @@
-"""Graph LSTMs (Liang et al. 2016; Peng et al. 2017): an embedding of the words at the nodes, below layers that read graphs."""
+"""Graph LSTMs (Liang et al. 2016; Peng et al. 2017): an embedding of the words at the nodes, below layers that read
+graphs."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,8 +22,11 @@ class GraphLSTMConfig(ModelSection):
     family: Literal["graph_lstm"] = "graph_lstm"
     layer: Annotated[Part, one_of("graph layer", GRAPH_LAYERS)] = Field(
         "graph_lstm",
-        description="order: given (along the edges, each node once) or rounds (all nodes together, num_rounds times); both_ways: half of "
-        "the width reads against the edges; type_dim: width of an embedding of edge types, which replaces their bias",
+        description=(
+            "order: given (along the edges, each node once) or rounds (all nodes together, num_rounds times);"
+            " both_ways: half of the width reads against the edges; type_dim: width of an embedding of edge types,"
+            " which replaces their bias"
+        ),
     )
     dim: int = Field(150, ge=1, description="width of the hidden state")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS)

@@ -1,5 +1,5 @@
-"""Two-dimensional LSTMs (Graves, Fernandez and Schmidhuber 2007): an embedding of every cell, below layers that read a grid from its
-corners. Between layers, blocks of cells may be joined into one (Graves and Schmidhuber 2009)."""
+"""Two-dimensional LSTMs (Graves, Fernandez and Schmidhuber 2007): an embedding of every cell, below layers that read a
+grid from its corners. Between layers, blocks of cells may be joined into one (Graves and Schmidhuber 2009)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,14 +26,23 @@ class GridLSTMConfig(ModelSection):
 
     family: Literal["grid_lstm"] = "grid_lstm"
     layer: Annotated[Part, one_of("grid layer", GRID_LAYERS)] = Field(
-        "grid_lstm", description="grid_lstm: a forget gate for each of two neighbours; grid_gru: a weighted mean of three neighbours"
+        "grid_lstm",
+        description=(
+            "grid_lstm: a forget gate for each of two neighbours; grid_gru: a weighted mean of three neighbours"
+        ),
     )
     dim: int = Field(64, ge=1, description="width of a layer; each corner's reader has an equal part of it")
     num_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     directions: Literal[1, 2, 4] = Field(
-        4, description="corners that a layer reads from: 1, the top left; 2, also the bottom right; 4, all, so that a cell sees all others"
+        4,
+        description=(
+            "corners that a layer reads from: 1, the top left; 2, also the bottom right; 4, all, so that a cell sees"
+            " all others"
+        ),
     )
-    block: int = Field(1, ge=1, le=16, description="side of the squares of cells that are joined into one between layers; 1: none")
+    block: int = Field(
+        1, ge=1, le=16, description="side of the squares of cells that are joined into one between layers; 1: none"
+    )
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; default: dim")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embedding and after every layer")
     input_dropout: float | None = Field(None, ge=0, lt=1, description="after the embedding; default: dropout")
@@ -49,10 +58,10 @@ class Grids(NamedTuple):
 class GridBody(nn.Module):
     """hidden = layers(embedding(inputs)), with optional blocks below each layer but the first.
 
-    `inputs` are grids of vectors (batch, height, width, features) or tokens (batch, height, width), with a mask (batch, height, width); or
-    pictures as their source collates them, with the mask (batch, length) of their places. The output is a sequence of cells (batch,
-    positions, dim), each example's real cells first, row by row; `hidden_mask` gives its mask. There is no state: a grid is read as a
-    whole.
+    `inputs` are grids of vectors (batch, height, width, features) or tokens (batch, height, width), with a mask (batch,
+    height, width); or pictures as their source collates them, with the mask (batch, length) of their places. The output
+    is a sequence of cells (batch, positions, dim), each example's real cells first, row by row; `hidden_mask` gives its
+    mask. There is no state: a grid is read as a whole.
     """
 
     causal = False
@@ -60,7 +69,14 @@ class GridBody(nn.Module):
     grid = True
     max_length = None
 
-    def __init__(self, embedding: Embedding, layers: Sequence[GridLayer], blocks: Sequence[GridBlocks] = (), *, dropout: float = 0.0):
+    def __init__(
+        self,
+        embedding: Embedding,
+        layers: Sequence[GridLayer],
+        blocks: Sequence[GridBlocks] = (),
+        *,
+        dropout: float = 0.0,
+    ):
         super().__init__()
         assert not blocks or len(blocks) == len(layers) - 1
         self.embedding = embedding
@@ -84,8 +100,8 @@ class GridBody(nn.Module):
         return [real_cells_first(*level) for level in self.grids(*self.cells(inputs, mask))]
 
     def hidden_mask(self, mask: Tensor | None, inputs: Any = None) -> Tensor | None:
-        """The mask (batch, positions) of the output, from the mask of the inputs and, for pictures, the inputs; None if all positions are
-        real."""
+        """The mask (batch, positions) of the output, from the mask of the inputs and, for pictures, the inputs; None if
+        all positions are real."""
         if isinstance(inputs, PictureInputs):
             mask = grids_of_places(inputs.tokens, mask, inputs.tokens, *self.picture_grid(inputs))[1]
         for blocks in self.blocks:
@@ -109,7 +125,11 @@ class GridBody(nn.Module):
         """One vector per cell (batch, height, width, dim)."""
         values = tokens_of(inputs)
         if values.dim() != (3 if self.vocabulary else 4):
-            wanted = "tokens (batch, height, width)" if self.vocabulary else f"vectors (batch, height, width, {self.embedding.width})"
+            wanted = (
+                "tokens (batch, height, width)"
+                if self.vocabulary
+                else f"vectors (batch, height, width, {self.embedding.width})"
+            )
             raise UserError(f"this body reads grids of {wanted}, not a tensor of the shape {list(values.shape)}")
         cells = map_tree(lambda leaf: leaf.flatten(1, 2), inputs)
         places, _ = advance(None, None, tokens_of(cells))
@@ -129,8 +149,8 @@ class GridBody(nn.Module):
 def build_grid_lstm(config: GridLSTMConfig, source: Source) -> GridBody:
     if config.dim % config.directions:
         raise UserError(
-            f"each corner's reader has an equal part of a layer's width, so model.dim ({config.dim}) must be divisible by "
-            f"model.directions ({config.directions})"
+            f"each corner's reader has an equal part of a layer's width, so model.dim ({config.dim}) must be divisible"
+            f" by model.directions ({config.directions})"
         )
     dim = config.embedding_dim or config.dim
     embedding = source.embedding(dim, dropout=config.dropout if config.input_dropout is None else config.input_dropout)
@@ -140,6 +160,8 @@ def build_grid_lstm(config: GridLSTMConfig, source: Source) -> GridBody:
         layers.append(build_part("grid layer", config.layer, GRID_LAYERS, dim, part, directions=config.directions))
         dim = config.dim
         if layers[-1].dim != dim:
-            raise UserError("model.directions sets the number of corners for all layers; leave model.layer.directions out")
+            raise UserError(
+                "model.directions sets the number of corners for all layers; leave model.layer.directions out"
+            )
     blocks = [GridBlocks(dim, dim, block=config.block) for _ in layers[1:]] if config.block > 1 else []
     return GridBody(embedding, layers, blocks, dropout=config.dropout)

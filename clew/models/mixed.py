@@ -1,4 +1,5 @@
-"""A mixed stack: any mixer in any layer, so that one model can combine and compare recurrence, attention and convolution."""
+"""A mixed stack: any mixer in any layer, so that one model can combine and compare recurrence, attention and
+convolution."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -39,10 +40,13 @@ def attention_mixer(
     added, in_layers = build_positions(position, dim, num_heads, head_dim, 1)
     if added is not None and name != "none":
         raise UserError(
-            f"position '{name}' is added to the embedding, not inside a layer; write model.position={name} and give the layer none"
+            f"position '{name}' is added to the embedding, not inside a layer; write model.position={name} and give the"
+            " layer none"
         )
     parts = {"score": build_part("score", score, SCORES, head_dim, head_dim), "position": in_layers()}
-    return SelfAttention(dim, num_heads, num_kv_heads=num_kv_heads, window=window, causal=causal, bias=bias, dropout=dropout, **parts)
+    return SelfAttention(
+        dim, num_heads, num_kv_heads=num_kv_heads, window=window, causal=causal, bias=bias, dropout=dropout, **parts
+    )
 
 
 def convolution_mixer(dim: int, *, width: int = 3, causal: bool = True) -> SequenceLayer:
@@ -90,13 +94,15 @@ def build_mixed(config: MixedConfig, source: Source) -> Body:
     if position is None:
         name = part_name(config.position)
         raise UserError(
-            f"{name} positions act inside attention layers: write model.layers=[{{name: attention, position: {name}}}, ...], "
-            "and leave model.position for what the embedding adds"
+            f"{name} positions act inside attention layers: write model.layers=[{{name: attention, position: {name}}},"
+            " ...], and leave model.position for what the embedding adds"
         )
     layers: list[SequenceLayer] = []
     for part in config.layers:
         layer = build_mixer(part, dim)
-        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout))
+        layers.append(
+            build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout)
+        )
         dim = layers[-1].dim
     embedding = source.embedding(config.dim, position=position, dropout=config.dropout)
     body = Body(embedding, Stack(layers), build_part("norm", config.norm, NORMS, dim))
@@ -105,8 +111,8 @@ def build_mixed(config: MixedConfig, source: Source) -> Body:
 
 
 def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> SequenceLayer:
-    """A cell over time, or a mixer, of width `dim`. `given` are defaults for the options that a mixer has and `part` does not set. Without
-    `causal`, a cell becomes two of half the width that read in opposite directions."""
+    """A cell over time, or a mixer, of width `dim`. `given` are defaults for the options that a mixer has and `part`
+    does not set. Without `causal`, a cell becomes two of half the width that read in opposite directions."""
     if part_name(part) not in CELLS:
         options = options_of(MIXERS[part_name(part)])
         given = {name: value for name, value in {**given, "causal": causal}.items() if name in options}
@@ -115,5 +121,8 @@ def build_mixer(part: Part, dim: int, *, causal: bool = True, **given: Any) -> S
     if causal:
         return Recurrent(build_part("layer", part, CELLS, dim, dim))
     if dim % 2:
-        raise UserError(f"a {part_name(part)} layer of an encoder gives half of its width to each direction, so dim ({dim}) must be even")
+        raise UserError(
+            f"a {part_name(part)} layer of an encoder gives half of its width to each direction, so dim ({dim}) must be"
+            " even"
+        )
     return Bidirectional(*(Recurrent(build_part("layer", part, CELLS, dim, dim // 2)) for _ in range(2)))

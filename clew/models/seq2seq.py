@@ -1,6 +1,6 @@
-"""Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014); attention before the decoder's cell (Bahdanau et al. 2015) or
-after it (Luong et al. 2015), soft or hard (Xu et al. 2015); optionally with residual connections (Wu et al. 2016) and a pyramid encoder
-(Chan et al. 2016)."""
+"""Recurrent encoder-decoders: the plain bottleneck (Sutskever et al. 2014); attention before the decoder's cell
+(Bahdanau et al. 2015) or after it (Luong et al. 2015), soft or hard (Xu et al. 2015); optionally with residual
+connections (Wu et al. 2016) and a pyramid encoder (Chan et al. 2016)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,13 +43,20 @@ class Seq2SeqConfig(ModelSection):
     )
     encoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     embedding_dim: int | None = Field(None, ge=1, description="width of the embeddings; default: dim")
-    shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too")
+    shared_embeddings: bool = Field(
+        False, description="one table for source and target; with task.tied for the output too"
+    )
     direction: Literal["forward", "backward", "both"] = Field(
         "both", description="reading direction of the encoder; both makes its vectors twice as wide as dim"
     )
-    pyramid: int = Field(0, ge=0, le=10, description="number of top encoder layers that read pairs of positions; each halves the length")
+    pyramid: int = Field(
+        0, ge=0, le=10, description="number of top encoder layers that read pairs of positions; each halves the length"
+    )
     bridge: Literal["copy", "dense", "zero"] = Field(
-        "dense", description="the decoder's initial state: the encoder's last states, copied or mapped by tanh(W s + b), or zero"
+        "dense",
+        description=(
+            "the decoder's initial state: the encoder's last states, copied or mapped by tanh(W s + b), or zero"
+        ),
     )
     attention: Literal["none", "before", "after"] = Field(
         "before", description="where the decoder attends to the source: nowhere, before its cell, after its cell"
@@ -57,22 +64,32 @@ class Seq2SeqConfig(ModelSection):
     score: Annotated[Part, one_of("score", SCORES)] = "additive"
     hard: bool = Field(False, description="attend to one drawn place, not to the mean of all")
     expectation: float = Field(
-        0.0, ge=0, le=1, description="hard attention: the share of training rows that use the mean of all places (Xu et al. 2015: 0.5)"
+        0.0,
+        ge=0,
+        le=1,
+        description="hard attention: the share of training rows that use the mean of all places (Xu et al. 2015: 0.5)",
     )
     policy_weight: float = Field(1.0, ge=0, description="hard attention: weight of the policy gradient of the draws")
-    entropy_weight: float = Field(0.01, ge=0, description="hard attention: weight of the draws' entropy, which keeps them varied")
+    entropy_weight: float = Field(
+        0.01, ge=0, description="hard attention: weight of the draws' entropy, which keeps them varied"
+    )
     feeding: bool = Field(True, description="attention after the cell: its output is fed to the next step")
     join: Literal["tanh", "none"] = Field(
-        "tanh", description="attention after the cell: the decoder's output is tanh(W [context; s]), or with none [s; context]"
+        "tanh",
+        description="attention after the cell: the decoder's output is tanh(W [context; s]), or with none [s; context]",
     )
     readout: Literal["none", "tanh", "maxout"] = Field(
         "maxout", description="attention before the cell: how state, context and word are joined"
     )
-    residual: bool = Field(False, description="adds each layer's input to its output, from the second layer on, in encoder and decoder")
+    residual: bool = Field(
+        False, description="adds each layer's input to its output, from the second layer on, in encoder and decoder"
+    )
     word_dropout: float = Field(0.0, ge=0, lt=1, description="drops whole words of the target's embedding table")
     dropout: float = Field(0.0, ge=0, lt=1, description="after the embeddings and after every layer")
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask per sequence")
-    init_scale: float | None = Field(None, gt=0, description="draws every parameter from U(-s, s); default: each part's own initialisation")
+    init_scale: float | None = Field(
+        None, gt=0, description="draws every parameter from U(-s, s); default: each part's own initialisation"
+    )
 
 
 def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None = None) -> EncoderDecoder:
@@ -80,9 +97,13 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
     check_choices(config)
     embedding_dim = config.embedding_dim or config.dim
     dropout: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
-    reads, writes = embeddings(target, source, embedding_dim, shared=config.shared_embeddings, word_dropout=config.word_dropout, **dropout)
+    reads, writes = embeddings(
+        target, source, embedding_dim, shared=config.shared_embeddings, word_dropout=config.word_dropout, **dropout
+    )
     encoder = Body(reads, Stack(ENCODERS[config.encoder].layers(config, embedding_dim)))
-    layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[config.attention]
+    layers = {"none": bottleneck_layers, "before": layers_looking_before, "after": layers_looking_after}[
+        config.attention
+    ]
     decoder = Body(writes, Stack(layers(config, embedding_dim, encoder.dim)))
     weights = {"policy_weight": config.policy_weight, "entropy_weight": config.entropy_weight}
     reinforce = Reinforce(writes.vocabulary, **weights) if config.hard else None
@@ -96,39 +117,60 @@ def build_seq2seq(config: Seq2SeqConfig, target: Source, source: Source | None =
 
 def check_choices(config: Seq2SeqConfig) -> None:
     if config.attention == "none" and config.hard:
-        raise UserError("model.hard=true draws where to attend, but model.attention=none does not attend; take before or after")
+        raise UserError(
+            "model.hard=true draws where to attend, but model.attention=none does not attend; take before or after"
+        )
     if config.attention == "none" and config.bridge == "zero":
-        raise UserError("with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy or dense")
+        raise UserError(
+            "with model.attention=none and model.bridge=zero nothing of the source would reach the decoder; take copy"
+            " or dense"
+        )
     if config.expectation and not config.hard:
         raise UserError(
-            f"model.expectation ({config.expectation}) is for hard attention, and soft attention always takes the mean; "
-            "set model.hard=true, or leave it out"
+            f"model.expectation ({config.expectation}) is for hard attention, and soft attention always takes the mean;"
+            " set model.hard=true, or leave it out"
         )
     if config.join == "none" and config.attention != "after":
-        raise UserError(f"model.join=none is for model.attention=after, not {config.attention}; with before, set model.readout=none")
+        raise UserError(
+            f"model.join=none is for model.attention=after, not {config.attention}; with before, set model.readout=none"
+        )
     if config.encoder == "bare":
         check_bare(config)
     encoder_layers = config.encoder_layers or config.num_layers
     if config.pyramid > encoder_layers:
-        raise UserError(f"model.pyramid ({config.pyramid}) must be at most the number of the encoder's layers, {encoder_layers}")
+        raise UserError(
+            f"model.pyramid ({config.pyramid}) must be at most the number of the encoder's layers, {encoder_layers}"
+        )
     if config.pyramid and config.residual:
-        raise UserError("model.pyramid joins pairs of positions, so a layer's input is twice too wide to add; set model.residual=false")
+        raise UserError(
+            "model.pyramid joins pairs of positions, so a layer's input is twice too wide to add; set"
+            " model.residual=false"
+        )
     if config.residual and max(encoder_layers, config.num_layers) == 1:
-        raise UserError("model.residual=true is for layers from the second on, and encoder and decoder have one; raise model.num_layers")
+        raise UserError(
+            "model.residual=true is for layers from the second on, and encoder and decoder have one; raise"
+            " model.num_layers"
+        )
     if config.bridge == "copy" and (config.direction == "both" or encoder_layers != config.num_layers):
         raise UserError(
-            f"model.bridge=copy needs one reader and as many encoder as decoder layers, not direction {config.direction} and "
-            f"{encoder_layers} layers under {config.num_layers}; take dense, or model.direction=backward"
+            "model.bridge=copy needs one reader and as many encoder as decoder layers, not direction"
+            f" {config.direction} and {encoder_layers} layers under {config.num_layers}; take dense, or"
+            " model.direction=backward"
         )
 
 
 def check_bare(config: Seq2SeqConfig) -> None:
     if config.encoder_layers is not None:
-        raise UserError(f"model.encoder=bare has no layers, but model.encoder_layers is {config.encoder_layers}; leave it out")
+        raise UserError(
+            f"model.encoder=bare has no layers, but model.encoder_layers is {config.encoder_layers}; leave it out"
+        )
     if config.pyramid:
         raise UserError(f"model.encoder=bare has no layers, but model.pyramid is {config.pyramid}; leave it out")
     if config.bridge == "copy":
-        raise UserError("model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none; take dense")
+        raise UserError(
+            "model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none; take"
+            " dense"
+        )
 
 
 def recurrent_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
@@ -151,15 +193,23 @@ def recurrent_layers(config: Seq2SeqConfig, dim: int) -> list[SequenceLayer]:
 def bottleneck_layers(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
     """Layers that see nothing of the source but their initial state."""
     first = dropped(config, dim, Recurrent(build_cell(config, dim)))
-    return [first, *(above(config, config.dim, Recurrent(build_cell(config, config.dim))) for _ in range(config.num_layers - 1))]
+    return [
+        first,
+        *(above(config, config.dim, Recurrent(build_cell(config, config.dim))) for _ in range(config.num_layers - 1)),
+    ]
 
 
 def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
-    """The first layer attends, as in Bahdanau et al. Upper layers read its state and context (Wu et al. 2016), so that they run over all
-    steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015, appendix A.2.2)."""
+    """The first layer attends, as in Bahdanau et al. Upper layers read its state and context (Wu et al. 2016), so that
+    they run over all steps at once. The readout joins the top's state, the context and the word (Bahdanau et al. 2015,
+    appendix A.2.2)."""
     word_dim = 0 if config.readout == "none" else dim
-    first = AttentiveCell(dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config))
-    layers: list[SequenceLayer] = [beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)]  # [s; context; word]
+    first = AttentiveCell(
+        dim, memory_dim, build_cell(config, dim + memory_dim), build_score(config, memory_dim), attend=attend(config)
+    )
+    layers: list[SequenceLayer] = [
+        beside(config, dim, looking_layer(config, first), reads=dim, keeps=word_dim)
+    ]  # [s; context; word]
     for _ in range(config.num_layers - 1):
         upper = Recurrent(build_cell(config, config.dim + memory_dim))
         reads, keeps = upper.cell.input_dim, memory_dim + word_dim
@@ -170,7 +220,8 @@ def layers_looking_before(config: Seq2SeqConfig, dim: int, memory_dim: int) -> l
 
 
 def layers_looking_after(config: Seq2SeqConfig, dim: int, memory_dim: int) -> list[SequenceLayer]:
-    """The top layer's state attends (Luong et al. 2015). With feeding, the stack is one cell; otherwise each layer runs over all steps."""
+    """The top layer's state attends (Luong et al. 2015). With feeding, the stack is one cell; otherwise each layer runs
+    over all steps."""
     score, joined = build_score(config, memory_dim), config.join == "tanh"
     out_dim = config.dim if joined else config.dim + memory_dim
     if not config.feeding:
@@ -238,13 +289,16 @@ def dropped(config: Seq2SeqConfig, dim: int, layer: SequenceLayer) -> SequenceLa
     return Plain(dim, layer, dropout=config.dropout, dropout_kind=config.dropout_kind)
 
 
-def beside(config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, residual: bool = False) -> SequenceLayer:
+def beside(
+    config: Seq2SeqConfig, dim: int, layer: SequenceLayer, *, reads: int, keeps: int, residual: bool = False
+) -> SequenceLayer:
     around: dict[str, Any] = {"dropout": config.dropout, "dropout_kind": config.dropout_kind}
     return Beside(dim, layer, reads=reads, keeps=keeps, residual=residual, **around)
 
 
 class Encoder(NamedTuple):
-    """`layers(config, dim)` read vectors of width `dim`; `bridge(config, dim, state, in_one)` makes the decoder's initial state."""
+    """`layers(config, dim)` read vectors of width `dim`; `bridge(config, dim, state, in_one)` makes the decoder's
+    initial state."""
 
     layers: Callable[[Seq2SeqConfig, int], list[SequenceLayer]]
     bridge: Callable[[Seq2SeqConfig, int, State, bool], nn.Module]

@@ -1,6 +1,8 @@
-"""The Transformer (Vaswani et al. 2017): an encoder and a decoder of self-attention; the decoder also attends to the encoder's output.
+"""The Transformer (Vaswani et al. 2017): an encoder and a decoder of self-attention; the decoder also attends to the
+encoder's output.
 
-Either half may be a list of other layers, such as a recurrent encoder for an attentive decoder, or the reverse (Chen et al. 2018)."""
+Either half may be a list of other layers, such as a recurrent encoder for an attentive decoder, or the reverse (Chen et
+al. 2018)."""
 
 from functools import partial
 from itertools import chain
@@ -39,15 +41,19 @@ CROSS = {"cross_attention": cross_attention_mixer}
 
 
 def layers_of(half: str, also: dict[str, Any]) -> BeforeValidator:
-    """Validates a number of the usual layers, or a list of cells and mixers by name; `also` are the mixers that only this half has."""
+    """Validates a number of the usual layers, or a list of cells and mixers by name; `also` are the mixers that only
+    this half has."""
 
     def check(layers: Any) -> Any:
         if layers is None or (isinstance(layers, int) and not isinstance(layers, bool) and 1 <= layers <= MOST_LAYERS):
             return layers
         if not isinstance(layers, list) or not layers:
-            known = "[lstm, cross_attention, feedforward]" if also else "[lstm, {name: attention, window: 64}, feedforward]"
+            known = (
+                "[lstm, cross_attention, feedforward]" if also else "[lstm, {name: attention, window: 64}, feedforward]"
+            )
             raise UserError(
-                f"{half}_layers takes a number of layers, 1 to {MOST_LAYERS}, or a list of them such as {known}, not {shown(layers)}"
+                f"{half}_layers takes a number of layers, 1 to {MOST_LAYERS}, or a list of them such as {known}, not"
+                f" {shown(layers)}"
             )
         return [check_part("layer", layer, {**CELLS, **MIXERS, **also}) for layer in layers]
 
@@ -78,10 +84,14 @@ class TransformerConfig(ModelSection):
     )
     max_length: int = Field(1024, ge=1, description="number of source and target positions, if they are learnt")
     score: Annotated[Part, one_of("score", SCORES)] = "scaled"
-    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field("post_norm", description="post_norm as published, or pre_norm")
+    wiring: Annotated[Part, one_of("wiring", WIRINGS)] = Field(
+        "post_norm", description="post_norm as published, or pre_norm"
+    )
     norm: Annotated[Part, one_of("norm", NORMS)] = "layer"
     bias: bool = Field(True, description="biases in attention and in the networks")
-    shared_embeddings: bool = Field(False, description="one table for source and target; with task.tied for the output too, as published")
+    shared_embeddings: bool = Field(
+        False, description="one table for source and target; with task.tied for the output too, as published"
+    )
     scaled_embeddings: bool = Field(True, description="multiplies embeddings by sqrt(dim)")
     dropout: float = Field(0.1, ge=0, lt=1, description="after embeddings and on every layer's output")
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="on attention weights")
@@ -94,7 +104,8 @@ def build_transformer(
     """The default of `source` is `target`. A given `encoder` replaces the one that would be built."""
     dim = config.dim
     positions = [
-        build_positions(config.position, dim, config.num_heads, max(dim // config.num_heads, 1), config.max_length)[0] for _ in "12"
+        build_positions(config.position, dim, config.num_heads, max(dim // config.num_heads, 1), config.max_length)[0]
+        for _ in "12"
     ]
     reads, writes = embeddings(
         target,
@@ -109,7 +120,9 @@ def build_transformer(
     reading = listed(config.encoder_layers, config.num_layers, ["attention", "feedforward"])
     writing = listed(config.decoder_layers, config.num_layers, ["attention", "cross_attention", "feedforward"])
     if not any(part_name(part) == "cross_attention" for part in writing):
-        raise UserError("model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder; add one")
+        raise UserError(
+            "model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder; add one"
+        )
     reader = build_half(config, reading, reads, memory_dim=None) if encoder is None else encoder
     decoder = build_half(config, writing, writes, memory_dim=reader.dim)
     init_xavier(*([reader] if encoder is None else []), decoder)
@@ -127,7 +140,12 @@ def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, mem
     in_layers = embedding.position is None
     shared = {"num_heads": config.num_heads, "score": config.score, "bias": config.bias}
     of_attention = {**shared, "dropout": config.attention_dropout, "position": config.position if in_layers else "none"}
-    of_network = {"hidden_dim": config.hidden_dim, "activation": config.activation, "bias": config.bias, "dropout": config.network_dropout}
+    of_network = {
+        "hidden_dim": config.hidden_dim,
+        "activation": config.activation,
+        "bias": config.bias,
+        "dropout": config.network_dropout,
+    }
     layers: list[SequenceLayer] = []
     dim = config.dim
     for part in parts:
@@ -135,16 +153,20 @@ def build_half(config: TransformerConfig, parts: list[Part], embedding: Any, mem
         if name == "cross_attention":
             layer = build_part("layer", part, CROSS, dim, memory_dim, **shared, dropout=config.attention_dropout)
         else:
-            layer = build_mixer(part, dim, causal=memory_dim is not None, **(of_network if name == "feedforward" else of_attention))
-        layers.append(build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout))
+            layer = build_mixer(
+                part, dim, causal=memory_dim is not None, **(of_network if name == "feedforward" else of_attention)
+            )
+        layers.append(
+            build_part("wiring", config.wiring, WIRINGS, dim, layer, norm=config.norm, dropout=config.dropout)
+        )
         dim = layers[-1].dim
     is_normed = part_name(config.wiring) == "post_norm"
     return Body(embedding, Stack(layers), None if is_normed else build_part("norm", config.norm, NORMS, dim))
 
 
 def init_xavier(*halves: Body) -> None:
-    """Draws the matrices of attention and networks by Glorot and Bengio (2010), uniform, with biases 0; embeddings from N(0, 1 / dim),
-    which times sqrt(dim) have variance 1. Cells, norms and positions keep their own initialisation."""
+    """Draws the matrices of attention and networks by Glorot and Bengio (2010), uniform, with biases 0; embeddings from
+    N(0, 1 / dim), which times sqrt(dim) have variance 1. Cells, norms and positions keep their own initialisation."""
     for part in chain.from_iterable(half.modules() for half in halves):
         if isinstance(part, (SelfAttention, CrossAttention, FeedForward)):
             for linear in part.children():

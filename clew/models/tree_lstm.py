@@ -21,7 +21,10 @@ class TreeLSTMConfig(ModelSection):
 
     family: Literal["tree_lstm"] = "tree_lstm"
     layer: Annotated[Part, one_of("tree layer", TREE_LAYERS)] = Field(
-        "child_sum_lstm", description="child_sum_lstm: any number of children, in any order; n_ary_lstm: num_children with own weights each"
+        "child_sum_lstm",
+        description=(
+            "child_sum_lstm: any number of children, in any order; n_ary_lstm: num_children with own weights each"
+        ),
     )
     dim: int = Field(150, ge=1, description="width of the hidden state")
     embedding_dim: int | None = Field(None, ge=1, description="width of the embedding; default: dim")
@@ -30,7 +33,8 @@ class TreeLSTMConfig(ModelSection):
 
 
 class TreeBody(nn.Module):
-    """hidden = dropout(layer([embedding(words); 0], trees)): one vector per node (batch, nodes, dim). Nodes without a word read zeros.
+    """hidden = dropout(layer([embedding(words); 0], trees)): one vector per node (batch, nodes, dim). Nodes without a
+    word read zeros.
 
     The mask of the output is `inputs.trees.mask`. There is no state: a tree is read as a whole.
     """
@@ -84,4 +88,6 @@ def build_tree_lstm(config: TreeLSTMConfig, source: Source) -> TreeBody:
     input_dropout = config.dropout if config.input_dropout is None else config.input_dropout
     embedding = source.embedding(dim, dropout=input_dropout)
     uniform_table(embedding, 0.1)
-    return TreeBody(embedding, build_part("tree layer", config.layer, TREE_LAYERS, dim, config.dim), dropout=config.dropout)
+    return TreeBody(
+        embedding, build_part("tree layer", config.layer, TREE_LAYERS, dim, config.dim), dropout=config.dropout
+    )

@@ -83,7 +83,14 @@ SMALL = bert(
     size=16_384,
     learn_from=LEARN_FROM,
 )
-PUBLISHED = {"steps": 1_000_000, "batch_size": 256, "length": 512, "schedule": rising(0.01), "evaluate_every": 10_000, **GPU}
+PUBLISHED = {
+    "steps": 1_000_000,
+    "batch_size": 256,
+    "length": 512,
+    "schedule": rising(0.01),
+    "evaluate_every": 10_000,
+    **GPU,
+}
 BASE = bert(
     "BERT base as published, on your own documents: data.train=FOLDER. For several GPUs.",
     {},

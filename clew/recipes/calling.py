@@ -33,14 +33,23 @@ def run_with(
     report: Report | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Run:
-    """Trains a recipe with settings as Python writes them; one that was run before with the same ones is run again in a new folder."""
+    """Trains a recipe with settings as Python writes them; one that was run before with the same ones is run again in a
+    new folder."""
     check_one(recipe, assignments)
     settings = settings_of(assignments, keywords, ARGUMENTS)
     if data is not None:
         settings += listed_settings(recipe, settings, data, (report or Silence()).say)
     try:
         return run_recipe(
-            recipe, settings, out=out, resume=resume, overwrite=overwrite, again=True, code=code, report=report, callbacks=callbacks
+            recipe,
+            settings,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            again=True,
+            code=code,
+            report=report,
+            callbacks=callbacks,
         ).run
     except Interrupted as stop:
         on = f"; go on with the same call, out={str(stop.folder)!r} and resume=True" if is_run(stop.folder) else ""
@@ -54,6 +63,6 @@ def check_one(recipe: str, assignments: Sequence[str]) -> None:
         return
     command = shortened(shlex.join(["clew", "train", recipe, *assignments]))
     raise UserError(
-        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python call train once for "
-        "each value, or put a value that has commas into double quotes"
+        f"{words[0]!r} has several values, a grid of {len(runs)} runs, for the command line: {command}; in Python call"
+        " train once for each value, or put a value that has commas into double quotes"
     )

@@ -1,5 +1,5 @@
-"""Classification: sentiment on the embedded sample for two CPU cores, one recipe per body; the Stanford Sentiment Treebank as sentences;
-and the user's labelled texts."""
+"""Classification: sentiment on the embedded sample for two CPU cores, one recipe per body; the Stanford Sentiment
+Treebank as sentences; and the user's labelled texts."""
 
 from typing import Any
 
@@ -11,7 +11,14 @@ SELF_ATTENTION = {
     "dim": 64,
     "dropout": 0.4,
 }
-BIDIRECTIONAL = {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 200, "embedding_dim": 100, "dropout": 0.5}
+BIDIRECTIONAL = {
+    "family": "recurrent",
+    "cell": "lstm",
+    "bidirectional": True,
+    "dim": 200,
+    "embedding_dim": 100,
+    "dropout": 0.5,
+}
 
 
 def training(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:

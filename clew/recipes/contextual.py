@@ -1,5 +1,5 @@
-"""Bidirectional language models that give contextual word vectors (ELMo, Peters et al. 2018): `embedding.from=RUN` uses them in another
-run."""
+"""Bidirectional language models that give contextual word vectors (ELMo, Peters et al. 2018): `embedding.from=RUN` uses
+them in another run."""
 
 from typing import Any
 
@@ -19,9 +19,15 @@ def elmo(
     dropout: float = 0.1,
     takes: str = "",
 ) -> Recipe:
-    """Words from their letters only, as in the paper: filters of widths 1, 2, 3, ... under highway layers. All words are read, and
-    frequent ones are predicted."""
-    reader = {"name": "cnn", "letter_dim": 16, "widths": [*range(1, len(filters) + 1)], "filters": filters, "highways": highways}
+    """Words from their letters only, as in the paper: filters of widths 1, 2, 3, ... under highway layers. All words
+    are read, and frequent ones are predicted."""
+    reader = {
+        "name": "cnn",
+        "letter_dim": 16,
+        "widths": [*range(1, len(filters) + 1)],
+        "filters": filters,
+        "highways": highways,
+    }
     return Recipe(
         about,
         {

@@ -1,5 +1,5 @@
-"""Fine-tuning of a pre-trained run or an imported checkpoint, on the user's data and on the tasks of GLUE (Devlin et al. 2019, section 4.1
-and appendix A.3). Body, tokenizer and weights come from `transfer.from`."""
+"""Fine-tuning of a pre-trained run or an imported checkpoint, on the user's data and on the tasks of GLUE (Devlin et
+al. 2019, section 4.1 and appendix A.3). Body, tokenizer and weights come from `transfer.from`."""
 
 from typing import Any
 
@@ -25,11 +25,15 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def finetuning(about: str, task: dict[str, Any], training: dict[str, Any], published: str = "", **sections: Any) -> Recipe:
+def finetuning(
+    about: str, task: dict[str, Any], training: dict[str, Any], published: str = "", **sections: Any
+) -> Recipe:
     return Recipe(about, {"task": task, "training": training, **sections}, published=published, needs=STANDS_ON)
 
 
-CLASSIFY = finetuning("A pre-trained run on your own labelled texts: transfer.from=RUN data.train=FILE.", ENCODED, training(600))
+CLASSIFY = finetuning(
+    "A pre-trained run on your own labelled texts: transfer.from=RUN data.train=FILE.", ENCODED, training(600)
+)
 TAG = finetuning(
     "A pre-trained run on your own tagged words: transfer.from=RUN data.train=FILE.",
     {"name": "tagging", "output": "softmax", "pieces": "first", "dropout": 0.1},
@@ -52,15 +56,24 @@ TRANSLATE = finetuning(
 )
 
 
-def glue(name: str, about: str, *, examples: int, published: str, rate: float = 2e-5, epochs: int = 3, **options: Any) -> Recipe:
+def glue(
+    name: str, about: str, *, examples: int, published: str, rate: float = 2e-5, epochs: int = 3, **options: Any
+) -> Recipe:
     """A recipe for a task of GLUE, trained for some epochs of nine tenths of the training part."""
     data = {"corpus": f"glue-{name}", **options.pop("data", {})}
     steps = epochs * -(-int(0.9 * examples) // 32)
     figure = f"{published} on GLUE's own test part for BERT base (Devlin et al. 2019)"
-    return finetuning(about, {**ENCODED, "longest": 256, **options}, training(steps, learning_rate=rate), figure, data=data)
+    return finetuning(
+        about, {**ENCODED, "longest": 256, **options}, training(steps, learning_rate=rate), figure, data=data
+    )
 
 
-SST2 = glue("sst2", "A pre-trained run on GLUE's SST-2: the sentiment of film reviews.", examples=67_349, published="accuracy 93.5")
+SST2 = glue(
+    "sst2",
+    "A pre-trained run on GLUE's SST-2: the sentiment of film reviews.",
+    examples=67_349,
+    published="accuracy 93.5",
+)
 COLA = glue(
     "cola",
     "A pre-trained run on GLUE's CoLA: whether a sentence is grammatical.",
@@ -95,7 +108,12 @@ STSB = glue(
     rate=3e-5,
     labels="number",
 )
-MNLI = glue("mnli", "A pre-trained run on GLUE's MNLI: entailment, contradiction or neither.", examples=392_702, published="accuracy 84.6")
+MNLI = glue(
+    "mnli",
+    "A pre-trained run on GLUE's MNLI: entailment, contradiction or neither.",
+    examples=392_702,
+    published="accuracy 84.6",
+)
 QQP = glue(
     "qqp",
     "A pre-trained run on GLUE's QQP: whether two questions mean the same.",
@@ -105,4 +123,9 @@ QQP = glue(
     positive="1",
     best="f1",
 )
-QNLI = glue("qnli", "A pre-trained run on GLUE's QNLI: whether a sentence answers a question.", examples=104_743, published="accuracy 90.5")
+QNLI = glue(
+    "qnli",
+    "A pre-trained run on GLUE's QNLI: whether a sentence answers a question.",
+    examples=104_743,
+    published="accuracy 90.5",
+)

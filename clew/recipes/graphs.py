@@ -1,5 +1,5 @@
-"""Graph LSTMs (Peng et al. 2017) that label words by their dependencies: 3,000 sentences of EWT for two CPU cores, and the user's CoNLL-U;
-and graphs other than sentences: regions of synthetic scenes, and the user's JSON lines.
+"""Graph LSTMs (Peng et al. 2017) that label words by their dependencies: 3,000 sentences of EWT for two CPU cores, and
+the user's CoNLL-U; and graphs other than sentences: regions of synthetic scenes, and the user's JSON lines.
 
 The embedded sample of EWT has no dependency heads, so `ewt-graph` reads the full EWT below CLEW_DATA.
 """
@@ -11,8 +11,8 @@ from clew.recipes.tagging import CNN, training
 
 
 def labeller(about: str, data: dict[str, Any], training: dict[str, Any]) -> Recipe:
-    """Words as in taggers, and dependencies as edges forwards and backwards along the sentence. With model.family=recurrent and
-    model.bidirectional=true it becomes a BiLSTM that reads only the words."""
+    """Words as in taggers, and dependencies as edges forwards and backwards along the sentence. With
+    model.family=recurrent and model.bidirectional=true it becomes a BiLSTM that reads only the words."""
     return Recipe(
         about,
         {

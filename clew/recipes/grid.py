@@ -1,4 +1,5 @@
-"""Commas make a grid: every combination of the recipes and values they separate. Pure functions of words; nothing is read or run.
+"""Commas make a grid: every combination of the recipes and values they separate. Pure functions of words; nothing is
+read or run.
 
 shakespeare-lstm,shakespeare-gru seed=1,2     four combinations, the last field changing fastest
 model.layers=[lstm, gru],[gru, gru]           two: a comma inside [..], {..} or double quotes is part of its value
@@ -41,14 +42,21 @@ class Combination:
 
 def expand(recipe: str, assignments: Sequence[str]) -> list[Combination]:
     """Every combination once, in order. Without a comma it is one, with the very words that were given."""
-    recipes = [str(parse_value(name)) if name.startswith('"') else name for name in different(recipe, split_values(recipe))]
+    recipes = [
+        str(parse_value(name)) if name.startswith('"') else name for name in different(recipe, split_values(recipe))
+    ]
     parts = [assignment.partition("=") for assignment in assignments]
     fields = [field.strip() for field, _, _ in parts]
-    axes = [different(assignment, split_values(text)) for assignment, (_, _, text) in zip(assignments, parts, strict=True)]
+    axes = [
+        different(assignment, split_values(text)) for assignment, (_, _, text) in zip(assignments, parts, strict=True)
+    ]
     names = short_names([field for field, values in zip(fields, axes, strict=True) if len(values) > 1])
     for field in names:
         if (times := fields.count(field)) > 1:
-            raise UserError(f"{field} is given {times} times, once with several values; give them all in one place, separated by commas")
+            raise UserError(
+                f"{field} is given {times} times, once with several values; give them all in one place, separated by"
+                " commas"
+            )
     found = []
     for name, *values in product(recipes, *axes):
         chosen = [(names[field], spelt(value)) for field, value in zip(fields, values, strict=True) if field in names]
@@ -62,7 +70,10 @@ def different(whole: str, values: list[str]) -> list[str]:
     if len(values) == 1:
         return values
     if not all(value.strip() for value in values):
-        raise UserError(f"{whole!r} has a comma with nothing beside it; leave it out, or put a value that has commas into double quotes")
+        raise UserError(
+            f"{whole!r} has a comma with nothing beside it; leave it out, or put a value that has commas into double"
+            " quotes"
+        )
     first: dict[str, str] = {}
     for value in values:
         first.setdefault(spelt(value), value.strip())
@@ -70,8 +81,8 @@ def different(whole: str, values: list[str]) -> list[str]:
 
 
 def split_values(text: str) -> list[str]:
-    """The text cut at its commas, but for those inside [..], {..} or quotes. A quote begins only where a value may begin, and a single
-    one only inside brackets, so that an apostrophe is a letter."""
+    """The text cut at its commas, but for those inside [..], {..} or quotes. A quote begins only where a value may
+    begin, and a single one only inside brackets, so that an apostrophe is a letter."""
     values, start, closers, quote = [], 0, "", ""
     place = 0
     while place < len(text):
@@ -105,7 +116,8 @@ def short_names(fields: Sequence[str]) -> dict[str, str]:
 
 
 def plain(value: str) -> str:
-    """A value in letters that every file system takes and no shell obeys; where that loses something, a hash tells it from others."""
+    """A value in letters that every file system takes and no shell obeys; where that loses something, a hash tells it
+    from others."""
     name = re.sub(r"[^a-z0-9._+-]+", "_", value.lower()).strip("_").rstrip(".")
     if name == value:
         return shortened(name, LONGEST_VALUE)

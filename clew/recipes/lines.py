@@ -28,6 +28,10 @@ def reader_of_lines(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
 
 
 DRAWN = reader_of_lines(
-    "A BiLSTM with CTC that reads synthetic pictures of text lines.", {"corpus": "lines", "strings": 1500, "longest": 2}, steps=1200
+    "A BiLSTM with CTC that reads synthetic pictures of text lines.",
+    {"corpus": "lines", "strings": 1500, "longest": 2},
+    steps=1200,
 )
-OWN = reader_of_lines("Your own pictures of text lines: a table with columns for the picture and for its text.", {}, steps=3000)
+OWN = reader_of_lines(
+    "Your own pictures of text lines: a table with columns for the picture and for its text.", {}, steps=3000
+)

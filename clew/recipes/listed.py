@@ -21,9 +21,13 @@ Listed = str | Path | Iterable[Any] | Mapping[str, Any]
 OTHER_PARTS = {"validation": "valid", "dev": "valid"}
 
 
-def listed_settings(recipe: str, assignments: Sequence[str], data: Listed, say: Callable[[str], None] = lambda text: None) -> list[str]:
+def listed_settings(
+    recipe: str, assignments: Sequence[str], data: Listed, say: Callable[[str], None] = lambda text: None
+) -> list[str]:
     """The settings that train a recipe on these examples; `say` is told which of them are left out."""
-    given = next((name for name in assignments if name.startswith(("data.corpus=", *(f"data.{part}=" for part in PARTS)))), None)
+    given = next(
+        (name for name in assignments if name.startswith(("data.corpus=", *(f"data.{part}=" for part in PARTS)))), None
+    )
     if given is not None:
         raise UserError(f"examples are given by data=, and by {given} too; leave one of them out")
     config = config_of(recipe, assignments)
@@ -47,7 +51,9 @@ def listed_settings(recipe: str, assignments: Sequence[str], data: Listed, say: 
         columns |= {column: f"data.{column}={column}" for column in found.columns}
         kept.append(f"data.{part}={found.path}")
     if kept and len(kept) + num_streamed < len(parts):
-        raise UserError("data= has files for some parts and examples for others; give files for all of them, or examples for all")
+        raise UserError(
+            "data= has files for some parts and examples for others; give files for all of them, or examples for all"
+        )
     chosen = {name.partition("=")[0] for name in assignments}
     if kept and not is_text:
         settings.append("data.format=null")  # the ending says it, and the run may be given other files later
@@ -55,11 +61,14 @@ def listed_settings(recipe: str, assignments: Sequence[str], data: Listed, say: 
 
 
 def is_streamed(section: DataSection, train: Any) -> bool:
-    """Whether texts are read anew in every epoch, and not kept: where that is asked for, or they are given as a function."""
+    """Whether texts are read anew in every epoch, and not kept: where that is asked for, or they are given as a
+    function."""
     is_asked_for = getattr(section, "stream", None)
     is_function = callable(train) and not isinstance(train, Iterable)
     if is_asked_for is None and is_function:
-        raise UserError("data= is a function, which language models alone read as a stream; give a list, or what the function gives")
+        raise UserError(
+            "data= is a function, which language models alone read as a stream; give a list, or what the function gives"
+        )
     return bool(is_asked_for) or is_function
 
 
@@ -71,7 +80,8 @@ def parts_of(data: Any) -> Mapping[str, Any]:
     for part, examples in parts.items():
         if part in ROLES and isinstance(examples, str):
             raise UserError(
-                f"data= takes examples, and data={{{part!r}: {shown(examples)}}} has none; a column is named by data.{part}={examples}"
+                f"data= takes examples, and data={{{part!r}: {shown(examples)}}} has none; a column is named by"
+                f" data.{part}={examples}"
             )
         if part not in PARTS:
             raise unknown("part of data", part, PARTS)
@@ -84,4 +94,8 @@ def is_of_columns(data: Mapping[Any, Any]) -> bool:
     """Whether a dict has columns, and not parts, which hold tuples and tables."""
     firsts = [column[0] if isinstance(column, list) and column else None for column in data.values()]
     are_columns = all(isinstance(column, (list, np.ndarray)) for column in data.values())
-    return are_columns and {*data}.isdisjoint((*PARTS, *OTHER_PARTS)) and not any(isinstance(first, (tuple, Mapping)) for first in firsts)
+    return (
+        are_columns
+        and {*data}.isdisjoint((*PARTS, *OTHER_PARTS))
+        and not any(isinstance(first, (tuple, Mapping)) for first in firsts)
+    )

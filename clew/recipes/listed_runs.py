@@ -1,5 +1,6 @@
-"""What a run departs from its recipe in, by files alone: its config as it stands beside the recipe's resolved settings, which
-`resolved.json` keeps. `python -m clew.cli.options.forms` writes that file anew; a test holds it against the recipes. Loads no torch."""
+"""What a run departs from its recipe in, by files alone: its config as it stands beside the recipe's resolved settings,
+which `resolved.json` keeps. `python -m clew.cli.options.forms` writes that file anew; a test holds it against the
+recipes. Loads no torch."""
 
 import json
 from collections.abc import Mapping
@@ -47,8 +48,8 @@ def entry(like: str, theirs: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 
 
 def glance(folder: Path, resolved: Mapping[str, Mapping[str, Any]]) -> Listed | None:
-    """A run's facts from its files alone. None if the whole library is needed: for a config of an earlier format or with other fields than
-    its recipe's, and for a fine-tuned run."""
+    """A run's facts from its files alone. None if the whole library is needed: for a config of an earlier format or
+    with other fields than its recipe's, and for a fine-tuned run."""
     if not is_run(folder):
         raise UserError(f"{folder} has no {CONFIG}; it was copied in part, or is no run directory")
     settings, format, _ = read_raw_settings(folder)

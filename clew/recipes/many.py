@@ -1,4 +1,5 @@
-"""The runs of a grid, one after another: finished ones are passed over, interrupted ones gone on with, a failing one stops no other."""
+"""The runs of a grid, one after another: finished ones are passed over, interrupted ones gone on with, a failing one
+stops no other."""
 
 import gc
 from collections.abc import Sequence
@@ -29,26 +30,35 @@ class Planned:
     folder: Path
 
 
-def plan_grid(recipe: str, assignments: Sequence[str], *, parent: Path = Path("runs"), code: Path | None = None) -> list[Planned]:
+def plan_grid(
+    recipe: str, assignments: Sequence[str], *, parent: Path = Path("runs"), code: Path | None = None
+) -> list[Planned]:
     """Every run of the grid in order; a mistake in any of them is refused before the first one starts."""
     if is_run(parent):
-        raise UserError(f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with --out")
+        raise UserError(
+            f"{parent} is a run, and the runs of a grid go below a folder that is none; choose another with --out"
+        )
     if parent.exists() and not parent.is_dir():
         raise UserError(f"{parent} is not a folder, and the runs of a grid go below one; choose another with --out")
     for assignment in assignments:
         field, _, text = assignment.partition("=")
         if len(split_values(text)) > 1 and Path(text).exists():
-            raise UserError(f"commas separate the runs of a grid, and {text} is one file; write it as {field}='\"{text}\"'")
+            raise UserError(
+                f"commas separate the runs of a grid, and {text} is one file; write it as {field}='\"{text}\"'"
+            )
     planned: list[Planned] = []
     for combination in expand(recipe, assignments):
         config = config_of(combination.recipe, combination.assignments)
         check_training(config.training)
-        planned.append(Planned(combination, config, place(combination, config, parent, code, {other.folder for other in planned})))
+        planned.append(
+            Planned(combination, config, place(combination, config, parent, code, {other.folder for other in planned}))
+        )
     return planned
 
 
 def place(combination: Combination, config: Config, parent: Path, code: Path | None, taken: set[Path]) -> Path:
-    """Where the combination's run is, or where it will be: NAME, or NAME-2, ... where runs of other settings have the name."""
+    """Where the combination's run is, or where it will be: NAME, or NAME-2, ... where runs of other settings have the
+    name."""
     number, folder = 1, parent / combination.name
     while folder in taken or (folder.exists() and not is_same_run(folder, config, code)):
         number += 1
@@ -57,8 +67,8 @@ def place(combination: Combination, config: Config, parent: Path, code: Path | N
 
 
 def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
-    """Whether a folder holds a run that training with this config would go on with: no setting differs that a run must keep, it was not
-    meant to be longer, and the user's file is the same."""
+    """Whether a folder holds a run that training with this config would go on with: no setting differs that a run must
+    keep, it was not meant to be longer, and the user's file is the same."""
     there = config_there(folder) if is_run(folder) else None
     if there is None or fixed_differences(there, config) or is_longer(there.training, config.training):
         return False
@@ -70,7 +80,8 @@ def is_same_run(folder: Path, config: Config, code: Path | None) -> bool:
 
 
 def is_longer(there: TrainingConfig, planned: TrainingConfig) -> bool:
-    """Whether a run was meant to train longer than is planned; how many steps planned epochs are is known only once their data are read."""
+    """Whether a run was meant to train longer than is planned; how many steps planned epochs are is known only once
+    their data are read."""
     if planned.epochs is None:
         return there.steps > planned.steps
     return there.epochs is None or there.epochs > planned.epochs
@@ -108,7 +119,8 @@ def run_planned(planned: Planned, *, code: Path | None = None, report: Report | 
             append_metrics(folder, {"step": summarise(folder).step, "failed": " ".join(str(error).split())})
         raise
     finally:
-        # Nothing of one run may be in the way of the next: compiled code of its modules, cycles that hold a GPU's memory.
+        # Nothing of one run may be in the way of the next: compiled code of its modules, cycles that hold a GPU's
+        # memory.
         if planned.config.training.compile:
             torch.compiler.reset()
         gc.collect()

@@ -1,5 +1,5 @@
-"""Constituency parsing as translation (Vinyals et al. 2015): CRAFT's embedded sample for two CPU cores, whole treebanks for a GPU, and the
-user's treebank."""
+"""Constituency parsing as translation (Vinyals et al. 2015): CRAFT's embedded sample for two CPU cores, whole treebanks
+for a GPU, and the user's treebank."""
 
 from typing import Any
 
@@ -10,7 +10,14 @@ BEAM = {"method": "beam", "beams": 10, "length_penalty": 0.0}
 
 def attentive(**changes: Any) -> dict[str, Any]:
     """A decoder with attention before the cell, which learns soonest to find the next word."""
-    return {"family": "seq2seq", "cell": "lstm", "dim": 128, "attention": "before", "score": "general", "dropout": 0.3} | changes
+    return {
+        "family": "seq2seq",
+        "cell": "lstm",
+        "dim": 128,
+        "attention": "before",
+        "score": "general",
+        "dropout": 0.3,
+    } | changes
 
 
 def training(steps: int, *, warmup: float, **changes: Any) -> dict[str, Any]:
@@ -77,7 +84,9 @@ WSJ = parser(
     ),
     task={"tags": False, "longest": 600},
     decoding={"method": "greedy"},
-    published="F1 88.3 on section 23, trained on the whole treebank, more than ten times the sample (Vinyals et al. 2015)",
+    published=(
+        "F1 88.3 on section 23, trained on the whole treebank, more than ten times the sample (Vinyals et al. 2015)"
+    ),
 )
 OWN = parser(
     "The parser of craft-parser on your own treebank: data.train=FILE.",

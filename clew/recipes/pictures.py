@@ -33,7 +33,14 @@ def captioner(
         {
             "data": data,
             "text": {"tokenizer": "word", "lowercase": True},
-            "model": {"family": "seq2seq", "dim": 128, "embedding_dim": 128, "attention": "before", "readout": "tanh", **model},
+            "model": {
+                "family": "seq2seq",
+                "dim": 128,
+                "embedding_dim": 128,
+                "attention": "before",
+                "readout": "tanh",
+                **model,
+            },
             "task": {"name": "captioning", "input": {"name": "convolved", "side": side, **(reader or {})}},
             "training": training,
             "decoding": {"method": "greedy", "max_new": 40},
@@ -44,7 +51,15 @@ def captioner(
 
 def scenes(about: str, training: dict[str, Any], *, size: int, first_dim: int) -> Recipe:
     """Captions of synthetic scenes. The stem has stride 1, since shapes of a few pixels need every pixel."""
-    data = {"corpus": "scenes", "size": size, "side": 48, "things": 2, "forms": "fixed", "valid_fraction": 0.02, "test_fraction": 0.02}
+    data = {
+        "corpus": "scenes",
+        "size": size,
+        "side": 48,
+        "things": 2,
+        "forms": "fixed",
+        "valid_fraction": 0.02,
+        "test_fraction": 0.02,
+    }
     reader = {"first_dim": first_dim, "stem_stride": 1, "positions": "learned", "norm": "place"}
     return captioner(about, data, training, side=48, reader=reader, encoder="bare", readout="none")
 
@@ -84,17 +99,33 @@ FLICKR_TRANSFORMER = Recipe(
     "The same with a Transformer instead of the LSTM, on the same photographs.",
     {
         **FLICKR.settings,
-        "model": {"family": "transformer", "dim": 256, "num_layers": 3, "num_heads": 8, "wiring": "pre_norm", "dropout": 0.3},
+        "model": {
+            "family": "transformer",
+            "dim": 256,
+            "num_layers": 3,
+            "num_heads": 8,
+            "wiring": "pre_norm",
+            "dropout": 0.3,
+        },
     },
     published=FLICKR.published,
 )
 OWN = captioner(
-    "Your own pictures with captions: JSON lines, CSV, or the formats of COCO and Flickr8k.", {}, training(3000), side=96, dropout=0.2
+    "Your own pictures with captions: JSON lines, CSV, or the formats of COCO and Flickr8k.",
+    {},
+    training(3000),
+    side=96,
+    dropout=0.2,
 )
 
 
 def classifier(
-    about: str, data: dict[str, Any], training: dict[str, Any], reader: dict[str, Any], model: dict[str, Any], pooling: str = "max"
+    about: str,
+    data: dict[str, Any],
+    training: dict[str, Any],
+    reader: dict[str, Any],
+    model: dict[str, Any],
+    pooling: str = "max",
 ) -> Recipe:
     return Recipe(
         about,
@@ -118,9 +149,17 @@ FASHION = classifier(
 
 
 def fashion(about: str, reader: dict[str, Any], model: dict[str, Any], pooling: str = "mean", **changes: Any) -> Recipe:
-    """A row of the table that `python -m benchmarks.fashion_mnist` prints: the same data, augmentation, steps and schedule."""
+    """A row of the table that `python -m benchmarks.fashion_mnist` prints: the same data, augmentation, steps and
+    schedule."""
     read = {"side": 28, "grey": True, "shift": 2, "flip": True, **reader}
-    return classifier(about, {"corpus": "fashion-mnist"}, training(8000, batch_size=128, log_every=100, **changes), read, model, pooling)
+    return classifier(
+        about,
+        {"corpus": "fashion-mnist"},
+        training(8000, batch_size=128, log_every=100, **changes),
+        read,
+        model,
+        pooling,
+    )
 
 
 FASHION_GRID = fashion(
@@ -131,12 +170,28 @@ FASHION_GRID = fashion(
 FASHION_ROWS = fashion(
     "A bidirectional LSTM that reads Fashion-MNIST row by row.",
     {"name": "rows"},
-    {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 384, "num_layers": 2, "embedding_dim": 128, "dropout": 0.1},
+    {
+        "family": "recurrent",
+        "cell": "lstm",
+        "bidirectional": True,
+        "dim": 384,
+        "num_layers": 2,
+        "embedding_dim": 128,
+        "dropout": 0.1,
+    },
 )
 FASHION_VIT = fashion(
     "A vision Transformer on patches of Fashion-MNIST.",
     {"name": "patches", "size": 4},
-    {"family": "bert", "dim": 192, "num_layers": 6, "num_heads": 6, "num_segments": 0, "dropout": 0.1, "attention_dropout": 0.0},
+    {
+        "family": "bert",
+        "dim": 192,
+        "num_layers": 6,
+        "num_heads": 6,
+        "num_segments": 0,
+        "dropout": 0.1,
+        "attention_dropout": 0.0,
+    },
     learning_rate=1e-3,
     optimiser={"name": "adamw", "weight_decay": 0.05},
 )
@@ -174,7 +229,9 @@ SCENE_CELLS = labeller(
     training(500, batch_size=16, learning_rate=4e-3),
     3,
 )
-LABEL_CELLS = labeller("A 2-D LSTM that labels every square of your own pictures, from a folder of label pictures.", {}, training(2000), 4)
+LABEL_CELLS = labeller(
+    "A 2-D LSTM that labels every square of your own pictures, from a folder of label pictures.", {}, training(2000), 4
+)
 PARAGRAPHS = Recipe(
     "Paragraphs that describe synthetic scenes, sentence by sentence, from the regions of their objects.",
     {
@@ -189,7 +246,13 @@ PARAGRAPHS = Recipe(
             "attention_dropout": 0.0,
             "num_segments": 0,
         },
-        "task": {"name": "paragraphs", "input": {"name": "regions", "side": 12}, "dim": 96, "embedding_dim": 64, "best": "all_once"},
+        "task": {
+            "name": "paragraphs",
+            "input": {"name": "regions", "side": 12},
+            "dim": 96,
+            "embedding_dim": 64,
+            "best": "all_once",
+        },
         "training": training(2000, batch_tokens=1600),
         "decoding": {"method": "greedy", "max_new": 30},
     },

@@ -9,13 +9,21 @@ LEARN_FROM = 10**9
 
 
 def gpt2(about: str, dim: int, num_layers: int, num_heads: int, learning_rate: float) -> Recipe:
-    """The model of Radford et al. (2019). They do not describe the training, so the rest follows Brown et al. (2020)."""
+    """The model of Radford et al. (2019). They do not describe the training, so the rest follows Brown et al.
+    (2020)."""
     return Recipe(
         about,
         {
             "data": {"valid_fraction": 0.005},
             "text": {"tokenizer": "bpe", "size": 50257, "learn_from": LEARN_FROM},
-            "model": {"family": "gpt", "dim": dim, "num_layers": num_layers, "num_heads": num_heads, "max_length": 1024, "dropout": 0.1},
+            "model": {
+                "family": "gpt",
+                "dim": dim,
+                "num_layers": num_layers,
+                "num_heads": num_heads,
+                "max_length": 1024,
+                "dropout": 0.1,
+            },
             "task": {"tied": True, "bias": False},
             "training": large_batches(1024, learning_rate),
             "decoding": {"temperature": 0.8, "top_p": 0.95},

@@ -1,7 +1,8 @@
-"""Words of the Penn Treebank: the three settings of Zaremba, Sutskever and Vinyals 2014, and AWD-LSTM (Merity, Keskar and Socher 2018).
+"""Words of the Penn Treebank: the three settings of Zaremba, Sutskever and Vinyals 2014, and AWD-LSTM (Merity, Keskar
+and Socher 2018).
 
-Zaremba's loss is the sum over the steps of a chunk, and ours is the mean. So learning rates here are theirs times the chunk's length, and
-clipping norms are theirs divided by it.
+Zaremba's loss is the sum over the steps of a chunk, and ours is the mean. So learning rates here are theirs times the
+chunk's length, and clipping norms are theirs divided by it.
 """
 
 from clew.recipes.recipe import Recipe
@@ -11,7 +12,17 @@ BATCH = 20
 
 
 def zaremba(
-    name: str, *, dim: int, length: int, epochs: int, scale: float, dropout: float, clip: float, decay: float, constant: int, published: str
+    name: str,
+    *,
+    dim: int,
+    length: int,
+    epochs: int,
+    scale: float,
+    dropout: float,
+    clip: float,
+    decay: float,
+    constant: int,
+    published: str,
 ) -> Recipe:
     steps_per_epoch = -(-((WORDS - 1) // BATCH) // length)
     return Recipe(
@@ -19,7 +30,14 @@ def zaremba(
         {
             "data": {"corpus": "ptb"},
             "text": {"tokenizer": "word"},
-            "model": {"family": "recurrent", "cell": "lstm", "dim": dim, "num_layers": 2, "dropout": dropout, "init_scale": scale},
+            "model": {
+                "family": "recurrent",
+                "cell": "lstm",
+                "dim": dim,
+                "num_layers": 2,
+                "dropout": dropout,
+                "init_scale": scale,
+            },
             "task": {"init_scale": scale},
             "training": {
                 "steps": epochs * steps_per_epoch,
@@ -76,8 +94,8 @@ LARGE = zaremba(
     published="test perplexity 78.4 (Zaremba et al. 2014)",
 )
 
-# Chunks are 67.8 words long in the mean (0.95 * 69.5 + 0.05 * 34.5), so that an epoch has about 686. The steps are the published 500
-# epochs; training.steps can be lowered.
+# Chunks are 67.8 words long in the mean (0.95 * 69.5 + 0.05 * 34.5), so that an epoch has about 686. The steps are the
+# published 500 epochs; training.steps can be lowered.
 AWD_EPOCH = 686
 AWD = Recipe(
     "AWD-LSTM on the Penn Treebank: 3 layers of 1150, with all its regularisers. For a GPU; slow.",

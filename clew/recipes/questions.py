@@ -16,7 +16,11 @@ FACTS = Recipe(
         "text": {"tokenizer": "word", "lowercase": True},
         "model": {
             "family": "mixed",
-            "layers": [{"name": "convolution", "width": 7, "causal": False}, {"name": "attention", "causal": False}, "feedforward"],
+            "layers": [
+                {"name": "convolution", "width": 7, "causal": False},
+                {"name": "attention", "causal": False},
+                "feedforward",
+            ],
             "dim": 64,
         },
         "task": {"name": "question_answering", "window": 64, "stride": 16, "longest_answer": 5},

@@ -6,8 +6,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named config. `settings` are nested like a config. `published` has the published result, its source and the test data. `needs` is a
-    setting that the user has to give, with an explanation."""
+    """A named config. `settings` are nested like a config. `published` has the published result, its source and the
+    test data. `needs` is a setting that the user has to give, with an explanation."""
 
     about: str
     settings: dict[str, Any] = field(default_factory=dict)

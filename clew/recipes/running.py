@@ -1,4 +1,5 @@
-"""From a recipe's name, or a YAML file that names one, to a finished run: what `clew train` and `clew.train` both do."""
+"""From a recipe's name, or a YAML file that names one, to a finished run: what `clew train` and `clew.train` both
+do."""
 
 import json
 from collections.abc import Sequence
@@ -28,7 +29,15 @@ from clew.runs.settings.fields import changed_fields, differences, fields_of
 from clew.runs.settings.overriding import overlay, override
 from clew.runs.settings.upgrading import as_before, from_format_2
 from clew.runs.settings.values import read_yaml
-from clew.runs.transfer import INHERITED, check_stands, check_text_inherited, check_transfer, inheriting, with_hash, with_kind
+from clew.runs.transfer import (
+    INHERITED,
+    check_stands,
+    check_text_inherited,
+    check_transfer,
+    inheriting,
+    with_hash,
+    with_kind,
+)
 from clew.runs.trust import check_path
 from clew.training.callbacks import Callback
 from clew.training.report import Report, Silence
@@ -58,7 +67,8 @@ FOUND = ("transfer.sha256", "transfer.translator", "transfer.encoder")
 
 
 def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
-    """The resolved config of a recipe, or of a YAML file that names one, with overrides; a base run that it names is looked up."""
+    """The resolved config of a recipe, or of a YAML file that names one, with overrides; a base run that it names is
+    looked up."""
     return filled(with_hash(laid_config(recipe, assignments)))
 
 
@@ -121,7 +131,8 @@ def run_recipe(
     report: Report | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Trains a recipe in a new folder, or goes on with a run, or replaces the run at `out` where it is to be overwritten.
+    """Trains a recipe in a new folder, or goes on with a run, or replaces the run at `out` where it is to be
+    overwritten.
 
     Without `out`, settings that a run has already are trained `again` in a new folder, or else refused.
     """
@@ -146,7 +157,9 @@ def run_recipe(
             notes: list[str] = []
             folder = Path(from_first(lambda: str(new_folder(config, out, notes, overwrite, again))))
             report = Announcing(report, notes)
-        return train_run(config, folder, resume=resume, overwrite=overwrite, code=code, report=report, callbacks=callbacks)
+        return train_run(
+            config, folder, resume=resume, overwrite=overwrite, code=code, report=report, callbacks=callbacks
+        )
 
 
 def is_started(config: Config, out: Path | None) -> bool:
@@ -158,7 +171,8 @@ def is_started(config: Config, out: Path | None) -> bool:
 
 
 class Announcing:
-    """A report that says something before all else that it is told to say, by which time a run's data have been read."""
+    """A report that says something before all else that it is told to say, by which time a run's data have been
+    read."""
 
     def __init__(self, report: Report, notes: list[str]):
         self.notes = notes
@@ -175,7 +189,9 @@ class Announcing:
         self.notes = []
 
 
-def new_folder(config: Config, out: Path | None, notes: list[str], overwrite: bool = False, again: bool = False) -> Path:
+def new_folder(
+    config: Config, out: Path | None, notes: list[str], overwrite: bool = False, again: bool = False
+) -> Path:
     """Where a new run goes. What differs from another of the same recipe is noted."""
     if out is None:
         folder, changed = default_folder(config, again=again)
@@ -186,7 +202,10 @@ def new_folder(config: Config, out: Path | None, notes: list[str], overwrite: bo
         check_replaceable(out, (config.transfer.source, config.embedding.source))
         return out
     if is_run(out):
-        raise UserError(f"{out} is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder")
+        raise UserError(
+            f"{out} is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another"
+            " folder"
+        )
     if out.exists() and not is_abandoned(out) and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} is there and not an empty folder; choose another with --out")
     return out
@@ -201,26 +220,36 @@ def resumed(recipe: str, assignments: Sequence[str], config: Config, out: Path |
     there = read_config(folder)
     for made in ("pruned", "averaged"):
         if any(made in record for record in summarise(folder).records):
-            raise UserError(f"{folder} was {made} and has no checkpoint to go on from; train it as a new run, transfer.from={folder}")
+            raise UserError(
+                f"{folder} was {made} and has no checkpoint to go on from; train it as a new run,"
+                f" transfer.from={folder}"
+            )
     if there.recipe != config.recipe:
-        raise UserError(f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder")
+        raise UserError(
+            f"{folder} is a run of {there.recipe}, not of {config.recipe}; name that recipe, or another folder"
+        )
     config = resolve(override(overlay(there.model_dump(mode="json"), more), assignments))
     earlier = resolve(from_format_2(config.model_dump(mode="json")))
     if not fixed_differences(there, earlier):  # the words that began it mean what they meant then
         config = earlier
     if changed := fixed_differences(there, config):
         raise UserError(
-            f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or start a new run"
+            f"a resumed run keeps its settings, but these changed: {'; '.join(changed)}; leave them as they were, or"
+            " start a new run"
         )
     steps, done = config.training.steps, summarise(folder).step
     if config.training.epochs is None and steps < min(done, there.training.steps):
-        raise UserError(f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as many")
+        raise UserError(
+            f"{folder} has done {done} steps already, and training.steps={steps} asks for fewer; ask for at least as"
+            " many"
+        )
     return folder, config
 
 
 def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None:
-    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here. What it has from the
-    run that it stands on is no departure; where the run is a stranger's, in `folder`, that one is not looked for elsewhere."""
+    """The fields in which a run departs from its recipe, and their values; None where the recipe is not known here.
+    What it has from the run that it stands on is no departure; where the run is a stranger's, in `folder`, that one is
+    not looked for elsewhere."""
     if config.recipe == IMPORTED:
         return {}
     if config.recipe not in RECIPES:
@@ -252,7 +281,8 @@ def is_begun_by(config: Config, there: Config) -> bool:
 
 
 def newest_run(config: Config, exactly: bool) -> Path:
-    """The newest folder below runs/ of this recipe; of exactly these settings, where some were given, be it one of a grid's."""
+    """The newest folder below runs/ of this recipe; of exactly these settings, where some were given, be it one of a
+    grid's."""
     found, number, folder = None, 1, Path("runs") / config.recipe
     while folder.exists():
         there = config_there(folder) if is_run(folder) else None

@@ -5,11 +5,20 @@ from typing import Any
 from clew.recipes.recipe import Recipe
 from clew.recipes.translation import BEAM, SMALL_TRANSFORMER, SUBWORDS
 
-LUONG: dict[str, Any] = {"family": "seq2seq", "cell": "lstm", "dim": 128, "attention": "after", "score": "general", "readout": "none"}
+LUONG: dict[str, Any] = {
+    "family": "seq2seq",
+    "cell": "lstm",
+    "dim": 128,
+    "attention": "after",
+    "score": "general",
+    "readout": "none",
+}
 BAHDANAU: dict[str, Any] = {"family": "seq2seq", "cell": "gru", "dim": 128, "attention": "before", "score": "additive"}
 
 
-def drawn(about: str, corpus: str, *, steps: int, warmup: float, takes: str, model: dict[str, Any] = LUONG, **data: Any) -> Recipe:
+def drawn(
+    about: str, corpus: str, *, steps: int, warmup: float, takes: str, model: dict[str, Any] = LUONG, **data: Any
+) -> Recipe:
     """An LSTM or GRU with attention on a synthetic task."""
     return Recipe(
         about,
@@ -32,11 +41,30 @@ def drawn(about: str, corpus: str, *, steps: int, warmup: float, takes: str, mod
     )
 
 
-COPY = drawn("Copying letters, by an LSTM with attention.", "copy", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores")
-REVERSE = drawn(
-    "Reversing letters, by an LSTM with attention.", "reverse", longest=10, steps=300, warmup=0.167, takes="1 minute on two cores"
+COPY = drawn(
+    "Copying letters, by an LSTM with attention.",
+    "copy",
+    longest=10,
+    steps=300,
+    warmup=0.167,
+    takes="1 minute on two cores",
 )
-SORT = drawn("Sorting letters, by an LSTM with attention.", "sort", longest=10, steps=500, warmup=0.1, takes="1 minute on two cores")
+REVERSE = drawn(
+    "Reversing letters, by an LSTM with attention.",
+    "reverse",
+    longest=10,
+    steps=300,
+    warmup=0.167,
+    takes="1 minute on two cores",
+)
+SORT = drawn(
+    "Sorting letters, by an LSTM with attention.",
+    "sort",
+    longest=10,
+    steps=500,
+    warmup=0.1,
+    takes="1 minute on two cores",
+)
 ADDITION = drawn(
     "Adding two numbers of up to four digits, by an LSTM with attention.",
     "addition",
@@ -79,7 +107,9 @@ def own(about: str, task: dict[str, Any], decoding: dict[str, Any], **data: Any)
     )
 
 
-TRANSLATE = own("A small Transformer on your own sentence pairs: data.train=FILE or [FILE,FILE].", {"name": "translation"}, {})
+TRANSLATE = own(
+    "A small Transformer on your own sentence pairs: data.train=FILE or [FILE,FILE].", {"name": "translation"}, {}
+)
 SUMMARISE = own(
     "A small Transformer that summarises, on your own texts and summaries: data.train=FILE.",
     {"name": "sequence", "measures": ["rouge"], "best": "rouge_l", "exact_space": True, "longest": 1024},

@@ -56,14 +56,25 @@ ELMAN = recurrent("elman", 1067, "A simple recurrent network on the characters o
 LSTM = recurrent("lstm", 512, "An LSTM on the characters of Shakespeare: the first thing to try.", 2e-3)
 GRU = recurrent("gru", 598, "A gated recurrent unit on the characters of Shakespeare.", 2e-3)
 GPT = transformer(
-    {"family": "gpt", "dim": 128, "num_layers": 4, "num_heads": 4, "max_length": 128}, "A small GPT on the characters of Shakespeare."
+    {"family": "gpt", "dim": 128, "num_layers": 4, "num_heads": 4, "max_length": 128},
+    "A small GPT on the characters of Shakespeare.",
 )
-LLAMA = transformer({"family": "llama", "dim": 128, "num_layers": 4, "num_heads": 4}, "A small Llama on the characters of Shakespeare.")
+LLAMA = transformer(
+    {"family": "llama", "dim": 128, "num_layers": 4, "num_heads": 4}, "A small Llama on the characters of Shakespeare."
+)
 GPT_FULL = Recipe(
     "nanoGPT's character model: 6 layers of 384 with a context of 256. For a GPU.",
     {
         "data": DATA,
-        "model": {"family": "gpt", "dim": 384, "num_layers": 6, "num_heads": 6, "max_length": 256, "bias": False, "dropout": 0.2},
+        "model": {
+            "family": "gpt",
+            "dim": 384,
+            "num_layers": 6,
+            "num_heads": 6,
+            "max_length": 256,
+            "bias": False,
+            "dropout": 0.2,
+        },
         "task": {"tied": True, "bias": False},
         "training": {
             "steps": 5000,

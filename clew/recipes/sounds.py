@@ -1,4 +1,5 @@
-"""Sounds: classification of spoken digits and transcription of digit strings with attention, for two CPU cores; and the user's sounds."""
+"""Sounds: classification of spoken digits and transcription of digit strings with attention, for two CPU cores; and the
+user's sounds."""
 
 from typing import Any
 
@@ -12,7 +13,14 @@ def classifier(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
         about,
         {
             "data": data,
-            "model": {"family": "recurrent", "cell": "lstm", "bidirectional": True, "dim": 128, "num_layers": 1, "dropout": 0.3},
+            "model": {
+                "family": "recurrent",
+                "cell": "lstm",
+                "bidirectional": True,
+                "dim": 128,
+                "num_layers": 1,
+                "dropout": 0.3,
+            },
             "task": {
                 "name": "sound_classification",
                 "input": {
@@ -41,8 +49,8 @@ CLASSIFY = classifier("Your own sounds: a folder with one subfolder per class, o
 
 
 def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
-    """A small Listen, attend and spell (Chan et al. 2016): groups of four log-mel frames, two BiLSTMs of which the upper one halves the
-    length, and an LSTM with attention that writes letters."""
+    """A small Listen, attend and spell (Chan et al. 2016): groups of four log-mel frames, two BiLSTMs of which the
+    upper one halves the length, and an LSTM with attention that writes letters."""
     return Recipe(
         about,
         {
@@ -62,7 +70,14 @@ def listener(about: str, data: dict[str, Any], *, steps: int) -> Recipe:
             },
             "task": {
                 "name": "listening",
-                "input": {"name": "log_mel", "num_mels": 40, "stack": 4, "time_masks": 2, "longest_mask": 6, "frequency_masks": 1},
+                "input": {
+                    "name": "log_mel",
+                    "num_mels": 40,
+                    "stack": 4,
+                    "time_masks": 2,
+                    "longest_mask": 6,
+                    "frequency_masks": 1,
+                },
             },
             "training": training(steps),
             "decoding": {"method": "greedy", "max_new": 200},

@@ -1,4 +1,5 @@
-"""Speech: spoken digits of the embedded sample for two CPU cores, whole corpora for a GPU, and the user's recordings."""
+"""Speech: spoken digits of the embedded sample for two CPU cores, whole corpora for a GPU, and the user's
+recordings."""
 
 from typing import Any
 
@@ -17,8 +18,11 @@ def training(steps: int) -> dict[str, Any]:
     }
 
 
-def transcriber(about: str, data: dict[str, Any], *, steps: int, tokenizer: str = "character", published: str = "") -> Recipe:
-    """A BiLSTM over groups of three log-mel frames, trained with CTC; levels 40 dB below the maximum count as silence."""
+def transcriber(
+    about: str, data: dict[str, Any], *, steps: int, tokenizer: str = "character", published: str = ""
+) -> Recipe:
+    """A BiLSTM over groups of three log-mel frames, trained with CTC; levels 40 dB below the maximum count as
+    silence."""
     return Recipe(
         about,
         {

@@ -1,4 +1,5 @@
-"""Tagging: EWT's embedded sample for two CPU cores, whole corpora for a GPU, and the user's words (Lample et al. 2016)."""
+"""Tagging: EWT's embedded sample for two CPU cores, whole corpora for a GPU, and the user's words (Lample et al.
+2016)."""
 
 from typing import Any
 

@@ -27,7 +27,14 @@ def transformer(**changes: Any) -> dict[str, Any]:
 
 def luong(**changes: Any) -> dict[str, Any]:
     """A model with attention after the cell, fed to the next step (input feeding)."""
-    return {"family": "seq2seq", "cell": "lstm", "dim": 512, "attention": "after", "score": "general", "dropout": 0.5} | changes
+    return {
+        "family": "seq2seq",
+        "cell": "lstm",
+        "dim": 512,
+        "attention": "after",
+        "score": "general",
+        "dropout": 0.5,
+    } | changes
 
 
 SMALL_TRANSFORMER = transformer()
@@ -45,7 +52,9 @@ def training(steps: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def multi30k(about: str, model: dict[str, Any], training: dict[str, Any], published: str = "", data: dict[str, Any] = MULTI30K) -> Recipe:
+def multi30k(
+    about: str, model: dict[str, Any], training: dict[str, Any], published: str = "", data: dict[str, Any] = MULTI30K
+) -> Recipe:
     return Recipe(
         about,
         {
@@ -70,7 +79,9 @@ MULTI30K_LSTM = multi30k(
     "An LSTM with Luong's attention from German to English, on Multi30k. For a GPU.",
     luong(embedding_dim=512),
     training(5000, average={"name": "ema", "decay": 0.999}),
-    published="BLEU 28.1 by a GRU with attention, greedy, by torchtext's BLEU on its own words (bentrevett's notebooks)",
+    published=(
+        "BLEU 28.1 by a GRU with attention, greedy, by torchtext's BLEU on its own words (bentrevett's notebooks)"
+    ),
 )
 MULTI30K_PLAIN = multi30k(
     "Two LSTMs joined only by a state, from German to English, on Multi30k. For a GPU.",
@@ -108,8 +119,8 @@ TATOEBA_LSTM = Recipe(
 
 
 def vaswani(name: str, *, steps: int, warmup: float, **model: Any) -> Recipe:
-    """The Transformer of Vaswani et al. 2017, sections 5 and 6.1. The learning rate rises to dim^-0.5 * warmup^-0.5; their 25,000 tokens
-    per side are 50,000 here. Their beam of 4 divides by GNMT's length penalty with alpha 0.6."""
+    """The Transformer of Vaswani et al. 2017, sections 5 and 6.1. The learning rate rises to dim^-0.5 * warmup^-0.5;
+    their 25,000 tokens per side are 50,000 here. Their beam of 4 divides by GNMT's length penalty with alpha 0.6."""
     return Recipe(
         f"The Transformer as published, {name}, on your own pairs: data.train=FILE. For GPUs.",
         {

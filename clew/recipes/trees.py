@@ -1,5 +1,5 @@
-"""Tree-LSTMs (Tai et al. 2015) that classify sentences by their trees: the embedded sample of GUM for two CPU cores, the Stanford
-Sentiment Treebank for a GPU, and the user's trees."""
+"""Tree-LSTMs (Tai et al. 2015) that classify sentences by their trees: the embedded sample of GUM for two CPU cores,
+the Stanford Sentiment Treebank for a GPU, and the user's trees."""
 
 from typing import Any
 
@@ -46,8 +46,8 @@ def classifier(
 
 
 def sentiment(about: str, published: str, data: dict[str, Any], steps: int) -> Recipe:
-    """Twelve epochs: an epoch of 8,544 sentences is 342 steps, one of the 6,920 non-neutral sentences is 277. Adam's learning rate and the
-    weight average were chosen on the validation part; the paper uses Adagrad."""
+    """Twelve epochs: an epoch of 8,544 sentences is 342 steps, one of the 6,920 non-neutral sentences is 277. Adam's
+    learning rate and the weight average were chosen on the validation part; the paper uses Adagrad."""
     return classifier(
         about,
         {"corpus": "sst", **data},

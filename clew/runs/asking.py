@@ -1,5 +1,5 @@
-"""Asking a run: which uses it has, rows and options from plain values, and answers in the order of the rows. Knows no command line and no
-server, which ask in the same way."""
+"""Asking a run: which uses it has, rows and options from plain values, and answers in the order of the rows. Knows no
+command line and no server, which ask in the same way."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -31,7 +31,10 @@ def own_verb(config: Config) -> str:
 def uses_of(run: "Run") -> dict[str, Use[Any, Any]]:
     """What may be asked of a run, by verb: its task's own uses first, then those that many tasks offer."""
     own = entry_of(run.config).uses
-    return {**own, **{verb: shared.use for verb, shared in USES.items() if verb not in own and shared.offered(run.task)}}
+    return {
+        **own,
+        **{verb: shared.use for verb, shared in USES.items() if verb not in own and shared.offered(run.task)},
+    }
 
 
 def find_use(run: "Run", verb: str) -> Use[Any, Any]:
@@ -40,7 +43,9 @@ def find_use(run: "Run", verb: str) -> Use[Any, Any]:
     uses = own if verb in own else uses_of(run)
     if verb not in uses:
         task, does = run.config.task.name, own_verb(run.config)
-        raise UserError(f"{run.folder} is a run of the task {task}, which does not {verb}; `clew {does}` is what it does")
+        raise UserError(
+            f"{run.folder} is a run of the task {task}, which does not {verb}; `clew {does}` is what it does"
+        )
     return uses[verb]
 
 
@@ -63,13 +68,17 @@ def own_values(config: Config, options: type[Options]) -> dict[str, Any]:
 def read_options(use: Use[Any, Any], config: Config, given: Mapping[str, Any]) -> Any:
     """The use's options: those that are given, and else the run's own."""
     fields = use.options.model_fields
-    given = {name: value for name, value in given.items() if value is not None or name not in fields or takes(use.options, name, None)}
+    given = {
+        name: value
+        for name, value in given.items()
+        if value is not None or name not in fields or takes(use.options, name, None)
+    }
     return read_section(use.options, use.options.over(own_values(config, use.options), given))
 
 
 def read_rows(kind: type[Section], given: Any, name: str, first: int = 1) -> list[Any]:
-    """Rows of plain values: a text each, or where a row has several fields these in a tuple, or an object with its fields. `name` is the
-    run's, for what is said of a row that does not fit."""
+    """Rows of plain values: a text each, or where a row has several fields these in a tuple, or an object with its
+    fields. `name` is the run's, for what is said of a row that does not fit."""
     if not isinstance(given, Iterable) or isinstance(given, (Mapping, bytes)):
         raise UserError(f"expected a text, or a list of texts, found {shown(given)}")
     return [read_row(kind, each, f"text {number}", name) for number, each in enumerate(given, start=first)]
@@ -106,15 +115,19 @@ def takes(kind: type[Section], field: str, value: Any) -> bool:
 
 @cache
 def field_type(kind: type[Section], field: str) -> TypeAdapter[Any]:
-    """The validator of a field. Making one takes longer than the rest of a short request, so that a server keeps them."""
+    """The validator of a field. Making one takes longer than the rest of a short request, so that a server keeps
+    them."""
     annotation: Any = kind.model_fields[field].annotation
     return TypeAdapter(annotation)
 
 
 def is_blank(row: Section) -> bool:
-    """Whether a text that a row must have is empty, or spaces alone; where it may have one of several, whether all are."""
+    """Whether a text that a row must have is empty, or spaces alone; where it may have one of several, whether all
+    are."""
     needed = [getattr(row, name) for name, field in type(row).model_fields.items() if field.is_required()]
-    return any(map(says_nothing, needed)) if needed else all(says_nothing(value) for _, value in row if value is not None)
+    return (
+        any(map(says_nothing, needed)) if needed else all(says_nothing(value) for _, value in row if value is not None)
+    )
 
 
 def says_nothing(value: Any) -> bool:
@@ -127,7 +140,11 @@ def answer_rows(
     """An answer to each row; None to a blank one, where the use has none."""
     numbers = list(range(1, len(rows) + 1)) if numbers is None else numbers
     there = [place for place, row in enumerate(rows) if use.answers_blank or not is_blank(row)]
-    found = use.answer(tasks, [rows[place] for place in there], options, [numbers[place] for place in there]) if there else []
+    found = (
+        use.answer(tasks, [rows[place] for place in there], options, [numbers[place] for place in there])
+        if there
+        else []
+    )
     answers = dict(zip(there, found, strict=True))
     return [answers.get(place) for place in range(len(rows))]
 
@@ -143,15 +160,23 @@ def check_together(runs: Sequence["Run"], verb: str) -> None:
         for role, vocabulary in runs[0].vocabularies.items():
             if role not in run.vocabularies or run.vocabularies[role].hash != vocabulary.hash:
                 raise UserError(
-                    f"runs that {verb} together need the same tokens, but the {role} vocabularies of {runs[0].folder} and {run.folder} "
-                    "differ; train them on the same data with the same text settings, other seeds or models being free"
+                    f"runs that {verb} together need the same tokens, but the {role} vocabularies of {runs[0].folder}"
+                    f" and {run.folder} differ; train them on the same data with the same text settings, other seeds or"
+                    " models being free"
                 )
 
 
 def ask(
-    runs: Sequence["Run"], verb: str, rows: Any, given: Mapping[str, Any], *, first: int = 1, beside: Sequence["Run"] = ()
+    runs: Sequence["Run"],
+    verb: str,
+    rows: Any,
+    given: Mapping[str, Any],
+    *,
+    first: int = 1,
+    beside: Sequence["Run"] = (),
 ) -> list[Any]:
-    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank. Runs `beside` help."""
+    """What a run answers to rows of plain values, or several runs together: an answer each, None to what is blank. Runs
+    `beside` help."""
     check_together(runs, verb)
     use = find_use(runs[0], verb)
     options = read_options(use, runs[0].config, given)

@@ -29,7 +29,9 @@ def train_tokenizer(text: TextConfig, source: Iterable[str], specials: Sequence[
     if text.learn_from is not None:
         length = measured(source, cache_folder()).num_characters if hasattr(source, "pieces") else sum(map(len, source))
         source = Spread(source, length, text.learn_from)
-    return TOKENIZERS[text.tokenizer](source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials)
+    return TOKENIZERS[text.tokenizer](
+        source, size=text.size, min_count=text.min_count, lowercase=text.lowercase, specials=specials
+    )
 
 
 def train_side(text: TextConfig, texts: Iterable[str], specials: Sequence[str]) -> Tokenizer:
@@ -55,9 +57,10 @@ def build_task(
     to_train: bool = True,
     stored: int | None = None,
 ) -> nn.Module:
-    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its training. `sources` are
-    what its body reads, where the vocabularies do not tell; `stored` is how many numbers its weights' file has, where it is to be filled
-    from one: a config that describes a larger model is refused before that is built."""
+    """The untrained task of a config, the same for the same seed; refused where memory would not hold it, or its
+    training. `sources` are what its body reads, where the vocabularies do not tell; `stored` is how many numbers its
+    weights' file has, where it is to be filled from one: a config that describes a larger model is refused before that
+    is built."""
     check_source(config, reads="source" in vocabularies)
     check_embedding(config)
     read = sources_of(config, vocabularies) if sources is None else sources
@@ -100,7 +103,9 @@ def check_needs(needs: tuple[str, ...], body: Body, config: Config) -> None:
         if getattr(body, need, False):
             continue
         able = [name for name, other in plain.items() if getattr(other.build(other.config(), Tokens(2)), need, False)]
-        needed = f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
+        needed = (
+            f"that {NEEDS[need]}, which a {family} does" if need in NEEDS else f"that is {need}, which this {family} is"
+        )
         raise UserError(f"the task {task} needs a body {needed} not; these would do: {', '.join(able)}")
 
 

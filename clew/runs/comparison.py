@@ -1,4 +1,5 @@
-"""Runs side by side: those that differ in the seed alone are one group, with a mean, a spread, and a test against another group."""
+"""Runs side by side: those that differ in the seed alone are one group, with a mean, a spread, and a test against
+another group."""
 
 import json
 import math
@@ -72,7 +73,8 @@ def lower_is_better(measure: str) -> bool:
 
 
 def group_runs(runs: Iterable[Summary]) -> tuple[list[Group], list[str]]:
-    """Groups in the order of their first runs, and a sentence on each run left out: a second one of the same seed says nothing new."""
+    """Groups in the order of their first runs, and a sentence on each run left out: a second one of the same seed says
+    nothing new."""
     found: dict[str, dict[int, Summary]] = {}
     notes = []
     for run in runs:
@@ -83,15 +85,20 @@ def group_runs(runs: Iterable[Summary]) -> tuple[list[Group], list[str]]:
         if twin is not run:
             notes.append(f"{run.folder} has the settings and the seed of {twin.folder}, and is left out")
     members = [tuple(run for _, run in sorted(seeds.items())) for seeds in found.values()]
-    return [Group(label, runs) for label, runs in zip(labels([runs[0] for runs in members]), members, strict=True)], notes
+    return [
+        Group(label, runs) for label, runs in zip(labels([runs[0] for runs in members]), members, strict=True)
+    ], notes
 
 
 def identity(run: Summary) -> dict[str, Any]:
-    return {name: value for name, value in fields_of(run.config).items() if name != "seed" and name not in WITHOUT_EFFECT}
+    return {
+        name: value for name, value in fields_of(run.config).items() if name != "seed" and name not in WITHOUT_EFFECT
+    }
 
 
 def labels(runs: Sequence[Summary]) -> list[str]:
-    """What sets one run of each group apart: the recipe where there are several, and the fields that differ within a recipe."""
+    """What sets one run of each group apart: the recipe where there are several, and the fields that differ within a
+    recipe."""
     several = len({run.config.recipe for run in runs}) > 1
     found = []
     for run in runs:
@@ -99,9 +106,14 @@ def labels(runs: Sequence[Summary]) -> list[str]:
         fields = [name for name, _ in differing([identity(other) for other in own])]
         ends = [name.rpartition(".")[2] for name in fields]
         words = [
-            f"{end if ends.count(end) == 1 else name}={spelt(identity(run).get(name))}" for name, end in zip(fields, ends, strict=True)
+            f"{end if ends.count(end) == 1 else name}={spelt(identity(run).get(name))}"
+            for name, end in zip(fields, ends, strict=True)
         ]
-        words = [*([run.config.recipe] if several or not words else []), *words, *(["averaged"] if run.averaged else [])]
+        words = [
+            *([run.config.recipe] if several or not words else []),
+            *words,
+            *(["averaged"] if run.averaged else []),
+        ]
         found.append(" ".join(words))
     return found
 
@@ -128,13 +140,16 @@ def ranked(groups: Iterable[Group], measure: str) -> list[Group]:
     if measure not in known:
         raise unknown("measure", measure, known)
     sign = 1 if lower_is_better(measure) else -1
-    return sorted(groups, key=lambda group: math.inf if group.mean(measure) is None else sign * (group.mean(measure) or 0.0))
+    return sorted(
+        groups, key=lambda group: math.inf if group.mean(measure) is None else sign * (group.mean(measure) or 0.0)
+    )
 
 
 def compare_groups(group: Group, other: Group, measure: str, test: str = "bootstrap") -> tuple[Verdict, list[str]]:
-    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, a paired test over those, a
-    member of PAIRED: of the measure itself, a group's being the mean of its runs', where the runs have its statistics, and else of the
-    examples' scores. Else Welch's test over at least two seeds each; else no test. With it, what stood in the way."""
+    """Whether two groups differ by more than chance. Where all their runs were scored on the same examples, a paired
+    test over those, a member of PAIRED: of the measure itself, a group's being the mean of its runs', where the runs
+    have its statistics, and else of the examples' scores. Else Welch's test over at least two seeds each; else no test.
+    With it, what stood in the way."""
     if test not in PAIRED:
         raise unknown("test", test, PAIRED)
     notes: list[str] = []
@@ -145,7 +160,8 @@ def compare_groups(group: Group, other: Group, measure: str, test: str = "bootst
                 verdict, remarks = compare_examples(group, other, first, second, measure, test)
                 return verdict, [*notes, *remarks]
             notes.append(
-                f"the predictions of {group.label} and of {other.label} are of different examples, so that they are compared over seeds"
+                f"the predictions of {group.label} and of {other.label} are of different examples, so that they are"
+                " compared over seeds"
             )
     except UserError as error:
         notes.append(str(error))
@@ -180,7 +196,11 @@ def compare_examples(
     pair, score = (systems[: len(first)], systems[len(first) :]), FORMULAS[formula]
     p = paired_score_bootstrap(*pair, score).p if test == "bootstrap" else approximate_randomisation(*pair, score)
     parts = dict.fromkeys(f"{predicted_part(run)}.{name}" for run in (*group.runs, *other.runs))
-    notes = [] if list(parts) == [measure] else [f"predictions.jsonl has other examples than {measure} is of; p is of {', '.join(parts)}"]
+    notes = (
+        []
+        if list(parts) == [measure]
+        else [f"predictions.jsonl has other examples than {measure} is of; p is of {', '.join(parts)}"]
+    )
     return Verdict(PAIRED[test], p, f"{named(name)} of {counted(len(ids), 'example')}"), notes
 
 
@@ -219,7 +239,8 @@ def group_records(group: Group) -> list[Records] | None:
         if by_id.keys() != found[0].keys():
             odd = len(by_id.keys() ^ found[0].keys())
             raise UserError(
-                f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({odd} are in one of them alone)"
+                f"{run.folder} and {group.runs[0].folder} have predictions of different examples ({odd} are in one of"
+                " them alone)"
             )
     return found
 
@@ -235,9 +256,13 @@ def cautions(groups: Sequence[Group], measure: str) -> list[str]:
     if tokens and measure.rpartition(".")[2] in TOKEN_MEASURES:
         chosen = {run.measure for group in groups for run in group.runs} - {"loss"}
         fair = f"{measure.rpartition('.')[0]}.{min(chosen, default='bits_per_character')}"
-        has_fair = all(run.measure != "loss" or TASKS[run.config.task.name].is_running for group in groups for run in group.runs)
+        has_fair = all(
+            run.measure != "loss" or TASKS[run.config.task.name].is_running for group in groups for run in group.runs
+        )
         advice = f"; use --measure {fair}" if has_fair else ""
-        found.append(f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare{advice}")
+        found.append(
+            f"the groups have different tokens ({', '.join(tokens)}), so that {measure} does not compare{advice}"
+        )
     for group in groups:
         for run in group.runs:
             if run.state not in ("finished", "averaged"):

@@ -1,4 +1,5 @@
-"""A run directory: what is in it, how it is named, read and written. Only JSON and safetensors; nothing is ever unpickled.
+"""A run directory: what is in it, how it is named, read and written. Only JSON and safetensors; nothing is ever
+unpickled.
 
 config.json           the resolved config, with a format number, a hash of itself and one of each file that stands beside it for good
 model.safetensors     the weights of the best evaluation
@@ -117,8 +118,13 @@ def default_folder(config: Config, runs: Path = Path("runs"), *, again: bool = F
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether a folder has only what a run leaves behind that was killed before its config, the last of its files, was written."""
-    names = {path.name.removesuffix(PARTIAL) for path in folder.iterdir()} if folder.is_dir() and not is_run(folder) else set()
+    """Whether a folder has only what a run leaves behind that was killed before its config, the last of its files, was
+    written."""
+    names = (
+        {path.name.removesuffix(PARTIAL) for path in folder.iterdir()}
+        if folder.is_dir() and not is_run(folder)
+        else set()
+    )
     return LOCK in names and names <= {LOCK, VOCABULARY, ENVIRONMENT, CODE, CONFIG}
 
 
@@ -156,8 +162,8 @@ def read_config(folder: Path) -> Config:
 
 
 def read_settings(folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of before they were
-    kept."""
+    """The config's fields as they are written now, and the hashes of the files beside it; there are none in runs of
+    before they were kept."""
     settings, format, files = read_raw_settings(folder)
     return upgraded(settings, format), files
 
@@ -167,7 +173,9 @@ def hashes(folder: Path) -> dict[str, str]:
     there = [path for path in (*sorted((folder / VOCABULARY).glob("*")), folder / CODE) if path.is_file()]
     for path in there:
         if path.stat().st_size > LARGEST_WHOLE:
-            raise UserError(f"{path} has {path.stat().st_size:,} bytes, more than a vocabulary has; copy it again, or train again")
+            raise UserError(
+                f"{path} has {path.stat().st_size:,} bytes, more than a vocabulary has; copy it again, or train again"
+            )
     return {path.relative_to(folder).as_posix(): file_hash(path) for path in there}
 
 
@@ -182,7 +190,8 @@ def check_files(folder: Path) -> None:
 
 
 def config_there(folder: Path) -> Config | None:
-    """A run's config, or None where it cannot be read here: of another format, or with parts that a file of the user's adds."""
+    """A run's config, or None where it cannot be read here: of another format, or with parts that a file of the user's
+    adds."""
     try:
         return read_config(folder)
     except UserError:
@@ -192,7 +201,12 @@ def config_there(folder: Path) -> Config | None:
 def write_environment(folder: Path, device: torch.device) -> None:
     """What the run ran on, so that a result can be read in its light."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    facts = {"python": platform.python_version(), "torch": torch.__version__, "platform": platform.platform(), "device": str(device)}
+    facts = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "device": str(device),
+    }
     write_json(folder / ENVIRONMENT, {**facts, "hardware": name, "threads": torch.get_num_threads()})
 
 
@@ -202,8 +216,8 @@ def append_metrics(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def truncate_metrics(folder: Path, step: int, evaluated: int | None = None) -> None:
-    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it will end again;
-    evaluations after the step `evaluated`, where that is an earlier one."""
+    """Drops what was written after a step that training goes back to, and the summary of a run that had ended, since it
+    will end again; evaluations after the step `evaluated`, where that is an earlier one."""
 
     def is_kept(record: dict[str, Any]) -> bool:
         last = step if evaluated is None or "valid.loss" not in record else min(step, evaluated)
@@ -233,7 +247,9 @@ def open_weights(path: Path) -> Iterator[Any]:
         with safe_open(path, "pt") as file:
             yield file
     except FileNotFoundError:
-        raise UserError(f"{path} is missing; the run has not reached its first evaluation, or was copied in part") from None
+        raise UserError(
+            f"{path} is missing; the run has not reached its first evaluation, or was copied in part"
+        ) from None
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read as safetensors: {shortened(str(error), 150)}") from None
 
@@ -243,7 +259,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         expected = (file.metadata() or {}).get("sha256")
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if expected is not None and tensors_hash(tensors) != expected:
-        raise UserError(f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume")
+        raise UserError(
+            f"{path} is damaged: its content is not what was written; copy it again, or go on with the run by --resume"
+        )
     return tensors
 
 
@@ -280,5 +298,6 @@ def check_code(folder: Path, code: Path | None) -> None:
         )
     if file_hash(code) != file_hash(copy):
         raise UserError(
-            f"{code} is not the file that {folder} was trained with; its copy is {copy}: add `{command('--code', copy)}`, or train again"
+            f"{code} is not the file that {folder} was trained with; its copy is {copy}: add"
+            f" `{command('--code', copy)}`, or train again"
         )

@@ -1,5 +1,5 @@
-"""What stands for a token before a body's first layer, built from the section `embedding`: a table, vectors from a file, letters, and
-another run's vectors."""
+"""What stands for a token before a body's first layer, built from the section `embedding`: a table, vectors from a
+file, letters, and another run's vectors."""
 
 import hashlib
 import json
@@ -34,8 +34,8 @@ CONTEXT = "context"
 
 @dataclass(frozen=True)
 class BorrowedBody(Kept):
-    """The body of a run that another run reads words with: its settings, its tokenizer, and the hash of its weights. It is kept in the
-    other run's folder, and its weights among that run's own, so that a run needs nothing but itself."""
+    """The body of a run that another run reads words with: its settings, its tokenizer, and the hash of its weights. It
+    is kept in the other run's folder, and its weights among that run's own, so that a run needs nothing but itself."""
 
     what: ClassVar[str] = "what a run keeps of the run that it reads"
     settings: dict[str, Any]
@@ -51,7 +51,9 @@ class BorrowedBody(Kept):
         check_files(folder)
         config = read_config(folder)
         if config.embedding.source is not None:
-            raise UserError(f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}")
+            raise UserError(
+                f"{folder} itself reads {config.embedding.source}; give embedding.from={config.embedding.source}"
+            )
         check_reads_one_sequence(config, f"embedding.from={folder}")
         check_merged(folder, config)
         tokenizer = Tokenizer.load(folder / "vocabulary" / "tokenizer.json")
@@ -81,7 +83,10 @@ class BorrowedBody(Kept):
     def to_json(self) -> str:
         fields: dict[str, Any] = {"folder": self.folder, "weights": self.weights_hash, "config": self.settings}
         fields |= {} if self.format is None else {"format": self.format}
-        return json.dumps({**fields, "tokenizer": json.loads(self.tokenizer.to_json())}, ensure_ascii=False, indent=2) + "\n"
+        return (
+            json.dumps({**fields, "tokenizer": json.loads(self.tokenizer.to_json())}, ensure_ascii=False, indent=2)
+            + "\n"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> "BorrowedBody":
@@ -96,7 +101,9 @@ def check_reads_one_sequence(config: Config, what: str) -> None:
     family = MODELS[name]
     if family.encodes or family.reads in SHAPES:
         reads = "reads a source and writes a target" if family.encodes else f"reads {SHAPES[family.reads]}"
-        raise UserError(f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's")
+        raise UserError(
+            f"{what}: a {name} {reads}; take a run that reads one sequence, such as a language model's or a tagger's"
+        )
 
 
 def check_merged(folder: Path, config: Config) -> None:
@@ -115,19 +122,26 @@ def check_embedding(config: Config) -> None:
         return
     family, task = config.model.family, TASKS[config.task.name]
     if MODELS[family].encodes:
-        raise UserError(f"the section embedding is for models that read one sequence, and a {family} reads two; leave it out")
+        raise UserError(
+            f"the section embedding is for models that read one sequence, and a {family} reads two; leave it out"
+        )
     if not (embedding.words or embedding.characters or embedding.source):
-        raise UserError("embedding.words=false leaves nothing to read a word by; add embedding.characters=cnn or embedding.from=RUN")
+        raise UserError(
+            "embedding.words=false leaves nothing to read a word by; add embedding.characters=cnn or embedding.from=RUN"
+        )
     if not embedding.words and (embedding.vectors or embedding.dim):
-        raise UserError("embedding.vectors and embedding.dim are of the table of words, which embedding.words=false leaves out")
+        raise UserError(
+            "embedding.vectors and embedding.dim are of the table of words, which embedding.words=false leaves out"
+        )
     if config.text.tokenizer != "word":
         raise UserError(
-            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set text.tokenizer=word, or leave "
-            "the section out: embedding.characters=null embedding.dim=null"
+            f"the section embedding is about words, and text.tokenizer={config.text.tokenizer}; set"
+            " text.tokenizer=word, or leave the section out: embedding.characters=null embedding.dim=null"
         )
     if embedding.source is not None and task.learning is not None and not task.learning.has_examples:
         raise UserError(
-            f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name} reads running text"
+            f"embedding.from is for tasks that read sentences, such as tagging and classification; {config.task.name}"
+            " reads running text"
         )
 
 
@@ -139,8 +153,8 @@ def filled(config: Config) -> Config:
     width = vector_width(embedding.vectors)
     if embedding.dim not in (None, width):
         raise UserError(
-            f"embedding.dim ({embedding.dim}) is not the width of the vectors in {embedding.vectors}, which is {width}; "
-            "set embedding.dim=null"
+            f"embedding.dim ({embedding.dim}) is not the width of the vectors in {embedding.vectors}, which is {width};"
+            " set embedding.dim=null"
         )
     return config.model_copy(update={"embedding": embedding.model_copy(update={"dim": width})})
 
@@ -155,7 +169,8 @@ def knowing(tokenizer: Tokenizer, config: Config) -> Tokenizer:
 
 
 def source_of(config: Config, vocabularies: dict[str, Any]) -> Source:
-    """What a body reads: tokens, or where the section asks for parts beside their table, words with these. No file is read."""
+    """What a body reads: tokens, or where the section asks for parts beside their table, words with these. No file is
+    read."""
     embedding: EmbeddingConfig = config.embedding
     tokenizer: Tokenizer = vocabularies["tokenizer"]
     if embedding.is_plain:
@@ -177,7 +192,8 @@ def source_of(config: Config, vocabularies: dict[str, Any]) -> Source:
 
 
 def build_body(config: Config, *sources: Source, encoder: Body | None = None) -> Body:
-    """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder that may be given."""
+    """The body over what it reads; of a family with an encoder over what it writes and what it reads, by an encoder
+    that may be given."""
     family = MODELS[config.model.family]
     body: Any = family.build(config.model, *sources, **({} if encoder is None else {"encoder": encoder}))
     sources[0].complete(body.embedding)
@@ -208,7 +224,8 @@ def context_reader(source: BorrowedBody) -> WordReader:
 
 
 def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
-    """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was found, in words."""
+    """Fills a new run's embedding with what is known already: vectors of the file, weights of the other run. What was
+    found, in words."""
     embedding: EmbeddingConfig = config.embedding
     notes = []
     if embedding.vectors is not None and config.transfer.source is None:
@@ -223,6 +240,11 @@ def begin(body: Any, config: Config, vocabularies: dict[str, Any]) -> list[str]:
         weights = read_weights(Path(source.folder) / WEIGHTS)
         prefix = "body."
         context = next(part for part in body.embedding.parts if isinstance(part, Context))
-        context.body.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)})
-        notes.append(f"{source.folder}: {len(context.chosen)} levels, {'trained along' if embedding.tune_from else 'left as they are'}")
+        context.body.load_state_dict(
+            {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+        )
+        notes.append(
+            f"{source.folder}: {len(context.chosen)} levels,"
+            f" {'trained along' if embedding.tune_from else 'left as they are'}"
+        )
     return notes

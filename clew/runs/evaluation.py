@@ -1,5 +1,5 @@
-"""Evaluating a trained run: on its own validation and test parts, on files, on examples from Python. `clew evaluate` and `Run.evaluate`
-both read the parts by `read_parts` and score each by `score_part`."""
+"""Evaluating a trained run: on its own validation and test parts, on files, on examples from Python. `clew evaluate`
+and `Run.evaluate` both read the parts by `read_parts` and score each by `score_part`."""
 
 import html
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +36,9 @@ OWN = ("data.valid=", "data.test=")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is evaluated on, and how: files, or its own parts; settings of the sections data and decoding, and changed fields of the
-    latter; `streams` in which a language model reads its own text; of translations the language, and one to go by way of."""
+    """What a run is evaluated on, and how: files, or its own parts; settings of the sections data and decoding, and
+    changed fields of the latter; `streams` in which a language model reads its own text; of translations the language,
+    and one to go by way of."""
 
     files: Sequence[Any] = ()
     settings: Sequence[str] = ()
@@ -49,7 +50,8 @@ class Asked:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The score of one part of the data: measures by name, and for examples each one's score and prediction by its id."""
+    """The score of one part of the data: measures by name, and for examples each one's score and prediction by its
+    id."""
 
     part: str
     measures: Mapping[str, float]
@@ -73,7 +75,17 @@ class Evaluation:
         """`place` is what ids begin with, and is left out."""
         scores = {name.removeprefix(place): value for name, value in score.examples.items()}
         predictions = {name.removeprefix(place): fields for name, fields in score.predictions.items()}
-        return cls(part, score.measures, score.text, scores, predictions, score.intervals, score.report, score.size, tuple(notes))
+        return cls(
+            part,
+            score.measures,
+            score.text,
+            scores,
+            predictions,
+            score.intervals,
+            score.report,
+            score.size,
+            tuple(notes),
+        )
 
     @property
     def loss(self) -> float:
@@ -131,7 +143,10 @@ class Evaluations(Mapping[str, Evaluation]):
         head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *names))
         rows = "".join(
             f"<tr><th>{html.escape(part)}</th>"
-            + "".join(f"<td>{evaluation.measures[name]:.4g}</td>" if name in evaluation.measures else "<td></td>" for name in names)
+            + "".join(
+                f"<td>{evaluation.measures[name]:.4g}</td>" if name in evaluation.measures else "<td></td>"
+                for name in names
+            )
             + "</tr>"
             for part, evaluation in self.items()
         )
@@ -139,7 +154,8 @@ class Evaluations(Mapping[str, Evaluation]):
 
 
 def read_parts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]]:
-    """The config with what is asked of data and decoding, and the parts by name: the files together, or the run's own."""
+    """The config with what is asked of data and decoding, and the parts by name: the files together, or the run's
+    own."""
     learning = TASKS[run.config.task.name].learns
     if run.config.recipe == IMPORTED and not asked.files and not asked.settings:
         raise UserError(f"{run.folder} was imported and has no data of its own; name a FILE to score it on")
@@ -168,7 +184,9 @@ def read_texts(run: Any, asked: Asked, say: Say) -> tuple[Config, dict[str, Any]
             raise UserError("--streams is for a run's own text; a FILE is always read as one stream")
         if asked.streams < 1:
             raise UserError(f"--streams ({asked.streams}) must be at least 1")
-        config = config.model_copy(update={"training": config.training.model_copy(update={"evaluate_batch": asked.streams})})
+        config = config.model_copy(
+            update={"training": config.training.model_copy(update={"evaluate_batch": asked.streams})}
+        )
     notes = Notes(faults=config.data.faults)
     if asked.files:
         parts = {" ".join(map(str, asked.files)): learning.read_files(asked.files, config.data, notes)}
@@ -193,8 +211,8 @@ def score_part(
     evaluating: Progress = lambda done, total: None,
     say: Say = lambda text: None,
 ) -> Score:
-    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for. `progress` is told
-    of characters that are encoded, `evaluating` of batches that are scored."""
+    """The score of a part by a trained run, decoding as the config says, with the baselines' where they are asked for.
+    `progress` is told of characters that are encoded, `evaluating` of batches that are scored."""
     if pivot is not None:
         return score_through(run, config, part, pivot)
     learning = TASKS[config.task.name].learns
@@ -210,7 +228,9 @@ def score_part(
 
 
 def encode(run: Any, config: Config, name: str, part: Any, progress: Progress | None = None) -> Any:
-    encoding = Encoding(name, config.training, workers=config.text.workers, progress=progress, vocabularies=run.vocabularies)
+    encoding = Encoding(
+        name, config.training, workers=config.text.workers, progress=progress, vocabularies=run.vocabularies
+    )
     return TASKS[config.task.name].learns.encode(run.task, part, encoding)
 
 
@@ -235,11 +255,15 @@ def has_languages(run: Any) -> bool:
 def check_changeable(settings: Sequence[str]) -> None:
     for setting in settings:
         if not setting.startswith(("data.", "decoding.")):
-            raise UserError(f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and decoding can")
+            raise UserError(
+                f"a trained run keeps its {setting.partition('.')[0]}; {setting} cannot be changed, only data and"
+                " decoding can"
+            )
 
 
 def changed_config(config: Config, settings: Sequence[str], changed: Mapping[str, Any], files: Sequence[Any]) -> Config:
-    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its languages."""
+    """The run's config with other data and another decoding; files of one's own take the place of a corpus and its
+    languages."""
     check_changeable(settings)
     if files or any(setting.startswith(OWN) for setting in settings):
         config = config.model_copy(update={"data": config.data.for_files()})
@@ -253,11 +277,17 @@ def examples_of(
     """What is scored, by name: the files, or those that settings name, or the run's own validation and test parts."""
     learning, data, notes = TASKS[config.task.name].learns, config.data, Notes(faults=config.data.faults)
     given = {part: there for part in ("valid", "test") if (there := listed(getattr(data, part)))}
-    named = {part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)}
+    named = {
+        part: there for part, there in given.items() if any(setting.startswith(f"data.{part}=") for setting in settings)
+    }
     if files:
         parts: dict[str, Any] = {" ".join(map(str, files)): learning.read_files(files, data, notes)}
     elif named or (given and is_gone(data)):
-        check_paths(folder, data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}), settings)
+        check_paths(
+            folder,
+            data.model_copy(update={part: None for part in ("train", *given) if part not in (named or given)}),
+            settings,
+        )
         parts = {part: learning.read_files(there, data, notes) for part, there in (named or given).items()}
     else:
         check_paths(folder, data, settings)
@@ -273,8 +303,8 @@ def listed(files: Any) -> list[str]:
 
 
 def is_gone(data: Any) -> bool:
-    """Whether the training file is not there any more, where parts of their own can still be scored; of several directions it is what the
-    names of files begin with."""
+    """Whether the training file is not there any more, where parts of their own can still be scored; of several
+    directions it is what the names of files begin with."""
     has_directions = getattr(data, "directions", None) is not None
     return not has_directions and isinstance(data.train, str) and not Path(data.train).expanduser().exists()
 
@@ -291,12 +321,17 @@ def score_through(run: Any, config: Config, examples: Any, pivot: str) -> Score:
     each = (scores, described, run.task.statistics(examples, predictions))
     scores_of, described_of, statistics_of = (dict(zip(ids, some, strict=True)) for some in each)
     text = f"through {pivot}: {measured.text}"
-    return Score(measured.values, 0.0, text, scores_of, described_of, statistics=statistics_of, size={"examples": len(examples)})
+    return Score(
+        measured.values, 0.0, text, scores_of, described_of, statistics=statistics_of, size={"examples": len(examples)}
+    )
 
 
 def check_chooses(run: Any) -> None:
     if not (TASKS[run.config.task.name].is_running and callable(getattr(run.task, "stepper", None))):
-        raise UserError(f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model does")
+        raise UserError(
+            f"{run.folder} is a run of the task {run.config.task.name}, which does not take --choices, a language model"
+            " does"
+        )
 
 
 def score_choices(run: Any, examples: Any, choices: Choices) -> Score:
@@ -308,9 +343,15 @@ def score_choices(run: Any, examples: Any, choices: Choices) -> Score:
 def labelled_data(data: Any, settings: Sequence[str], choices: Choices) -> LabelledData:
     """How a file of labelled texts is read: as settings say, and else as the model's own text was."""
     check_changeable(settings)
-    own = {name: value for name, value in data.for_files().model_dump(mode="json").items() if name in LabelledData.model_fields}
+    own = {
+        name: value
+        for name, value in data.for_files().model_dump(mode="json").items()
+        if name in LabelledData.model_fields
+    }
     section = read_section(LabelledData, override({"data": own}, settings)["data"], "data")
-    return section.model_copy(update={"second": "second"}) if choices.reads_pairs and section.second is None else section
+    return (
+        section.model_copy(update={"second": "second"}) if choices.reads_pairs and section.second is None else section
+    )
 
 
 def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
@@ -321,8 +362,8 @@ def labelled_examples(file: Any, data: LabelledData, notes: Notes) -> list[Any]:
 
 
 def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, settings: Sequence[str], say: Say) -> Asked:
-    """What `Run.evaluate` is given, as files and settings: examples and texts in memory are kept as a file. `say` is told which of them
-    are left out."""
+    """What `Run.evaluate` is given, as files and settings: examples and texts in memory are kept as a file. `say` is
+    told which of them are left out."""
     if data is None:
         return Asked(settings=settings)
     is_text = getattr(section, "field", None) is not None
@@ -332,7 +373,10 @@ def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, sett
             raise UserError(f"no such file: {missing}; data= takes a pathlib.Path of a file, or examples")
         return Asked([str(file) for file in files], settings)
     if is_text:
-        return Asked([TextString(data) if isinstance(data, str) else str(keep_part(learning, section, data, "data").path)], settings)
+        return Asked(
+            [TextString(data) if isinstance(data, str) else str(keep_part(learning, section, data, "data").path)],
+            settings,
+        )
     kept = keep_part(learning, with_faults(section, settings), data, "data")
     for sentence in kept.notes.report():
         say(sentence)
@@ -340,15 +384,19 @@ def asked_of(learning: Learning[Any, Any], section: DataSection, data: Any, sett
 
 
 def with_faults(section: DataSection, settings: Sequence[str]) -> DataSection:
-    """The section with what settings say of faulty examples, which are looked for before the other settings are read."""
+    """The section with what settings say of faulty examples, which are looked for before the other settings are
+    read."""
     faults = [value for path, value in map(parse_assignment, settings) if path == ["data", "faults"]]
     return section.model_copy(update={"faults": Notes(faults=faults[-1]).faults}) if faults else section
 
 
 def columns_of(kept: Kept, section: DataSection, settings: Sequence[str]) -> list[str]:
-    """The settings by which a file of kept examples is read: columns are those of the run where it has them, else what they are called."""
+    """The settings by which a file of kept examples is read: columns are those of the run where it has them, else what
+    they are called."""
     chosen = {setting.partition("=")[0] for setting in settings}
-    columns = [name for name in kept.columns if getattr(section, name, None) not in kept.names and f"data.{name}" not in chosen]
+    columns = [
+        name for name in kept.columns if getattr(section, name, None) not in kept.names and f"data.{name}" not in chosen
+    ]
     return ["data.format=jsonl", *(f"data.{name}={name}" for name in columns)]
 
 

@@ -1,4 +1,5 @@
-"""Examples and texts from Python: they are kept as files among what clew caches, so that a run reads them again as any other file."""
+"""Examples and texts from Python: they are kept as files among what clew caches, so that a run reads them again as any
+other file."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,14 +21,27 @@ from clew.tasks.learnings.examples import Examples
 
 Rows = Iterable[Any] | Mapping[str, Iterable[Any]]
 """Examples: tuples, dicts, a table of any library, texts."""
-ROLES = ("text", "second", "label", "words", "tags", "heads", "source", "target", "question", "passage", "answer", "answer_start")
+ROLES = (
+    "text",
+    "second",
+    "label",
+    "words",
+    "tags",
+    "heads",
+    "source",
+    "target",
+    "question",
+    "passage",
+    "answer",
+    "answer_start",
+)
 """Columns that are what they are called, unless a setting says otherwise."""
 NOTHING = object()
 
 
 class Kept(NamedTuple):
-    """A file with examples, the examples that were left out of it, the names of its columns, and those of them that are what they are
-    called."""
+    """A file with examples, the examples that were left out of it, the names of its columns, and those of them that are
+    what they are called."""
 
     path: Path
     notes: Notes
@@ -47,8 +61,8 @@ def keep_rows(kind: Kind | None, data: Any, examples: Any, part: str, reads: str
     rows_of = None if kind is None else kind.rows
     if kind is None or rows_of is None:
         raise UserError(
-            f"data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns from {reads}; "
-            "give a file of it, data=pathlib.Path(FILE)"
+            "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns"
+            f" from {reads}; give a file of it, data=pathlib.Path(FILE)"
         )
     table, items = rows_in_memory(examples), examples
     if table is None:
@@ -58,16 +72,23 @@ def keep_rows(kind: Kind | None, data: Any, examples: Any, part: str, reads: str
     first = next(rows, None)
     if first is None:
         raise empty(part)
-    columns = tuple(first) if table is None else tuple(name for name in ROLES if name in first and name in kind.section.model_fields)
+    columns = (
+        tuple(first)
+        if table is None
+        else tuple(name for name in ROLES if name in first and name in kind.section.model_fields)
+    )
     return Kept(keep(chain([first], rows)), notes, tuple(first), columns)
 
 
 def file_named(data: Any, is_text: bool) -> list[Path] | None:
-    """The files, where `data` is a path, or several; of examples a string is one too, while to a language model it is a text."""
+    """The files, where `data` is a path, or several; of examples a string is one too, while to a language model it is a
+    text."""
     if isinstance(data, str) and not is_text:
         return [Path(data)]
     if isinstance(data, str) and is_file_name(data):
-        raise UserError(f"{shown(data)} is a file; to read it give pathlib.Path({shown(data)}), since a string is the text itself")
+        raise UserError(
+            f"{shown(data)} is a file; to read it give pathlib.Path({shown(data)}), since a string is the text itself"
+        )
     paths = [data] if isinstance(data, Path) else data
     are_paths = isinstance(paths, (list, tuple)) and len(paths) > 0 and all(isinstance(path, Path) for path in paths)
     return list(paths) if are_paths else None
@@ -95,7 +116,9 @@ def keep_texts(data: Any, part: str, field: str) -> Path:
     wrong = next((number for number, row in enumerate(rows, start=1) if not isinstance(row.get(field), str)), None)
     if wrong is not None:
         value = shown(rows[wrong - 1].get(field, rows[wrong - 1]))
-        raise UserError(f"data= is a text, a list of them, or a table with a column '{field}', and example {wrong} has {value}")
+        raise UserError(
+            f"data= is a text, a list of them, or a table with a column '{field}', and example {wrong} has {value}"
+        )
     if not rows:
         raise empty(part)
     return keep([{field: row[field]} for row in rows])
@@ -104,7 +127,9 @@ def keep_texts(data: Any, part: str, field: str) -> Path:
 def each_of(examples: Any, part: str) -> Iterator[Any]:
     """The examples one after the other; there is one at least."""
     if isinstance(examples, str) or not isinstance(examples, Iterable):
-        raise UserError(f"data= takes a list of examples, or one for each part, and the part '{part}' is {shown(examples)}")
+        raise UserError(
+            f"data= takes a list of examples, or one for each part, and the part '{part}' is {shown(examples)}"
+        )
     items = iter(examples.tolist() if isinstance(examples, np.ndarray) else examples)
     first = next(items, NOTHING)
     if first is NOTHING:
@@ -122,7 +147,8 @@ def keep(rows: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def keep_file(lines: Iterable[str], ending: str) -> Path:
-    """The file with these lines, named by what is in it. They are written as they come, so that none of them is held."""
+    """The file with these lines, named by what is in it. They are written as they come, so that none of them is
+    held."""
     folder = cache_folder().absolute() / "examples"
     with keeping(folder):
         aside = private_folder(folder) / f"{uuid4().hex}.partial"

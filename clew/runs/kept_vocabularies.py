@@ -1,5 +1,5 @@
-"""Tokenizers and label tables in the cache, by the content of the text that they were trained on and the settings that made them, since a
-second run on the same text would train the same ones."""
+"""Tokenizers and label tables in the cache, by the content of the text that they were trained on and the settings that
+made them, since a second run on the same text would train the same ones."""
 
 import hashlib
 import json
@@ -19,14 +19,19 @@ FORMAT = 1
 
 
 def kept_vocabularies(config: Config, content: str | None, train: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What `train` gives, or what it gave before for the same content and settings. Small texts have no `content`, and those of a run that
-    takes over a tokenizer, or words of vectors, are not kept."""
+    """What `train` gives, or what it gave before for the same content and settings. Small texts have no `content`, and
+    those of a run that takes over a tokenizer, or words of vectors, are not kept."""
     entry = TASKS[config.task.name]
-    code = code_digest((type(entry.learning), getattr(entry.learning, "train", None), TOKENIZERS[config.text.tokenizer]))
+    code = code_digest(
+        (type(entry.learning), getattr(entry.learning, "train", None), TOKENIZERS[config.text.tokenizer])
+    )
     if content is None or code is None or config.transfer.source is not None or config.embedding.vectors is not None:
         return train()
     settings = [FORMAT, content, config.text.model_dump(mode="json"), config.task.model_dump(mode="json"), code]
-    path = cache_folder() / f"{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]}.vocabularies"
+    path = (
+        cache_folder()
+        / f"{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]}.vocabularies"
+    )
     with suppress(*DAMAGE):
         about = json.loads(path.read_text(encoding="utf-8"))
         if about.pop("sha256") == digest(about):

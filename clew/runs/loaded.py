@@ -57,8 +57,8 @@ Choose = Choices | Sequence[str] | Mapping[str, str]
 
 
 class Run:
-    """A run directory with its model loaded. `task` is the torch module, `uses` what may be asked of it, `ask` asks; the other methods are
-    names for what people ask most."""
+    """A run directory with its model loaded. `task` is the torch module, `uses` what may be asked of it, `ask` asks;
+    the other methods are names for what people ask most."""
 
     def __init__(self, folder: Path, config: Config, vocabularies: dict[str, Any], task: Any):
         self.folder = folder
@@ -70,7 +70,10 @@ class Run:
     def tokenizer(self) -> Tokenizer:
         """The only one, where there is one."""
         if TOKENIZER not in self.vocabularies:
-            raise UserError(f"{self.folder} has several tokenizers: vocabularies[role], the roles being {', '.join(self.vocabularies)}")
+            raise UserError(
+                f"{self.folder} has several tokenizers: vocabularies[role], the roles being"
+                f" {', '.join(self.vocabularies)}"
+            )
         found: Tokenizer = self.vocabularies[TOKENIZER]
         return found
 
@@ -80,8 +83,9 @@ class Run:
         return uses_of(self)
 
     def ask(self, verb: str, rows: Sequence[Any], *, first: int = 1, **options: Any) -> list[Any]:
-        """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its fields; a row that is
-        refused is named by its number, that of the first being `first`. `uses` has the types of rows, options and answers."""
+        """The answer to each row, None to a blank one. A row is a text, several fields in a tuple, or a dict with its
+        fields; a row that is refused is named by its number, that of the first being `first`. `uses` has the types of
+        rows, options and answers."""
         with told_in_python():
             given, beside = self._beside(verb, options)
             return ask([self], verb, rows, given, first=first, beside=beside)
@@ -89,7 +93,10 @@ class Run:
     def _beside(self, verb: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], "list[Run]"]:
         """The options with folders in the place of runs and paths, and the runs that help with the answer."""
         loaded = [value for value in options.values() if isinstance(value, Run)]
-        given = {name: str(getattr(value, "folder", value)) if isinstance(value, (Run, Path)) else value for name, value in options.items()}
+        given = {
+            name: str(getattr(value, "folder", value)) if isinstance(value, (Run, Path)) else value
+            for name, value in options.items()
+        }
         use = find_use(self, verb)
         folder = use.beside(read_options(use, self.config, given))
         if folder is None:
@@ -103,8 +110,9 @@ class Run:
     @overload
     def generate(self, prompts: Sequence[str], **options: Any) -> list[Generated]: ...
     def generate(self, prompts: str | Sequence[str] = "", **options: Any) -> Generated | list[Generated]:
-        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, `seed` and `draft`: a
-        smaller `Run` with the same vocabulary, or its folder, or "prompt", which changes how long it takes.
+        """Continuations of one prompt or of several; options are the fields of the config's `decoding` section, `seed`
+        and `draft`: a smaller `Run` with the same vocabulary, or its folder, or "prompt", which changes how long it
+        takes.
 
         One prompt gives one `Generated` (a list where beam search is asked for more), several give a list.
         """
@@ -123,7 +131,10 @@ class Run:
         [row] = read_rows(use.row, [prompt], str(self.folder))
         pieces = None if use.stream is None else use.stream([run.task for run in (self, *beside)], row, asked, 1)
         if pieces is None:
-            raise UserError("beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy, and one sample")
+            raise UserError(
+                "beam search chooses only at the end, so it cannot be streamed; use method=sample or greedy, and one"
+                " sample"
+            )
         return pieces
 
     def score(self, text: str) -> Scored:
@@ -141,17 +152,22 @@ class Run:
     def choose(
         self, texts: str | Sequence[Texts], choices: Choices | Sequence[str] | Mapping[str, str], **options: Any
     ) -> Chosen | list[Chosen | None]:
-        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none (None).
+        """The likeliest of several choices after a text (a `Chosen`), or after each of several; an empty text has none
+        (None).
 
-        Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how to `normalise`
-        (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.uses.choices.Choices`.
+        Choices are words, or words by label. Options are the `template`, such as 'Review: {text} It was {choice}.', how
+        to `normalise` (none, tokens, characters), and whether to `calibrate`; see `clew.tasks.uses.choices.Choices`.
         """
         if isinstance(choices, Choices):
             own = {"template": choices.template, "normalise": choices.normalise, "calibrate": choices.calibrate}
             options, choices = {**own, **options}, choices.words
         if not isinstance(choices, (Mapping, Sequence)):
-            raise UserError(f"choices are a list of texts, or a dict with the words of each label, not {shown(choices)}")
-        given = dict(choices) if isinstance(choices, Mapping) else choices if isinstance(choices, str) else list(choices)
+            raise UserError(
+                f"choices are a list of texts, or a dict with the words of each label, not {shown(choices)}"
+            )
+        given = (
+            dict(choices) if isinstance(choices, Mapping) else choices if isinstance(choices, str) else list(choices)
+        )
         found: list[Any] = self.ask("classify", listed(texts), choices=given, **options)
         return found[0] if isinstance(texts, str) else found
 
@@ -160,11 +176,11 @@ class Run:
     @overload
     def parse(self, sentences: Sequence[Words], **options: Any) -> list[Parse | None]: ...
     def parse(self, sentences: str | Sequence[Words], **options: Any) -> Parse | list[Parse | None]:
-        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above 1. A sentence
-        without words has none (None).
+        """The tree of a sentence (a `Parse`), or of each of several; lists of them, best first, where `n_best` is above
+        1. A sentence without words has none (None).
 
-        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields of the config's
-        `decoding` section, and `seed`; `beams` or `n_best` asks for beam search.
+        A sentence is a text with spaces between the words, or a list of words, which may be any. Options are the fields
+        of the config's `decoding` section, and `seed`; `beams` or `n_best` asks for beam search.
         """
         found: Parse | list[Parse | None] = self._best("parse", sentences, options)
         return found
@@ -174,11 +190,12 @@ class Run:
     @overload
     def translate(self, texts: Sequence[str], **options: Any) -> list[Translation]: ...
     def translate(self, texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
-        """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for `n_best` above 1.
+        """A `Translation` of one text, a list of them for several; lists of these where beam search is asked for
+        `n_best` above 1.
 
-        `into` names the language, where the model writes several; `with_attention` adds how each word looked at the source's, of a `layer`.
-        Options are besides the fields of the config's `decoding` section, `seed` and `replace_unknown`; `beams` or `n_best` asks for beam
-        search.
+        `into` names the language, where the model writes several; `with_attention` adds how each word looked at the
+        source's, of a `layer`. Options are besides the fields of the config's `decoding` section, `seed` and
+        `replace_unknown`; `beams` or `n_best` asks for beam search.
         """
         found: Translation | list[Translation] = self._best("translate", texts, options)
         return found
@@ -208,8 +225,9 @@ class Run:
     @overload
     def fill(self, texts: Sequence[Texts], *, top: int = 5) -> list[Filled | None]: ...
     def fill(self, texts: str | Sequence[Texts], *, top: int = 5) -> Filled | list[Filled | None]:
-        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none (None). Of two texts in a
-        tuple the answer also has how likely the second comes after the first; they need no mask."""
+        """The `top` guesses at every [MASK] of a text (a `Filled`), or of each of several; an empty one has none
+        (None). Of two texts in a tuple the answer also has how likely the second comes after the first; they need no
+        mask."""
         found: list[Any] = self.ask("fill", listed(texts), top=top)
         return found[0] if isinstance(texts, str) else found
 
@@ -218,8 +236,9 @@ class Run:
     @overload
     def classify(self, texts: Sequence[Any]) -> list[Classified | None]: ...
     def classify(self, texts: str | Tree | Sentence | Sequence[Any]) -> Classified | list[Classified | None]:
-        """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are judged together are a
-        tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Where a run reads trees, so does this: `classify_trees`."""
+        """What a text is (a `Classified`), or each of several; an empty one is nothing (None). Two texts that are
+        judged together are a tuple, so that `classify([("It rains.", "It is wet.")])` is one answer. Where a run reads
+        trees, so does this: `classify_trees`."""
         one = isinstance(texts, (str, Tree, Sentence))
         found: list[Any] = self.ask("classify", [tree_row(each) for each in ([texts] if one else listed(texts))])
         return found[0] if one else found
@@ -240,7 +259,9 @@ class Run:
         return found[0] if one else found
 
     @overload
-    def answer(self, questions: str, passage: str, *, n_best: int = 1, threshold: float | None = None) -> AnsweredQuestion: ...  # type: ignore[overload-overlap]
+    def answer(  # type: ignore[overload-overlap]
+        self, questions: str, passage: str, *, n_best: int = 1, threshold: float | None = None
+    ) -> AnsweredQuestion: ...
     @overload
     def answer(
         self, questions: Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
@@ -248,9 +269,11 @@ class Run:
     def answer(
         self, questions: str | Sequence[str], passage: str, *, n_best: int = 1, threshold: float | None = None
     ) -> AnsweredQuestion | list[AnsweredQuestion]:
-        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best` pieces of the passage.
+        """The answer to a question on a passage (an `AnsweredQuestion`), or to each of several; with the `n_best`
+        pieces of the passage.
 
-        There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is given.
+        There is none where none scores by more than a `threshold` above the best piece: the run's own, unless one is
+        given.
         """
         rows = [{"question": question, "passage": passage} for question in listed(questions)]
         found: list[AnsweredQuestion] = self.ask("answer", rows, n_best=n_best, threshold=threshold)
@@ -299,20 +322,27 @@ class Run:
         tokens: bool = False,
         carry: int | None = None,
     ) -> np.ndarray | list[np.ndarray]:
-        """A vector for each text (texts, dim), for one text (dim), or with `tokens` one for each of its tokens, (tokens, dim), in a list;
-        NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels; `pooling` and `normalise` are the run's own
-        where they are not given. `carry` = n reads an ELMo's texts n at a time, each going on from the one in its place before, as AllenNLP
-        does."""
+        """A vector for each text (texts, dim), for one text (dim), or with `tokens` one for each of its tokens,
+        (tokens, dim), in a list; NumPy, float32. `layer` is a level's number (0: the embedding) or a mix of levels;
+        `pooling` and `normalise` are the run's own where they are not given. `carry` = n reads an ELMo's texts n at a
+        time, each going on from the one in its place before, as AllenNLP does."""
         given = listed(texts)
         for text in given:
             if not isinstance(text, str):
                 raise UserError(f"a text is a string, and one is {shown(text)}")
         vectors = self.text_vectors(layer=layer, pooling=pooling, normalise=normalise, carry=carry)
-        found: np.ndarray | list[np.ndarray] = [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
+        found: np.ndarray | list[np.ndarray] = (
+            [each.vectors for each in vectors.of_tokens(given)] if tokens else vectors.of(given)
+        )
         return found[0] if isinstance(texts, str) else found
 
     def text_vectors(
-        self, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None, carry: int | None = None
+        self,
+        *,
+        layer: int | str = "last",
+        pooling: str | None = None,
+        normalise: bool | None = None,
+        carry: int | None = None,
     ) -> TextVectors:
         """What makes vectors of texts, some at a time."""
         return text_vectors(self.task, layer=layer, pooling=pooling, normalise=normalise, carry=carry)
@@ -329,14 +359,22 @@ class Run:
 
     @overload
     def evaluate(
-        self, data: None = None, *, part: None = None, choices: Choose | None = None, baselines: bool = False, **settings: Any
+        self,
+        data: None = None,
+        *,
+        part: None = None,
+        choices: Choose | None = None,
+        baselines: bool = False,
+        **settings: Any,
     ) -> Evaluations: ...
     @overload
     def evaluate(
         self, data: None = None, *, part: str, choices: Choose | None = None, baselines: bool = False, **settings: Any
     ) -> Evaluation: ...
     @overload
-    def evaluate(self, data: Rows | Path, *, choices: Choose | None = None, baselines: bool = False, **settings: Any) -> Evaluation: ...
+    def evaluate(
+        self, data: Rows | Path, *, choices: Choose | None = None, baselines: bool = False, **settings: Any
+    ) -> Evaluation: ...
     def evaluate(
         self,
         data: Rows | Path | None = None,
@@ -346,12 +384,14 @@ class Run:
         baselines: bool = False,
         **settings: Any,
     ) -> Evaluation | Evaluations:
-        """The run's scores, as `clew evaluate` has them: on its own validation and test parts (`Evaluations`), on one `part`, or on `data`.
+        """The run's scores, as `clew evaluate` has them: on its own validation and test parts (`Evaluations`), on one
+        `part`, or on `data`.
 
-        `data` are examples as `clew.train` takes them, a file or several (pathlib.Path; of examples a string is a file too), or to a
-        language model a text. Settings of the sections data and decoding are keywords: `data__label="stars"`, `decoding__beams=5`;
-        `into`, `pivot` and `streams` are as on the command line. `baselines` adds what the training data alone reach. With `choices` a
-        language model chooses among labels, as `choose` does.
+        `data` are examples as `clew.train` takes them, a file or several (pathlib.Path; of examples a string is a file
+        too), or to a language model a text. Settings of the sections data and decoding are keywords:
+        `data__label="stars"`, `decoding__beams=5`; `into`, `pivot` and `streams` are as on the command line.
+        `baselines` adds what the training data alone reach. With `choices` a language model chooses among labels, as
+        `choose` does.
         """
         with told_in_python():
             more = {name: settings.pop(name, None) for name in ("into", "pivot", "streams")}
@@ -359,7 +399,9 @@ class Run:
             if choices is not None:
                 return self._evaluate_choices(data, choices, words)
             notes: list[str] = []
-            asked = replace(asked_of(TASKS[self.config.task.name].learns, self.config.data, data, words, notes.append), **more)
+            asked = replace(
+                asked_of(TASKS[self.config.task.name].learns, self.config.data, data, words, notes.append), **more
+            )
             config, parts = read_parts(self, asked, notes.append)
             if part is not None and part not in parts:
                 raise unknown("part", part, parts)
@@ -386,7 +428,9 @@ class Run:
     def __repr__(self) -> str:
         family = self.config.model.family
         count = sum(p.numel() for p in self.task.parameters())
-        sizes = dict.fromkeys(f"{vocabulary.vocabulary} {vocabulary.unit}s" for vocabulary in self.vocabularies.values())
+        sizes = dict.fromkeys(
+            f"{vocabulary.vocabulary} {vocabulary.unit}s" for vocabulary in self.vocabularies.values()
+        )
         return f"Run({str(self.folder)!r}: {family}, {count:,} parameters, {', '.join(sizes)})"
 
 
@@ -421,8 +465,11 @@ def tree_row(tree: Any) -> Any:
 def translate_together(runs: Sequence[Run], texts: str, **options: Any) -> Translation: ...
 @overload
 def translate_together(runs: Sequence[Run], texts: Sequence[str], **options: Any) -> list[Translation]: ...
-def translate_together(runs: Sequence[Run], texts: str | Sequence[str], **options: Any) -> Translation | list[Translation]:
-    """Translations by several runs as an ensemble, as `Run.translate` has them by one; options that are not given are the first run's."""
+def translate_together(
+    runs: Sequence[Run], texts: str | Sequence[str], **options: Any
+) -> Translation | list[Translation]:
+    """Translations by several runs as an ensemble, as `Run.translate` has them by one; options that are not given are
+    the first run's."""
     if not runs:
         raise UserError("there is no run to translate with; give at least one")
     found: Translation | list[Translation] = runs[0]._best("translate", texts, options, runs)
@@ -438,7 +485,9 @@ def load_run(folder: Path | str, *, device: str = "auto", code: Path | None = No
     check_code(folder, code)
     config = read_config(folder)
     vocabularies = load_vocabularies(folder, config)
-    task = build_task(config, vocabularies, to_train=False, stored=None if config.transfer.adapter else num_values(folder / WEIGHTS))
+    task = build_task(
+        config, vocabularies, to_train=False, stored=None if config.transfer.adapter else num_values(folder / WEIGHTS)
+    )
     load_weights(task, folder, config)
     task.to(choose_device(device)[0]).eval()
     quantise(task, precision)

@@ -29,5 +29,7 @@ def merge_run(folder: Path, out: Path, *, code: Path | None = None) -> Run:
         write_config(out, config)
         trust_like(out, [folder])
     except OSError as error:
-        raise UserError(f"cannot write the merged run to {out}: {error.strerror or error}; choose another place with --out") from None
+        raise UserError(
+            f"cannot write the merged run to {out}: {error.strerror or error}; choose another place with --out"
+        ) from None
     return Run(out, config, run.vocabularies, run.task)

@@ -1,4 +1,5 @@
-"""The lines of a run's own validation part, whatever its data are: of running text, of documents, or the texts of examples."""
+"""The lines of a run's own validation part, whatever its data are: of running text, of documents, or the texts of
+examples."""
 
 from collections.abc import Iterator
 
@@ -13,7 +14,9 @@ from clew.tasks import TASKS
 def own_lines(run: Run) -> Iterator[str]:
     config = run.config
     if config.recipe == IMPORTED:
-        raise UserError(f"{run.folder} was imported and has no data of its own; name a corpus, such as corpus=ewt-sample")
+        raise UserError(
+            f"{run.folder} was imported and has no data of its own; name a corpus, such as corpus=ewt-sample"
+        )
     check_paths(run.folder, config.data)
     learning = TASKS[config.task.name].learns
     return learning.lines(learning.read(config.data, config.seed, Notes(faults=config.data.faults))["valid"])

@@ -24,17 +24,22 @@ from clew.runs.trust import trust_like
 def prunable_layers(run: Run) -> list[AttendingLayer]:
     """The layers whose heads can go; refused where there are none, or where the weights are another run's."""
     check_merged(run.folder, run.config)
-    layers = [layer for layer in attending_layers(run.task) if isinstance(layer.layer, (SelfAttention, CrossAttention)) and layer.num_heads]
+    layers = [
+        layer
+        for layer in attending_layers(run.task)
+        if isinstance(layer.layer, (SelfAttention, CrossAttention)) and layer.num_heads
+    ]
     if not layers or "heads" not in type(run.config.model).model_fields:
         raise UserError(
-            f"{run.folder} has no layers of attention heads to prune; `{command('clew', 'describe', run.folder)}` shows what it has"
+            f"{run.folder} has no layers of attention heads to prune; `{command('clew', 'describe', run.folder)}` shows"
+            " what it has"
         )
     return layers
 
 
 def kept_heads(run: Run, off: Iterable[str]) -> dict[str, list[int]]:
-    """What `model.heads` says of a run without these heads: for every layer that is not whole, those that it keeps of what it was built
-    with."""
+    """What `model.heads` says of a run without these heads: for every layer that is not whole, those that it keeps of
+    what it was built with."""
     before: Mapping[str, list[int]] = getattr(run.config.model, "heads", None) or {}
     found = dict(before)
     for layer, gone in grouped(run.task, off):
@@ -45,7 +50,8 @@ def kept_heads(run: Run, off: Iterable[str]) -> dict[str, list[int]]:
 
 
 def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] | None = None) -> Run:
-    """Writes a run without the heads of these names. `facts` become its one record of metrics, beside the step of the run it was."""
+    """Writes a run without the heads of these names. `facts` become its one record of metrics, beside the step of the
+    run it was."""
     off = list(off)
     check_empty(out)
     check_whole(run.task, "pruned")
@@ -63,11 +69,15 @@ def prune_run(run: Run, off: Iterable[str], out: Path, facts: Mapping[str, Any] 
             if (run.folder / name).is_file():
                 shutil.copyfile(run.folder / name, out / name)
         write_weights(out / WEIGHTS, task.state_dict())
-        append_metrics(out, {"step": step, "best.step": step, **(facts or {}), "pruned": {"from": str(run.folder), "off": off}})
+        append_metrics(
+            out, {"step": step, "best.step": step, **(facts or {}), "pruned": {"from": str(run.folder), "off": off}}
+        )
         write_config(out, config)
         trust_like(out, [run.folder])
     except OSError as error:
-        raise UserError(f"cannot write the pruned run to {out}: {error.strerror or error}; choose another place with --out") from None
+        raise UserError(
+            f"cannot write the pruned run to {out}: {error.strerror or error}; choose another place with --out"
+        ) from None
     return Run(out, config, run.vocabularies, task)
 
 
@@ -77,7 +87,9 @@ def pruned_task(run: Run, off: Iterable[str]) -> nn.Module:
     able = {layer.name for layer in prunable_layers(run)}
     for layer, gone in grouped(task, off):
         if gone and layer.name not in able:
-            raise UserError(f"layer {layer.name} has one head, which is its whole attention and cannot be pruned; leave it")
+            raise UserError(
+                f"layer {layer.name} has one head, which is its whole attention and cannot be pruned; leave it"
+            )
         if gone:
             cut_to(layer.layer, [head for head in range(layer.num_heads) if head not in gone])
     return task

@@ -1,5 +1,5 @@
-"""A run that stands on another: it has that one's body and tokenizer, and starts with what it has learnt. With an adapter it keeps no copy
-of that, and needs the other run to be there."""
+"""A run that stands on another: it has that one's body and tokenizer, and starts with what it has learnt. With an
+adapter it keeps no copy of that, and needs the other run to be there."""
 
 import os
 from copy import deepcopy
@@ -38,20 +38,27 @@ BASE = "CLEW_BASE"
 
 
 def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, Any]:
-    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its body. A task with a
-    source takes from a run that has one too its output as well; from any other nothing but its encoder, the decoder being new, so that
-    both sides have tables of their own."""
+    """A recipe's settings with what a run of the task takes from the one that it is to stand on: the sections of its
+    body. A task with a source takes from a run that has one too its output as well; from any other nothing but its
+    encoder, the decoder being new, so that both sides have tables of their own."""
     if not isinstance(source, str):
         raise UserError(f"transfer.from takes a run's folder, not {source!r}")
     config = source_config(Path(source), task)
     dumped = config.model_dump(mode="json")
     if is_translator(config):
         outputs = {name: value for name, value in dumped["task"].items() if name in OUTPUT and name in settings["task"]}
-        kind = {"translator": True, "encoder": has_encoder(config), "head_rate": 1.0}  # no part is new, and has to learn faster
+        kind = {
+            "translator": True,
+            "encoder": has_encoder(config),
+            "head_rate": 1.0,
+        }  # no part is new, and has to learn faster
         more = {"task": {**settings["task"], **outputs}, "transfer": {**settings["transfer"], **kind}}
         return deepcopy({**settings, **{section: dumped[section] for section in INHERITED}, **more})
     if reads_source(task):
-        model = {**settings["model"], **({"shared_embeddings": False} if "shared_embeddings" in settings["model"] else {})}
+        model = {
+            **settings["model"],
+            **({"shared_embeddings": False} if "shared_embeddings" in settings["model"] else {}),
+        }
         return deepcopy({**settings, "model": model, "text": {**settings["text"], "joint": False}})
     found = deepcopy({**settings, **{section: dumped[section] for section in INHERITED}})
     found["embedding"]["vectors"] = None  # they are among the weights
@@ -66,15 +73,24 @@ def inheriting(settings: dict[str, Any], task: Any, source: Any) -> dict[str, An
 
 def with_kind(laid: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
     """Settings that say of the run that is stood on what it is, whatever the user has set."""
-    return {**laid, "transfer": {**laid["transfer"], **{name: inherited["transfer"][name] for name in ("translator", "encoder")}}}
+    return {
+        **laid,
+        "transfer": {**laid["transfer"], **{name: inherited["transfer"][name] for name in ("translator", "encoder")}},
+    }
 
 
 def check_text_inherited(inherited: dict[str, Any], laid: dict[str, Any]) -> None:
     """Refuses settings of a tokenizer where the one that is there is taken."""
     theirs, mine = inherited["text"], laid["text"]
-    changed = [name for name in mine if name not in ENCODING and mine[name] != theirs.get(name)] if isinstance(mine, dict) else []
+    changed = (
+        [name for name in mine if name not in ENCODING and mine[name] != theirs.get(name)]
+        if isinstance(mine, dict)
+        else []
+    )
     if changed and (inherited["transfer"]["translator"] or not reads_source(laid["task"].get("name"))):
-        raise UserError(f"text.{changed[0]} is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out")
+        raise UserError(
+            f"text.{changed[0]} is of a tokenizer that is trained, and transfer.from brings its run's own; leave it out"
+        )
 
 
 def reads_source(task: Any) -> bool:
@@ -93,8 +109,8 @@ def is_translator(config: Config) -> bool:
 
 
 def usual_pooling(config: Config) -> Part | None:
-    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first token, which stands
-    for all, has learnt to become; or the last, where only that has seen the whole text."""
+    """What a text's vectors become where a body was pre-trained as this one: what they became there; or what its first
+    token, which stands for all, has learnt to become; or the last, where only that has seen the whole text."""
     family = config.model.family
     return getattr(config.task, "pooling", None) or {"bert": "pooler", "gpt": "last", "llama": "last"}.get(family)
 
@@ -109,7 +125,9 @@ def source_config(folder: Path, task: Any) -> Config:
     else:
         check_reads_one_sequence(config, f"transfer.from={folder}")
     if config.embedding.source is not None:
-        raise UserError(f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}")
+        raise UserError(
+            f"{folder} itself reads {config.embedding.source}; give transfer.from={config.embedding.source}"
+        )
     check_merged(folder, config)
     return config
 
@@ -128,9 +146,13 @@ def check_stands(config: Config) -> None:
     """Refuses settings of the section where there is no run to stand on."""
     transfer = config.transfer
     fields = type(transfer).model_fields
-    changed = [name for name, field in field_names(type(transfer)).items() if getattr(transfer, field) != fields[field].default]
+    changed = [
+        name for name, field in field_names(type(transfer)).items() if getattr(transfer, field) != fields[field].default
+    ]
     if transfer.source is None and changed:
-        raise UserError(f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out")
+        raise UserError(
+            f"transfer.{changed[0]} is for a run that stands on another; give transfer.from=RUN, or leave it out"
+        )
 
 
 def check_transfer(config: Config) -> None:
@@ -139,12 +161,19 @@ def check_transfer(config: Config) -> None:
     if transfer.adapter is not None and (transfer.freeze != 0 or transfer.unfreeze_every is not None):
         other = "freeze" if transfer.freeze != 0 else "unfreeze_every"
         raise UserError(
-            f"transfer.adapter leaves all of the other run as it is, so that transfer.{other} has nothing to do; give one of them"
+            f"transfer.adapter leaves all of the other run as it is, so that transfer.{other} has nothing to do; give"
+            " one of them"
         )
     if transfer.adapter is not None and not transfer.weights:
-        raise UserError("transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them")
+        raise UserError(
+            "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of"
+            " them"
+        )
     if transfer.freeze == "body" and transfer.unfreeze_every is not None:
-        raise UserError("transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them")
+        raise UserError(
+            "transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one"
+            " of them"
+        )
     task, family = config.task.name, config.model.family
     if transfer.source is None or transfer.translator or not reads_source(task):
         return
@@ -155,13 +184,15 @@ def check_transfer(config: Config) -> None:
         raise UserError(f"transfer.from gives a translator its encoder, which {what} cannot take; {remedy}")
     if getattr(config.data, "directions", None) is not None:
         raise UserError(
-            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them"
+            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give"
+            " one of them"
         )
     model: Any = config.model
     for name, is_set in (("model.shared_embeddings", model.shared_embeddings), ("text.joint", config.text.joint)):
         if is_set:
             raise UserError(
-                f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out"
+                f"{name}=true would have both sides share their tokens, and the encoder of transfer.from has its own;"
+                " leave it out"
             )
 
 
@@ -172,7 +203,9 @@ def with_hash(config: Config) -> Config:
         return config
     if not (Path(source) / WEIGHTS).is_file():
         read_weights(Path(source) / WEIGHTS)  # which says why they are not there
-    return config.model_copy(update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})})
+    return config.model_copy(
+        update={"transfer": config.transfer.model_copy(update={"sha256": file_hash(Path(source) / WEIGHTS)})}
+    )
 
 
 def inherited_tokenizer(config: Config) -> Tokenizer | None:
@@ -202,9 +235,9 @@ def put_adapters(task: nn.Module, config: Config) -> None:
 
 
 def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_new: bool = True) -> list[str]:
-    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have. What was taken, in
-    words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the task is built. `run` is the task's own
-    folder, beside which the other may be."""
+    """Gives a new task the weights of the run that it stands on: the body's, and those of other parts that both have.
+    What was taken, in words. Where the task is adapted, what was taken stays as it is, and is taken again whenever the
+    task is built. `run` is the task's own folder, beside which the other may be."""
     if config.transfer.source is None or not (is_new or is_adapted(task)):
         return []
     if not config.transfer.weights:
@@ -222,32 +255,40 @@ def start_from(task: nn.Module, config: Config, run: Path | None = None, *, is_n
         else:
             left.append(theirs)
     new = [name for name in mine if name not in taken]
-    own = {*adapter_names(task), *(name for name, _ in task.named_buffers())}  # a buffer is counted anew: hard attention's baseline
+    own = {
+        *adapter_names(task),
+        *(name for name, _ in task.named_buffers()),
+    }  # a buffer is counted anew: hard attention's baseline
     lacking = next((name for name in new if name.startswith(prefix) and name not in own), None)
     if lacking is not None:
         raise UserError(
-            f"transfer.from={source} has no {lacking.replace(prefix, 'body.')} of the shape {tuple(mine[lacking].shape)} that this run's "
-            "model asks for; leave the model section as that run has it"
+            f"transfer.from={source} has no {lacking.replace(prefix, 'body.')} of the shape"
+            f" {tuple(mine[lacking].shape)} that this run's model asks for; leave the model section as that run has it"
         )
     task.load_state_dict(taken, strict=False)
     if is_adapted(task):
         for name, parameter in task.named_parameters():
             parameter.requires_grad_(name not in taken)
-    left_out = f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})" if left else ""
+    left_out = (
+        f", {len(left)} of its tensors not used ({', '.join(left[:3])}{', ...' if len(left) > 3 else ''})"
+        if left
+        else ""
+    )
     added = {name for name, _ in task.named_parameters()} & set(new)
     parts = sorted({"adapters" if name in adapter_names(task) else name.split(".")[0] for name in added})
     notes = [f"{source}: starts with {len(taken)} of its tensors{left_out}; new: {', '.join(parts) or 'nothing'}"]
     rate, transfer = config.training.learning_rate, config.transfer
     if rate >= LARGE and transfer.adapter is None and transfer.freeze != "body" and transfer.layer_decay == 1:
         notes.append(
-            f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained Transformer"
+            f"training.learning_rate={rate:g} may undo what {source} has learnt; 1e-5 to 1e-4 is usual on a pre-trained"
+            " Transformer"
         )
     return notes
 
 
 def answers_alike(task: nn.Module, source: Path, theirs: Config, mine: Config) -> bool:
-    """Whether a run's output layer says what a task's is to say: both write by the same tokens, or they are of one task, and of the same
-    labels in the same order."""
+    """Whether a run's output layer says what a task's is to say: both write by the same tokens, or they are of one
+    task, and of the same labels in the same order."""
     if mine.transfer.translator:
         return True
     if theirs.task.name != mine.task.name:
@@ -262,18 +303,25 @@ def labels_in(folder: Path, config: Config) -> dict[str, Labels]:
 
 
 def in_their_order(vocabularies: dict[str, Any], config: Config) -> dict[str, Any]:
-    """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are the same ones."""
+    """The vocabularies of a new run, its labels as the run of the same task has them that it stands on, where they are
+    the same ones."""
     source = config.transfer.source
     if source is None or (theirs := source_config(Path(source), config.task.name)).task.name != config.task.name:
         return vocabularies
     known = labels_in(Path(source), theirs)
-    return {**vocabularies, **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)}}
+    return {
+        **vocabularies,
+        **{role: labels for role, labels in known.items() if set(labels.names) == set(vocabularies[role].names)},
+    }
 
 
 def check_base(run: Path, config: Config, places: list[Path]) -> None:
-    """Refuses to look for a run where the config of a stranger's says that it is; where there is one beside the adapter, that is taken."""
+    """Refuses to look for a run where the config of a stranger's says that it is; where there is one beside the
+    adapter, that is taken."""
     try:
-        check_path(run, "transfer.from", str(places[0]), f"or set {BASE} to the folder of the run that it is an adapter on")
+        check_path(
+            run, "transfer.from", str(places[0]), f"or set {BASE} to the folder of the run that it is an adapter on"
+        )
     except Foreign:
         if len(places) == 1 or not is_run(places[1]):
             raise
@@ -281,16 +329,22 @@ def check_base(run: Path, config: Config, places: list[Path]) -> None:
 
 
 def base_folder(config: Config, run: Path | None) -> Path:
-    """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with the weights that
-    the adapter was trained on."""
+    """Where the run is that an adapter stands on: where it was, beside the adapter's run, or where CLEW_BASE says; with
+    the weights that the adapter was trained on."""
     named, expected = Path(str(config.transfer.source)), config.transfer.sha256
-    places = [Path(os.environ[BASE])] if BASE in os.environ else [named, *([run.parent / named.name] if run is not None else [])]
+    places = (
+        [Path(os.environ[BASE])]
+        if BASE in os.environ
+        else [named, *([run.parent / named.name] if run is not None else [])]
+    )
     if run is not None and BASE not in os.environ:
         check_base(run, config, places)
     there = [place for place in places if is_run(place) and (place / WEIGHTS).is_file()]
     who = "this run" if run is None else str(run)
     if not there:
-        raise UserError(f"{who} is an adapter on {places[0]}, which is not there; set {BASE} to the folder that it is in now")
+        raise UserError(
+            f"{who} is an adapter on {places[0]}, which is not there; set {BASE} to the folder that it is in now"
+        )
     for place in there:
         if expected is None or file_hash(place / WEIGHTS) == expected:
             return place

@@ -1,9 +1,10 @@
 """Whose run it is: what a run's config names is read without asking where the run was trained or accepted here.
 
-A run folder may come from anyone, and its config may name any file as its data. A run of one's own is known by the hash of its config,
-kept in a list outside of the run (`state_folder`), so that a folder that is moved or copied stays one's own and one that is downloaded
-does not become so. Of any other run, such as one that was trained before there was a list, files are read that are in its own folder, in
-the working directory or among the corpora; others are asked for: `--trust` accepts a run, once and for all.
+A run folder may come from anyone, and its config may name any file as its data. A run of one's own is known by the hash
+of its config, kept in a list outside of the run (`state_folder`), so that a folder that is moved or copied stays one's
+own and one that is downloaded does not become so. Of any other run, such as one that was trained before there was a
+list, files are read that are in its own folder, in the working directory or among the corpora; others are asked for:
+`--trust` accepts a run, once and for all.
 """
 
 import hashlib
@@ -19,7 +20,15 @@ from clew.core.errors import UserError, named, shortened
 from clew.core.files import LARGEST_WHOLE, cache_folder, create_private, private_folder, read_json, read_text
 
 CONFIG = "config.json"
-FILES = (CONFIG, "model.safetensors", "metrics.jsonl", "environment.json", "predictions.jsonl", "origin.json", "code.py")
+FILES = (
+    CONFIG,
+    "model.safetensors",
+    "metrics.jsonl",
+    "environment.json",
+    "predictions.jsonl",
+    "origin.json",
+    "code.py",
+)
 VOCABULARY = "vocabulary"
 OWN = "runs"
 """The list: a hash of a config a line."""
@@ -67,7 +76,8 @@ def trust_like(folder: Path, sources: Iterable[Path]) -> None:
 
 
 def is_trusted(folder: Path) -> bool:
-    """Whether a run is one's own: it is on the list, or accepted now; or it is in memory alone, as whoever built it has it."""
+    """Whether a run is one's own: it is on the list, or accepted now; or it is in memory alone, as whoever built it has
+    it."""
     if not (folder / CONFIG).is_file():
         return True
     if ACCEPTING.get():
@@ -90,14 +100,14 @@ def check_links(folder: Path) -> None:
     # The hash of a config that is itself elsewhere would have to be read there.
     if leaving and (folder / CONFIG in leaving or not is_trusted(folder)) and not ACCEPTING.get():
         raise UserError(
-            f"{leaving[0]} is a link to {shortened(os.path.realpath(leaving[0]))}, outside of the run and of this folder; where you trust "
-            "the run add --trust, or put the file itself in its place"
+            f"{leaving[0]} is a link to {shortened(os.path.realpath(leaving[0]))}, outside of the run and of this"
+            " folder; where you trust the run add --trust, or put the file itself in its place"
         )
 
 
 def check_paths(folder: Path, data: Any, given: Iterable[str] = ()) -> None:
-    """Refuses to read the files that a run's section `data` names, if they are elsewhere and the run is not one's own; those of the parts
-    that were `given` by the user, as data.train=FILE, are."""
+    """Refuses to read the files that a run's section `data` names, if they are elsewhere and the run is not one's own;
+    those of the parts that were `given` by the user, as data.train=FILE, are."""
     for part in ("train", "valid", "test"):
         paths = getattr(data, part, None)
         if paths is None or any(setting.startswith(f"data.{part}=") for setting in given):
@@ -114,8 +124,8 @@ def check_path(folder: Path, field: str, path: str, remedy: str) -> None:
         return
     if not is_trusted(folder):
         raise Foreign(
-            f"{folder} was not trained here, and its config names {named(path)} ({field}), which is outside of the run and of this folder; "
-            f"where you trust the run add --trust, {remedy}"
+            f"{folder} was not trained here, and its config names {named(path)} ({field}), which is outside of the run"
+            f" and of this folder; where you trust the run add --trust, {remedy}"
         )
 
 
@@ -124,11 +134,15 @@ class Foreign(UserError):
 
 
 def is_near(path: Path, folder: Path) -> bool:
-    """Whether a path leads into the run's folder, the working directory, the corpora or the examples of `clew.train(data=...)`, and in it
-    through no hidden folder: a working directory may be all that a user has. One that is all of the system, as in a container, is none."""
+    """Whether a path leads into the run's folder, the working directory, the corpora or the examples of
+    `clew.train(data=...)`, and in it through no hidden folder: a working directory may be all that a user has. One that
+    is all of the system, as in a container, is none."""
     found = Path(os.path.realpath(path))
     places = [folder, Path.cwd(), *([Path(os.environ["CLEW_DATA"])] if os.environ.get("CLEW_DATA") else [])]
     roots = [root for root in (Path(os.path.realpath(place)) for place in places) if root != Path(root.anchor)]
     if found.is_relative_to(os.path.realpath(cache_folder() / "examples")):
         return True
-    return any(found.is_relative_to(root) and not any(part.startswith(".") for part in found.relative_to(root).parts) for root in roots)
+    return any(
+        found.is_relative_to(root) and not any(part.startswith(".") for part in found.relative_to(root).parts)
+        for root in roots
+    )

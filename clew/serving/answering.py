@@ -1,4 +1,5 @@
-"""Requests and answers shared by our servers: JSON in and out, one sentence per error, and names for runs. Knows no route."""
+"""Requests and answers shared by our servers: JSON in and out, one sentence per error, and names for runs. Knows no
+route."""
 
 import asyncio
 import json

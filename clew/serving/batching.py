@@ -1,13 +1,14 @@
 """Batches of waiting requests. Knows no server: calls come in, answers go out.
 
-A batch has the first waiting call and others with the same key, up to a maximum number of rows: calls that arrived while the worker was
-busy, or within a few milliseconds. Its size is bounded by rows, so a large call is split over several batches and goes to the end of the
-queue in between. A call whose client disconnects, or that waits too long, leaves the queue; a batch is cancelled if nobody waits for it.
-If a batch fails, its calls are tried again one by one, so that no call gets the error of another.
+A batch has the first waiting call and others with the same key, up to a maximum number of rows: calls that arrived
+while the worker was busy, or within a few milliseconds. Its size is bounded by rows, so a large call is split over
+several batches and goes to the end of the queue in between. A call whose client disconnects, or that waits too long,
+leaves the queue; a batch is cancelled if nobody waits for it. If a batch fails, its calls are tried again one by one,
+so that no call gets the error of another.
 
-One batch runs at a time, so that calls that arrive meanwhile are batched together. But a call with at most a quarter of the running batch's
-work does not wait: its batch starts at once, and the worker lets the smaller one overtake between two modules. The results do not depend
-on this order, since batches share no state.
+One batch runs at a time, so that calls that arrive meanwhile are batched together. But a call with at most a quarter of
+the running batch's work does not wait: its batch starts at once, and the worker lets the smaller one overtake between
+two modules. The results do not depend on this order, since batches share no state.
 """
 
 import asyncio
@@ -78,8 +79,9 @@ class Batch:
 
 
 class Batcher:
-    """Batches calls. `await answers(call)` gives one answer per row. At most `queue` calls wait, each for at most `seconds`.
-    `saw(call, rows, answers)` is called in the worker's thread after each batch; the answers are None if it failed."""
+    """Batches calls. `await answers(call)` gives one answer per row. At most `queue` calls wait, each for at most
+    `seconds`. `saw(call, rows, answers)` is called in the worker's thread after each batch; the answers are None if it
+    failed."""
 
     def __init__(
         self,
@@ -121,12 +123,15 @@ class Batcher:
             async with asyncio.timeout(self.seconds):
                 return await asked.done
         except TimeoutError:
-            raise Late(f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later") from None
+            raise Late(
+                f"there was no answer within {self.seconds:g} seconds; ask for less, or try again later"
+            ) from None
         finally:
             self._leave(asked)
 
     async def stream(self, call: Call) -> AsyncIterator[str]:
-        """The pieces of one continuation, in slices of the worker's time, so that other jobs get turns. The iterator is the state."""
+        """The pieces of one continuation, in slices of the worker's time, so that other jobs get turns. The iterator is
+        the state."""
         self._check_room(self.streams, "texts are being streamed")
         self.streams += 1
         try:
@@ -183,7 +188,9 @@ class Batcher:
         if len(self.batches) >= MOST_BATCHES:
             return None
         smallest, keys = min(batch.size for batch in self.batches), {batch.key for batch in self.batches}
-        small = (asked for asked in self.waiting if OVERTAKING * self._size(asked) <= smallest and asked.call.key not in keys)
+        small = (
+            asked for asked in self.waiting if OVERTAKING * self._size(asked) <= smallest and asked.call.key not in keys
+        )
         return next(small, None)
 
     def _size(self, asked: Waiting) -> float:

@@ -3,8 +3,8 @@
     {"text": ...}                 one row by its fields; the first field may always be called `text`
     {"texts": [...]}              several rows, each its first field, a list of fields, or an object; other fields apply to all rows
 
-together with the use's options. If the use reads files, the first field is a file, {"data": BASE64, "name": NAME}, and never a path. Rows
-of several requests with equal options may be answered by one call.
+together with the use's options. If the use reads files, the first field is a file, {"data": BASE64, "name": NAME}, and
+never a path. Rows of several requests with equal options may be answered by one call.
 """
 
 import json
@@ -28,8 +28,8 @@ LONGEST_TEXT = 10_000
 LIMITS = {"max_new": 4096, "beams": 64, "n_best": 64, "samples": 64}
 """The maximum values in a request; the run's own settings may be larger."""
 MOST_WRITTEN = 100_000
-"""The maximum number of generated tokens of a request: texts x samples x max_new x beams. For one text the run's own settings may exceed
-it."""
+"""The maximum number of generated tokens of a request: texts x samples x max_new x beams. For one text the run's own
+settings may exceed it."""
 CHARACTERS = 4
 """The number of characters read that cost about as much as one generated token."""
 BYTES = 256
@@ -69,13 +69,17 @@ class Call:
 
     def told(self, answers: Sequence[Any]) -> Objects:
         answered = enumerate(zip(self.rows, answers, strict=True), start=1)
-        return [one for number, (row, answer) in answered for one in self.use.objects(number, row, answer, self.options)]
+        return [
+            one for number, (row, answer) in answered for one in self.use.objects(number, row, answer, self.options)
+        ]
 
     def pieces(self) -> Iterator[str]:
         assert self.use.stream is not None
         pieces = self.use.stream([self.run.task], self.rows[0], self.options, 1)
         if pieces is None:
-            raise UserError("stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end")
+            raise UserError(
+                "stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end"
+            )
         return pieces
 
     @property
@@ -102,9 +106,14 @@ def call_of(run: Run, verb: str, body: Mapping[str, Any], longest: int = LONGEST
     rows = rows_of(use.row_type(run.config.data, options), fields, longest, str(run.folder), files=use.names_files)
     samples = getattr(options, "samples", 1)
     if len(rows) * samples > MOST_ROWS:
-        raise UserError(f"{counted(len(rows), 'text')} with {samples} samples each are more than {MOST_ROWS} rows; send several requests")
+        raise UserError(
+            f"{counted(len(rows), 'text')} with {samples} samples each are more than {MOST_ROWS} rows; send several"
+            " requests"
+        )
     if is_stream and (len(rows) > 1 or samples > 1):
-        raise UserError("stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end")
+        raise UserError(
+            "stream needs one text, one sample, and method sample or greedy; beam search chooses only at the end"
+        )
     rows = [row for row in rows for _ in range(samples)]
     check_work(use, rows, options, options.model_copy(update=own_values(run.config, use.options)), longest)
     key = (str(run.folder), verb, json.dumps(options.model_dump(mode="json"), sort_keys=True))
@@ -116,17 +125,20 @@ def check_work(use: Use[Any, Any], rows: Sequence[Any], options: Any, own: Any, 
     work, most = written_of(use, rows, options), max(MOST_WRITTEN, written_of(use, rows[:1], own))
     if work > most:
         raise UserError(
-            f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} may generate {work:,} tokens, but a request may "
-            f"generate at most {most:,} (texts x samples x max_new x beams); ask for less, or send several requests"
+            f"{counted(len(rows), 'text')} with {counted(beams_of(options), 'beam')} may generate {work:,} tokens, but"
+            f" a request may generate at most {most:,} (texts x samples x max_new x beams); ask for less, or send"
+            " several requests"
         )
     given = getattr(options, "choices", None) or ()
-    choices = list(given.values()) if isinstance(given, Mapping) else given.split(",") if isinstance(given, str) else given
+    choices = (
+        list(given.values()) if isinstance(given, Mapping) else given.split(",") if isinstance(given, str) else given
+    )
     template = len(getattr(options, "template", None) or "")
     read = characters_of(rows) + len(rows) * (template + sum(template + len(choice) for choice in choices))
     if read > MOST_TEXTS * longest:
         raise UserError(
-            f"{counted(len(rows), 'text')} with {counted(len(choices), 'choice')} each are {read:,} characters to read, but a request may "
-            f"have at most {MOST_TEXTS * longest:,}; send several requests"
+            f"{counted(len(rows), 'text')} with {counted(len(choices), 'choice')} each are {read:,} characters to read,"
+            f" but a request may have at most {MOST_TEXTS * longest:,}; send several requests"
         )
 
 
@@ -152,8 +164,8 @@ def check_places(use: Use[Any, Any], task: Any, rows: Sequence[Any], longest: in
     for row in rows if use.places is not None else ():
         if (count := use.places(task, row)) > longest:  # type: ignore[misc]
             raise UserError(
-                f"{next(value for _, value in row)}: it has {counted(count, task.reader.unit)}, but at most {longest:,} are read here; "
-                "scale it down, or cut it"
+                f"{next(value for _, value in row)}: it has {counted(count, task.reader.unit)}, but at most {longest:,}"
+                " are read here; scale it down, or cut it"
             )
 
 
@@ -165,7 +177,9 @@ def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, fi
     if first not in fields and "text" in fields:
         fields[first] = fields.pop("text")
     texts = fields.pop("texts", None)
-    if (first in fields) == (texts is not None) and (first in fields or kind.model_fields[first].is_required() or not fields):
+    if (first in fields) == (texts is not None) and (
+        first in fields or kind.model_fields[first].is_required() or not fields
+    ):
         raise UserError(f'give "{what}", or several in "texts"' + ("; not both" if first in fields else ""))
     items: Sequence[Any] = [fields] if texts is None else texts
     if not isinstance(items, list):
@@ -177,7 +191,9 @@ def rows_of(kind: Any, fields: Mapping[str, Any], longest: int, name: str, *, fi
     if texts is not None and fields:
         items = [{**dict(read_partly(kind, each)), **fields} for each in items]
     rows = [read_row(kind, each, f"{what} {number}", name) for number, each in enumerate(items, start=1)]
-    assert not files or all(isinstance(getattr(row, first), FileBytes) for row in rows)  # never a path, whatever the request contains
+    assert not files or all(
+        isinstance(getattr(row, first), FileBytes) for row in rows
+    )  # never a path, whatever the request contains
     for number, row in enumerate(rows, start=1):
         for field, value in row:
             check_text(value, f"{what} {number}" if field == first else field, longest)
@@ -200,4 +216,7 @@ def check_text(value: Any, what: str, longest: int) -> None:
     whole = value if isinstance(value, str) else " ".join(map(str, value)) if isinstance(value, list) else ""
     check_is_text(whole, what)
     if len(whole) > longest:
-        raise UserError(f"{what} has {len(whole):,} characters, but at most {longest:,} are read here; shorten it, or send it in parts")
+        raise UserError(
+            f"{what} has {len(whole):,} characters, but at most {longest:,} are read here; shorten it, or send it in"
+            " parts"
+        )

@@ -1,16 +1,17 @@
-"""Limits of connections, which apply before a request has arrived, and so before the rules of the guard. Knows no route.
+"""Limits of connections, which apply before a request has arrived, and so before the rules of the guard. Knows no
+route.
 
-A connection costs a file descriptor. A process has a few thousand at most, and a client that holds them all locks everybody out without
-having sent one request. So
+A connection costs a file descriptor. A process has a few thousand at most, and a client that holds them all locks
+everybody out without having sent one request. So
 
-    the head of a request must arrive within HEAD seconds; an idle connection is closed after IDLE seconds;
-    a connection whose client reads nothing of an answer for STALL seconds is closed (the guard limits the time of a body);
-    the number of connections is limited. A new one replaces another: of the address with the most connections, the one that has waited
-    longest for the head of a request, else one between two requests, else one whose body is arriving.
+    the head of a request must arrive within HEAD seconds; an idle connection is closed after IDLE seconds; a connection
+    whose client reads nothing of an answer for STALL seconds is closed (the guard limits the time of a body); the
+    number of connections is limited. A new one replaces another: of the address with the most connections, the one that
+    has waited longest for the head of a request, else one between two requests, else one whose body is arriving.
 
-A request that is being answered is cut only if its address holds more connections than the newcomer's; otherwise the newcomer is told to
-come back later. An honest client sends its head at once, so it is never the one that has waited longest: it gets in beside any number of
-slow ones, even from its own address.
+A request that is being answered is cut only if its address holds more connections than the newcomer's; otherwise the
+newcomer is told to come back later. An honest client sends its head at once, so it is never the one that has waited
+longest: it gets in beside any number of slow ones, even from its own address.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 2048
 HEAD, IDLE, STALL = 10.0, 60.0, 60.0
 RESERVED = 192
-"""File descriptors reserved for other uses, and for connections accepted but not yet counted, or cut but not yet closed."""
+"""File descriptors reserved for other uses, and for connections accepted but not yet counted, or cut but not yet
+closed."""
 AT_ONCE = 16
 """Connections accepted in one round, before existing ones are served; RESERVED has room for several rounds."""
 LONGEST_BACKLOG = 1024
@@ -169,14 +171,19 @@ class Connection(H11Protocol):
     def _late(self, why: str) -> None:
         has_begun = bool(self.conn.trailing_data[0])
         if why == "head" and has_begun and not self.transport.is_closing():
-            self._refuse(408, f"the head of the request did not arrive within {self.all.head:g} seconds; send it again", why)
+            self._refuse(
+                408, f"the head of the request did not arrive within {self.all.head:g} seconds; send it again", why
+            )
         else:
             self.end(why)
 
     def _refuse(self, status: int, sentence: str, why: str) -> None:
         """Send one sentence and close. It fits into the system's buffer, so that nothing waits until it is read."""
         body = json.dumps({"error": sentence})
-        head = f"HTTP/1.1 {status} {PHRASES[status]}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nretry-after: 1\r\n"
+        head = (
+            f"HTTP/1.1 {status} {PHRASES[status]}\r\ncontent-type: application/json\r\ncontent-length:"
+            f" {len(body)}\r\nretry-after: 1\r\n"
+        )
         self.transport.write(f"{head}connection: close\r\n\r\n{body}".encode("ascii"))
         if self.transport.get_write_buffer_size():
             return self.end(why)
@@ -209,8 +216,8 @@ def address_of(client: tuple[str, int] | None) -> str:
 
 
 def most_connections() -> int:
-    """The connection limit: MOST_CONNECTIONS, or what the system allows. The limit of open files is raised if possible, since an idle
-    connection costs almost nothing, while replacing one costs an accept and a close."""
+    """The connection limit: MOST_CONNECTIONS, or what the system allows. The limit of open files is raised if possible,
+    since an idle connection costs almost nothing, while replacing one costs an accept and a close."""
     if resource is None:
         return MOST_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -220,7 +227,9 @@ def most_connections() -> int:
         with suppress(ValueError, OSError):  # some systems allow less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - RESERVED), soft // 4)
+    return (
+        MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - RESERVED), soft // 4)
+    )
 
 
 resource: Any = None

@@ -16,7 +16,8 @@ EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 
 
 class Flow(Response):
-    """Streams `lines`, which set `status` for the metrics. `ended(status)` is called when all are sent or the client disconnects."""
+    """Streams `lines`, which set `status` for the metrics. `ended(status)` is called when all are sent or the client
+    disconnects."""
 
     def __init__(self, media_type: str, seconds: float):
         super().__init__(media_type=media_type)

@@ -1,13 +1,12 @@
 """Access control: an ASGI application around another. Knows no run.
 
-A page of another site may send requests to this machine through a user's browser, even under a host name of its own that resolves to this
-machine (DNS rebinding). So a request is answered only if
+A page of another site may send requests to this machine through a user's browser, even under a host name of its own
+that resolves to this machine (DNS rebinding). So a request is answered only if
 
-    it comes from this machine,
-    its Host is a name of this machine or an allowed one,
-    its Origin, if present, is that host or an allowed one, and no other site's page sent it (Sec-Fetch-Site),
-    if hosts were allowed, it has the cookie that the token of the printed address was exchanged for, or a program's key,
-    its method is GET, HEAD or POST, and its body is JSON of at most 1 MB (more for a server of files) that arrives within seconds.
+    it comes from this machine, its Host is a name of this machine or an allowed one, its Origin, if present, is that
+    host or an allowed one, and no other site's page sent it (Sec-Fetch-Site), if hosts were allowed, it has the cookie
+    that the token of the printed address was exchanged for, or a program's key, its method is GET, HEAD or POST, and
+    its body is JSON of at most 1 MB (more for a server of files) that arrives within seconds.
 
 The headers of every answer allow only this server's own scripts on a page, and say who may frame it.
 """
@@ -37,9 +36,10 @@ NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 class Guard:
-    """`app` behind the rules above. `hosts` are further names allowed in Host and Origin; with them, the first visit must bring `token`.
-    For programs, `key` replaces the token: each request sends it in a header (Authorization: Bearer KEY). `anywhere` lets other machines
-    in. A body has at most `most_bytes`. `refused(status)` is called for every refused request."""
+    """`app` behind the rules above. `hosts` are further names allowed in Host and Origin; with them, the first visit
+    must bring `token`. For programs, `key` replaces the token: each request sends it in a header (Authorization: Bearer
+    KEY). `anywhere` lets other machines in. A body has at most `most_bytes`. `refused(status)` is called for every
+    refused request."""
 
     def __init__(
         self,
@@ -113,15 +113,26 @@ class Guard:
             return HTTPStatus.FORBIDDEN, "this server answers requests from its own machine only"
         host = fields.get("host", [])
         if len(host) != 1 or host_name(host[0]) not in (*NAMES, *self.hosts):
-            return HTTPStatus.FORBIDDEN, "this server has another name; restart it with `--allow-host NAME` to allow this one"
-        if self.key is not None and not any(same(each, f"Bearer {self.key}") for each in fields.get("authorization", [])):
+            return (
+                HTTPStatus.FORBIDDEN,
+                "this server has another name; restart it with `--allow-host NAME` to allow this one",
+            )
+        if self.key is not None and not any(
+            same(each, f"Bearer {self.key}") for each in fields.get("authorization", [])
+        ):
             return HTTPStatus.UNAUTHORIZED, "the key is missing or wrong; send it as Authorization: Bearer KEY"
         if not all(self.is_own(origin, host[0]) for origin in fields.get("origin", [])) or is_foreign(fields):
             return HTTPStatus.FORBIDDEN, "a page of another site sent this request; open this server's own page"
         if scope["method"] not in METHODS:
             return HTTPStatus.METHOD_NOT_ALLOWED, f"known methods: {', '.join(METHODS)}"
-        if scope["method"] == "POST" and fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json":
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request body must be JSON, declared with Content-Type: application/json"
+        if (
+            scope["method"] == "POST"
+            and fields.get("content-type", [""])[0].partition(";")[0].strip().lower() != "application/json"
+        ):
+            return (
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                "the request body must be JSON, declared with Content-Type: application/json",
+            )
         return None
 
     def is_own(self, origin: str, host: str) -> bool:
@@ -130,7 +141,9 @@ class Guard:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme in ("http", "https") and (parts.netloc.lower() == host.lower() or host_name(parts.netloc) in self.hosts)
+        return parts.scheme in ("http", "https") and (
+            parts.netloc.lower() == host.lower() or host_name(parts.netloc) in self.hosts
+        )
 
     def is_known(self, fields: dict[str, list[str]]) -> bool:
         pairs = [pair.strip().partition("=") for line in fields.get("cookie", []) for pair in line.split(";")]
@@ -140,17 +153,23 @@ class Guard:
     def admits(self, scope: Any) -> bool:
         """Whether a visit brings the token, which is valid once.
 
-        The page itself is then the answer, without a redirect: a browser does not send a `SameSite=Strict` cookie along a redirect that
-        a link on another site started.
+        The page itself is then the answer, without a redirect: a browser does not send a `SameSite=Strict` cookie along
+        a redirect that a link on another site started.
         """
         brought = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if not self.token or scope["path"] != "/" or scope["method"] != "GET" or not any(same(each, self.token) for each in brought):
+        if (
+            not self.token
+            or scope["path"] != "/"
+            or scope["method"] != "GET"
+            or not any(same(each, self.token) for each in brought)
+        ):
             return False
         self.token = ""
         return True
 
     def new_cookie(self) -> str:
-        """A cookie without a path, so that a browser limits it to the page's own path, below any prefix that a proxy adds."""
+        """A cookie without a path, so that a browser limits it to the page's own path, below any prefix that a proxy
+        adds."""
         secret = secrets.token_urlsafe(24)
         self.secrets.add(secret)
         return f"{self.cookie}={secret}; HttpOnly; SameSite=Strict"
@@ -187,11 +206,17 @@ def check_host(name: str) -> None:
         or len(name) > 253
         or not all(part and all(c.isascii() and (c.isalnum() or c in "-_") for c in part) for part in name.split("."))
     ):
-        raise UserError(f"--allow-host takes a name such as hub.example.org, without http:// and without a port, not {shown(name)}")
+        raise UserError(
+            f"--allow-host takes a name such as hub.example.org, without http:// and without a port, not {shown(name)}"
+        )
 
 
 def page_headers(hosts: Sequence[str]) -> dict[str, str]:
-    framing = " ".join(["'self'", *(f"{scheme}://{host}:*" for host in hosts for scheme in ("http", "https"))]) if hosts else "'none'"
+    framing = (
+        " ".join(["'self'", *(f"{scheme}://{host}:*" for host in hosts for scheme in ("http", "https"))])
+        if hosts
+        else "'none'"
+    )
     policy = {
         "default-src": "'none'",
         "script-src": "'self'",
@@ -227,7 +252,9 @@ def host_name(host: str) -> str:
 
 def is_foreign(fields: dict[str, list[str]]) -> bool:
     """Whether a browser says that another site's page sent the request; following a link from there is harmless."""
-    return fields.get("sec-fetch-site", ["none"])[0] in ("cross-site", "same-site") and fields.get("sec-fetch-mode") != ["navigate"]
+    return fields.get("sec-fetch-site", ["none"])[0] in ("cross-site", "same-site") and fields.get(
+        "sec-fetch-mode"
+    ) != ["navigate"]
 
 
 def same(brought: str, secret: str) -> bool:

@@ -1,7 +1,7 @@
 """Uploaded files in memory, each named by a hash of its content. Knows no server.
 
-The page sends a file once. Views, links and history then hold only the short name; a name that was never uploaded is no file, so a request
-can never name a path of this machine.
+The page sends a file once. Views, links and history then hold only the short name; a name that was never uploaded is no
+file, so a request can never name a path of this machine.
 """
 
 import hashlib

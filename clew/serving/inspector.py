@@ -43,7 +43,9 @@ class Asked(Section):
     """The fields of every request: the client (a browser tab), the place on its page, and the runs."""
 
     client: str = Field("", max_length=64, description="the tab")
-    place: str = Field("", max_length=64, description="the place on the page; a newer request for it replaces an older one")
+    place: str = Field(
+        "", max_length=64, description="the place on the page; a newer request for it replaces an older one"
+    )
     number: int = Field(0, ge=0, description="the request's number within the tab; requests may arrive out of order")
     runs: tuple[str, ...] = Field((), max_length=8, description="names of runs")
 
@@ -84,7 +86,9 @@ class Inspector:
     def __init__(self, runs: Sequence[Run]):
         self.runs = named_apart(runs)
         limit_encoding(self.runs.values())
-        self.files = HeldFiles((file, media) for run in self.runs.values() if (media := media_of(run)) for file in samples_of(run))
+        self.files = HeldFiles(
+            (file, media) for run in self.runs.values() if (media := media_of(run)) for file in samples_of(run)
+        )
         self.described: dict[str, Any] | None = None
         self.numbers = count(1)
 
@@ -95,11 +99,14 @@ class Inspector:
         """
         if self.described is None:
             runs = [{**described_run(name, run), **self.described_files(run)} for name, run in self.runs.items()]
-            self.described = plain({"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]})
+            self.described = plain(
+                {"runs": runs, "instruments": [self.described_instrument(name) for name in INSTRUMENTS]}
+            )
         return self.described
 
     def described_files(self, run: Run) -> dict[str, Any]:
-        """The kind of files that a run reads, and samples of them; `sample` is then the id of a file instead of a text."""
+        """The kind of files that a run reads, and samples of them; `sample` is then the id of a file instead of a
+        text."""
         if not (media := media_of(run)):
             return {"media": "", "samples": []}
         samples = [self.files.put(file, media) for file in samples_of(run)]
@@ -120,16 +127,20 @@ class Inspector:
         return dict(self.files.put(file, media))
 
     def with_file(self, name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options in which the id of a file is replaced by the file, if the runs read files. Only uploaded files have ids: a client must
-        not choose which files of this machine are read."""
+        """Options in which the id of a file is replaced by the file, if the runs read files. Only uploaded files have
+        ids: a client must not choose which files of this machine are read."""
         reading = [run for run in runs if reads_files(run.task)]
         if not options.get("text") or not reading:
             return dict(options)
         if other := [run for run in runs if run not in reading]:
-            raise UserError(f"{reading[0].folder} reads files and {other[0].folder} reads texts; look at them separately")
+            raise UserError(
+                f"{reading[0].folder} reads files and {other[0].folder} reads texts; look at them separately"
+            )
         if (found := self.files.get(options["text"])) is None:
             look = f"use `clew look {name} {reading[0].folder} FILE`"
-            raise UserError(f"{reading[0].folder} reads files, and the page only uploaded ones; choose one there, or {look}")
+            raise UserError(
+                f"{reading[0].folder} reads files, and the page only uploaded ones; choose one there, or {look}"
+            )
         return {**options, "text": found[0]}
 
     def described_instrument(self, name: str) -> dict[str, Any]:
@@ -142,7 +153,11 @@ class Inspector:
             "quick": instrument.quick,
             "several": instrument.several,
             "schema": instrument.options.model_json_schema(),
-            "schemas": {run_name: instrument.schema(subjects[run_name]) for run_name, reason in reasons.items() if reason is None},
+            "schemas": {
+                run_name: instrument.schema(subjects[run_name])
+                for run_name, reason in reasons.items()
+                if reason is None
+            },
             "reasons": {run_name: reason for run_name, reason in reasons.items() if reason is not None},
             "own_text": [run_name for run_name, subject in subjects.items() if instrument.own_text(subject)],
         }
@@ -277,7 +292,11 @@ def described_run(name: str, run: Run) -> dict[str, Any]:
         "languages": languages_of(subject.offers),
         "text": getattr(subject.offers, "text_name", "text"),
         "parameters": sum(p.numel() for p in run.task.parameters()),
-        "vocabularies": {role: f"{each.vocabulary:,} {each.unit}s" for role, each in run.vocabularies.items() if hasattr(each, "unit")},
+        "vocabularies": {
+            role: f"{each.vocabulary:,} {each.unit}s"
+            for role, each in run.vocabularies.items()
+            if hasattr(each, "unit")
+        },
         "heads": head_names(run),
         "pruned": sum(layer.num_pruned for layer in attending_layers(run)),
         "sample": sample_text(subject, str(getattr(config.data, "source", None))),

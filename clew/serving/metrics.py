@@ -1,6 +1,7 @@
 """The metrics of a server, in the text format of Prometheus. Knows no run and no request.
 
-A counter only grows; a histogram counts values up to each bound; a gauge is measured when it is read. Texts are never stored.
+A counter only grows; a histogram counts values up to each bound; a gauge is measured when it is read. Texts are never
+stored.
 """
 
 import threading
@@ -90,12 +91,18 @@ def escaped(value: str) -> str:
 FAMILIES = {
     "clew_requests_total": Family("counter", "requests answered, by status"),
     "clew_errors_total": Family("counter", "requests refused or failed, by status; 499: the client disconnected"),
-    "clew_refused_total": Family("counter", "requests refused by the guard, by status: too long, from another host, not JSON"),
-    "clew_cut_total": Family("counter", "connections closed: no head or next request in time, an unread answer, too many connections"),
+    "clew_refused_total": Family(
+        "counter", "requests refused by the guard, by status: too long, from another host, not JSON"
+    ),
+    "clew_cut_total": Family(
+        "counter", "connections closed: no head or next request in time, an unread answer, too many connections"
+    ),
     "clew_request_seconds": Family("histogram", "seconds from a request to its answer", SECONDS),
     "clew_queue_length": Family("gauge", "requests waiting"),
     "clew_streams": Family("gauge", "texts being streamed"),
-    "clew_batch_texts": Family("histogram", "texts answered together: by one call of the model, or in a running batch", SIZES),
+    "clew_batch_texts": Family(
+        "histogram", "texts answered together: by one call of the model, or in a running batch", SIZES
+    ),
     "clew_texts_total": Family("counter", "texts read"),
     "clew_tokens_total": Family("counter", "tokens of the texts read"),
     "clew_unknown_tokens_total": Family("counter", "unknown tokens of the texts read"),

@@ -1,4 +1,5 @@
-"""An error as JSON: one sentence, or, on the routes of OpenAI's API, the object that its clients expect. Knows no other route."""
+"""An error as JSON: one sentence, or, on the routes of OpenAI's API, the object that its clients expect. Knows no other
+route."""
 
 from http import HTTPStatus
 from typing import Any

@@ -31,7 +31,13 @@ from clew.serving.worker import Busy, Ended, Failed, Superseded, Worker
 
 log = logging.getLogger(__name__)
 
-KINDS = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml", "json": "application/json"}
+KINDS = {
+    "html": "text/html",
+    "js": "text/javascript",
+    "css": "text/css",
+    "svg": "image/svg+xml",
+    "json": "application/json",
+}
 DESCRIBING_SECONDS = 60.0
 FILES = {"html": "text/html", "svg": "image/svg+xml", "json": "application/json"}
 
@@ -76,7 +82,9 @@ class Answers:
 
         async def ask() -> Response:
             asked = read_section(AskedLook, await body_of(request))
-            return await self.answered(request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name))
+            return await self.answered(
+                request, asked, lambda: self.inspector.look(name, asked), self.inspector.seconds(name)
+            )
 
         return await self.told(ask)
 
@@ -87,7 +95,9 @@ class Answers:
             asked = read_section(AskedFile, await body_of(request))
             if asked.format not in FILES:
                 raise unknown("format", asked.format, FILES)
-            content = await self.done(request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name))
+            content = await self.done(
+                request, asked, lambda: self.inspector.file(name, asked), self.inspector.seconds(name)
+            )
             shown = {"content-disposition": f'attachment; filename="{name}.{asked.format}"'}
             return Response(content.encode("utf-8", "replace"), media_type=FILES[asked.format], headers=shown)
 
@@ -118,11 +128,15 @@ class Answers:
 
         async def ask() -> Response:
             file, _ = self.inspector.files.find(request.path_params["id"])
-            return Response(file.data, media_type="application/octet-stream", headers={"content-disposition": "attachment"})
+            return Response(
+                file.data, media_type="application/octet-stream", headers={"content-disposition": "attachment"}
+            )
 
         return await self.told(ask)
 
-    async def answered(self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float) -> Response:
+    async def answered(
+        self, request: Request, asked: Asked | None, work: Callable[[], Any], seconds: float
+    ) -> Response:
         began = time.perf_counter()
         result = await self.done(request, asked, work, seconds)
         return JSON({**result, "seconds": round(time.perf_counter() - began, 4)})
@@ -146,10 +160,15 @@ class Answers:
             if self.debug:
                 log.exception("a request failed")
             if isinstance(error, Failed):
-                sentence = f"{error} ended the work on this view; try another text, or restart with --debug to see where"
+                sentence = (
+                    f"{error} ended the work on this view; try another text, or restart with --debug to see where"
+                )
                 return said(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)
             sentence = " ".join(f"{type(error).__name__}: {error}".split())
-            return said(HTTPStatus.INTERNAL_SERVER_ERROR, f"this is a fault in clew: {sentence[:300]}; restart with --debug to see where")
+            return said(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                f"this is a fault in clew: {sentence[:300]}; restart with --debug to see where",
+            )
 
 
 def static_files() -> Mapping[str, bytes]:

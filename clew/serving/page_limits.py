@@ -1,4 +1,5 @@
-"""Limits of a view on the page: the length of its texts, the memory to compute it, and the size of its picture. Knows no server.
+"""Limits of a view on the page: the length of its texts, the memory to compute it, and the size of its picture. Knows
+no server.
 
 Memory is estimated before anything is computed, from the number of tokens, n of a text and m of its target:
 
@@ -20,8 +21,8 @@ from clew.runs.loaded import Run
 from clew.text.tokenizer import Tokenizer
 
 LONGEST_QUICK, LONGEST_SLOW = 20_000, 100_000
-"""The maximum length of a text in characters, or of a file in positions, for quick instruments, which run while a text is typed, and for
-slow ones."""
+"""The maximum length of a text in characters, or of a file in positions, for quick instruments, which run while a text
+is typed, and for slow ones."""
 MOST_MEMORY = 4 * 10**9
 MOST_ANSWER = 32_000_000
 """The maximum size of a picture in bytes; a larger one blocks a browser."""
@@ -42,14 +43,17 @@ def longest_of(name: str) -> int:
 
 
 def check_places(run: Run, file: FileBytes, longest: int) -> int:
-    """The number of positions of a file, from its header; a file with more than a text may have characters is refused. Boxes are options,
-    limited like texts."""
+    """The number of positions of a file, from its header; a file with more than a text may have characters is refused.
+    Boxes are options, limited like texts."""
     reader = run.task.reader
     if reader.reads_boxes:
         return 0
     count: int = reader.measured(file).length
     if count > longest:
-        raise UserError(f"{file}: it has {counted(count, reader.unit)}, but the page reads at most {longest:,}; scale it down, or cut it")
+        raise UserError(
+            f"{file}: it has {counted(count, reader.unit)}, but the page reads at most {longest:,}; scale it down, or"
+            " cut it"
+        )
     return count
 
 
@@ -57,28 +61,34 @@ def check_length(options: Any, longest: int) -> None:
     for text in texts_in(options):
         if len(text) > longest:
             raise UserError(
-                f"the text has {len(text):,} characters, but the page reads at most {longest:,} here; shorten it, or use `clew look` on "
-                "the command line"
+                f"the text has {len(text):,} characters, but the page reads at most {longest:,} here; shorten it, or"
+                " use `clew look` on the command line"
             )
 
 
 def check_memory(name: str, runs: Sequence[Run], options: Mapping[str, Any]) -> None:
     """Refuse a view that would take too much memory. Runs shown together are read one after the other."""
-    given, texts = options.get("text"), [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)]
+    given, texts = (
+        options.get("text"),
+        [options[field] for field in ("text", "target", "second") if isinstance(options.get(field), str)],
+    )
     for run in runs:
         places = check_places(run, given, longest_of(name)) if isinstance(given, FileBytes) else 0
         need = memory(name, run, texts, places)
         if need > MOST_MEMORY:
             raise UserError(
-                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this {'file' if places else 'text'}, but a view of "
-                f"the page may take at most {MOST_MEMORY / 1e9:g} GB; {'cut it' if places else 'shorten the text'}"
+                f"{name} of {run.folder.name} takes about {need / 1e9:,.1f} GB for this {'file' if places else 'text'},"
+                f" but a view of the page may take at most {MOST_MEMORY / 1e9:g} GB;"
+                f" {'cut it' if places else 'shorten the text'}"
             )
 
 
 def memory(name: str, run: Run, texts: Sequence[str], places: int = 0) -> float:
     """The estimated memory in bytes of a view of texts, or of a file with `places` positions."""
     tokenizers = [each for each in run.vocabularies.values() if isinstance(each, Tokenizer)]
-    lengths = [max((len(each.encode(text)) for each in tokenizers), default=len(text)) for text in texts if is_text(text)]
+    lengths = [
+        max((len(each.encode(text)) for each in tokenizers), default=len(text)) for text in texts if is_text(text)
+    ]
     lengths = [places, *lengths] if places else lengths
     read, longest = (lengths[0], max(lengths)) if lengths else (0, 0)
     heads = [layer.num_heads for layer in attending_layers(run.task)]
@@ -100,8 +110,8 @@ def check_parts(parts: Any) -> None:
 def check_answer(size: float) -> None:
     if size > MOST_ANSWER:
         raise UserError(
-            f"the picture has about {size / 1e6:,.0f} MB, but the page shows at most {MOST_ANSWER / 1e6:g} MB; shorten the text, or ask "
-            "for less of it"
+            f"the picture has about {size / 1e6:,.0f} MB, but the page shows at most {MOST_ANSWER / 1e6:g} MB; shorten"
+            " the text, or ask for less of it"
         )
 
 

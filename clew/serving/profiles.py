@@ -1,7 +1,8 @@
-"""Statistics of requests beside those of the training data, to detect drift: unknown tokens, length, labels, confidence.
+"""Statistics of requests beside those of the training data, to detect drift: unknown tokens, length, labels,
+confidence.
 
-Only sums are stored, never texts. `Use.watch` gives the tokens of a row, and the labels and the confidence of an answer. The training data
-has its own labels; its confidence is measured on some of its texts, if the model is quick.
+Only sums are stored, never texts. `Use.watch` gives the tokens of a row, and the labels and the confidence of an
+answer. The training data has its own labels; its confidence is measured on some of its texts, if the model is quick.
 """
 
 from collections import Counter

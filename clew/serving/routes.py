@@ -18,7 +18,12 @@ ERRORS = {
 
 def described(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: int) -> dict[str, Any]:
     paths: dict[str, Any] = {
-        path: {"post": {**told(verb, f"{run.uses[verb].about}: {run.folder.name}", most_bytes), "requestBody": body_of(run, verb)}}
+        path: {
+            "post": {
+                **told(verb, f"{run.uses[verb].about}: {run.folder.name}", most_bytes),
+                "requestBody": body_of(run, verb),
+            }
+        }
         for path, (run, verb) in routes.items()
     }
     for path, about in OTHERS.items():
@@ -27,9 +32,18 @@ def described(routes: Mapping[str, tuple[Run, str]], version: str, most_bytes: i
 
 
 def told(verb: str, about: str, most_bytes: int) -> dict[str, Any]:
-    answers = {"type": "object", "properties": {"answers": {"type": "array", "items": {"type": "object"}}}, "required": ["answers"]}
+    answers = {
+        "type": "object",
+        "properties": {"answers": {"type": "array", "items": {"type": "object"}}},
+        "required": ["answers"],
+    }
     error = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
-    responses = {"200": {"description": f"the objects of `clew {verb} --json`", "content": {"application/json": {"schema": answers}}}}
+    responses = {
+        "200": {
+            "description": f"the objects of `clew {verb} --json`",
+            "content": {"application/json": {"schema": answers}},
+        }
+    }
     for status, why in ERRORS.items():
         responses[status] = {"description": why.format(most_bytes), "content": {"application/json": {"schema": error}}}
     return {"summary": about, "responses": responses}
@@ -42,7 +56,9 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     first, *others = rows["properties"]
     most = MOST_FILES if use.names_files else MOST_TEXTS
     kinds = "files, or objects" if use.names_files else "texts, lists of fields, or objects"
-    name, one = (first, file_schema(rows["properties"][first])) if use.names_files else ("text", rows["properties"][first])
+    name, one = (
+        (first, file_schema(rows["properties"][first])) if use.names_files else ("text", rows["properties"][first])
+    )
     fields: dict[str, Any] = {
         name: one,
         "texts": {
@@ -56,7 +72,12 @@ def body_of(run: Run, verb: str) -> dict[str, Any]:
     fields |= {name: rows["properties"][name] for name in others}
     fields |= {name: field for name, field in options.get("properties", {}).items() if name not in use.local}
     if use.stream is not None:
-        fields["stream"] = {"title": "Stream", "type": "boolean", "default": False, "description": "stream the text in pieces"}
+        fields["stream"] = {
+            "title": "Stream",
+            "type": "boolean",
+            "default": False,
+            "description": "stream the text in pieces",
+        }
     own = own_values(run.config, use.options)
     for name in fields.keys() & own.keys():
         fields[name] = {**fields[name], "default": own[name]}

@@ -21,20 +21,31 @@ class SentFile(Section):
     """A file in a request."""
 
     data: str = Field(description="the bytes of the file, in base64")
-    name: str | None = Field(None, max_length=LONGEST_NAME, description="the file's name in answers; never used to open anything")
+    name: str | None = Field(
+        None, max_length=LONGEST_NAME, description="the file's name in answers; never used to open anything"
+    )
 
 
 def file_of(given: Any, what: str) -> FileBytes:
-    """The file sent as `what`, such as `picture 2`. A path is refused, since a client must not choose which files are read here."""
+    """The file sent as `what`, such as `picture 2`. A path is refused, since a client must not choose which files are
+    read here."""
     if not isinstance(given, Mapping):
-        raise UserError(f'{what}: expected {{"data": BASE64, "name": NAME}}, found {shown(given)}; send the bytes of the file, not a path')
+        raise UserError(
+            f'{what}: expected {{"data": BASE64, "name": NAME}}, found {shown(given)}; send the bytes of the file, not'
+            " a path"
+        )
     sent = read_section(SentFile, given, what)
     try:
         data = b64decode("".join(sent.data.split()), validate=True)
     except ValueError:  # also raised for non-ASCII characters
-        raise UserError(f"{what}: data is not base64 (letters, digits, +, /, and = at the end); encode the file's bytes") from None
+        raise UserError(
+            f"{what}: data is not base64 (letters, digits, +, /, and = at the end); encode the file's bytes"
+        ) from None
     if len(data) > MOST_FILE_BYTES:
-        raise UserError(f"{what}: the file has {len(data):,} bytes, but at most {MOST_FILE_BYTES:,} are read; scale it down, or cut it")
+        raise UserError(
+            f"{what}: the file has {len(data):,} bytes, but at most {MOST_FILE_BYTES:,} are read; scale it down, or"
+            " cut it"
+        )
     return FileBytes(last_part(sent.name or "") or what, data)
 
 

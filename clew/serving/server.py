@@ -40,7 +40,8 @@ def listen(port: int | None = None, host: str = HOST) -> socket.socket:
             sock.close()
             if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
                 raise UserError(
-                    f"{shown(host)} is not an address of this machine; use 127.0.0.1 for local access, or 0.0.0.0 for all its addresses"
+                    f"{shown(host)} is not an address of this machine; use 127.0.0.1 for local access, or 0.0.0.0 for"
+                    " all its addresses"
                 ) from None
             if port is None and error.errno in (errno.EADDRINUSE, errno.EACCES):
                 continue
@@ -65,8 +66,9 @@ def serve(
     give_up: Callable[[], Any] = lambda: None,
     connections: Connections | None = None,
 ) -> int | None:
-    """Serve until Ctrl-C or SIGTERM, and return the signal's number. Running requests then have `grace` seconds to finish, or until a
-    second signal; `give_up` then sends errors to the rest, and what is left is dropped. `connections` has the limits of connections."""
+    """Serve until Ctrl-C or SIGTERM, and return the signal's number. Running requests then have `grace` seconds to
+    finish, or until a second signal; `give_up` then sends errors to the rest, and what is left is dropped.
+    `connections` has the limits of connections."""
     connections = connections or Connections(most_connections())
     config = uvicorn.Config(
         app,
@@ -96,7 +98,9 @@ def serve(
             else:
                 ended.set_result(number)
 
-        before = {number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, number)) for number in ENDING}
+        before = {
+            number: signal.signal(number, lambda number, _: loop.call_soon_threadsafe(end, number)) for number in ENDING
+        }
         running = asyncio.ensure_future(server.serve([at]))
         try:
             while not server.started and not running.done():

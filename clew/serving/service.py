@@ -27,7 +27,17 @@ from starlette.routing import Route
 
 from clew.core.errors import UserError, few_of
 from clew.runs.loaded import Run
-from clew.serving.answering import JSON, Gone, body_of, limit_encoding, named_apart, refusal, said, while_connected, wrong_method
+from clew.serving.answering import (
+    JSON,
+    Gone,
+    body_of,
+    limit_encoding,
+    named_apart,
+    refusal,
+    said,
+    while_connected,
+    wrong_method,
+)
 from clew.serving.batching import Batcher
 from clew.serving.calls import LONGEST_TEXT, Call, call_of
 from clew.serving.flows import EVENTS, GONE, LINES, Flow
@@ -78,7 +88,14 @@ class Service:
             for verb, use in run.uses.items():
                 if (joins := use.joins) is not None:
                     self.writers[id(run), verb] = Writer(
-                        worker, run.task, joins, rows=batch, most_bytes=prefixes, queue=queue, seconds=seconds, saw=self.saw
+                        worker,
+                        run.task,
+                        joins,
+                        rows=batch,
+                        most_bytes=prefixes,
+                        queue=queue,
+                        seconds=seconds,
+                        saw=self.saw,
                     )
         self.openai = OpenAIRoutes(self, templates)
         self.metrics = Metrics(FAMILIES)
@@ -132,7 +149,9 @@ class Service:
 
     async def counts(self, request: Request) -> Response:
         self.metrics.put("clew_queue_length", {}, self.num_waiting)
-        self.metrics.put("clew_streams", {}, self.batcher.streams + sum(writer.streams for writer in self.writers.values()))
+        self.metrics.put(
+            "clew_streams", {}, self.batcher.streams + sum(writer.streams for writer in self.writers.values())
+        )
         for profiles, of in ((self.profiles, "requests"), (self.trained, "training")):
             for name, profile in profiles.items():
                 profile.put(self.metrics, name, of)
@@ -154,7 +173,8 @@ class Service:
         return await self.counted(lambda: self.names[id(run)], verb, self.answered(request, run, verb))
 
     async def counted(self, run: Callable[[], str], verb: str, answer: Awaitable[Response]) -> Response:
-        """The answer, with its status and time counted under the run's name, which may be known only after the request was parsed."""
+        """The answer, with its status and time counted under the run's name, which may be known only after the request
+        was parsed."""
         began = time.monotonic()
         response = await answer
         labels = {"run": run(), "verb": verb}
@@ -184,7 +204,8 @@ class Service:
             return self.refused(as_exception(error))
 
     def answerer(self, call: Call) -> Batcher | Writer:
-        """The running batch if the call's rows can join it; otherwise the batcher, which groups requests with equal options."""
+        """The running batch if the call's rows can join it; otherwise the batcher, which groups requests with equal
+        options."""
         return self.writers[id(call.run), call.verb] if call.joins else self.batcher
 
     async def streamed(self, request: Request, call: Call) -> "Streamed":
@@ -224,9 +245,12 @@ class Service:
 
 
 class Streamed(Flow):
-    """Pieces of a text as server-sent events, or as one JSON object per line. The last has the whole text or the error."""
+    """Pieces of a text as server-sent events, or as one JSON object per line. The last has the whole text or the
+    error."""
 
-    def __init__(self, prompt: str, first: str | None, pieces: AsyncIterator[str], is_events: bool, seconds: float, refused: Any):
+    def __init__(
+        self, prompt: str, first: str | None, pieces: AsyncIterator[str], is_events: bool, seconds: float, refused: Any
+    ):
         super().__init__(EVENTS if is_events else LINES, seconds)
         self.prompt = prompt
         self.first = first

@@ -1,17 +1,19 @@
 """A worker that runs models for a server, one job at a time. Knows no model and no request.
 
-A job may have a key: the client and the place on its page. A newer job with the same key replaces an older one: a waiting job is dropped; a
-running one ends at its next call of a module, through a torch hook, or at its next pause (`core.pauses`). A thread cannot be stopped from
-outside, and an exception at an arbitrary point could leave a hook or a mode behind. A job that calls no module, such as one large matrix
-product, runs to its end, and its result is dropped. Jobs also end this way when they exceed their time or their client disconnects. Every
-job runs in its own context, so that no job sees what another one records.
+A job may have a key: the client and the place on its page. A newer job with the same key replaces an older one: a
+waiting job is dropped; a running one ends at its next call of a module, through a torch hook, or at its next pause
+(`core.pauses`). A thread cannot be stopped from outside, and an exception at an arbitrary point could leave a hook or a
+mode behind. A job that calls no module, such as one large matrix product, runs to its end, and its result is dropped.
+Jobs also end this way when they exceed their time or their client disconnects. Every job runs in its own context, so
+that no job sees what another one records.
 
-A job has a size. Jobs of equal size run in order of arrival. A smaller one overtakes: the same hook suspends the larger job between two
-modules until the smaller one is done. So each started job has its own thread (a lane), of which only one runs at a time. Every fourth turn
-belongs to the larger job that has waited longest, so that many small jobs slow a large one down but never starve it.
+A job has a size. Jobs of equal size run in order of arrival. A smaller one overtakes: the same hook suspends the larger
+job between two modules until the smaller one is done. So each started job has its own thread (a lane), of which only
+one runs at a time. Every fourth turn belongs to the larger job that has waited longest, so that many small jobs slow a
+large one down but never starve it.
 
-No error of a job ends a lane: not SystemExit, and not the panic of a Rust library, which is not an Exception. Lanes that end nevertheless
-are replaced when the next job arrives; until then `is_ready` is False.
+No error of a job ends a lane: not SystemExit, and not the panic of a Rust library, which is not an Exception. Lanes
+that end nevertheless are replaced when the next job arrives; until then `is_ready` is False.
 """
 
 import asyncio
@@ -60,7 +62,8 @@ class Late(UserError):
 
 
 class Failed(Exception):
-    """Stands for an error that is not an Exception, such as SystemExit or a panic of a Rust library, or for a dead thread."""
+    """Stands for an error that is not an Exception, such as SystemExit or a panic of a Rust library, or for a dead
+    thread."""
 
 
 def as_exception(error: BaseException) -> Exception:
@@ -103,7 +106,12 @@ class Job:
     def check(self) -> None:
         """Raise Ended if the job should end; called between parts of the work."""
         if self.ending is None and self.time() > self.seconds:
-            self.end(Late(f"this takes longer than {self.seconds:g} seconds; ask for less, or run `clew look` on the command line"))
+            self.end(
+                Late(
+                    f"this takes longer than {self.seconds:g} seconds; ask for less, or run `clew look` on the command"
+                    " line"
+                )
+            )
         if self.ending is not None:
             raise Ended(str(self.ending))
 
@@ -133,7 +141,9 @@ class Worker:
             is_stuck = running is not None and running.time() > running.seconds + STUCK
             return not self.closed and not is_stuck and any(lane.is_alive() for lane in self.lanes)
 
-    async def do(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0) -> Any:
+    async def do(
+        self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0
+    ) -> Any:
         """Run `work`, and return or raise its result. Cancelling this ends the work."""
         job = self.submit(work, key, seconds, number, size)
         try:
@@ -142,8 +152,11 @@ class Worker:
             self._drop(job, Ended("nobody waits for this any more"))
             raise
 
-    def submit(self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0) -> Job:
-        """Add a job. Of jobs with the same key, the newest has the highest number, or arrived last; requests may arrive out of order."""
+    def submit(
+        self, work: Callable[[], Any], key: Hashable = None, seconds: float = 60.0, number: int = 0, size: float = 0.0
+    ) -> Job:
+        """Add a job. Of jobs with the same key, the newest has the highest number, or arrived last; requests may arrive
+        out of order."""
         job = Job(work, key, seconds, number, size)
         with self.changed:
             if self.closed:
@@ -214,7 +227,8 @@ class Worker:
             pass
 
     def _has_worked(self) -> bool:
-        """Run one job; return whether there may be more. A method of its own, so that a waiting lane holds no reference to the last job."""
+        """Run one job; return whether there may be more. A method of its own, so that a waiting lane holds no reference
+        to the last job."""
         try:
             if (job := self._next()) is None:
                 return False
@@ -235,8 +249,8 @@ class Worker:
             return None
 
     def _chosen(self) -> Job | None:
-        """The job with the next turn: one that should end, to make room; every LEAST_SHARE turns an overtaken larger one; else the
-        smallest, preferring started jobs, then earlier ones."""
+        """The job with the next turn: one that should end, to make room; every LEAST_SHARE turns an overtaken larger
+        one; else the smallest, preferring started jobs, then earlier ones."""
         ending = [job for job in self.overtaken if job.ending is not None]
         contenders = ending or [*self.overtaken, *(self.waiting if len(self._begun()) < LANES else ())]
         if not contenders:

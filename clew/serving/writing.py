@@ -1,8 +1,8 @@
 """Continuous batching: a request's rows join the running batch of its run, and leave it when they end. Knows no server.
 
-Each run has one batch (`decoding.continuous`), which a job of the worker advances while there are rows. Requests come from the server's
-event loop and join between two steps; generated tokens go back to the loop. A request with many rows has only its fair share of them in
-the batch at a time, so that it does not delay later requests.
+Each run has one batch (`decoding.continuous`), which a job of the worker advances while there are rows. Requests come
+from the server's event loop and join between two steps; generated tokens go back to the loop. A request with many rows
+has only its fair share of them in the batch at a time, so that it does not delay later requests.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 SHARE, LONGEST = 0.25, 5.0
 """Seconds for which one job advances a batch: if other jobs wait, which may overtake it meanwhile, and if none does."""
 NEWS_EVERY, MANY = 0.01, 16
-"""The minimum seconds between wake-ups of the event loop, from MANY rows on; each wake-up takes the interpreter from the worker."""
+"""The minimum seconds between wake-ups of the event loop, from MANY rows on; each wake-up takes the interpreter from
+the worker."""
 READ_AT_ONCE = 20_000
 """Characters of prompts tokenized between two steps."""
 
@@ -41,8 +42,8 @@ class Told(NamedTuple):
 
 
 class Teller(Protocol):
-    """The inputs of a request's `count` rows, and the receiver of their outputs. All of it runs in the worker's thread, including
-    tokenizing and decoding."""
+    """The inputs of a request's `count` rows, and the receiver of their outputs. All of it runs in the worker's thread,
+    including tokenizing and decoding."""
 
     count: int
 
@@ -81,7 +82,8 @@ class Completed:
 
 
 class Writer:
-    """The running batch of one run. At most `queue` requests wait to start; each waits at most `seconds` for its next output."""
+    """The running batch of one run. At most `queue` requests wait to start; each waits at most `seconds` for its next
+    output."""
 
     def __init__(
         self,
@@ -140,7 +142,8 @@ class Writer:
                 self.streams -= 1
 
     async def told(self, call: Call, teller: Teller, late: str | None = None) -> AsyncGenerator[Any, None]:
-        """Yield what a teller passes on, as soon as it is available. The rows leave the batch when the caller stops iterating."""
+        """Yield what a teller passes on, as soon as it is available. The rows leave the batch when the caller stops
+        iterating."""
         asked = self._join(Asked(call, teller))
         try:
             while True:
@@ -188,7 +191,9 @@ class Writer:
                     self._fail(error)
                 await asyncio.sleep(0.01)
             except Exception as error:
-                log.debug("a job of a running batch ended: %s", error)  # the job itself has sent the error to its waiters
+                log.debug(
+                    "a job of a running batch ended: %s", error
+                )  # the job itself has sent the error to its waiters
                 await asyncio.sleep(0)
 
     # In the worker's thread
@@ -232,7 +237,9 @@ class Writer:
             eager = self._eager(eager, share)
 
     def _eager(self, some: list[Asked], share: int) -> list[Asked]:
-        return [asked for asked in some if not asked.is_done and asked.came < asked.teller.count and len(asked.rows) < share]
+        return [
+            asked for asked in some if not asked.is_done and asked.came < asked.teller.count and len(asked.rows) < share
+        ]
 
     def _take_row(self, asked: Asked) -> None:
         try:

@@ -2,7 +2,8 @@
 
     scores = cross_val_score(Classifier(training__steps=200), texts, labels)
 
-Parameters are the settings of `clew.train`, as `section__field`; `GridSearchCV(Classifier(), {"model__dim": [64, 128]})` varies them.
+Parameters are the settings of `clew.train`, as `section__field`; `GridSearchCV(Classifier(), {"model__dim": [64,
+128]})` varies them.
 """
 
 from clew.core.errors import UserError
@@ -10,7 +11,9 @@ from clew.core.errors import UserError
 try:
     import sklearn  # noqa: F401
 except ImportError:
-    raise UserError("clew.sklearn needs the package scikit-learn; install it by `pip install 'clew[sklearn]'`") from None
+    raise UserError(
+        "clew.sklearn needs the package scikit-learn; install it by `pip install 'clew[sklearn]'`"
+    ) from None
 
 from clew.sklearn.classifier import Classifier
 from clew.sklearn.tagger import Tagger

@@ -14,9 +14,9 @@ from clew.sklearn.estimator import Estimator, check_one_type, check_present, nam
 class Classifier(ClassifierMixin, Estimator):
     """One label for each text, or for two texts together.
 
-    X are texts, or pairs of them: a list, an array, a column, a frame of one or two columns. y are strings or numbers. Settings are those
-    of `clew.train`: `Classifier(model__dim=128, training__steps=300, seed=1)`. A part of the texts is held out to choose the best weights
-    (`data__valid_fraction`).
+    X are texts, or pairs of them: a list, an array, a column, a frame of one or two columns. y are strings or numbers.
+    Settings are those of `clew.train`: `Classifier(model__dim=128, training__steps=300, seed=1)`. A part of the texts
+    is held out to choose the best weights (`data__valid_fraction`).
     """
 
     def __init__(self, recipe: str = "classify", *, folder: str | Path | None = None, **settings: Any):
@@ -32,11 +32,15 @@ class Classifier(ClassifierMixin, Estimator):
         if len(texts) != len(labels):
             raise UserError(f"X has {len(texts)} texts and y {len(labels)} labels; give one label for each text")
         if labels.ndim != 1:
-            raise UserError("y has several labels for a text; give one each, or train with clew.train and task__labels='several'")
+            raise UserError(
+                "y has several labels for a text; give one each, or train with clew.train and task__labels='several'"
+            )
         check_classification_targets(labels)
         classes, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if len(classes) < 2:
-            raise UserError(f"y has one class alone ({shown(classes.tolist()[0])}); a classifier needs texts of two at least")
+            raise UserError(
+                f"y has one class alone ({shown(classes.tolist()[0])}); a classifier needs texts of two at least"
+            )
         class_names = names_of(classes.tolist())
         names = [class_names[number] for number in numbers]
         pairs = zip(texts, names, strict=True)
@@ -48,7 +52,10 @@ class Classifier(ClassifierMixin, Estimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """(texts, classes), in the order of `classes_`. A blank text has each class's share of the training texts."""
         answers = self.run_.classify(texts_of(X))
-        rows = [self.class_shares_ if each is None else [each.probabilities.get(name, 0.0) for name in self._names] for each in answers]
+        rows = [
+            self.class_shares_ if each is None else [each.probabilities.get(name, 0.0) for name in self._names]
+            for each in answers
+        ]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(self.classes_))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -75,6 +82,8 @@ def texts_of(X: Any) -> list[str | tuple[str, str]]:
     for number, row in enumerate(rows_in(X)):
         parts = tuple(row) if isinstance(row, (list, tuple)) else (row,)
         if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-            raise UserError(f"X has a text in each row, or two that are judged together, and row {number} is {shown(row)}")
+            raise UserError(
+                f"X has a text in each row, or two that are judged together, and row {number} is {shown(row)}"
+            )
         texts.append(parts if len(parts) == 2 else parts[0])
     return texts

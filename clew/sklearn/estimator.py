@@ -1,8 +1,9 @@
 """What both estimators share: settings as parameters, training by a recipe, and how a fitted one is pickled.
 
-A fitted estimator holds its run, which stands in a folder: the one that is asked for, or a temporary one that goes with the estimator.
-Pickled, it holds the run's files as bytes (JSON and safetensors, no Python objects), and makes a temporary folder of them again when it is
-first asked after that. So joblib may send it to other processes, and a file of it works on another machine.
+A fitted estimator holds its run, which stands in a folder: the one that is asked for, or a temporary one that goes with
+the estimator. Pickled, it holds the run's files as bytes (JSON and safetensors, no Python objects), and makes a
+temporary folder of them again when it is first asked after that. So joblib may send it to other processes, and a file
+of it works on another machine.
 """
 
 import math
@@ -48,8 +49,17 @@ class Estimator(BaseEstimator):
 
     def check_setting(self, name: str) -> None:
         with told_in_python():
-            if path_of(name)[0] == "data" and name in ("data", "data__train", "data__valid", "data__test", "data__corpus"):
-                raise UserError(f"{name} is no parameter of {type(self).__name__}: its data are what fit(X, y) is given; leave it out")
+            if path_of(name)[0] == "data" and name in (
+                "data",
+                "data__train",
+                "data__valid",
+                "data__test",
+                "data__corpus",
+            ):
+                raise UserError(
+                    f"{name} is no parameter of {type(self).__name__}: its data are what fit(X, y) is given; leave"
+                    " it out"
+                )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -69,7 +79,8 @@ class Estimator(BaseEstimator):
         return self
 
     def _train(self, data: Listed) -> None:
-        """Trains the run: in a temporary folder, or in the one that is asked for, where it replaces the run of an earlier fit."""
+        """Trains the run: in a temporary folder, or in the one that is asked for, where it replaces the run of an
+        earlier fit."""
         out = self._temporary_folder() if self.folder is None else Path(self.folder)
         settings = {name: value for name, value in self.settings.items() if value is not None}
         with told_in_python():
@@ -100,15 +111,17 @@ class Estimator(BaseEstimator):
         weights = folder / WEIGHTS
         if self._weights_hash is not None and (not weights.is_file() or file_hash(weights) != self._weights_hash):
             raise UserError(
-                f"{shortened(str(folder))} no longer has the run that this {type(self).__name__} has trained, so it cannot be pickled; "
-                "give each estimator its own folder and fit it again"
+                f"{shortened(str(folder))} no longer has the run that this {type(self).__name__} has trained, so it"
+                " cannot be pickled; give each estimator its own folder and fit it again"
             )
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if (run := state.get("_run")) is not None:
             self._check_folder(run.folder)
-            state["_files"] = {path.relative_to(run.folder).as_posix(): path.read_bytes() for path in files_of(run.folder)}
+            state["_files"] = {
+                path.relative_to(run.folder).as_posix(): path.read_bytes() for path in files_of(run.folder)
+            }
             state["_run"] = None
         return state
 
@@ -124,7 +137,9 @@ def rows_in(data: Any) -> list[Any]:
     if hasattr(data, "to_pylist"):  # pyarrow, whose strings have no NumPy array without copying
         return [tuple(row.values()) if isinstance(row, Mapping) else row for row in data.to_pylist()]
     if isinstance(data, str) or not isinstance(data, Iterable):
-        raise UserError(f"X and y are lists, arrays, columns or frames, not {shown(data)}; put a single text into a list")
+        raise UserError(
+            f"X and y are lists, arrays, columns or frames, not {shown(data)}; put a single text into a list"
+        )
     values = data.to_numpy() if hasattr(data, "to_numpy") else data
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
@@ -132,7 +147,11 @@ def rows_in(data: Any) -> list[Any]:
 def check_present(labels: Sequence[Any], place: str) -> None:
     """Refuses missing labels, which NumPy would make a class of."""
     for number, label in enumerate(labels):
-        if label is None or type(label).__name__ in ("NAType", "NaTType") or (isinstance(label, float) and math.isnan(label)):
+        if (
+            label is None
+            or type(label).__name__ in ("NAType", "NaTType")
+            or (isinstance(label, float) and math.isnan(label))
+        ):
             raise UserError(f"{place} {number} ({shown(label)}); leave out rows without one")
 
 
@@ -141,7 +160,10 @@ def check_one_type(labels: Sequence[Any]) -> None:
     text = next((label for label in labels if isinstance(label, str)), None)
     other = next((label for label in labels if not isinstance(label, str)), None)
     if text is not None and other is not None:
-        raise UserError(f"y has texts and other labels together ({shown(text)}, {shown(other)}); make all of them texts, or all numbers")
+        raise UserError(
+            f"y has texts and other labels together ({shown(text)}, {shown(other)}); make all of them texts, or all"
+            " numbers"
+        )
 
 
 def names_of(classes: Sequence[Any]) -> list[str]:

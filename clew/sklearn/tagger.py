@@ -13,7 +13,8 @@ from clew.sklearn.estimator import Estimator, check_one_type, check_present, nam
 class Tagger(Estimator):
     """A tag for each word: parts of speech, or phrases (B-PER, I-PER, O), which are predicted as IOB2.
 
-    X are sentences, each a list of words; y are lists of as many tags. Settings are those of `clew.train`: `Tagger(training__steps=300)`.
+    X are sentences, each a list of words; y are lists of as many tags. Settings are those of `clew.train`:
+    `Tagger(training__steps=300)`.
     """
 
     def __init__(self, recipe: str = "tag", *, folder: str | Path | None = None, **settings: Any):
@@ -49,7 +50,9 @@ class Tagger(Estimator):
         into = np.zeros((len(task.tags), len(column)))
         for number, name in enumerate(task.tags.names):
             into[number, column[self._written(name)]] = 1.0
-        return [probabilities.double().numpy() @ into for _, probabilities in task.tag_with_probabilities(sentences_of(X))]
+        return [
+            probabilities.double().numpy() @ into for _, probabilities in task.tag_with_probabilities(sentences_of(X))
+        ]
 
     def score(self, X: Any, y: Any) -> float:
         """The share of words whose tag is right."""
@@ -57,7 +60,11 @@ class Tagger(Estimator):
         sentences = sentences_of(X)
         check_lengths(sentences, tags)
         predicted = self.predict(sentences)
-        right = [a == b for gold, row in zip(tags, predicted, strict=True) for a, b in zip(self._expected(gold), row, strict=True)]
+        right = [
+            a == b
+            for gold, row in zip(tags, predicted, strict=True)
+            for a, b in zip(self._expected(gold), row, strict=True)
+        ]
         return float(np.mean(right)) if right else 0.0
 
     def _expected(self, tags: list[Any]) -> list[Any]:
@@ -67,7 +74,11 @@ class Tagger(Estimator):
 
     def _written(self, name: str) -> str:
         """A learnt tag as it is predicted: phrases are learnt as BIOES and predicted as IOB2."""
-        return f"{ {'E': 'I', 'S': 'B'}[name[0]] }{name[1:]}" if self.run_.task.scheme and name[:2] in ("E-", "S-") else name
+        return (
+            f"{ {'E': 'I', 'S': 'B'}[name[0]] }{name[1:]}"
+            if self.run_.task.scheme and name[:2] in ("E-", "S-")
+            else name
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,5 @@
-"""Canvases: the image on which a map over an input is drawn, a picture or a sound's spectrogram. Draws nothing itself."""
+"""Canvases: the image on which a map over an input is drawn, a picture or a sound's spectrogram. Draws nothing
+itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Canvas:
-    """An input as an image, with values from 0 to 255: a picture (height, width, 3), or (rows, columns) for axes that are not both lengths.
+    """An input as an image, with values from 0 to 255: a picture (height, width, 3), or (rows, columns) for axes that
+    are not both lengths.
 
-    `spread` turns values for each number that the model reads, in the shape of its inputs, into a map over the canvas (rows, columns).
-    `cells` has the shape of the inputs without their features, and the place that each belongs to; `grid` is the number of rows and columns
-    of places. If the places form a sequence, the canvas spans `length` in `unit`, and is called `name`.
+    `spread` turns values for each number that the model reads, in the shape of its inputs, into a map over the canvas
+    (rows, columns). `cells` has the shape of the inputs without their features, and the place that each belongs to;
+    `grid` is the number of rows and columns of places. If the places form a sequence, the canvas spans `length` in
+    `unit`, and is called `name`.
     """
 
     backdrop: np.ndarray
@@ -44,10 +47,11 @@ class Canvas:
 
 
 def cells_of_grid(height: int, width: int, cell: tuple[int, int], before: int = 0) -> Tensor:
-    """The rectangle of size `cell` that each pixel (height, width) lies in, numbered row by row. The first starts `before` pixels outside
-    the picture; the last reaches its end."""
+    """The rectangle of size `cell` that each pixel (height, width) lies in, numbered row by row. The first starts
+    `before` pixels outside the picture; the last reaches its end."""
     down, across = (
-        ((torch.arange(side) + before) // step).clamp(max=-(-side // step) - 1) for side, step in zip((height, width), cell, strict=True)
+        ((torch.arange(side) + before) // step).clamp(max=-(-side // step) - 1)
+        for side, step in zip((height, width), cell, strict=True)
     )
     return down[:, None] * (int(across[-1]) + 1) + across[None, :]
 

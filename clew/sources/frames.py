@@ -1,4 +1,5 @@
-"""Frames as inputs of a body: of sound, or of anything else that is a row of numbers at every step, such as the columns of a line."""
+"""Frames as inputs of a body: of sound, or of anything else that is a row of numbers at every step, such as the columns
+of a line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -59,16 +60,21 @@ def normalised(frames: Tensor) -> Tensor:
 
 
 def deltas(frames: Tensor) -> Tensor:
-    """How fast each feature changes (Furui 1986): d_t = sum_{n=1..2} n (x_{t+n} - x_{t-n}) / (2 sum n^2), with the end frames repeated."""
+    """How fast each feature changes (Furui 1986): d_t = sum_{n=1..2} n (x_{t+n} - x_{t-n}) / (2 sum n^2), with the end
+    frames repeated."""
     padded = F.pad(frames.mT[None], (REACH, REACH), mode="replicate")[0].mT
     length = len(frames)
-    change = sum(n * (padded[REACH + n : REACH + n + length] - padded[REACH - n : REACH - n + length]) for n in range(1, REACH + 1))
+    change = sum(
+        n * (padded[REACH + n : REACH + n + length] - padded[REACH - n : REACH - n + length])
+        for n in range(1, REACH + 1)
+    )
     assert isinstance(change, Tensor)
     return change / (2 * sum(n * n for n in range(1, REACH + 1)))
 
 
 def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
-    """`stack` frames concatenated, at every `skip`-th frame (Sak et al. 2015); the last frame is repeated after the end."""
+    """`stack` frames concatenated, at every `skip`-th frame (Sak et al. 2015); the last frame is repeated after the
+    end."""
     length = -(-len(frames) // skip)
     places = torch.arange(length, device=frames.device)[:, None] * skip + torch.arange(stack, device=frames.device)
     return frames[places.clamp(max=len(frames) - 1)].flatten(1)  # (length, stack * features)
@@ -76,13 +82,14 @@ def stacked(frames: Tensor, stack: int, skip: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames, mapped to the body's width. An example is a tensor of frames (length, features), or of a sound's samples (length,).
+    """Frames, mapped to the body's width. An example is a tensor of frames (length, features), or of a sound's samples
+    (length,).
 
-    `features` is a `LogMel`, whose bands are the features, or their number. `normalisation` is over each example, by mean and variance
-    (`utterance`) or by the mean alone (`mean`); by a stored `Normalisation`; or `none`. `deltas` is how many times the change of the
-    previous features is appended. `stack` frames make one position, every `skip` frames (default: `stack`). `convolve` is the number of
-    channels of two convolutions over frames and bands below the body. In training, `vocal_tract` simulates other speakers, and
-    `augmentation` masks stretches.
+    `features` is a `LogMel`, whose bands are the features, or their number. `normalisation` is over each example, by
+    mean and variance (`utterance`) or by the mean alone (`mean`); by a stored `Normalisation`; or `none`. `deltas` is
+    how many times the change of the previous features is appended. `stack` frames make one position, every `skip`
+    frames (default: `stack`). `convolve` is the number of channels of two convolutions over frames and bands below the
+    body. In training, `vocal_tract` simulates other speakers, and `augmentation` masks stretches.
     """
 
     features: LogMel | int
@@ -96,13 +103,20 @@ class Frames:
 
     def __post_init__(self) -> None:
         if self.convolve and self.step != self.stack:
-            raise UserError(f"convolutions read every frame once, but stack ({self.stack}) is not skip ({self.step}); make them equal")
+            raise UserError(
+                f"convolutions read every frame once, but stack ({self.stack}) is not skip ({self.step}); make them"
+                " equal"
+            )
         if self.stack < 1 or self.step < 1 or self.deltas < 0:
-            raise UserError(f"stack ({self.stack}) and skip ({self.step}) must be at least 1, and deltas ({self.deltas}) at least 0")
+            raise UserError(
+                f"stack ({self.stack}) and skip ({self.step}) must be at least 1, and deltas ({self.deltas}) at least 0"
+            )
         if isinstance(self.normalisation, str) and self.normalisation not in NORMALISATIONS:
             raise unknown("normalisation", self.normalisation, NORMALISATIONS)
         if isinstance(self.normalisation, Normalisation) and len(self.normalisation.mean) != self.num_features:
-            raise UserError(f"the normalisation has {len(self.normalisation.mean)} features, but frames have {self.num_features}")
+            raise UserError(
+                f"the normalisation has {len(self.normalisation.mean)} features, but frames have {self.num_features}"
+            )
 
     @property
     def num_features(self) -> int:
@@ -139,7 +153,10 @@ class Frames:
         frames = self.features(example) if isinstance(self.features, LogMel) and example.dim() == 1 else example
         if frames.dim() != 2 or frames.shape[1] != self.num_features or not len(frames):
             sound = ", or samples (length,)" if isinstance(self.features, LogMel) else ""
-            raise UserError(f"an example has the shape {list(frames.shape)}; frames are (length, {self.num_features}){sound}, at least one")
+            raise UserError(
+                f"an example has the shape {list(frames.shape)}; frames are (length, {self.num_features}){sound}, at"
+                " least one"
+            )
         if isinstance(self.normalisation, Normalisation):
             frames = self.normalisation(frames)
         elif self.normalisation == "utterance":
@@ -175,8 +192,8 @@ class Frames:
 
 
 class FrameEmbedding(VectorEmbedding):
-    """read(v)_i = W v_i + b, of vectors or `Framed`, or of the outputs of the source's convolutions. In training it reads
-    `source.augment(v)`."""
+    """read(v)_i = W v_i + b, of vectors or `Framed`, or of the outputs of the source's convolutions. In training it
+    reads `source.augment(v)`."""
 
     def __init__(self, source: Frames, dim: int, **around: Any):
         super().__init__(source.width, dim, reader=source.convolution(), **around)

@@ -9,13 +9,14 @@ from torch import Tensor
 from clew.core.types import Source
 
 EDGE_TYPES = "edge_types"
-"""The role of the table of edge types among a run's vocabularies. A type that is not in the table counts as one more."""
+"""The role of the table of edge types among a run's vocabularies. A type that is not in the table counts as one
+more."""
 
 
 @dataclass(frozen=True)
 class GraphNodes:
-    """The inputs of another source, at the nodes of a graph with `num_types` edge types. Bodies that read sequences use only that
-    source."""
+    """The inputs of another source, at the nodes of a graph with `num_types` edge types. Bodies that read sequences use
+    only that source."""
 
     nodes: Source
     num_types: int

@@ -1,4 +1,5 @@
-"""Grids of vectors as inputs of a body: pixels or patches of pictures, words against words, any numbers in two dimensions."""
+"""Grids of vectors as inputs of a body: pixels or patches of pictures, words against words, any numbers in two
+dimensions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +13,17 @@ from clew.sources.vectors import Vectors
 
 @dataclass(frozen=True)
 class VectorGrids(Vectors):
-    """Vectors of `width` features in every cell. An example is a tensor (height, width, features), of any height and width."""
+    """Vectors of `width` features in every cell. An example is a tensor (height, width, features), of any height and
+    width."""
 
     def collate(self, examples: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Grids (batch, height, width, features), padded below and on the right, and the mask (batch, height, width) of real cells."""
+        """Grids (batch, height, width, features), padded below and on the right, and the mask (batch, height, width) of
+        real cells."""
         for number, example in enumerate(examples):
             if example.dim() != 3 or example.shape[2] != self.width:
-                raise UserError(f"example {number} has the shape {list(example.shape)}; grids are (height, width, {self.width})")
+                raise UserError(
+                    f"example {number} has the shape {list(example.shape)}; grids are (height, width, {self.width})"
+                )
         height, width = (max(example.shape[axis] for example in examples) for axis in (0, 1))
         grids = examples[0].new_zeros(len(examples), height, width, self.width)
         mask = torch.zeros(len(examples), height, width, dtype=torch.bool)

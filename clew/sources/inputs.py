@@ -1,7 +1,8 @@
-"""Inputs other than text: sounds and pictures, from files or arrays. A run saves how they are read, like its vocabularies.
+"""Inputs other than text: sounds and pictures, from files or arrays. A run saves how they are read, like its
+vocabularies.
 
-A reader knows the length of an input without decoding it. Inputs are decoded when a batch is collated, by the process that collates it.
-Knows no task.
+A reader knows the length of an input without decoding it. Inputs are decoded when a batch is collated, by the process
+that collates it. Knows no task.
 """
 
 import hashlib
@@ -32,7 +33,8 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True)
 class InputReader(Kept):
-    """Turns inputs into what a body reads. The fields of a subclass are its options, and what was measured on the training part."""
+    """Turns inputs into what a body reads. The fields of a subclass are its options, and what was measured on the
+    training part."""
 
     what: ClassVar[str] = "a reader of inputs"
     name: ClassVar[str]
@@ -45,7 +47,8 @@ class InputReader(Kept):
     end: ClassVar[None] = None
     frame: ClassVar[None] = None
     added: ClassVar[tuple[str, ...]] = ()
-    """Options that were added later. They are left out of the JSON at their default, so that the hashes of earlier runs stay valid."""
+    """Options that were added later. They are left out of the JSON at their default, so that the hashes of earlier runs
+    stay valid."""
 
     def check_between(self, **limits: tuple[float, float]) -> None:
         """Refuses options outside their limits, which bound time and memory."""
@@ -105,7 +108,9 @@ class InputReader(Kept):
 
     def to_json(self) -> str:
         defaults = {field.name: field.default for field in fields(self)}
-        kept = {name: value for name, value in asdict(self).items() if name not in self.added or value != defaults[name]}
+        kept = {
+            name: value for name, value in asdict(self).items() if name not in self.added or value != defaults[name]
+        }
         return json.dumps({"name": self.name, **kept}, indent=2) + "\n"
 
 

@@ -17,8 +17,9 @@ from clew.sources.inputs import Input, InputReader
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnsReader(InputReader):
-    """A picture of a line, resized to `height` pixels with its proportions kept, and read as columns, `stack` of them per place. Dark is 1,
-    white is 0. `convolve` is the number of channels of two convolutions over the pixels, below the body."""
+    """A picture of a line, resized to `height` pixels with its proportions kept, and read as columns, `stack` of them
+    per place. Dark is 1, white is 0. `convolve` is the number of channels of two convolutions over the pixels, below
+    the body."""
 
     added: ClassVar[tuple[str, ...]] = ("convolve",)
     name: ClassVar[str] = "columns"

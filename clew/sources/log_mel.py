@@ -36,16 +36,19 @@ class LogMel:
             raise UserError(f"cepstra ({self.cepstra}) must be from 0 to num_mels ({self.num_mels})")
         if not 0 <= self.low < self.highest <= self.rate / 2:
             raise UserError(
-                f"bands go from low ({self.low:g} Hz) to high ({self.highest:g} Hz), which must be above it and at most half the rate "
-                f"({self.rate / 2:g} Hz)"
+                f"bands go from low ({self.low:g} Hz) to high ({self.highest:g} Hz), which must be above it and at most"
+                f" half the rate ({self.rate / 2:g} Hz)"
             )
         if self.window < 2 or self.hop < 1:
             raise UserError(
-                f"window_ms ({self.window_ms:g}) and hop_ms ({self.hop_ms:g}) are {self.window} and {self.hop} samples at a rate of "
-                f"{self.rate:,}; a window needs 2 and a hop 1"
+                f"window_ms ({self.window_ms:g}) and hop_ms ({self.hop_ms:g}) are {self.window} and {self.hop} samples"
+                f" at a rate of {self.rate:,}; a window needs 2 and a hop 1"
             )
         if self.fft_size > LARGEST_FFT:
-            raise UserError(f"{self.num_mels:,} bands are narrower than a spectrum of {LARGEST_FFT:,} points; lower num_mels or raise low")
+            raise UserError(
+                f"{self.num_mels:,} bands are narrower than a spectrum of {LARGEST_FFT:,} points; lower num_mels or"
+                " raise low"
+            )
 
     @property
     def highest(self) -> float:
@@ -79,7 +82,10 @@ class LogMel:
     def __call__(self, samples: Tensor) -> Tensor:
         """Frames (length, num_features) of samples (length,)."""
         if samples.dim() != 1 or not len(samples) or not samples.is_floating_point():
-            raise UserError(f"samples are floats (length,), not {samples.dtype} of the shape {list(samples.shape)}; give one channel")
+            raise UserError(
+                f"samples are floats (length,), not {samples.dtype} of the shape {list(samples.shape)}; give one"
+                " channel"
+            )
         if self.dither:
             samples = samples + self.dither * torch.randn_like(samples)
         needed = self.window + (self.num_frames(len(samples)) - 1) * self.hop
@@ -107,8 +113,8 @@ def log_mel(
     range_db: float = 0.0,
     cepstra: int = 0,
 ) -> Tensor:
-    """Log-mel frames (length, num_mels) of samples (length,), or their mel-frequency cepstral coefficients (length, cepstra) (Davis and
-    Mermelstein 1980).
+    """Log-mel frames (length, num_mels) of samples (length,), or their mel-frequency cepstral coefficients (length,
+    cepstra) (Davis and Mermelstein 1980).
 
         X_t[k] = sum_n hann_n x[t hop + n] exp(-2 pi i k n / N)                             one frame per hop, of `window` samples
         E_t[j] = sum_k W[j, k] |X_t[k]|^2
@@ -117,10 +123,11 @@ def log_mel(
         m_j    = mel(low) + j d,   d = (mel(high) - mel(low)) / (num_mels + 1),   mel(f) = 2595 log10(1 + f / 700)
         c_t[i] = sqrt(2 / num_mels) sum_j y_t[j] cos(pi i (j - 1/2) / num_mels),   i < cepstra; c_t[0] is divided by sqrt(2)
 
-    The mel scale and its triangular filters, linear in mel with maximum 1, are those of HTK (Young et al. 2006), not Slaney's. First,
-    N(0, dither^2) is added to the samples. `range_db` hides the noise level of a room or a microphone: what is that far below the loudest
-    sound counts as silence. The first few `cepstra` describe the envelope of the spectrum without the harmonics of a voice's pitch. A frame
-    whose window would reach over the end is dropped; a sound shorter than a window is one frame, padded with silence.
+    The mel scale and its triangular filters, linear in mel with maximum 1, are those of HTK (Young et al. 2006), not
+    Slaney's. First, N(0, dither^2) is added to the samples. `range_db` hides the noise level of a room or a microphone:
+    what is that far below the loudest sound counts as silence. The first few `cepstra` describe the envelope of the
+    spectrum without the harmonics of a voice's pitch. A frame whose window would reach over the end is dropped; a sound
+    shorter than a window is one frame, padded with silence.
     """
     return LogMel(rate, num_mels, window_ms, hop_ms, low, high, dither, range_db, cepstra)(samples)
 
@@ -153,7 +160,10 @@ def mel_filters(bands: LogMel) -> Tensor:
 @lru_cache(maxsize=8)
 def cosines(num_mels: int, cepstra: int) -> Tensor:
     """The first columns (num_mels, cepstra) of the orthonormal discrete cosine transform, in float64."""
-    bands, orders = torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5, torch.arange(cepstra, dtype=torch.float64)
+    bands, orders = (
+        torch.arange(num_mels, dtype=torch.float64)[:, None] + 0.5,
+        torch.arange(cepstra, dtype=torch.float64),
+    )
     columns = (torch.pi * orders * bands / num_mels).cos() * math.sqrt(2 / num_mels)
     columns[:, :1] /= math.sqrt(2)
     return columns

@@ -1,5 +1,5 @@
-"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a network's grid; or at
-their own size, cell by cell."""
+"""Pictures as inputs of a run: files and drawn scenes, resized to one size and read as patches, pixels, rows or a
+network's grid; or at their own size, cell by cell."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,9 +20,9 @@ from clew.sources.pictures import Convolved, Patches, Pictures, Pixels, Rows
 
 @dataclass(frozen=True, kw_only=True)
 class PictureReader(InputReader):
-    """Reads pictures resized to `side` x `side` pixels. In training they are shifted by up to `shift` pixels, and with `flip` mirrored with
-    probability 1/2. `positions` is one of GRID_POSITIONS, the encoding of a place's row and column. The initial map from places to the
-    body's width is multiplied by `gain`."""
+    """Reads pictures resized to `side` x `side` pixels. In training they are shifted by up to `shift` pixels, and with
+    `flip` mirrored with probability 1/2. `positions` is one of GRID_POSITIONS, the encoding of a place's row and
+    column. The initial map from places to the body's width is multiplied by `gain`."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain")
     side: int = 64
@@ -39,12 +39,22 @@ class PictureReader(InputReader):
 
     @property
     def shared(self) -> dict[str, Any]:
-        return {"channels": 1 if self.grey else 3, "shift": self.shift, "flip": self.flip, "places": self.places_part, "gain": self.gain}
+        return {
+            "channels": 1 if self.grey else 3,
+            "shift": self.shift,
+            "flip": self.flip,
+            "places": self.places_part,
+            "gain": self.gain,
+        }
 
     @property
     def places_part(self) -> Any:
         """The position encoding, with learned tables as large as the grid can be."""
-        return {"name": "learned", "max_height": self.side, "max_width": self.side} if self.positions == "learned" else self.positions
+        return (
+            {"name": "learned", "max_height": self.side, "max_width": self.side}
+            if self.positions == "learned"
+            else self.positions
+        )
 
     @cached_property
     def pictures(self) -> Pictures:
@@ -91,8 +101,8 @@ class PictureReader(InputReader):
 
 @dataclass(frozen=True, kw_only=True)
 class ConvolvedReader(PictureReader):
-    """The grid of a small residual network. Its first stage has `first_dim` channels; every further stage has twice as many and halves both
-    sides. `norm` is over the whole picture, or over each place by itself."""
+    """The grid of a small residual network. Its first stage has `first_dim` channels; every further stage has twice as
+    many and halves both sides. `norm` is over the whole picture, or over each place by itself."""
 
     added: ClassVar[tuple[str, ...]] = ("positions", "gain", "norm")
     name: ClassVar[str] = "convolved"
@@ -173,7 +183,8 @@ class RowsReader(PictureReader):
 
 @dataclass(frozen=True, kw_only=True)
 class CellsReader(InputReader):
-    """Squares of `size` x `size` pixels of pictures at their own size; the last squares of a row or a column may reach beyond it."""
+    """Squares of `size` x `size` pixels of pictures at their own size; the last squares of a row or a column may reach
+    beyond it."""
 
     name: ClassVar[str] = "cells"
     unit: ClassVar[str] = "cell"

@@ -1,6 +1,8 @@
-"""Pictures as inputs of a body: patches, pixels, rows, or the grid of a residual network, each a sequence in raster order.
+"""Pictures as inputs of a body: patches, pixels, rows, or the grid of a residual network, each a sequence in raster
+order.
 
-An example is a tensor of bytes (height, width, channels), as `read_picture` returns it. The pictures of a batch may differ in size.
+An example is a tensor of bytes (height, width, channels), as `read_picture` returns it. The pictures of a batch may
+differ in size.
 """
 
 from collections.abc import Sequence
@@ -19,12 +21,12 @@ from clew.layers.shapes.resnet import ResNet
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """The shared part of all sources of pictures. Pixels are normalised as (x / 255 - mean) / std; `places`, one of GRID_POSITIONS, encodes
-    positions in the grid. The initial map to the body's width is multiplied by `gain`: soft attention starts as a mean over all places,
-    where one thing among many is faint.
+    """The shared part of all sources of pictures. Pixels are normalised as (x / 255 - mean) / std; `places`, one of
+    GRID_POSITIONS, encodes positions in the grid. The initial map to the body's width is multiplied by `gain`: soft
+    attention starts as a mean over all places, where one thing among many is faint.
 
-    In training, pictures are shifted by up to `shift` pixels in each direction, repeating the edge (a random crop of a padded picture, as
-    in He et al. 2016), and with `flip` mirrored with probability 1/2.
+    In training, pictures are shifted by up to `shift` pixels in each direction, repeating the edge (a random crop of a
+    padded picture, as in He et al. 2016), and with `flip` mirrored with probability 1/2.
     """
 
     channels: int = 3
@@ -59,11 +61,17 @@ class Pictures:
 
     def embedding(self, dim: int, *, word_dropout: float = 0.0, table: Any = None, **around: Any) -> PictureEmbedding:
         if word_dropout:
-            raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and pictures have none; leave it out")
+            raise UserError(
+                f"model.word_dropout ({word_dropout}) drops words of a table, and pictures have none; leave it out"
+            )
         if table is not None:
-            raise UserError("shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false")
+            raise UserError(
+                "shared embeddings are a table of tokens, and pictures have none; set model.shared_embeddings=false"
+            )
         places: GridPosition = build_part("places", self.places, GRID_POSITIONS, dim)
-        embedding = PictureEmbedding(self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around)
+        embedding = PictureEmbedding(
+            self.reader(), dim, places=places, mean=self.mean, std=self.std, augment=self.augment, **around
+        )
         with torch.no_grad():
             embedding.map.weight.mul_(self.gain)
         return embedding
@@ -85,7 +93,9 @@ class Pictures:
 
     def check(self, number: int, example: Tensor) -> None:
         if example.dim() != 3 or example.shape[2] != self.channels or 0 in example.shape:
-            raise UserError(f"example {number} has the shape {list(example.shape)}; pictures are (height, width, {self.channels})")
+            raise UserError(
+                f"example {number} has the shape {list(example.shape)}; pictures are (height, width, {self.channels})"
+            )
 
     def augment(self, inputs: PictureInputs) -> PictureInputs:
         return moved(inputs, self.shift, self.flip) if self.shift or self.flip else inputs
@@ -118,7 +128,8 @@ class Pixels(Patches):
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Pictures):
-    """Rows of pixels, each one vector, of pictures up to `columns` pixels wide; narrower ones are padded on the right."""
+    """Rows of pixels, each one vector, of pictures up to `columns` pixels wide; narrower ones are padded on the
+    right."""
 
     columns: int
 
@@ -137,13 +148,15 @@ class Rows(Pictures):
         super().check(number, example)
         if example.shape[1] > self.columns:
             raise UserError(
-                f"example {number} is {example.shape[1]} pixels wide, and rows have {self.columns}; resize it, or read wider rows"
+                f"example {number} is {example.shape[1]} pixels wide, and rows have {self.columns}; resize it, or read"
+                " wider rows"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Convolved(Pictures):
-    """The grid of vectors from a residual network, which is trained with the body (the annotation vectors of Xu et al. 2015)."""
+    """The grid of vectors from a residual network, which is trained with the body (the annotation vectors of Xu et al.
+    2015)."""
 
     widths: tuple[int, ...] = (32, 64, 128)
     blocks: int = 2
@@ -156,7 +169,12 @@ class Convolved(Pictures):
         return self.widths[-1]
 
     def reader(self) -> ResNet:
-        how: dict[str, Any] = {"blocks": self.blocks, "stem_stride": self.stem_stride, "groups": self.groups, "norm": self.norm}
+        how: dict[str, Any] = {
+            "blocks": self.blocks,
+            "stem_stride": self.stem_stride,
+            "groups": self.groups,
+            "norm": self.norm,
+        }
         return ResNet(self.channels, widths=self.widths, **how)
 
     @property
@@ -166,7 +184,8 @@ class Convolved(Pictures):
 
     @property
     def before(self) -> int:
-        """A convolution with stride s and one pixel of padding is centred on pixel s i; its pixels do not start there."""
+        """A convolution with stride s and one pixel of padding is centred on pixel s i; its pixels do not start
+        there."""
         return self.cell[0] // 2
 
 

@@ -18,8 +18,9 @@ from clew.sources.vectors import Vectors
 
 @dataclass(frozen=True, kw_only=True)
 class RegionsReader(InputReader):
-    """Each box of a picture is a place, in the given order: its pixels resized to `side` x `side` and scaled to [-1, 1], followed by its
-    centre, width and height relative to the picture, also scaled to [-1, 1]. The boxes of a drawn scene are known, from left to right."""
+    """Each box of a picture is a place, in the given order: its pixels resized to `side` x `side` and scaled to [-1,
+    1], followed by its centre, width and height relative to the picture, also scaled to [-1, 1]. The boxes of a drawn
+    scene are known, from left to right."""
 
     name: ClassVar[str] = "regions"
     unit: ClassVar[str] = "region"
@@ -41,17 +42,24 @@ class RegionsReader(InputReader):
         return Input(given, len(boxes_of(given)))
 
     def read(self, given: Any) -> Tensor:
-        pixels = read_picture(given.picture if isinstance(given, Regions) else given, mode="grey" if self.grey else "rgb")
+        pixels = read_picture(
+            given.picture if isinstance(given, Regions) else given, mode="grey" if self.grey else "rgb"
+        )
         height, width = pixels.shape[:2]
         rows = []
         for left, top, right, bottom in boxes_of(given):
             if right > width or bottom > height:
                 raise UserError(
-                    f"{given.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels wide and "
-                    f"{height} high; give [left, top, right, bottom] inside it"
+                    f"{given.key}: the box {[left, top, right, bottom]} leaves the picture, which is {width} pixels"
+                    f" wide and {height} high; give [left, top, right, bottom] inside it"
                 )
             inside = resized(pixels[top:bottom, left:right], self.side, self.side).flatten() / 127.5 - 1
-            place = [(left + right) / width, (top + bottom) / height, 2 * (right - left) / width, 2 * (bottom - top) / height]
+            place = [
+                (left + right) / width,
+                (top + bottom) / height,
+                2 * (right - left) / width,
+                2 * (bottom - top) / height,
+            ]
             rows.append(torch.cat([inside, torch.tensor(place) - 1]))
         return torch.stack(rows)
 
@@ -61,7 +69,9 @@ def small_picture(given: Any, longest: int) -> tuple[Tensor, list[tuple[float, f
     pixels = read_picture(given.picture if isinstance(given, Regions) else given)
     small_pixels = bounded(pixels, longest)
     down, across = (small / side for small, side in zip(small_pixels.shape[:2], pixels.shape[:2], strict=True))
-    return small_pixels, [(left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)]
+    return small_pixels, [
+        (left * across, top * down, right * across, bottom * down) for left, top, right, bottom in boxes_of(given)
+    ]
 
 
 def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:
@@ -70,6 +80,6 @@ def boxes_of(given: Any) -> tuple[tuple[int, int, int, int], ...]:
     if isinstance(given, Scene):
         return boxes_across(given)
     raise UserError(
-        f"{getattr(given, 'key', given)}: this model reads the regions of a picture, and no boxes are given with it; give them as "
-        '"boxes": [[left, top, right, bottom], ...] on a JSON line, or train with task.input=convolved'
+        f"{getattr(given, 'key', given)}: this model reads the regions of a picture, and no boxes are given with it;"
+        ' give them as "boxes": [[left, top, right, bottom], ...] on a JSON line, or train with task.input=convolved'
     )

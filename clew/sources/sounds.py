@@ -25,10 +25,11 @@ from clew.sources.vocal_tract import VocalTract
 
 @dataclass(frozen=True, kw_only=True)
 class LogMelReader(InputReader):
-    """Resamples sounds to `rate` (default: that of the first training sound) and cuts them into log-mel frames, `stack` of them per place.
-    Energies more than `range_db` below the loudest are silence. `cepstra` replaces a frame's bands by that many mel-frequency cepstral
-    coefficients. `convolve` is the number of channels of two convolutions over frames and bands, below the body. In training, bands are
-    warped by up to `vocal_tract`, and SpecAugment masks `time_masks` stretches and `frequency_masks` bands."""
+    """Resamples sounds to `rate` (default: that of the first training sound) and cuts them into log-mel frames, `stack`
+    of them per place. Energies more than `range_db` below the loudest are silence. `cepstra` replaces a frame's bands
+    by that many mel-frequency cepstral coefficients. `convolve` is the number of channels of two convolutions over
+    frames and bands, below the body. In training, bands are warped by up to `vocal_tract`, and SpecAugment masks
+    `time_masks` stretches and `frequency_masks` bands."""
 
     name: ClassVar[str] = "log_mel"
     unit: ClassVar[str] = "frame"
@@ -52,12 +53,16 @@ class LogMelReader(InputReader):
 
     def __post_init__(self) -> None:
         self.check_between(rate=(0, 1_000_000), num_mels=(1, 1000), stack=(1, 100), deltas=(0, 4), time_masks=(0, 100))
-        self.check_between(frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9))
+        self.check_between(
+            frequency_masks=(0, 100), longest_mask=(0, 100_000), widest_mask=(0, 1000), vocal_tract=(0, 0.9)
+        )
         self.check_between(window_ms=(0.1, 10_000), hop_ms=(0.1, 10_000), range_db=(0, 200), cepstra=(0, self.num_mels))
         self.check_between(convolve=(0, 1024))
         for option in ("frequency_masks", "vocal_tract", "convolve"):
             if self.cepstra and getattr(self, option):
-                raise UserError(f"task.input.{option} is for bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0")
+                raise UserError(
+                    f"task.input.{option} is for bands, and with cepstra ({self.cepstra}) a frame has none; set it to 0"
+                )
 
     def fitted(self, given: Any) -> Self:
         return self if self.rate else replace(self, rate=length_of(given).rate)
@@ -106,7 +111,9 @@ class LogMelReader(InputReader):
         return tuple(round(number * step * self.hop_ms / 1000, 6) for number in range(count))
 
     def layout(self, given: Any, length: int) -> Layout:
-        return Layout(tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step))
+        return Layout(
+            tuple(self.places(given, length)), self.unit, axis="time (s)", at=self.times(length, self.frames.step)
+        )
 
     def canvas(self, given: Any) -> Canvas:
         """The log-mel spectrogram: bands, or cepstral coefficients, from the highest down, by frames."""
@@ -136,7 +143,11 @@ class LogMelReader(InputReader):
 
 def band_names(features: LogMel) -> list[str]:
     """The name of each feature of a frame."""
-    return [f"c{number}" for number in range(features.cepstra)] if features.cepstra else [f"{hz:.0f} Hz" for hz in centres(features)]
+    return (
+        [f"c{number}" for number in range(features.cepstra)]
+        if features.cepstra
+        else [f"{hz:.0f} Hz" for hz in centres(features)]
+    )
 
 
 def sound_of(given: Any) -> Sound:

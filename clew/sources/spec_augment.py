@@ -12,11 +12,12 @@ from clew.core.errors import UserError
 class SpecAugment:
     """SpecAugment (Park et al. 2019).
 
-    Each of `time_masks` hides t frames from t0 on, t ~ U{0 .. min(longest, share * tau)} and t0 ~ U{0 .. tau - t}, where tau is the length
-    of the row; each of `frequency_masks` hides f bands from f0 on, f ~ U{0 .. widest} and f0 ~ U{0 .. bands - f}. Hidden values become the
-    row's mean of that feature. With `warp`, the frame c ~ U{warp .. tau - warp - 1} is first moved by w ~ U(-warp, warp), and the frames
-    before and after it are stretched or squeezed by linear interpolation; rows of less than 2 warp + 2 frames stay. No row changes its
-    length, and padding is neither used nor changed. Draws come from torch's generator, as in dropout.
+    Each of `time_masks` hides t frames from t0 on, t ~ U{0 .. min(longest, share * tau)} and t0 ~ U{0 .. tau - t},
+    where tau is the length of the row; each of `frequency_masks` hides f bands from f0 on, f ~ U{0 .. widest} and f0 ~
+    U{0 .. bands - f}. Hidden values become the row's mean of that feature. With `warp`, the frame c ~ U{warp .. tau -
+    warp - 1} is first moved by w ~ U(-warp, warp), and the frames before and after it are stretched or squeezed by
+    linear interpolation; rows of less than 2 warp + 2 frames stay. No row changes its length, and padding is neither
+    used nor changed. Draws come from torch's generator, as in dropout.
     """
 
     time_masks: int = 2
@@ -29,7 +30,9 @@ class SpecAugment:
     def __post_init__(self) -> None:
         least = min(self.time_masks, self.longest, self.frequency_masks, self.widest, self.warp)
         if least < 0 or not 0 <= self.share <= 1:
-            raise UserError(f"masks and their widths must be 0 or more ({least}), and share ({self.share:g}) from 0 to 1")
+            raise UserError(
+                f"masks and their widths must be 0 or more ({least}), and share ({self.share:g}) from 0 to 1"
+            )
 
     def __call__(self, frames: Tensor, lengths: Tensor, num_bands: int) -> Tensor:
         """frames (batch, length, width), where width is a multiple of `num_bands`; `lengths` are those of the rows."""
@@ -40,7 +43,9 @@ class SpecAugment:
         limits = (self.share * lengths).long().clamp(max=self.longest)
         in_time = drawn_masks(self.time_masks, limits, lengths, length)  # (batch, length)
         bands = torch.full_like(lengths, num_bands)
-        in_frequency = drawn_masks(self.frequency_masks, bands.clamp(max=self.widest), bands, num_bands)  # (batch, num_bands)
+        in_frequency = drawn_masks(
+            self.frequency_masks, bands.clamp(max=self.widest), bands, num_bands
+        )  # (batch, num_bands)
         hidden = in_time[:, :, None] | in_frequency.repeat(1, width // num_bands)[:, None]  # (batch, length, width)
         total = frames.masked_fill(~real[..., None], 0.0).sum(1, keepdim=True)
         mean = total / lengths.clamp(min=1)[:, None, None]
@@ -62,7 +67,8 @@ class SpecAugment:
 
 
 def drawn_masks(count: int, limits: Tensor, sizes: Tensor, length: int) -> Tensor:
-    """Whether each position (batch, length) is in any of `count` masks of its row, up to `limits` wide and within `sizes` (batch,)."""
+    """Whether each position (batch, length) is in any of `count` masks of its row, up to `limits` wide and within
+    `sizes` (batch,)."""
     chance = torch.rand(2, len(sizes), count, device=sizes.device, dtype=torch.float64)
     widths = (chance[0] * (limits[:, None] + 1)).floor().minimum(limits[:, None].double())
     starts = (chance[1] * (sizes[:, None] - widths + 1)).floor().minimum(sizes[:, None] - widths)

@@ -42,11 +42,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class LetteredWords(Tokens):
-    """Words, each embedded by the concatenation of a table's vector, its letters and another body's vectors, as configured. An example is a
-    sentence of words.
+    """Words, each embedded by the concatenation of a table's vector, its letters and another body's vectors, as
+    configured. An example is a sentence of words.
 
-    `table_dim` is the width of the table; by default, the width of the body minus that of the other parts. `context` builds the part that
-    reads the words with another body; `reader` encodes them.
+    `table_dim` is the width of the table; by default, the width of the body minus that of the other parts. `context`
+    builds the part that reads the words with another body; `reader` encodes them.
     """
 
     tokenizer: Tokenizer = field(kw_only=True)

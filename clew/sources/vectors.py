@@ -31,7 +31,9 @@ class Vectors:
     def collate(self, examples: Sequence[Tensor]) -> tuple[Tensor, Tensor | None]:
         for number, example in enumerate(examples):
             if example.dim() != 2 or example.shape[1] != self.width:
-                raise UserError(f"example {number} has the shape {list(example.shape)}; vectors are (length, {self.width})")
+                raise UserError(
+                    f"example {number} has the shape {list(example.shape)}; vectors are (length, {self.width})"
+                )
         lengths = torch.tensor([len(example) for example in examples])
         mask = torch.arange(int(lengths.max()))[None] < lengths[:, None]
         vectors = torch.nn.utils.rnn.pad_sequence(list(examples), batch_first=True)  # (batch, length, width)
@@ -44,6 +46,10 @@ class Vectors:
 def refuse_table(word_dropout: float, table: Any) -> None:
     """Refuses options of a family that need a table of tokens."""
     if word_dropout:
-        raise UserError(f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out")
+        raise UserError(
+            f"model.word_dropout ({word_dropout}) drops words of a table, and vectors have none; leave it out"
+        )
     if table is not None:
-        raise UserError("shared embeddings are a table of tokens, and vectors have none; set model.shared_embeddings=false")
+        raise UserError(
+            "shared embeddings are a table of tokens, and vectors have none; set model.shared_embeddings=false"
+        )

@@ -14,8 +14,8 @@ class VocalTract:
 
         y_t[j] = x_t[a j],    a ~ U(1 - spread, 1 + spread), one per row
 
-    x is interpolated linearly between bands, and constant above the last band. A shorter vocal tract has higher formants, so a below 1
-    simulates a smaller speaker. Draws come from torch's generator, as in dropout.
+    x is interpolated linearly between bands, and constant above the last band. A shorter vocal tract has higher
+    formants, so a below 1 simulates a smaller speaker. Draws come from torch's generator, as in dropout.
     """
 
     spread: float
@@ -28,7 +28,9 @@ class VocalTract:
         """frames (batch, length, width), where width is a multiple of `num_bands`."""
         factors = 1 + self.spread * (2 * torch.rand(len(frames), dtype=frames.dtype, device=frames.device) - 1)
         bands = frames.unflatten(-1, (-1, num_bands))  # (batch, length, times, bands)
-        places = (factors[:, None] * torch.arange(num_bands, dtype=frames.dtype, device=frames.device)).clamp(max=num_bands - 1)
+        places = (factors[:, None] * torch.arange(num_bands, dtype=frames.dtype, device=frames.device)).clamp(
+            max=num_bands - 1
+        )
         low = places.floor().long()
         high = (low + 1).clamp(max=num_bands - 1)
         rest = (places - low)[:, None, None]

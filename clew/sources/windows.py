@@ -9,8 +9,9 @@ from clew.text.words import split_words
 
 
 class CutText(NamedTuple):
-    """A text as tokens, or as words if the tokenizer has a token for each word. Piece i is the characters [start, stop) of the original
-    text in row i of `offsets` (pieces, 2), without surrounding white space; a piece of white space alone is empty."""
+    """A text as tokens, or as words if the tokenizer has a token for each word. Piece i is the characters [start, stop)
+    of the original text in row i of `offsets` (pieces, 2), without surrounding white space; a piece of white space
+    alone is empty."""
 
     words: list[str] | None
     tokens: list[int]
@@ -47,6 +48,7 @@ def as_offsets(pairs: list[tuple[int, int]]) -> np.ndarray:
 
 
 def window_starts(length: int, capacity: int, stride: int) -> list[int]:
-    """Where windows of `capacity` pieces begin, at most `stride` or one window apart, until a window holds the last piece."""
+    """Where windows of `capacity` pieces begin, at most `stride` or one window apart, until a window holds the last
+    piece."""
     step = min(stride, capacity)
     return list(range(0, max(length - capacity, 0) + step, step)) if length > capacity else [0]

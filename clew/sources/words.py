@@ -1,6 +1,8 @@
-"""Sentences of words as inputs of a body: tokens, the letters of each word, and its pieces for another body. Shared by tasks on words.
+"""Sentences of words as inputs of a body: tokens, the letters of each word, and its pieces for another body. Shared by
+tasks on words.
 
-A word tokenizer has a token for each word. Other tokenizers cut words into pieces, and which pieces belong to a word is recorded.
+A word tokenizer has a token for each word. Other tokenizers cut words into pieces, and which pieces belong to a word is
+recorded.
 """
 
 from collections.abc import Sequence
@@ -33,9 +35,9 @@ class EncodedWords(NamedTuple):
 class WordReader:
     """Encodes sentences as ids, and collates them for a body.
 
-    `letters` adds each word's letters; `context` encodes the same words for another body. A body trained on `running` text gets sentences
-    as it has seen them: between tokens that end a line, with letters spelled as its tokens are. If the tokenizer has a frame, it is put
-    around texts; `segmented` says that the body has segment embeddings.
+    `letters` adds each word's letters; `context` encodes the same words for another body. A body trained on `running`
+    text gets sentences as it has seen them: between tokens that end a line, with letters spelled as its tokens are. If
+    the tokenizer has a frame, it is put around texts; `segmented` says that the body has segment embeddings.
     """
 
     def __init__(
@@ -62,8 +64,19 @@ class WordReader:
         inner = None
         if context is not None:
             source = vocabularies["context"]
-            inner = cls(source.tokenizer, letters=is_spelled(context.body), running=source.is_running, segmented=is_segmented(context.body))
-        return cls(vocabularies["tokenizer"], letters=is_spelled(body), context=inner, running=running, segmented=is_segmented(body))
+            inner = cls(
+                source.tokenizer,
+                letters=is_spelled(context.body),
+                running=source.is_running,
+                segmented=is_segmented(context.body),
+            )
+        return cls(
+            vocabularies["tokenizer"],
+            letters=is_spelled(body),
+            context=inner,
+            running=running,
+            segmented=is_segmented(body),
+        )
 
     def encode(self, sentences: Sentences, *, framed: bool = True) -> list[EncodedWords]:
         """Encodes sentences. Pass `framed=False` for texts that `joined` will frame."""
@@ -78,13 +91,20 @@ class WordReader:
                 for sentence in encoded
             ]
         if self.letters:
-            spelt = ([letters_of(self.tokenizer.normalize(word) if self.running else word) for word in words] for words in sentences)
+            spelt = (
+                [letters_of(self.tokenizer.normalize(word) if self.running else word) for word in words]
+                for words in sentences
+            )
             outside: list[list[int]] = [] if self.mark is None else [letters_of(self.tokenizer.token(self.mark))]
-            encoded = [sentence._replace(letters=[*outside, *letters, *outside]) for sentence, letters in zip(encoded, spelt, strict=True)]
+            encoded = [
+                sentence._replace(letters=[*outside, *letters, *outside])
+                for sentence, letters in zip(encoded, spelt, strict=True)
+            ]
         if self.context is not None:
             context_sentences = self.context.encode(sentences, framed=framed)
             encoded = [
-                sentence._replace(context=context_sentence) for sentence, context_sentence in zip(encoded, context_sentences, strict=True)
+                sentence._replace(context=context_sentence)
+                for sentence, context_sentence in zip(encoded, context_sentences, strict=True)
             ]
         return [self.framed(sentence) for sentence in encoded] if framed else encoded
 
@@ -113,8 +133,8 @@ class WordReader:
         return first._replace(tokens=tokens, starts=starts, ends=ends, segments=segments, letters=letters)
 
     def shortened(self, texts: tuple[EncodedWords, ...], longest: int) -> tuple[EncodedWords, ...]:
-        """Cuts one text, or a pair, at the end to `longest` tokens, including those around them. Of a pair the longer is cut until both are
-        equally long."""
+        """Cuts one text, or a pair, at the end to `longest` tokens, including those around them. Of a pair the longer
+        is cut until both are equally long."""
         frame = self.tokenizer.frame
         around = len(texts) - 1 if frame is None else frame.num_added(pair=len(texts) == 2)
         room = max(longest - around, len(texts))
@@ -149,9 +169,12 @@ class WordReader:
             cut = len(first.starts)
             if not self.context.is_whole:  # otherwise that word has its place already
                 context = context._replace(
-                    starts=[*context.starts[:cut], mark, *context.starts[cut:]], ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]]
+                    starts=[*context.starts[:cut], mark, *context.starts[cut:]],
+                    ends=[*context.ends[:cut], mark + 1, *context.ends[cut:]],
                 )
-        return EncodedWords([*first.tokens, end, *second.tokens], [*places], [place + 1 for place in places], letters, context)
+        return EncodedWords(
+            [*first.tokens, end, *second.tokens], [*places], [place + 1 for place in places], letters, context
+        )
 
     def encode_words(self, sentences: Sentences) -> list[EncodedWords]:
         token_rows = self.tokenizer.encode_batch([one_word_each(words) for words in sentences])
@@ -161,8 +184,8 @@ class WordReader:
         return [self.cut(one_word_each(words), len(words)) for words in sentences]
 
     def cut(self, text: str, num_words: int) -> EncodedWords:
-        """Encodes a text whose words are separated by spaces. A piece belongs to the word of its last character. A word that the tokenizer
-        drops gets the piece before it."""
+        """Encodes a text whose words are separated by spaces. A piece belongs to the word of its last character. A word
+        that the tokenizer drops gets the piece before it."""
         tokens, offsets = self.tokenizer.encode_with_offsets(text)
         starts, ends, word, place = [0] * num_words, [0] * num_words, -1, 0
         word_at = []
@@ -188,13 +211,21 @@ class WordReader:
         ends, _ = padded([sentence.ends for sentence in encoded])
         inputs: Any = tokens
         if self.letters or self.context is not None:
-            letters = padded_letters([sentence.letters or [] for sentence in encoded], tokens.shape[1]) if self.letters else None
+            letters = (
+                padded_letters([sentence.letters or [] for sentence in encoded], tokens.shape[1])
+                if self.letters
+                else None
+            )
             context = (
-                self.context.collate([sentence.context for sentence in encoded if sentence.context]) if self.context is not None else None
+                self.context.collate([sentence.context for sentence in encoded if sentence.context])
+                if self.context is not None
+                else None
             )
             inputs = Words(tokens, letters, context)
         elif self.segmented:
-            inputs = Segmented(tokens, padded([sentence.segments or [0] * len(sentence.tokens) for sentence in encoded])[0])
+            inputs = Segmented(
+                tokens, padded([sentence.segments or [0] * len(sentence.tokens) for sentence in encoded])[0]
+            )
         return Pieces(inputs, mask, starts, ends)
 
     @property
@@ -205,7 +236,9 @@ class WordReader:
     @property
     def num_added(self) -> int:
         """The number of tokens added around a text."""
-        return (0 if self.tokenizer.frame is None else self.tokenizer.frame.num_added()) + (0 if self.mark is None else 2)
+        return (0 if self.tokenizer.frame is None else self.tokenizer.frame.num_added()) + (
+            0 if self.mark is None else 2
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -217,11 +250,14 @@ def cut_at(encoded: EncodedWords, length: int) -> EncodedWords:
     """A sentence's first tokens, and the words that are complete in them."""
     words = sum(end <= length for end in encoded.ends)
     letters = None if encoded.letters is None else encoded.letters[:length]
-    return encoded._replace(tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters)
+    return encoded._replace(
+        tokens=encoded.tokens[:length], starts=encoded.starts[:words], ends=encoded.ends[:words], letters=letters
+    )
 
 
 class SourceReader(WordReader):
-    """Encodes texts for the encoder of an encoder-decoder: in the tokenizer's frame, or followed by the token that ends a source."""
+    """Encodes texts for the encoder of an encoder-decoder: in the tokenizer's frame, or followed by the token that ends
+    a source."""
 
     by_words = False
 
@@ -258,13 +294,14 @@ def check_words(encoded: EncodedWords, limit: int | None, place: str) -> None:
     """Refuses a sentence that is longer than the body's positions."""
     if limit is not None and len(encoded.tokens) > limit:
         raise UserError(
-            f"{place}: the sentence has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it, "
-            "or train with a larger model.max_length or another model.position"
+            f"{place}: the sentence has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions;"
+            " shorten it, or train with a larger model.max_length or another model.position"
         )
 
 
 def one_word_each(words: Sequence[str]) -> str:
-    """A sentence for the tokenizer, with no white space inside words: a no-break space, for example, would split its word."""
+    """A sentence for the tokenizer, with no white space inside words: a no-break space, for example, would split its
+    word."""
     return " ".join("_".join(word.split()) or "_" for word in words)
 
 

@@ -1,4 +1,5 @@
-"""Searches over the settings of a recipe: each trial is a run, and Optuna says which settings to try next. Loads nothing by itself."""
+"""Searches over the settings of a recipe: each trial is a run, and Optuna says which settings to try next. Loads
+nothing by itself."""
 
 from pathlib import Path
 

@@ -11,8 +11,14 @@ from clew.studies.study import Trial
 from clew.studies.trials import FINISHED, PRUNED
 
 
-def view_of_trials(space: Space, trials: Sequence[Trial], measure: str, importances: Mapping[str, float], about: str) -> View:
-    scored = [trial for trial in trials if trial.score is not None and np.isfinite(trial.score) and trial.state in (FINISHED, PRUNED)]
+def view_of_trials(
+    space: Space, trials: Sequence[Trial], measure: str, importances: Mapping[str, float], about: str
+) -> View:
+    scored = [
+        trial
+        for trial in trials
+        if trial.score is not None and np.isfinite(trial.score) and trial.state in (FINISHED, PRUNED)
+    ]
     parts: list[Part] = []
     if scored:
         parts.append(history(scored, measure))
@@ -20,7 +26,14 @@ def view_of_trials(space: Space, trials: Sequence[Trial], measure: str, importan
     if importances:
         shares = list(importances.values())
         parts.append(
-            Bars(list(importances), shares, "share of what sets the best trials apart", "Importance of the settings", low=0.0, high=1.0)
+            Bars(
+                list(importances),
+                shares,
+                "share of what sets the best trials apart",
+                "Importance of the settings",
+                low=0.0,
+                high=1.0,
+            )
         )
     header = ["trial", *(axis.field for axis in space.axes), f"valid {measure}", "steps", "state", "note"]
     rows = [
@@ -56,7 +69,12 @@ def slice_of(axis: Range | Choices, scored: Sequence[Trial], measure: str) -> Po
 
 
 def points(
-    scored: Sequence[Trial], place: Callable[[Trial], float], x_label: str, measure: str, title: str, axis: Range | None = None
+    scored: Sequence[Trial],
+    place: Callable[[Trial], float],
+    x_label: str,
+    measure: str,
+    title: str,
+    axis: Range | None = None,
 ) -> Points:
     """Finished and pruned trials, in two colours, over all of a range."""
     groups = {state: [trial for trial in scored if trial.state == state] for state in (FINISHED, PRUNED)}

@@ -24,14 +24,16 @@ BEST = "best.yaml"
 
 @dataclass(frozen=True)
 class Search:
-    """A search as it stands. `best` is the finished trial with the best validation score; `clew.load(search.best.folder)` is its run."""
+    """A search as it stands. `best` is the finished trial with the best validation score;
+    `clew.load(search.best.folder)` is its run."""
 
     folder: Path
     space: Space = field(repr=False)
     asked: int
     trials: tuple[Trial, ...] = field(repr=False)
     importances: dict[str, float] = field(repr=False)
-    """The share of each setting in what makes trials good, the most important first; empty while there are few trials."""
+    """The share of each setting in what makes trials good, the most important first; empty while there are few
+    trials."""
 
     @property
     def best(self) -> Trial:
@@ -79,7 +81,13 @@ class Search:
 
     def row(self, trial: Trial, fields: Sequence[str]) -> list[str]:
         score = "" if trial.score is None else f"{trial.score:.4f}"
-        seconds = "" if trial.seconds is None else f"{trial.seconds:.1f} s" if trial.seconds < 60 else f"{trial.seconds / 60:.1f} min"
+        seconds = (
+            ""
+            if trial.seconds is None
+            else f"{trial.seconds:.1f} s"
+            if trial.seconds < 60
+            else f"{trial.seconds / 60:.1f} min"
+        )
         steps = f"{trial.step}/{trial.steps}" if trial.steps else ""
         notes = ["best"] if self.has_best and trial == self.best else []
         return [
@@ -98,13 +106,20 @@ class Search:
 
     @property
     def about(self) -> str:
-        best = f"; the best is trial {self.best.number}, valid {self.measure} {self.best.score:.4f}" if self.has_best else ""
+        best = (
+            f"; the best is trial {self.best.number}, valid {self.measure} {self.best.score:.4f}"
+            if self.has_best
+            else ""
+        )
         return f"{self.space.recipe}: {self.ended} of {counted(self.asked, 'trial')} ended{best}"
 
     def __str__(self) -> str:
         header, rows = self.table()
         widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in [header, *rows]]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in [header, *rows]
+        ]
         return "\n".join([self.about, *lines])
 
     def __repr__(self) -> str:

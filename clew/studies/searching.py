@@ -1,4 +1,5 @@
-"""A search from start to end: draws trials, trains them here or in workers, and stops where it is asked to. Knows no command line."""
+"""A search from start to end: draws trials, trains them here or in workers, and stops where it is asked to. Knows no
+command line."""
 
 import gc
 import signal
@@ -6,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from clew.core.errors import UserError, counted, shortened
@@ -26,7 +28,8 @@ from clew.training.signals import Interrupted
 Reporting = Callable[[], AbstractContextManager[Report]]
 MOST_JOBS = 64
 HOPELESS = 3
-"""So many first trials that fail, or two for the same reason, end a search: it is the settings that all of them share."""
+"""So many first trials that fail, or two for the same reason, end a search: it is the settings that all of them
+share."""
 DIED = "its process ended twice"
 """How the note of a trial begins whose worker died, and died again when the trial was resumed."""
 
@@ -45,23 +48,33 @@ def search(
     worker: list[str],
     debug: bool = False,
 ) -> Search:
-    """Searches in a new folder, or resumes a search. Raises `Interrupted` where a signal came, after the trials under way are saved.
+    """Searches in a new folder, or resumes a search. Raises `Interrupted` where a signal came, after the trials under
+    way are saved.
 
-    `reporting` shows the training of a trial where it is trained in this process; `worker` is the command of a process that trains others.
+    `reporting` shows the training of a trial where it is trained in this process; `worker` is the command of a process
+    that trains others.
     """
     if world_size() > 1:
         raise UserError("a search starts its own processes (--jobs), and not under torchrun; start it by itself")
     if trials < 1:
-        raise UserError(f"the number of trials ({trials}) must be at least 1; give how many to train, such as --search 20")
+        raise UserError(
+            f"the number of trials ({trials}) must be at least 1; give how many to train, such as --search 20"
+        )
     if not 1 <= jobs <= MOST_JOBS:
         raise UserError(f"--jobs ({jobs}) must be from 1 to {MOST_JOBS}: the trials that are trained at once")
-    folder = resumed_folder(recipe, assignments, out, code) if resume else new_folder(recipe, assignments, trials, out, code, say)
+    folder = (
+        resumed_folder(recipe, assignments, out, code)
+        if resume
+        else new_folder(recipe, assignments, trials, out, code, say)
+    )
     with writing_study(folder), locked(folder):
         repair_journal(folder)
         study = open_study(folder, code)
         check_count(study.space, trials)
         if trials < (begun := len(study.entries())):
-            raise UserError(f"{folder} has begun {begun} trials already, and --search asks for {trials}; ask for at least as many")
+            raise UserError(
+                f"{folder} has begun {begun} trials already, and --search asks for {trials}; ask for at least as many"
+            )
         if trials != study.asked:
             content = read_study(folder)
             write_study(folder, study.space, content["settings"], study.seed, trials, code)
@@ -79,7 +92,12 @@ def search(
 
 
 def new_folder(
-    recipe: str, assignments: Sequence[str], trials: int, out: Path | None, code: Path | None, say: Callable[[str], None]
+    recipe: str,
+    assignments: Sequence[str],
+    trials: int,
+    out: Path | None,
+    code: Path | None,
+    say: Callable[[str], None],
 ) -> Path:
     """The folder of a new study, with its settings: runs/RECIPE-search, then runs/RECIPE-search-2, ..."""
     space, config = read_space(recipe, assignments)
@@ -107,16 +125,28 @@ def new_folder(
 
 
 def resumed_folder(recipe: str, assignments: Sequence[str], out: Path | None, code: Path | None) -> Path:
-    """The folder of the search to resume: the one that is named, or the newest below runs/ of this recipe and these settings."""
+    """The folder of the search to resume: the one that is named, or the newest below runs/ of this recipe and these
+    settings."""
     if out is None:
-        found = sorted(Path("runs").glob(f"{read_recipe(recipe)[0]}-search*/{STUDY}"), key=lambda path: path.stat().st_mtime)
-        folders = [path.parent for path in found if not assignments or sorted(read_study(path.parent)["settings"]) == sorted(assignments)]
+        found = sorted(
+            Path("runs").glob(f"{read_recipe(recipe)[0]}-search*/{STUDY}"), key=lambda path: path.stat().st_mtime
+        )
+        folders = [
+            path.parent
+            for path in found
+            if not assignments or sorted(read_study(path.parent)["settings"]) == sorted(assignments)
+        ]
         if not folders:
-            raise UserError(f"below runs/ there is no search of {shortened(recipe)} with these settings; leave --resume out to start one")
+            raise UserError(
+                f"below runs/ there is no search of {shortened(recipe)} with these settings; leave --resume out to"
+                " start one"
+            )
         out = folders[-1]
     content = read_study(out)
     if content["recipe"] != recipe:
-        raise UserError(f"{out} is a search of {content['recipe']}, not of {shortened(recipe)}; name that recipe, or another folder")
+        raise UserError(
+            f"{out} is a search of {content['recipe']}, not of {shortened(recipe)}; name that recipe, or another folder"
+        )
     if assignments and sorted(content["settings"]) != sorted(assignments):
         changed = sorted({*content["settings"]} ^ {*assignments})
         raise UserError(
@@ -124,15 +154,18 @@ def resumed_folder(recipe: str, assignments: Sequence[str], out: Path | None, co
             "leave the settings out, or start a new search"
         )
     if content["code"] != (None if code is None else file_hash(code)):
-        raise UserError(f"{out} was begun {'without --code' if content['code'] is None else 'with another --code'}; give the same file")
+        raise UserError(
+            f"{out} was begun {'without --code' if content['code'] is None else 'with another --code'}; give the same"
+            " file"
+        )
     return out
 
 
 def check_count(space: Space, trials: int) -> None:
     if trials > space.combinations:
         raise UserError(
-            f"there are only {counted(int(space.combinations), 'combination')} of these values, and {trials} trials are asked for; "
-            "ask for fewer, or train each combination once as a grid (`clew train` without --search)"
+            f"there are only {counted(int(space.combinations), 'combination')} of these values, and {trials} trials are"
+            " asked for; ask for fewer, or train each combination once as a grid (`clew train` without --search)"
         )
 
 
@@ -164,8 +197,14 @@ class Conduct:
                 if len(ended) >= self.study.asked:
                     return None
                 reasons = {trial.note for trial in ended if trial.state == FAILED}
-                if all(trial.state == FAILED for trial in ended) and (len(ended) >= HOPELESS or len(ended) > len(reasons)):
-                    remedy = "lower --jobs or free memory, then" if ended[-1].note.startswith(DIED) else "mend the settings and"
+                if all(trial.state == FAILED for trial in ended) and (
+                    len(ended) >= HOPELESS or len(ended) > len(reasons)
+                ):
+                    remedy = (
+                        "lower --jobs or free memory, then"
+                        if ended[-1].note.startswith(DIED)
+                        else "mend the settings and"
+                    )
                     raise UserError(
                         f"the first {len(ended)} trials failed, the last because {shortened(ended[-1].note, 250)}; "
                         f"{remedy} start a new search"
@@ -177,7 +216,9 @@ class Conduct:
                     return None
                 order = drawn
             trial = self.study.trials()[order.number - 1]
-            self.say(f"trial {order.number} of {self.study.asked}{f', {trial.note}' if trial.note else ''}: {trial.words}")
+            self.say(
+                f"trial {order.number} of {self.study.asked}{f', {trial.note}' if trial.note else ''}: {trial.words}"
+            )
             return order
 
     def evaluated(self, order: Order, last: Evaluated, *, aloud: bool = False) -> bool:
@@ -188,7 +229,9 @@ class Conduct:
 
     def ended(self, order: Order, outcome: Outcome) -> None:
         with self.lock:
-            before = [trial.value for trial in self.study.trials() if trial.state == FINISHED and trial.value is not None]
+            before = [
+                trial.value for trial in self.study.trials() if trial.state == FINISHED and trial.value is not None
+            ]
             self.study.end(order.number, outcome)
             trial = self.study.trials()[order.number - 1]
             title = f"trial {trial.number} {trial.state}"
@@ -202,7 +245,9 @@ class Conduct:
     def stopped(self, number: int) -> Interrupted:
         with self.lock:
             done = sum(trial.state in (FINISHED, PRUNED, FAILED) for trial in self.study.trials())
-            return Interrupted(number, f"stopped; {done} of {counted(self.study.asked, 'trial')} ended", self.study.folder)
+            return Interrupted(
+                number, f"stopped; {done} of {counted(self.study.asked, 'trial')} ended", self.study.folder
+            )
 
 
 def train_here(conduct: Conduct, reporting: Reporting, debug: bool) -> None:
@@ -211,7 +256,7 @@ def train_here(conduct: Conduct, reporting: Reporting, debug: bool) -> None:
         while (order := conduct.next()) is not None:
             current = order
             with reporting() as report:
-                outcome = train_trial(current, lambda last, order=current: conduct.evaluated(order, last), report, debug=debug)  # type: ignore[misc]
+                outcome = train_trial(current, partial(conduct.evaluated, current), report, debug=debug)
             conduct.ended(current, outcome)
             gc.collect()  # cycles of one trial hold memory that the next may need
     except Interrupted as stop:

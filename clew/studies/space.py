@@ -107,7 +107,10 @@ class Space:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Space":
-        axes = [Choices(each["field"], tuple(each["values"])) if "values" in each else Range(**each) for each in content["axes"]]
+        axes = [
+            Choices(each["field"], tuple(each["values"])) if "values" in each else Range(**each)
+            for each in content["axes"]
+        ]
         return cls(content["recipe"], tuple(content["fixed"]), tuple(axes))
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, str]:
@@ -120,14 +123,17 @@ def is_range(text: str) -> bool:
 
 
 def read_space(recipe: str, assignments: Sequence[str]) -> tuple[Space, Config]:
-    """The space that words describe, and the config of a trial in it. Every mistake is refused here, before the first trial."""
+    """The space that words describe, and the config of a trial in it. Every mistake is refused here, before the first
+    trial."""
     if len(split_values(recipe)) > 1:
         raise UserError(f"a search is of one recipe, and {recipe!r} names several; search each of them by itself")
     parts = [(field.strip(), text) for field, _, text in (assignment.partition("=") for assignment in assignments)]
     searched = {field: text for field, text in parts if is_range(text) or len(split_values(text)) > 1}
     for field in searched:
         if (times := sum(field == other for other, _ in parts)) > 1:
-            raise UserError(f"{field} is given {times} times, once to be searched; give one range or one list of values")
+            raise UserError(
+                f"{field} is given {times} times, once to be searched; give one range or one list of values"
+            )
     if not searched:
         raise UserError(
             "a search varies settings, and none of these has a range or several values; "
@@ -165,7 +171,9 @@ def read_space(recipe: str, assignments: Sequence[str]) -> tuple[Space, Config]:
             low, high, step = ends[field]
             config(**{field: written(high)})
             has_whole_ends = has_no_fraction(low) and has_no_fraction(high)
-            axes.append(range_of(field, low, high, step, has_whole_ends and not takes(config, field, high - Decimal("0.5"))))
+            axes.append(
+                range_of(field, low, high, step, has_whole_ends and not takes(config, field, high - Decimal("0.5")))
+            )
     return Space(expand(recipe, [])[0].recipe, tuple(fixed), tuple(axes)), config()
 
 
@@ -176,11 +184,15 @@ def ends_of(field: str, text: str) -> tuple[Decimal, Decimal, Decimal | None]:
     low, high, step = (None if part is None else Decimal(part) for part in matched.groups())
     assert low is not None and high is not None
     if high < low:
-        raise UserError(f"{field}={text} goes from the higher end to the lower; write {field}={matched[2]}..{matched[1]}")
+        raise UserError(
+            f"{field}={text} goes from the higher end to the lower; write {field}={matched[2]}..{matched[1]}"
+        )
     if high == low:
         raise UserError(f"{field}={text} is a range of one value; write {field}={matched[1]}, or give another end")
     if step is not None and not 0 < step <= high - low:
-        raise UserError(f"{field}={text}: the step ({matched[3]}) must be above 0 and at most the width of the range ({high - low})")
+        raise UserError(
+            f"{field}={text}: the step ({matched[3]}) must be above 0 and at most the width of the range ({high - low})"
+        )
     return low, high, step
 
 
@@ -208,19 +220,25 @@ def has_no_fraction(number: Decimal) -> bool:
 def written(number: Decimal) -> str:
     """A number as a setting has it: whole where it is whole."""
     return (
-        str(int(number)) if has_no_fraction(number) and "." not in str(number) and "E" not in str(number).upper() else repr(float(number))
+        str(int(number))
+        if has_no_fraction(number) and "." not in str(number) and "E" not in str(number).upper()
+        else repr(float(number))
     )
 
 
 def words_of(space: Mapping[str, Any]) -> list[str]:
-    """Settings from Python: (low, high) and (low, high, step) are ranges, a list has choices, a text is as on the command line. Names are
-    `model.dim` or `model__dim`; a dict has the fields of a section."""
+    """Settings from Python: (low, high) and (low, high, step) are ranges, a list has choices, a text is as on the
+    command line. Names are `model.dim` or `model__dim`; a dict has the fields of a section."""
     if not isinstance(space, Mapping) or not all(isinstance(name, str) for name in space):
         raise UserError(
-            "the space of a search is a dict of ranges and choices by field, such as {'training.learning_rate': (1e-4, 1e-2), "
-            f"'model.cell': ['lstm', 'gru']}}, not {shown(space)}"
+            "the space of a search is a dict of ranges and choices by field, such as {'training.learning_rate':"
+            f" (1e-4, 1e-2), 'model.cell': ['lstm', 'gru']}}, not {shown(space)}"
         )
-    fields = [(".".join(path), leaf) for name, value in space.items() for path, leaf in leaves(path_of(name.replace(".", "__")), value)]
+    fields = [
+        (".".join(path), leaf)
+        for name, value in space.items()
+        for path, leaf in leaves(path_of(name.replace(".", "__")), value)
+    ]
     return [f"{field}={word_of(field, value)}" for field, value in fields]
 
 
@@ -231,18 +249,28 @@ def word_of(field: str, value: Any) -> str:
         parts = plain_value(value, field)
         if len(parts) not in (2, 3) or not all(map(is_number, parts)):
             raise UserError(
-                f"{field}: a range is (low, high) or (low, high, step), of finite numbers, not {shown(value)}; a list has choices"
+                f"{field}: a range is (low, high) or (low, high, step), of finite numbers, not {shown(value)}; a list"
+                " has choices"
             )
         low, high, *step = map(json.dumps, parts)
         return f"{low}..{high}{':' if step else ''}{''.join(step)}"
     if isinstance(value, list):
         if len(value) < 2:
-            raise UserError(f"{field}: a list of choices has at least two, not {shown(value)}; give one value as a setting")
+            raise UserError(
+                f"{field}: a list of choices has at least two, not {shown(value)}; give one value as a setting"
+            )
         return ",".join(choice_word(plain_value(choice, field)) for choice in value)
-    raise UserError(f"{field}: a search takes (low, high), a list of choices, or a text as on the command line, not {shown(value)}")
+    raise UserError(
+        f"{field}: a search takes (low, high), a list of choices, or a text as on the command line, not {shown(value)}"
+    )
 
 
 def choice_word(value: Any) -> str:
     """One choice, quoted where it would otherwise be read as something else."""
-    is_plain = isinstance(value, str) and parse_value(value) == value and split_values(value) == [value.strip()] and value != ""
+    is_plain = (
+        isinstance(value, str)
+        and parse_value(value) == value
+        and split_values(value) == [value.strip()]
+        and value != ""
+    )
     return str(value) if is_plain else json.dumps(value)

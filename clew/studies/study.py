@@ -67,7 +67,8 @@ def load_optuna() -> Any:
 
 
 class Study:
-    """A search in its folder. Only the process that holds the folder's lock draws and ends trials; any process may read."""
+    """A search in its folder. Only the process that holds the folder's lock draws and ends trials; any process may
+    read."""
 
     def __init__(self, folder: Path, space: Space, seed: int, asked: int, code: Path | None = None):
         self.folder, self.space, self.seed, self.asked, self.code = folder, space, seed, asked, code
@@ -80,14 +81,22 @@ class Study:
             if NAME in self.optuna.get_all_study_names(storage):  # who only reads writes nothing
                 self.study = self.optuna.load_study(study_name=NAME, storage=storage, pruner=pruner)
             else:
-                self.study = self.optuna.create_study(study_name=NAME, storage=storage, pruner=pruner, load_if_exists=True)
+                self.study = self.optuna.create_study(
+                    study_name=NAME, storage=storage, pruner=pruner, load_if_exists=True
+                )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} is not a journal of Optuna's that can be read ({shown(str(error))}); start the search anew") from None
+            raise UserError(
+                f"{path} is not a journal of Optuna's that can be read ({shown(str(error))}); start the search anew"
+            ) from None
 
     def entries(self) -> list[Any]:
         """The trials of Optuna that count: fully drawn, and no repetitions. Their order gives our trial numbers."""
         fields = {axis.field for axis in self.space.axes}
-        return [each for each in self.study.get_trials(deepcopy=False) if fields <= set(each.params) and "skipped" not in each.user_attrs]
+        return [
+            each
+            for each in self.study.get_trials(deepcopy=False)
+            if fields <= set(each.params) and "skipped" not in each.user_attrs
+        ]
 
     def trials(self, *, is_searched: bool = False) -> list[Trial]:
         """Every trial in order; one that has not ended is running where somebody searches."""
@@ -100,14 +109,28 @@ class Study:
         if told is not None and entry.state.is_finished():
             outcome = Outcome(**told)
             facts = (outcome.value, outcome.measure, outcome.score, outcome.step, outcome.steps, outcome.seconds)
-            return Trial(number, settings, outcome.state, *facts, folder, "; ".join(filter(None, (note, outcome.reason))))
+            return Trial(
+                number, settings, outcome.state, *facts, folder, "; ".join(filter(None, (note, outcome.reason)))
+            )
         state = FAILED if entry.state.is_finished() else RUNNING if is_searched else INTERRUPTED
         try:
             run = summarise(folder)
         except UserError:  # not begun, or of a user's file that is not imported here
             return Trial(number, settings, state, None, "", None, 0, 0, None, folder, note)
         score = run.best.get(f"valid.{run.measure}")
-        return Trial(number, settings, state, None, run.measure, score, run.step, run.config.training.steps, run.seconds, folder, note)
+        return Trial(
+            number,
+            settings,
+            state,
+            None,
+            run.measure,
+            score,
+            run.step,
+            run.config.training.steps,
+            run.seconds,
+            folder,
+            note,
+        )
 
     def place(self, number: int) -> Path:
         return self.folder / f"trial-{number}"
@@ -117,8 +140,8 @@ class Study:
         return Order(number, self.space.recipe, (*self.space.fixed, *words), self.place(number), self.code)
 
     def interrupted(self) -> list[Order]:
-        """The trials that were under way when the search ended, each noted to be resumed. One that was killed while it was drawn, or a
-        repetition, never began and does not count."""
+        """The trials that were under way when the search ended, each noted to be resumed. One that was killed while it
+        was drawn, or a repetition, never began and does not count."""
         states = self.optuna.trial.TrialState
         for each in self.study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             if each not in self.entries():
@@ -128,15 +151,19 @@ class Study:
             if each.state == states.RUNNING:
                 newest = next(iter(checkpoint_folders(self.place(number))), None)
                 step = int(newest.name.rpartition("-")[2]) if newest is not None else 0
-                self.handle(each).set_user_attr("note", f"resumed from step {step}" if step else "interrupted and started again")
+                self.handle(each).set_user_attr(
+                    "note", f"resumed from step {step}" if step else "interrupted and started again"
+                )
                 orders.append(self.order(number, each))
         return orders
 
     def draw(self) -> Order | None:
-        """The next trial; None where every draw is a repetition. What is drawn follows from the seed, the number of draws and the trials
-        before, so that a search that was interrupted goes on as it would have."""
+        """The next trial; None where every draw is a repetition. What is drawn follows from the seed, the number of
+        draws and the trials before, so that a search that was interrupted goes on as it would have."""
         for _ in range(MOST_DRAWS):
-            self.study.sampler = self.optuna.samplers.TPESampler(seed=seed_of(self.seed, len(self.study.get_trials(deepcopy=False))))
+            self.study.sampler = self.optuna.samplers.TPESampler(
+                seed=seed_of(self.seed, len(self.study.get_trials(deepcopy=False)))
+            )
             before = [self.space.settings(each.params) for each in self.entries()]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", self.optuna.exceptions.ExperimentalWarning)
@@ -172,7 +199,16 @@ class Study:
         states = self.optuna.trial.TrialState
         entry = self.entries()[number - 1]
         if outcome.state == FINISHED and (outcome.value is None or not math.isfinite(outcome.value)):
-            outcome = Outcome(FAILED, None, outcome.measure, None, outcome.step, outcome.steps, outcome.seconds, "its score is no number")
+            outcome = Outcome(
+                FAILED,
+                None,
+                outcome.measure,
+                None,
+                outcome.step,
+                outcome.steps,
+                outcome.seconds,
+                "its score is no number",
+            )
         self.handle(entry).set_user_attr("outcome", outcome.to_json())
         if outcome.state == FINISHED:
             self.study.tell(entry.number, outcome.value)
@@ -184,8 +220,8 @@ class Study:
         self.study.tell(entry.number, state=self.optuna.trial.TrialState.FAIL)
 
     def importances(self) -> dict[str, float]:
-        """How much of what makes the best trials good each setting explains (PED-ANOVA, Watanabe et al. 2023), the most important first;
-        nothing while few trials have finished, or where one setting is searched."""
+        """How much of what makes the best trials good each setting explains (PED-ANOVA, Watanabe et al. 2023), the most
+        important first; nothing while few trials have finished, or where one setting is searched."""
         complete = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.COMPLETE,))
         if len(complete) < ENOUGH or len(self.space.axes) < 2:
             return {}
@@ -205,7 +241,14 @@ def seed_of(seed: int, draw: int) -> int:
 
 def write_study(folder: Path, space: Space, words: Sequence[str], seed: int, asked: int, code: Path | None) -> None:
     hashed = None if code is None else file_hash(code)
-    facts = {"format": FORMAT, "recipe": space.recipe, "settings": list(words), "seed": seed, "trials": asked, "code": hashed}
+    facts = {
+        "format": FORMAT,
+        "recipe": space.recipe,
+        "settings": list(words),
+        "seed": seed,
+        "trials": asked,
+        "code": hashed,
+    }
     write_json(folder / STUDY, {**facts, "space": space.to_json()})
 
 
@@ -215,8 +258,15 @@ def read_study(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} is no search (it has no {STUDY}); name the folder of one")
     content = read_json(folder / STUDY)
     kinds = {"recipe": str, "settings": list, "seed": int, "trials": int, "space": dict}
-    if not isinstance(content, dict) or content.get("format") != FORMAT or not all(isinstance(content.get(k), v) for k, v in kinds.items()):
-        raise UserError(f"{folder / STUDY} is not what a search of this version writes; use the version that wrote it, or start anew")
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or not all(isinstance(content.get(k), v) for k, v in kinds.items())
+    ):
+        raise UserError(
+            f"{folder / STUDY} is not what a search of this version writes; use the version that wrote it, or start"
+            " anew"
+        )
     return content
 
 
@@ -226,14 +276,17 @@ def open_study(folder: Path, code: Path | None = None) -> Study:
     try:
         space = Space.from_json(content["space"])
     except (KeyError, TypeError):
-        raise UserError(f"{folder / STUDY} does not say what is searched; it was changed: start the search anew") from None
+        raise UserError(
+            f"{folder / STUDY} does not say what is searched; it was changed: start the search anew"
+        ) from None
     if not (folder / JOURNAL).is_file():
         raise UserError(f"{folder} has no {JOURNAL}; it was copied in part, or is no search: start it anew")
     return Study(folder, space, content["seed"], content["trials"], code)
 
 
 def repair_journal(folder: Path) -> None:
-    """Cuts off the line that a process was writing when it was killed, and removes its lock. Only who holds the study's lock may do so."""
+    """Cuts off the line that a process was writing when it was killed, and removes its lock. Only who holds the study's
+    lock may do so."""
     path = folder / JOURNAL
     (folder / f"{JOURNAL}.lock").unlink(missing_ok=True)
     if not path.is_file():
@@ -249,7 +302,9 @@ def repair_journal(folder: Path) -> None:
         try:
             json.loads(line)
         except ValueError:
-            raise UserError(f"{path}:{number}: this line is not JSON; the journal was damaged: start the search anew") from None
+            raise UserError(
+                f"{path}:{number}: this line is not JSON; the journal was damaged: start the search anew"
+            ) from None
 
 
 @contextmanager
@@ -260,6 +315,7 @@ def writing_study(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.filename is None or str(folder) in str(error.filename):
             raise UserError(
-                f"the search cannot be written to {folder}: {error.strerror or error}; make room there or choose another place with --out"
+                f"the search cannot be written to {folder}: {error.strerror or error}; make room there or choose"
+                " another place with --out"
             ) from None
         raise

@@ -1,4 +1,5 @@
-"""One trial: a run that reports each evaluation to a function, which decides whether training continues. Knows no study."""
+"""One trial: a run that reports each evaluation to a function, which decides whether training continues. Knows no
+study."""
 
 import time
 from collections.abc import Callable
@@ -73,11 +74,17 @@ class Pruned(Exception):
 
 
 class Watched:
-    """A report that forwards everything, and ends the run when `decide` says so after an evaluation, unless it is the last one."""
+    """A report that forwards everything, and ends the run when `decide` says so after an evaluation, unless it is the
+    last one."""
 
     def __init__(self, report: Report, decide: Decide, folder: Path):
         self.decide, self.folder, self.report = decide, folder, report
-        self.say, self.stage, self.encoding, self.evaluating = report.say, report.stage, report.encoding, report.evaluating
+        self.say, self.stage, self.encoding, self.evaluating = (
+            report.say,
+            report.stage,
+            report.encoding,
+            report.evaluating,
+        )
 
     def step(self, record: Record, steps: int, tokens_per_second: float) -> None:
         self.report.step(record, steps, tokens_per_second)
@@ -98,8 +105,8 @@ def named_value(score: Score, folder: Path) -> tuple[str, float]:
 
 
 def train_trial(order: Order, decide: Decide, report: Report, *, debug: bool = False) -> Outcome:
-    """Trains a trial, or resumes it from its newest checkpoint. What is wrong with the trial alone is its outcome; signals and disks that
-    refuse are raised."""
+    """Trains a trial, or resumes it from its newest checkpoint. What is wrong with the trial alone is its outcome;
+    signals and disks that refuse are raised."""
     folder = order.folder
     wait_for(folder)
     try:
@@ -112,7 +119,9 @@ def train_trial(order: Order, decide: Decide, report: Report, *, debug: bool = F
             report=Watched(report, decide, folder),
         )
     except Pruned as stop:
-        append_metrics(folder, {"step": stop.last.step, "stopped": "worse than the median of earlier trials at this step"})
+        append_metrics(
+            folder, {"step": stop.last.step, "stopped": "worse than the median of earlier trials at this step"}
+        )
         return outcome(folder, PRUNED, stop.last.value, stop.last.measure, stop.last.score)
     except (Interrupted, OSError, DiskError):
         raise
@@ -127,7 +136,12 @@ def train_trial(order: Order, decide: Decide, report: Report, *, debug: bool = F
 
 
 def outcome(
-    folder: Path, state: str, value: float | None = None, measure: str = "", score: float | None = None, reason: str = ""
+    folder: Path,
+    state: str,
+    value: float | None = None,
+    measure: str = "",
+    score: float | None = None,
+    reason: str = "",
 ) -> Outcome:
     """An outcome with how far the run came."""
     if not is_run(folder):

@@ -1,7 +1,7 @@
 """Trials in separate processes, which read JSON lines from standard input and write JSON lines to standard output.
 
-A worker receives an order, and then an answer to each evaluation. It sends evaluations and an outcome. When its input ends, it finishes the
-current step, saves and exits; so it also does this when the search itself is killed.
+A worker receives an order, and then an answer to each evaluation. It sends evaluations and an outcome. When its input
+ends, it finishes the current step, saves and exits; so it also does this when the search itself is killed.
 """
 
 import json
@@ -43,7 +43,13 @@ class Worker:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
         # A session of its own: Ctrl-C reaches the search alone, which tells its workers.
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            start_new_session=True,
         )
 
     def train(self, order: Order, decide: Decide) -> Outcome | None:
@@ -121,14 +127,20 @@ def work(load_code: Callable[[Path], Any]) -> int:
             code = None if message["code"] is None else Path(message["code"])
             if code is not None:
                 load_code(code)
-            order = Order(message["number"], message["recipe"], tuple(message["assignments"]), Path(message["folder"]), code)
+            order = Order(
+                message["number"], message["recipe"], tuple(message["assignments"]), Path(message["folder"]), code
+            )
             try:
                 outcome = train_trial(order, decide, Silence())
             except Interrupted:
                 send(stopped=True)
                 return 0
             except (OSError, DiskError) as error:
-                send(refused=str(error) if isinstance(error, UserError) else f"{error.filename or order.folder}: {error.strerror or error}")
+                send(
+                    refused=str(error)
+                    if isinstance(error, UserError)
+                    else f"{error.filename or order.folder}: {error.strerror or error}"
+                )
                 continue
             send(outcome=outcome.to_json())
     except (KeyboardInterrupt, BrokenPipeError):

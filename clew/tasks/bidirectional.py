@@ -1,4 +1,5 @@
-"""Two language models in one: the next token from those before it, and the token before from those after it (Peters et al. 2018)."""
+"""Two language models in one: the next token from those before it, and the token before from those after it (Peters et
+al. 2018)."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -33,9 +34,14 @@ class BidirectionalLanguageModelConfig(TaskSection):
     predicted: int | None = Field(
         None,
         ge=2,
-        description="only so many of the most frequent words are predicted by name, the others as <unk>; all are read as they are",
+        description=(
+            "only so many of the most frequent words are predicted by name, the others as <unk>; all are read as"
+            " they are"
+        ),
     )
-    unread: float = Field(0.5, ge=0, lt=1, description="of those others the share that training reads as <unk> too (Lample et al. 2016)")
+    unread: float = Field(
+        0.5, ge=0, lt=1, description="of those others the share that training reads as <unk> too (Lample et al. 2016)"
+    )
     tied: bool = Field(False, description="the output layer's weight is the embedding's")
     bias: bool = Field(True, description="the output layer has a bias")
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
@@ -44,7 +50,8 @@ class BidirectionalLanguageModelConfig(TaskSection):
 
 
 class Directions(NamedTuple):
-    """What each reader has for its n targets in n + 1 tokens: at t the one, which is to name token t + 1; at t + 1 the other, for t."""
+    """What each reader has for its n targets in n + 1 tokens: at t the one, which is to name token t + 1; at t + 1 the
+    other, for t."""
 
     ahead: Tensor  # (batch, n, dim)
     back: Tensor  # (batch, n, dim)
@@ -57,9 +64,10 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
 
         loss = (mean of -log p(next) + mean of -log p(previous)) / 2
 
-    Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters need not be frequent
-    enough to be predicted: `predicted` words have names in V, and in training some of the others are read as `<unk>`, as words of another
-    text will be. As many tokens are predicted ahead as back, so that the perplexity is the geometric mean of those of two language models.
+    Both halves of h share V and b, and neither has seen what it is to predict. Words that are read from their letters
+    need not be frequent enough to be predicted: `predicted` words have names in V, and in training some of the others
+    are read as `<unk>`, as words of another text will be. As many tokens are predicted ahead as back, so that the
+    perplexity is the geometric mean of those of two language models.
     """
 
     needs = ("directions",)
@@ -76,7 +84,10 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
                 "make them equal or set task.tied=false"
             )
         if config.predicted is not None and (tokenizer.unit != "word" or tokenizer.unknown is None):
-            raise UserError(f"task.predicted is for words, the most frequent first, and a token is a {tokenizer.unit} here; leave it out")
+            raise UserError(
+                f"task.predicted is for words, the most frequent first, and a token is a {tokenizer.unit} here; leave"
+                " it out"
+            )
         self.body = body
         self.tokenizer = tokenizer
         self.predicted = min(config.predicted or body.vocabulary, body.vocabulary)
@@ -109,7 +120,10 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         """Reads the tokens and the last target as one row, so that each reader has a token to begin with."""
         mask = batch.mask
         if has_documents(mask):
-            raise UserError("a bidirectional language model reads one document a row; give it a mask that is True where a row is real")
+            raise UserError(
+                "a bidirectional language model reads one document a row; give it a mask that is True where a row is"
+                " real"
+            )
         tokens = torch.cat([batch.tokens[:, :1], batch.targets], 1)  # (batch, n + 1)
         named = self.named(tokens)
         if self.training and self.predicted < self.body.vocabulary and self.unread:
@@ -174,7 +188,9 @@ class BidirectionalLanguageModel(ReadsText, nn.Module):
         return [levels(self.body)]
 
 
-def build_bidirectional(body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig) -> BidirectionalLanguageModel:
+def build_bidirectional(
+    body: Any, vocabularies: dict[str, Any], config: BidirectionalLanguageModelConfig
+) -> BidirectionalLanguageModel:
     return BidirectionalLanguageModel(body, vocabularies["tokenizer"], config)
 
 

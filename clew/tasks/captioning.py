@@ -49,12 +49,19 @@ class CaptioningConfig(SequenceConfig):
     """A sentence on a picture."""
 
     name: Literal["captioning"] = "captioning"  # type: ignore[assignment]
-    input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field("convolved", description="how a picture is read")
-    measures: list[str] = Field(
-        ["bleu", "chrf", "rouge_l", "cider"], description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}"
+    input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field(
+        "convolved", description="how a picture is read"
     )
-    max_ratio: float | None = Field(None, gt=0, description="a caption has at most so many tokens for each place of its picture")
-    best: str = Field("cider", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+    measures: list[str] = Field(
+        ["bleu", "chrf", "rouge_l", "cider"],
+        description=f"captions are held against all references by {', '.join(CAPTION_MEASURES)}",
+    )
+    max_ratio: float | None = Field(
+        None, gt=0, description="a caption has at most so many tokens for each place of its picture"
+    )
+    best: str = Field(
+        "cider", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+    )
 
     @property
     def values(self) -> list[str]:
@@ -90,7 +97,9 @@ class Captioner(WritesFromInput):
             return super().without("aligns") or why_not_drawn(self.reader)
         return super().without(capability)
 
-    def looks(self, given: Given, layer: int | None = None, config: DecodingConfig | None = None) -> list[SentenceLooks]:
+    def looks(
+        self, given: Given, layer: int | None = None, config: DecodingConfig | None = None
+    ) -> list[SentenceLooks]:
         given = given._replace(text=picture_in(given, self.reader))
         text = given.target if given.target is not None else self.own_target(given, config)
         found = self.aligns(given._replace(target=text), layer)
@@ -98,12 +107,16 @@ class Captioner(WritesFromInput):
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
         found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).measured
-        more = {"exact": fmean(self.sentence_scores(examples, predictions)), **self.measure_scenes(examples, predictions)}
+        more = {
+            "exact": fmean(self.sentence_scores(examples, predictions)),
+            **self.measure_scenes(examples, predictions),
+        }
         return Measured({**found.values, **more}, f"{found.text}, {in_words(more)}")
 
     def measure_scenes(self, examples: Sequence[Any], predictions: Sequence[str]) -> dict[str, float]:
-        """Of drawn scenes, whose truth is known: the share of captions that are true, of those that are exact where the scene has a pair of
-        colour and shape that training has not, and of words whose attention looks at their thing. Empty of other pictures."""
+        """Of drawn scenes, whose truth is known: the share of captions that are true, of those that are exact where the
+        scene has a pair of colour and shape that training has not, and of words whose attention looks at their thing.
+        Empty of other pictures."""
         scenes = [example.picture for example in examples]
         if not scenes or not all(isinstance(scene, Scene) for scene in scenes):
             return {}
@@ -123,15 +136,24 @@ class Captioner(WritesFromInput):
         device, found = next(self.parameters()).device, []
         with evaluating([self]):
             for rows in batches_by_length(np.array([self.lengths(sides) for sides in encoded]), BATCH_PLACES // 8):
-                weights = attention_weights(self, to_device(self.collate([encoded[row] for row in rows]), device)).float().cpu()
-                found += [self.pointed_in(scenes[row], texts[row], ids[row], each) for row, each in zip(rows, weights, strict=True)]
+                weights = (
+                    attention_weights(self, to_device(self.collate([encoded[row] for row in rows]), device))
+                    .float()
+                    .cpu()
+                )
+                found += [
+                    self.pointed_in(scenes[row], texts[row], ids[row], each)
+                    for row, each in zip(rows, weights, strict=True)
+                ]
         return Pointed(sum(each.right for each in found), sum(each.words for each in found))
 
     def pointed_in(self, scene: Scene, text: str, ids: list[int], weights: Tensor) -> Pointed:
         """Of one text; `weights` (tokens, places)."""
         tokens = tokens_of(self.target, text, ids)
         places = Tokens([], [""] * weights.shape[1], list(range(weights.shape[1])))
-        by_word = Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))
+        by_word = (
+            Alignment(places, tokens, weights[: len(ids)]).by_word().numpy() if ids else np.zeros((0, weights.shape[1]))
+        )
         told = told_of(" ".join(tokens.words), scene)
         side, pictures = self.reader.side, self.reader.pictures
         touched = touched_cells(scene.numbers(), len(scene.things), pictures.cell, (side, side), pictures.before)
@@ -143,14 +165,18 @@ class Captioner(WritesFromInput):
         return [100.0 * (text in self.measured(example.captions)) for example, text in pairs]
 
     def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
-        found = measure_captions(predictions, [example.captions for example in examples], self.config.measures).statistics
+        found = measure_captions(
+            predictions, [example.captions for example in examples], self.config.measures
+        ).statistics
         exact = self.sentence_scores(examples, predictions)
         return [{**each, "exact": {"share": [score / 100, 1]}} for each, score in zip(found, exact, strict=True)]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}
 
-    def caption(self, pictures: Sequence[Any], options: "CaptionOptions", numbers: Sequence[int]) -> list[list[Caption]]:
+    def caption(
+        self, pictures: Sequence[Any], options: "CaptionOptions", numbers: Sequence[int]
+    ) -> list[list[Caption]]:
         """The best captions of each picture."""
         found = self.write_for(pictures, options.decoding, options.seed, numbers)
         return [
@@ -164,7 +190,10 @@ class CaptionExamples(Examples):
 
     def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
         parts = super().read(data, seed, notes)
-        each = (example._replace(captions=(text,), id=f"{example.id} {number}") for example, number, text in captions_of(parts["train"]))
+        each = (
+            example._replace(captions=(text,), id=f"{example.id} {number}")
+            for example, number, text in captions_of(parts["train"])
+        )
         return {**parts, "train": list(each)}
 
 
@@ -208,7 +237,8 @@ def caption_rows(
 def caption_objects(number: int, row: PictureRow, answer: list[Caption] | None, options: CaptionOptions) -> Objects:
     names = ("picture", "text", "tokens", "log_prob", "score")
     return [
-        {"line": number, "rank": rank, **{name: getattr(each, name) for name in names}} for rank, each in enumerate(answer or (), start=1)
+        {"line": number, "rank": rank, **{name: getattr(each, name) for name in names}}
+        for rank, each in enumerate(answer or (), start=1)
     ]
 
 
@@ -231,12 +261,12 @@ CAPTION: Use[PictureRow, list[Caption]] = Use(
     places=places_read,
     try_it=lambda example: (["picture.png"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a picture: PNG, and with
-`pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several files,
-behind the file's name and a tab.
+`pip install 'clew[pictures]'` JPEG and others. Its caption is one line of standard output; where there are several
+files, behind the file's name and a tab.
 
-A run of the task `paragraphs` writes several sentences. Where it reads regions, --file is JSON lines with the boxes of every
-picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44, 28]]}; and with
-task.phrases=true "phrases": ["...", "..."], one for each box.
+A run of the task `paragraphs` writes several sentences. Where it reads regions, --file is JSON lines with the boxes
+of every picture, [left, top, right, bottom] in pixels: {"image": "scene.png", "boxes": [[4, 2, 20, 18], [24, 8, 44,
+28]]}; and with task.phrases=true "phrases": ["...", "..."], one for each box.
 
   clew caption runs/scenes-captioner scene.png
   clew caption runs/scenes-captioner *.png --beams 5

@@ -1,5 +1,5 @@
-"""A label for every cell of a picture: what its pixels or squares of them are. A body that reads grids (the 2-D LSTM) or one sequence, over
-pictures of any sizes."""
+"""A label for every cell of a picture: what its pixels or squares of them are. A body that reads grids (the 2-D LSTM)
+or one sequence, over pictures of any sizes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,8 @@ MOST_LABELS = 256
 
 
 class CellLabellingConfig(TaskSection):
-    """A label for each cell of a picture: that of most of its pixels, of two with as many the one with the lower number."""
+    """A label for each cell of a picture: that of most of its pixels, of two with as many the one with the lower
+    number."""
 
     name: Literal["cell_labelling"] = "cell_labelling"
     input: Annotated[Part, one_of("reader of cells", CELLS)] = Field(
@@ -65,7 +66,8 @@ class CellLabellingConfig(TaskSection):
 
 
 class LabelledCells(NamedTuple):
-    """A picture to read and the labels of its cells, row by row, UNSEEN where there is none that the training part has."""
+    """A picture to read and the labels of its cells, row by row, UNSEEN where there is none that the training part
+    has."""
 
     input: Input
     targets: list[int]
@@ -80,8 +82,8 @@ class CellBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledPicture:
-    """The labels of a picture's cells, row by row, and the probability of each; `size` is the side of a cell in pixels, `numbers` are the
-    labels' numbers pixel by pixel."""
+    """The labels of a picture's cells, row by row, and the probability of each; `size` is the side of a cell in pixels,
+    `numbers` are the labels' numbers pixel by pixel."""
 
     picture: str
     size: int
@@ -124,11 +126,15 @@ class CellLabeller(ReadsInput, ExampleTask):
     def losses(self, batch: CellBatch) -> Tensor:
         """-log p of each cell's label (batch, cells), 0 where it is not known."""
         logits = self.logits(batch).float().flatten(0, 1)
-        return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(batch.targets)
+        return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(
+            batch.targets
+        )
 
     def logits(self, batch: CellBatch) -> Tensor:
         """A score for every label of every cell (batch, cells, labels)."""
-        hidden = self.body(batch.inputs, batch.mask)[0][:, : batch.targets.shape[1]]  # a ragged grid has padding behind its cells
+        hidden = self.body(batch.inputs, batch.mask)[0][
+            :, : batch.targets.shape[1]
+        ]  # a ragged grid has padding behind its cells
         found: Tensor = self.output(self.dropout(hidden))
         return found
 
@@ -138,7 +144,8 @@ class CellLabeller(ReadsInput, ExampleTask):
         return found
 
     def gold(self, example: LabelledPixels) -> np.ndarray:
-        """The ids of the labels of a picture's cells, row by row; UNSEEN for one that the training part has not, IGNORED for none."""
+        """The ids of the labels of a picture's cells, row by row; UNSEEN for one that the training part has not,
+        IGNORED for none."""
 
         def read(key: Any) -> Tensor:
             levels = cell_numbers(example, self.reader)
@@ -150,7 +157,10 @@ class CellLabeller(ReadsInput, ExampleTask):
 
     def encode(self, examples: Sequence[LabelledPixels]) -> list[LabelledCells]:
         golds = [np.maximum(self.gold(example), UNSEEN).tolist() for example in examples]
-        return [LabelledCells(self.reader.measured(example.picture), gold) for example, gold in zip(examples, golds, strict=True)]
+        return [
+            LabelledCells(self.reader.measured(example.picture), gold)
+            for example, gold in zip(examples, golds, strict=True)
+        ]
 
     def without_target(self, given: Any) -> LabelledCells:
         read = self.reader.measured(given)
@@ -158,7 +168,9 @@ class CellLabeller(ReadsInput, ExampleTask):
 
     def collate(self, examples: Sequence[LabelledCells]) -> CellBatch:
         inputs, mask = self.reader.collate([each.input for each in examples], self.decoded)
-        return CellBatch(inputs, mask, rows_to(max(each.input.length for each in examples), [each.targets for each in examples]))
+        return CellBatch(
+            inputs, mask, rows_to(max(each.input.length for each in examples), [each.targets for each in examples])
+        )
 
     def label_table(self) -> Labels:
         return self.labels
@@ -169,7 +181,9 @@ class CellLabeller(ReadsInput, ExampleTask):
         return ((label_name(example, int(level)), example.id) for level in levels if level >= 0)
 
     @torch.no_grad()
-    def predict(self, batch: CellBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[int]]:
+    def predict(
+        self, batch: CellBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
+    ) -> list[list[int]]:
         """The number of every cell's likeliest label."""
         sizes = [batch.targets.shape[1]] * len(batch.targets) if batch.mask is None else batch.mask.sum(1).tolist()
         return [row[:size] for row, size in zip(self.logits(batch).argmax(-1).tolist(), sizes, strict=True)]
@@ -191,11 +205,19 @@ class CellLabeller(ReadsInput, ExampleTask):
         return [found[row] for row in range(len(pictures))]
 
     def told(self, picture: Any, probabilities: np.ndarray, ids: np.ndarray) -> LabelledPicture:
-        (rows, columns), (height, width), size = self.reader.grid(picture), self.reader.pixel_size(picture), self.reader.size
+        (rows, columns), (height, width), size = (
+            self.reader.grid(picture),
+            self.reader.pixel_size(picture),
+            self.reader.size,
+        )
         grid, shares = (each[: rows * columns].reshape(rows, columns) for each in (ids, probabilities))
         pixels = np.repeat(np.repeat(grid, size, 0), size, 1)[:height, :width]
         return LabelledPicture(
-            str(picture), size, [[self.labels.names[id] for id in row] for row in grid.tolist()], shares.tolist(), pixels
+            str(picture),
+            size,
+            [[self.labels.names[id] for id in row] for row in grid.tolist()],
+            shares.tolist(),
+            pixels,
         )
 
     @property
@@ -215,7 +237,9 @@ class CellLabeller(ReadsInput, ExampleTask):
         accuracy = 100 * right / max(total, 1)
         return Measured({"accuracy": accuracy, "iou": iou}, f"accuracy {accuracy:.2f}, IoU {iou:.2f}")
 
-    def right_cells(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    def right_cells(
+        self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]
+    ) -> list[tuple[int, int]]:
         """Of each picture how many cells are right, and how many have a label."""
         found = []
         for example, told in zip(examples, predictions, strict=True):
@@ -223,7 +247,9 @@ class CellLabeller(ReadsInput, ExampleTask):
             found.append((int((gold == np.asarray(told)).sum()), int((gold != IGNORED).sum())))
         return found
 
-    def intervals(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> dict[str, Interval]:
+    def intervals(
+        self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]
+    ) -> dict[str, Interval]:
         """What the accuracy would be on other pictures of the same kind."""
         right, total = zip(*self.right_cells(examples, predictions), strict=True)
         return {"accuracy": share_interval(right, total, samples=SAMPLES).times(100)}
@@ -238,17 +264,27 @@ class CellLabeller(ReadsInput, ExampleTask):
     def statistics(self, examples: Sequence[LabelledPixels], predictions: Sequence[Sequence[int]]) -> list[Statistics]:
         right = self.right_cells(examples, predictions)
         overlaps = [self.overlap([example], [told]) for example, told in zip(examples, predictions, strict=True)]
-        return [{"accuracy": share_of(*counts), "iou": {"iou": overlap.counts()}} for counts, overlap in zip(right, overlaps, strict=True)]
+        return [
+            {"accuracy": share_of(*counts), "iou": {"iou": overlap.counts()}}
+            for counts, overlap in zip(right, overlaps, strict=True)
+        ]
 
     def described(self, example: LabelledPixels, prediction: Sequence[int]) -> dict[str, Any]:
         """How many cells have each label, and how many are wrong."""
         gold = self.gold(example)
         wrong = int(((gold != np.asarray(prediction)) & (gold != IGNORED)).sum())
-        return {"source": example.key, "target": self.summary(gold), "prediction": self.summary(prediction), "wrong_cells": wrong}
+        return {
+            "source": example.key,
+            "target": self.summary(gold),
+            "prediction": self.summary(prediction),
+            "wrong_cells": wrong,
+        }
 
     def summary(self, ids: Sequence[int] | np.ndarray) -> str:
         numbers, counts = np.unique(np.asarray(ids), return_counts=True)
-        return ", ".join(f"{self.labels.names[id]} {count}" for id, count in zip(numbers, counts, strict=True) if id >= 0)
+        return ", ".join(
+            f"{self.labels.names[id]} {count}" for id, count in zip(numbers, counts, strict=True) if id >= 0
+        )
 
 
 def cell_numbers(example: LabelledPixels, reader: CellsReader) -> np.ndarray:
@@ -261,8 +297,8 @@ def label_name(example: LabelledPixels, level: int) -> str:
         return str(level)
     if level >= len(example.names):
         raise UserError(
-            f"{example.id}: its label picture has the number {level}, and data.names has {len(example.names)} names, the first for 0; "
-            "name all numbers, or set data.ignored"
+            f"{example.id}: its label picture has the number {level}, and data.names has {len(example.names)} names,"
+            " the first for 0; name all numbers, or set data.ignored"
         )
     return example.names[level]
 
@@ -274,10 +310,15 @@ def train_cell_vocabularies(
     reader = build_part("reader of cells", config.input, CELLS)
     numbers: dict[int, str] = {}
     for example in examples:
-        numbers |= {int(level): label_name(example, int(level)) for level in np.unique(cell_numbers(example, reader)) if level >= 0}
+        numbers |= {
+            int(level): label_name(example, int(level))
+            for level in np.unique(cell_numbers(example, reader))
+            if level >= 0
+        }
     if len(numbers) == 1:
         raise UserError(
-            f"every cell of the training part has the label {named(*numbers.values())}, so there is nothing to tell apart; see data.labels"
+            f"every cell of the training part has the label {named(*numbers.values())}, so there is nothing to tell"
+            " apart; see data.labels"
         )
     return {"input": reader, "labels": Labels([numbers[level] for level in sorted(numbers)])}
 
@@ -308,7 +349,10 @@ class CellOptions(Options):
 
     label_pictures: str | None = Field(
         None,
-        description="a folder: for each picture a PNG of its name and size, whose palette has the numbers of the run's labels, from 0",
+        description=(
+            "a folder: for each picture a PNG of its name and size, whose palette has the numbers of the run's labels,"
+            " from 0"
+        ),
         json_schema_extra={"metavar": "FOLDER"},
     )
 
@@ -324,13 +368,17 @@ def label_rows(
 
 def write_label_pictures(found: Sequence[LabelledPicture], folder: Path, num_labels: int) -> None:
     if num_labels > MOST_LABELS:
-        raise UserError(f"label_pictures numbers {MOST_LABELS} labels at most, and this run has {num_labels}; leave it out")
+        raise UserError(
+            f"label_pictures numbers {MOST_LABELS} labels at most, and this run has {num_labels}; leave it out"
+        )
     for each in found:
         path = folder / f"{Path(each.picture).stem}.png"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if path.exists() and path.samefile(each.picture):
-                raise UserError(f"label_pictures has the folder of {each.picture}, which would be overwritten; name another")
+                raise UserError(
+                    f"label_pictures has the folder of {each.picture}, which would be overwritten; name another"
+                )
             path.write_bytes(palette_png(each.numbers, COLOURS))
         except OSError as error:
             raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
@@ -340,7 +388,13 @@ def cell_objects(number: int, row: PictureRow, answer: LabelledPicture | None, o
     if answer is None:
         return [{"line": number, "picture": "", "labels": None}]
     return [
-        {"line": number, "picture": answer.picture, "size": answer.size, "labels": answer.labels, "probabilities": answer.probabilities}
+        {
+            "line": number,
+            "picture": answer.picture,
+            "size": answer.size,
+            "labels": answer.labels,
+            "probabilities": answer.probabilities,
+        }
     ]
 
 

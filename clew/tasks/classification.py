@@ -1,4 +1,5 @@
-"""Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors are pooled to."""
+"""Classification: a label for a text or for two together, several labels, or a number. Any body, and what its vectors
+are pooled to."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,13 +55,21 @@ class ClassificationConfig(PooledConfig):
 
     name: Literal["classification"] = "classification"
     pair: Literal["joined", "apart"] = Field(
-        "joined", description="two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
+        "joined",
+        description=(
+            "two texts are read as one with a mark between, or each by itself and joined as [u; v; |u - v|; u v]"
+        ),
     )
-    split: bool = Field(True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words")
+    split: bool = Field(
+        True, description="of text.tokenizer=word: words and punctuation are parted first; false: spaces part words"
+    )
     longest: int = Field(512, ge=1, description="training texts with more tokens than this are left out, and counted")
     truncate: bool = Field(
         False,
-        description="texts with more tokens than that, or than the model has positions, are cut at their end; of two the longer first",
+        description=(
+            "texts with more tokens than that, or than the model has positions, are cut at their end; of two the longer"
+            " first"
+        ),
     )
 
 
@@ -83,7 +92,8 @@ class ClassBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Classified:
-    """What was told of a text, or of two together: its labels, likeliest first, and the probability of every label; or a number."""
+    """What was told of a text, or of two together: its labels, likeliest first, and the probability of every label; or
+    a number."""
 
     text: str
     labels: tuple[str, ...]
@@ -111,7 +121,8 @@ class Classified:
 
 
 class Classifier(ReadsText, PooledClassifier):
-    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the `answer`'s."""
+    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors, g hidden layers; what they say is the
+    `answer`'s."""
 
     config: ClassificationConfig
     can_bucket = True
@@ -121,7 +132,10 @@ class Classifier(ReadsText, PooledClassifier):
         super().__init__(body, labels, config, pooled=4 if config.pair == "apart" else 1)
         self.reader = reader
         if config.truncate and reader.context is not None:
-            raise UserError("task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of them out")
+            raise UserError(
+                "task.truncate cuts what one body reads, and embedding.from has another read it too; leave one of"
+                " them out"
+            )
 
     def features(self, batch: ClassBatch) -> Tensor:
         found: list[Tensor] = [self.pooling(self.body(text.inputs, text.mask)[0], text.mask) for text in batch.texts]
@@ -132,7 +146,9 @@ class Classifier(ReadsText, PooledClassifier):
 
     def encode(self, examples: Sequence[Labelled]) -> list[LabelledWords]:
         texts = self.encode_texts(examples)
-        return [LabelledWords(sides, self.answer.target(example)) for sides, example in zip(texts, examples, strict=True)]
+        return [
+            LabelledWords(sides, self.answer.target(example)) for sides, example in zip(texts, examples, strict=True)
+        ]
 
     def encode_texts(self, examples: Sequence[Labelled]) -> list[tuple[EncodedWords, ...]]:
         """Each example's text, and the second with it or beside it."""
@@ -142,11 +158,16 @@ class Classifier(ReadsText, PooledClassifier):
         firsts = self.encode_side([example.text for example in examples], framed=framed)
         if lacking is not None:
             if self.config.pair == "apart":
-                raise UserError(f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by data.second")
+                raise UserError(
+                    f"{lacking.id}: task.pair=apart is for two texts that are judged together; name the second by"
+                    " data.second"
+                )
             if any(example.second is not None for example in examples):
                 raise UserError(f"{lacking.id}: the second text is missing; every example has one, or none has")
             return [(self.alone(first),) for first in firsts]
-        pairs = zip(firsts, self.encode_side([example.second or "" for example in examples], framed=framed), strict=True)
+        pairs = zip(
+            firsts, self.encode_side([example.second or "" for example in examples], framed=framed), strict=True
+        )
         if is_joined:
             return [(self.reader.joined(*self.shortened(*pair)),) for pair in pairs]
         return [(self.alone(first), self.alone(second)) for first, second in pairs]
@@ -177,10 +198,13 @@ class Classifier(ReadsText, PooledClassifier):
     def collate(self, examples: Sequence[LabelledWords]) -> ClassBatch:
         sides = zip(*(example.texts for example in examples), strict=True)
         return ClassBatch(
-            tuple(self.reader.collate(side) for side in sides), torch.tensor([example.target for example in examples], dtype=torch.float32)
+            tuple(self.reader.collate(side) for side in sides),
+            torch.tensor([example.target for example in examples], dtype=torch.float32),
         )
 
-    def classify(self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None) -> list[Classified]:
+    def classify(
+        self, texts: Sequence[str | tuple[str, ...]], numbers: Sequence[int] | None = None
+    ) -> list[Classified]:
         """What each text is, or each two texts together. One that is refused is named by its number."""
         examples = unlabelled_texts(texts, numbers)
         nothing = [0.0] * len(self.labels)
@@ -223,7 +247,16 @@ class Classifier(ReadsText, PooledClassifier):
         what = "the number" if self.config.labels == "number" else f"the logit of {named(self.labels.names[label])}"
         tokens, own = named_places(self.reader.tokenizer, sides[0].tokens)
         unit = "" if self.config.labels == "number" else "nats"
-        return Explained(self, pieces.inputs, lambda inputs: logits(inputs)[:, label], tokens, own, what, self.reader.tokenizer, unit=unit)
+        return Explained(
+            self,
+            pieces.inputs,
+            lambda inputs: logits(inputs)[:, label],
+            tokens,
+            own,
+            what,
+            self.reader.tokenizer,
+            unit=unit,
+        )
 
     def programs(self) -> list[ReadingProgram]:
         texts = 2 if self.config.pair == "apart" else 1
@@ -250,7 +283,9 @@ def train_class_vocabularies(
     """A tokenizer of all texts, and a table of labels."""
     texts = Texts(lambda: (text for example in examples for text in (example.text, example.second) if text is not None))
     return {
-        "tokenizer": train(Texts(lambda: (one_word_each(cut(text, config)) for text in texts)) if config.split else texts, []),
+        "tokenizer": train(
+            Texts(lambda: (one_word_each(cut(text, config)) for text in texts)) if config.split else texts, []
+        ),
         "labels": label_table_of(examples, config.labels),
     }
 
@@ -268,7 +303,9 @@ def build_classifier(body: Any, vocabularies: dict[str, Any], config: Classifica
 CLASSES = {"tokenizer": Tokenizer, "labels": Labels}
 
 
-def classify_rows(tasks: Sequence[Classifier], rows: Sequence[Any], options: Options, numbers: Sequence[int]) -> list[Classified]:
+def classify_rows(
+    tasks: Sequence[Classifier], rows: Sequence[Any], options: Options, numbers: Sequence[int]
+) -> list[Classified]:
     return tasks[0].classify([texts[0] if len(texts) == 1 else texts for texts in map(texts_of, rows)], numbers)
 
 
@@ -291,7 +328,15 @@ def classified_objects(number: int, row: Section, answer: Classified | None, opt
     fields: dict[str, Any] = {"line": number, "text": answer.text, **second}
     if answer.number is not None:
         return [{**fields, "number": answer.number}]
-    return [{**fields, "label": answer.label, "labels": answer.labels, "probabilities": answer.probabilities, **answer.more()}]
+    return [
+        {
+            **fields,
+            "label": answer.label,
+            "labels": answer.labels,
+            "probabilities": answer.probabilities,
+            **answer.more(),
+        }
+    ]
 
 
 def as_line(each: Answered[Any, Classified]) -> str:
@@ -325,10 +370,10 @@ CLASSIFY: Use[PairRow, Classified] = Use(
         own_labels=lambda task, example: [label for label in example.labels if label in task.labels.names],
         is_quick=True,
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same order and as soon
-as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an empty one. Where a run
-was trained on two texts together, --second is the other one of TEXT, and a line has both, with a tab between; where it was
-trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
+    help="""Every TEXT, or else every line of standard input or of --file, has a line of standard output, in the same
+order and as soon as it is there: `label<TAB>probability<TAB>text`; an empty line, or an empty cell of a table, has an
+empty one. Where a run was trained on two texts together, --second is the other one of TEXT, and a line has both, with
+a tab between; where it was trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
 
   clew classify runs/sentiment-lstm 'A film that never finds its feet.'
   echo 'A film that never finds its feet.' | clew classify runs/sentiment-lstm
@@ -339,13 +384,14 @@ trained on trees, a line has a bracketed tree, or FILE is CoNLL-U.
   clew classify runs/sentiment-lstm --file reviews.txt --json
   echo '(SQ (VBZ Is) (NP (PRP it)) (ADJP (JJ big)) (. ?))' | clew classify runs/gum-tree-lstm
 
-With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends in
-.csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several labels, and
-their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one object a text, with
-the probability of every label.
+With --text the file is a table: CSV, TSV or JSON lines, a text in the column of that name or number. A file that ends
+in .csv, .tsv or .jsonl is one in any case, and the columns are those that the run was trained with. Of several
+labels, and their probabilities, each stands behind a `|`. Of numbers there is `number<TAB>text`. --json has one
+object a text, with the probability of every label.
 
-A language model that was never trained to classify takes the likeliest of --choices, where --template has room for one. A
-choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab between.
+A language model that was never trained to classify takes the likeliest of --choices, where --template has room for
+one. A choice may stand for a label: 1=good,0=bad. With {second} in the template a line has two texts, with a tab
+between.
 
   clew classify runs/gpt2 --choices good,bad --template 'Review: {text} It was {choice}.' --file reviews.txt
   clew classify runs/text-gpt --choices 1=good,0=bad --calibrate --normalise tokens --file reviews.csv --text review""",

@@ -1,7 +1,7 @@
 """What a task is to the rest of the house: one entry in TASKS. Knows no task, no run, no command line and no server.
 
-An entry says how a task is built, what it learns from, and what may be asked of a trained run: its uses. Command line, server, JSON, model
-cards and evaluation are generic over entries, so that a task is one file.
+An entry says how a task is built, what it learns from, and what may be asked of a trained run: its uses. Command line,
+server, JSON, model cards and evaluation are generic over entries, so that a task is one file.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +20,9 @@ from clew.tasks.use import Use
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task in TASKS. `build(body, vocabularies, config)` makes the module; `needs` is what it asks of a body; `vocabularies` has the type
-    of each by role. The first of `uses` is what a run of it is for; where there are none, other runs read its vectors."""
+    """A task in TASKS. `build(body, vocabularies, config)` makes the module; `needs` is what it asks of a body;
+    `vocabularies` has the type of each by role. The first of `uses` is what a run of it is for; where there are none,
+    other runs read its vectors."""
 
     config: type[TaskSection]
     build: Callable[..., nn.Module]
@@ -36,7 +37,8 @@ class TaskEntry:
     pipeline: str | None = None
     """What other libraries call such a model, for model cards."""
     gives: tuple[str, ...] = ()
-    """What its batches have besides a sequence, for bodies that read it; one that reads the sequence alone will do too."""
+    """What its batches have besides a sequence, for bodies that read it; one that reads the sequence alone will do
+    too."""
 
     @property
     def section(self) -> type[DataSection]:
@@ -48,8 +50,8 @@ class TaskEntry:
         """How it learns; refused where there is nothing to learn."""
         if self.learning is None:
             raise UserError(
-                f"the task {self.config().name} has nothing to learn, and so nothing to be scored by; train another task on its run, "
-                "e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
+                f"the task {self.config().name} has nothing to learn, and so nothing to be scored by; train another"
+                " task on its run, e.g. `clew train finetune-classify transfer.from=RUN data.train=FILE`"
             )
         return self.learning
 

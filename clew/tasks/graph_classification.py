@@ -1,5 +1,5 @@
-"""What a whole graph is: a label, several, or a number. A body that reads graphs is given what stands at the nodes and the edges between
-them, one that reads sequences the nodes alone, in their order."""
+"""What a whole graph is: a label, several, or a number. A body that reads graphs is given what stands at the nodes and
+the edges between them, one that reads sequences the nodes alone, in their order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -66,27 +66,38 @@ class GraphClassifier(PooledClassifier):
     def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: GraphClassificationConfig):
         super().__init__(body, labels, config)
         if not reader.is_whole:
-            raise UserError("a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+            raise UserError(
+                "a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+            )
         self.reader = reader
         self.types = types
         self.reads_graphs = bool(getattr(body, "graph", False))
 
     def features(self, batch: LabelledGraphBatch) -> Tensor:
-        given = (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
+        given = (
+            (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
+        )
         found: Tensor = self.pooling(self.body(*given)[0], batch.graphs.mask)
         return found
 
     def encode(self, examples: Sequence[LabelledGraph]) -> list[EncodedLabelledGraph]:
         encoded = self.encode_graphs([example.graph for example in examples])
-        return [each._replace(target=self.answer.target(example)) for each, example in zip(encoded, examples, strict=True)]
+        return [
+            each._replace(target=self.answer.target(example)) for each, example in zip(encoded, examples, strict=True)
+        ]
 
     def encode_graphs(self, graphs: Sequence[Sentence]) -> list[EncodedLabelledGraph]:
         """Graphs to judge."""
         words = self.reader.encode([graph.words for graph in graphs])
-        typed = [typed_graph(len(graph.words), graph.edges or () if self.reads_graphs else (), self.types) for graph in graphs]
+        typed = [
+            typed_graph(len(graph.words), graph.edges or () if self.reads_graphs else (), self.types)
+            for graph in graphs
+        ]
         if self.reads_graphs and self.body.reach is None:
             check_orders(graphs, typed)
-        return [EncodedLabelledGraph(ids, graph, [0.0] * len(self.labels)) for ids, graph in zip(words, typed, strict=True)]
+        return [
+            EncodedLabelledGraph(ids, graph, [0.0] * len(self.labels)) for ids, graph in zip(words, typed, strict=True)
+        ]
 
     def lengths(self, encoded: EncodedLabelledGraph) -> tuple[int]:
         return (places_of(encoded.words),)
@@ -102,7 +113,9 @@ class GraphClassifier(PooledClassifier):
     def collate(self, examples: Sequence[EncodedLabelledGraph]) -> LabelledGraphBatch:
         words = self.reader.collate([example.words for example in examples])
         targets = torch.tensor([example.target for example in examples], dtype=torch.float32)
-        return LabelledGraphBatch(words.inputs, words.mask, batch_graphs([example.graph for example in examples]), targets)
+        return LabelledGraphBatch(
+            words.inputs, words.mask, batch_graphs([example.graph for example in examples]), targets
+        )
 
     def judge_graphs(self, graphs: Sequence[Sentence]) -> list[JudgedInput]:
         """What each graph is, in the order given."""
@@ -135,14 +148,20 @@ def train_graph_vocabularies(
     return {"tokenizer": tokenizer, "labels": label_table_of(examples, config.labels), EDGE_TYPES: types}
 
 
-def build_graph_classifier(body: Any, vocabularies: dict[str, Any], config: GraphClassificationConfig) -> GraphClassifier:
-    return GraphClassifier(body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config)
+def build_graph_classifier(
+    body: Any, vocabularies: dict[str, Any], config: GraphClassificationConfig
+) -> GraphClassifier:
+    return GraphClassifier(
+        body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config
+    )
 
 
 class WholeGraphRow(Section):
     text: str | list[str] = Field(description="what stands at the nodes of a graph, in a list or with spaces between")
     edges: list[list[int | str]] = Field(
-        [], description='its edges: [[source, target, "type"], ...], nodes counted from 0', json_schema_extra={"column": False}
+        [],
+        description='its edges: [[source, target, "type"], ...], nodes counted from 0',
+        json_schema_extra={"column": False},
     )
 
     def graph(self, place: str) -> Sentence:
@@ -168,7 +187,9 @@ def rows_in(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[Whole
     """The graphs of JSON lines; their labels are not looked at."""
     if columns:
         return None
-    return (WholeGraphRow.of(example.graph) for example in labelled_graphs(path, data.label, Notes(), with_labels=False))
+    return (
+        WholeGraphRow.of(example.graph) for example in labelled_graphs(path, data.label, Notes(), with_labels=False)
+    )
 
 
 GRAPH_CLASSIFICATION = TaskEntry(

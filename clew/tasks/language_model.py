@@ -41,9 +41,15 @@ class LanguageModelConfig(TaskSection):
     init_scale: float | None = Field(None, gt=0, description="the output layer's weights from U(-s, s)")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
     dropout_kind: Literal["plain", "locked"] = Field("plain", description="locked: one mask a sequence")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
-    activation_penalty: float = Field(0.0, ge=0, description="times the mean square of what the output layer reads, in training")
-    temporal_penalty: float = Field(0.0, ge=0, description="times the mean square change from step to step, in training")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training"
+    )
+    activation_penalty: float = Field(
+        0.0, ge=0, description="times the mean square of what the output layer reads, in training"
+    )
+    temporal_penalty: float = Field(
+        0.0, ge=0, description="times the mean square change from step to step, in training"
+    )
 
 
 class LanguageModel(ReadsText, nn.Module):
@@ -51,8 +57,9 @@ class LanguageModel(ReadsText, nn.Module):
 
         loss = mean(-log p) + activation_penalty * mean(d_t^2) + temporal_penalty * mean((h_t - h_{t-1})^2)
 
-    The penalties (AR and TAR, Merity et al. 2018) and label smoothing are for training: evaluation has the first term alone. The body's
-    output is h, so a body whose last layer drops nothing leaves dropout to the task, as these authors have it.
+    The penalties (AR and TAR, Merity et al. 2018) and label smoothing are for training: evaluation has the first term
+    alone. The body's output is h, so a body whose last layer drops nothing leaves dropout to the task, as these authors
+    have it.
     """
 
     needs = ("causal",)
@@ -84,9 +91,14 @@ class LanguageModel(ReadsText, nn.Module):
         counts = self.counts(batch)
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
-            terms = {"loss": Term(costs.plain, counts["loss"]), "smoothing": Term(costs.loss - costs.plain, counts["smoothing"])}
+            terms = {
+                "loss": Term(costs.plain, counts["loss"]),
+                "smoothing": Term(costs.loss - costs.plain, counts["smoothing"]),
+            }
         if "activation" in counts:
-            terms["activation"] = Term(squared_activations(dropped, batch.mask), counts["activation"], self.activation_penalty)
+            terms["activation"] = Term(
+                squared_activations(dropped, batch.mask), counts["activation"], self.activation_penalty
+            )
         if "temporal" in counts:
             terms["temporal"] = Term(squared_changes(hidden, batch.mask), counts["temporal"], self.temporal_penalty)
         return terms, state
@@ -188,7 +200,9 @@ class LanguageModel(ReadsText, nn.Module):
         """log p of the token that comes after the text."""
         check_no_place(place)
         reading = self.reads(given)
-        length = len(reading.ids) - int(self.tokenizer.unit == "word" and reading.spans[-1] is None)  # what ends a line is not read yet
+        length = len(reading.ids) - int(
+            self.tokenizer.unit == "word" and reading.spans[-1] is None
+        )  # what ends a line is not read yet
         inputs = map_batch(lambda part: part[:, :length], reading.batch.inputs)
 
         def log_probs(inputs: Any) -> Tensor:
@@ -197,7 +211,9 @@ class LanguageModel(ReadsText, nn.Module):
         token = chosen_token(self.tokenizer, log_probs, inputs, of)
         own = tuple(span is not None for span in reading.spans[:length])
         what = f"log p of {self.tokenizer.piece(token)!r} as the next token"
-        return Explained(self, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, self.tokenizer)
+        return Explained(
+            self, inputs, lambda rows: log_probs(rows)[:, token], reading.pieces[:length], own, what, self.tokenizer
+        )
 
     def programs(self) -> list[SteppingProgram]:
         frame = self.tokenizer.frame
@@ -222,7 +238,9 @@ class LanguageStepper:
     def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
         return self.task.initial_state(rows, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
         return self.task.log_probs(picked(hidden, at)), state
 
@@ -237,7 +255,9 @@ def collate_texts(examples: Sequence[Sequence[int]], device: torch.device) -> To
     for row, tokens in enumerate(examples):
         rows[row, : len(tokens)] = torch.as_tensor(tokens)
         mask[row, : max(len(tokens) - 1, 0)] = True
-    return TokenBatch(rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True)
+    return TokenBatch(
+        rows[:, :-1].to(device), rows[:, 1:].to(device), None if bool(mask.all()) else mask.to(device), True
+    )
 
 
 def build_language_model(body: Body, vocabularies: dict[str, Any], config: LanguageModelConfig) -> LanguageModel:

@@ -1,7 +1,8 @@
-"""How a task learns: what it reads, how that becomes vocabularies and batches, and how it is judged. Knows no task, no run and no loop.
+"""How a task learns: what it reads, how that becomes vocabularies and batches, and how it is judged. Knows no task, no
+run and no loop.
 
-`tasks.learnings` has three: examples, streams and documents. A task's entry names one of them. Everything from higher packages is
-passed in: tokenizers, batch sizes, progress, autocast, how processes share a model.
+`tasks.learnings` has three: examples, streams and documents. A task's entry names one of them. Everything from higher
+packages is passed in: tokenizers, batch sizes, progress, autocast, how processes share a model.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,7 +57,8 @@ class Batching(Protocol):
 
 
 class Tokenizers(Protocol):
-    """Tokenizers as the section `text` asks for them, trained on the training part; or that of the run whose body this one has."""
+    """Tokenizers as the section `text` asks for them, trained on the training part; or that of the run whose body this
+    one has."""
 
     @property
     def joint(self) -> bool:
@@ -74,7 +76,8 @@ class Tokenizers(Protocol):
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a part is encoded: its name, whether it is trained on, by how many processes, and where ids are kept to be found again."""
+    """How a part is encoded: its name, whether it is trained on, by how many processes, and where ids are kept to be
+    found again."""
 
     name: str
     training: Batching
@@ -88,8 +91,9 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How a part is judged. A final evaluation decodes as `decoding` says, those on the way greedily. `interrupted` says to stop, which a
-    process alone may do; within `whole(task)` each process may run the task as often as it likes."""
+    """How a part is judged. A final evaluation decodes as `decoding` says, those on the way greedily. `interrupted`
+    says to stop, which a process alone may do; within `whole(task)` each process may run the task as often as it
+    likes."""
 
     training: Batching
     decoding: DecodingConfig
@@ -149,7 +153,8 @@ class Learning(Protocol[P, E]):
         """Batch b of epoch e, for all processes together."""
 
     def judge(self, task: Any, forward: Any, part: P, encoded: E, evaluation: Evaluation) -> Score | None:
-        """The score of a part, each process its share; None where it was interrupted. `forward` is the task or its compiled form."""
+        """The score of a part, each process its share; None where it was interrupted. `forward` is the task or its
+        compiled form."""
 
     def settle(self, task: Any, part: P, encoded: E, evaluation: Evaluation) -> bool:
         """Gives a trained task what is taken from the validation part alone; whether that has changed it."""

@@ -1,5 +1,6 @@
-"""Transcription by attention: a sound in, what is said out, letter by letter (Chan et al. 2016, Listen, attend and spell). Any body that
-encodes; the paper's has a pyramid of BiLSTMs (`model.pyramid`), which makes a long sound a short memory."""
+"""Transcription by attention: a sound in, what is said out, letter by letter (Chan et al. 2016, Listen, attend and
+spell). Any body that encodes; the paper's has a pyramid of BiLSTMs (`model.pyramid`), which makes a long sound a short
+memory."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -55,7 +56,12 @@ class Listener(MeasuredTranscripts, WritesFromInput):
         found = self.write_for(sounds, options.decoding, options.seed, numbers)
         return [
             [
-                Heard(str(sound), each.text, each.log_prob, self.looked(sound, each.text) if options.with_attention else None)
+                Heard(
+                    str(sound),
+                    each.text,
+                    each.log_prob,
+                    self.looked(sound, each.text) if options.with_attention else None,
+                )
                 for each in written
             ]
             or [Heard(str(sound), "", 0.0)]
@@ -78,7 +84,9 @@ class Listener(MeasuredTranscripts, WritesFromInput):
         return Heard(str(sound), text, log_prob, self.looked(sound, text))
 
 
-def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig) -> dict[str, Any]:
+def train_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Transcribed], config: ListeningConfig
+) -> dict[str, Any]:
     """How sounds are read, and a tokenizer of the texts."""
     reader = build_part("reader of sounds or lines", config.input, SPELLED).fitted(examples[0].input)
     return {"source": reader, "target": train([example.text for example in examples], [])}
@@ -94,7 +102,9 @@ class ListenOptions(WritingOptions):
     with_attention: bool = Field(False, description="with how much each letter looked at each place of its sound")
 
 
-def listen_rows(tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]) -> list[list[Heard]]:
+def listen_rows(
+    tasks: Sequence[Listener], rows: Sequence[SoundRow], options: ListenOptions, numbers: Sequence[int]
+) -> list[list[Heard]]:
     return tasks[0].transcribe([row.sound for row in rows], options, numbers)
 
 

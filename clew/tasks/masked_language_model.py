@@ -1,5 +1,5 @@
-"""Masked language modelling: tokens that were taken out of a text, from all that is left of it, and whether two texts follow each other
-(Devlin et al. 2019). Any body that gives a vector a position."""
+"""Masked language modelling: tokens that were taken out of a text, from all that is left of it, and whether two texts
+follow each other (Devlin et al. 2019). Any body that gives a vector a position."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -46,13 +46,19 @@ class MaskedLanguageModelConfig(TaskSection):
     name: Literal["masked_language_model"] = "masked_language_model"
     chosen: float = Field(0.15, gt=0, lt=1, description="the share of a text's tokens that are to be predicted")
     masked: float = Field(0.8, ge=0, le=1, description="of these the share that is read as [MASK]")
-    replaced: float = Field(0.1, ge=0, le=1, description="and the share that is read as a random token; the rest is read as it is")
+    replaced: float = Field(
+        0.1, ge=0, le=1, description="and the share that is read as a random token; the rest is read as it is"
+    )
     whole_words: bool = Field(False, description="all pieces of a word are chosen together")
-    next_sentence: bool = Field(True, description="two texts are read, and whether the second follows the first is predicted too")
+    next_sentence: bool = Field(
+        True, description="two texts are read, and whether the second follows the first is predicted too"
+    )
     pairing: Literal["half", "released"] = Field(
         "half",
-        description="half: a second text is a random one with probability 1/2; released: a sentence left alone has a random one always, "
-        "as in BERT's released code",
+        description=(
+            "half: a second text is a random one with probability 1/2; released: a sentence left alone has a random one"
+            " always, as in BERT's released code"
+        ),
     )
     tied: bool = Field(True, description="the output layer's weight is the embedding's")
     activation: str = Field("gelu", description="between body and output layer")
@@ -61,7 +67,9 @@ class MaskedLanguageModelConfig(TaskSection):
     @model_validator(mode="after")
     def check_shares(self) -> "MaskedLanguageModelConfig":
         if self.masked + self.replaced > 1 + 1e-9:
-            raise UserError(f"masked ({self.masked}) and replaced ({self.replaced}) are shares of one whole; lower one of them")
+            raise UserError(
+                f"masked ({self.masked}) and replaced ({self.replaced}) are shares of one whole; lower one of them"
+            )
         return self
 
 
@@ -90,7 +98,10 @@ class MaskedLanguageModel(ReadsText, nn.Module):
                 "make them equal or set task.tied=false"
             )
         if tokenizer.mask is None:
-            raise UserError(f"{tokenizer!r} has no token to put in the place of those that are to be guessed; set text.tokenizer=wordpiece")
+            raise UserError(
+                f"{tokenizer!r} has no token to put in the place of those that are to be guessed; set"
+                " text.tokenizer=wordpiece"
+            )
         self.body = body
         self.tokenizer = tokenizer
         self.transform = nn.Linear(dim, dim)
@@ -101,7 +112,10 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         self.pooling = Pooler(dim) if config.next_sentence else None
         self.next_sentence = nn.Linear(dim, 2) if config.next_sentence else None
         self.cross_entropy = CrossEntropy()
-        for linear in (self.transform, *((self.pooling.dense, self.next_sentence) if self.pooling and self.next_sentence else ())):
+        for linear in (
+            self.transform,
+            *((self.pooling.dense, self.next_sentence) if self.pooling and self.next_sentence else ()),
+        ):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.zeros_(linear.bias)
         if self.output_weight is not None:
@@ -111,7 +125,9 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         hidden, _ = self.body(batch.inputs, batch.mask)
         counts = self.counts(batch)
         chosen = hidden.gather(1, batch.places[..., None].expand(-1, -1, hidden.shape[-1]))
-        costs = self.cross_entropy(self.read(chosen), self.weight, self.output_bias, batch.targets, batch.targets != IGNORED)
+        costs = self.cross_entropy(
+            self.read(chosen), self.weight, self.output_bias, batch.targets, batch.targets != IGNORED
+        )
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if batch.follows is not None and "next_sentence" in counts:
             follows = F.cross_entropy(self.followed(hidden), batch.follows, reduction="none")
@@ -156,12 +172,18 @@ class MaskedLanguageModel(ReadsText, nn.Module):
         rows, columns = real.nonzero(as_tuple=True)
         targets = batch.targets[rows, columns]
         log_probs = log_softmax(self.logits(hidden[rows, batch.places[rows, columns]]))
-        found = Guessed(-float(log_probs.gather(1, targets[:, None]).sum()), len(targets), int((log_probs.argmax(-1) == targets).sum()))
+        found = Guessed(
+            -float(log_probs.gather(1, targets[:, None]).sum()),
+            len(targets),
+            int((log_probs.argmax(-1) == targets).sum()),
+        )
         if batch.follows is None or self.next_sentence is None:
             return found
         follows = log_softmax(self.followed(hidden))
         nats = -float(follows.gather(1, batch.follows[:, None]).sum())
-        return found + Guessed(pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum()))
+        return found + Guessed(
+            pair_nats=nats, pairs=len(follows), right_pairs=int((follows.argmax(-1) == batch.follows).sum())
+        )
 
     @property
     def sample(self) -> str:
@@ -173,9 +195,15 @@ class MaskedLanguageModel(ReadsText, nn.Module):
 
     def predicts(self, reading: Reading) -> list[Predicted]:
         """Each token of the text with that one masked; what is masked already has none (Salazar et al. 2020)."""
-        places = [place for place, span in enumerate(reading.spans) if span is not None and reading.ids[place] != self.tokenizer.mask]
+        places = [
+            place
+            for place, span in enumerate(reading.spans)
+            if span is not None and reading.ids[place] != self.tokenizer.mask
+        ]
         if not places:
-            raise UserError("every token of this text is to be guessed, and none is given that could surprise; write a word")
+            raise UserError(
+                "every token of this text is to be guessed, and none is given that could surprise; write a word"
+            )
         ids = torch.tensor(reading.ids)[places]
         vectors = self.masked_vectors(reading, places)
         return [Predicted(reading.pieces, places, ids, vectors, self.logits, self.tokenizer, pseudo=True)]
@@ -241,13 +269,18 @@ class MaskedLanguageModel(ReadsText, nn.Module):
 
     def programs(self) -> list[ReadingProgram]:
         outputs = ["log_probs"] if self.next_sentence is None else ["log_probs", "follows"]
-        return [ReadingProgram("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}), levels(self.body)]
+        return [
+            ReadingProgram("filler", outputs, self.filled, usage=FILLED, facts={"mask": self.tokenizer.mask}),
+            levels(self.body),
+        ]
 
     def filled(self, given: Traced) -> tuple[Tensor, ...]:
         """log p of every token at every place, and the probability that the second text follows the first."""
         hidden, _ = self.body(given.texts[0].inputs, given.texts[0].mask)
         log_probs = self.logits(hidden).float().log_softmax(-1)
-        return (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])
+        return (
+            (log_probs,) if self.next_sentence is None else (log_probs, self.followed(hidden).float().softmax(-1)[:, 0])
+        )
 
 
 def log_softmax(scores: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
-"""Labels of a graph's words: their relations to their heads, parts of speech, features. A body that reads graphs is given the words and the
-edges between them, one that reads sequences the words alone: what an edge is worth can be seen by changing `model.family`."""
+"""Labels of a graph's words: their relations to their heads, parts of speech, features. A body that reads graphs is
+given the words and the edges between them, one that reads sequences the words alone: what an edge is worth can be seen
+by changing `model.family`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -57,17 +58,24 @@ class NodeLabellingConfig(TaskSection):
 
     name: Literal["node_labelling"] = "node_labelling"
     graph: Literal["basic", "enhanced"] = Field(
-        "basic", description="basic: a word has one head (HEAD); enhanced: it may have several (DEPS), empty nodes left out"
+        "basic",
+        description="basic: a word has one head (HEAD); enhanced: it may have several (DEPS), empty nodes left out",
     )
     edges: list[Way] = Field(
         ["next", "forward"],
         min_length=1,
-        description="next, previous: between neighbours; up: to a word's heads; down: from them; forward: of up and down those that lead "
-        "to a later word, so that there is no cycle",
+        description=(
+            "next, previous: between neighbours; up: to a word's heads; down: from them; forward: of up and down those"
+            " that lead to a later word, so that there is no cycle"
+        ),
     )
-    relations: bool = Field(False, description="edges of different relations are of different types; not where relations are to be told")
+    relations: bool = Field(
+        False, description="edges of different relations are of different types; not where relations are to be told"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    longest: int = Field(256, ge=1, description="training sentences with more words than this are left out, and counted")
+    longest: int = Field(
+        256, ge=1, description="training sentences with more words than this are left out, and counted"
+    )
     best: Literal["accuracy", "loss"] = Field(
         "accuracy", description="the best evaluation is that of the highest accuracy or the lowest loss"
     )
@@ -92,10 +100,14 @@ class NodeBatch(NamedTuple):
 class NodeLabeller(ReadsGraph, ExampleTask):
     """logits = W dropout(h_word) + b, each word by itself."""
 
-    def __init__(self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: NodeLabellingConfig | None = None):
+    def __init__(
+        self, body: Any, reader: WordReader, labels: Labels, types: Labels, config: NodeLabellingConfig | None = None
+    ):
         super().__init__()
         if not reader.is_whole:
-            raise UserError("a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word")
+            raise UserError(
+                "a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+            )
         self.config = config = config or NodeLabellingConfig()
         self.body = body
         self.reader = reader
@@ -115,7 +127,9 @@ class NodeLabeller(ReadsGraph, ExampleTask):
     def losses(self, batch: NodeBatch) -> Tensor:
         """-log p of each word's label (batch, words), 0 where it is not known."""
         logits = self.logits(batch).float().flatten(0, 1)
-        return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(batch.targets)
+        return F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=UNSEEN).view_as(
+            batch.targets
+        )
 
     def logits(self, batch: NodeBatch) -> Tensor:
         """A score for every label of every word (batch, words, labels)."""
@@ -129,13 +143,17 @@ class NodeLabeller(ReadsGraph, ExampleTask):
 
     def encode(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
         targets = [[self.labels.find(tag) for tag in example.tags or ()] for example in examples]
-        return [each._replace(targets=labels) for each, labels in zip(self.encode_graphs(examples), targets, strict=True)]
+        return [
+            each._replace(targets=labels) for each, labels in zip(self.encode_graphs(examples), targets, strict=True)
+        ]
 
     def encode_graphs(self, examples: Sequence[Sentence]) -> list[EncodedGraph]:
         """Sentences to label. Of one that is read as a sequence no graph is asked for."""
         words = self.reader.encode([example.words for example in examples])
         edges = [edges_of(example, self.config) if self.reads_graphs else [] for example in examples]
-        graphs = [typed_graph(len(example.words), each, self.types) for example, each in zip(examples, edges, strict=True)]
+        graphs = [
+            typed_graph(len(example.words), each, self.types) for example, each in zip(examples, edges, strict=True)
+        ]
         if self.reads_graphs and self.body.reach is None:
             check_orders(examples, graphs)
         return [EncodedGraph(ids, graph, [UNSEEN] * graph.num_nodes) for ids, graph in zip(words, graphs, strict=True)]
@@ -159,10 +177,14 @@ class NodeLabeller(ReadsGraph, ExampleTask):
     def collate(self, examples: Sequence[EncodedGraph]) -> NodeBatch:
         words = self.reader.collate([example.words for example in examples])
         graphs = batch_graphs([example.graph for example in examples])
-        return NodeBatch(words.inputs, words.mask, graphs, rows_to(graphs.levels.shape[1], [example.targets for example in examples]))
+        return NodeBatch(
+            words.inputs, words.mask, graphs, rows_to(graphs.levels.shape[1], [example.targets for example in examples])
+        )
 
     @torch.no_grad()
-    def predict(self, batch: NodeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[list[str]]:
+    def predict(
+        self, batch: NodeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
+    ) -> list[list[str]]:
         """Every word's likeliest label."""
         found, sizes = self.logits(batch).argmax(-1).tolist(), batch.graphs.mask.sum(1).tolist()
         return [[self.labels.names[id] for id in row[:size]] for row, size in zip(found, sizes, strict=True)]
@@ -174,7 +196,9 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         for sentence, each in zip(sentences, encoded, strict=True):
             check_is_text(sentence.key, sentence.id)
             self.check_length(each, sentence.id)
-        there = sorted((row for row, sentence in enumerate(sentences) if sentence.words), key=lambda row: len(sentences[row].words))
+        there = sorted(
+            (row for row, sentence in enumerate(sentences) if sentence.words), key=lambda row: len(sentences[row].words)
+        )
         found: dict[int, list[tuple[str, float]]] = {}
         with evaluating([self]):
             for start in range(0, len(there), BATCH):
@@ -182,7 +206,10 @@ class NodeLabeller(ReadsGraph, ExampleTask):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
                 probs, labels = (part.tolist() for part in self.logits(batch).float().softmax(-1).max(-1))
                 for row, shares, ids in zip(rows, probs, labels, strict=True):
-                    found[row] = [(self.labels.names[id], share) for id, share, _ in zip(ids, shares, sentences[row].words, strict=False)]
+                    found[row] = [
+                        (self.labels.names[id], share)
+                        for id, share, _ in zip(ids, shares, sentences[row].words, strict=False)
+                    ]
         return [found.get(row, []) for row in range(len(sentences))]
 
     @property
@@ -201,7 +228,10 @@ class NodeLabeller(ReadsGraph, ExampleTask):
 
     def report(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> tuple[str, str]:
         """A line a label, and which labels were taken for which."""
-        gold, found = ([label for row in rows for label in row or ()] for rows in ([example.tags for example in examples], predictions))
+        gold, found = (
+            [label for row in rows for label in row or ()]
+            for rows in ([example.tags for example in examples], predictions)
+        )
         confusion = count_confusion(gold, found, sorted({*gold, *found}))
         return confusion.describe().partition("\n")[2], confusion.table()
 
@@ -210,7 +240,10 @@ class NodeLabeller(ReadsGraph, ExampleTask):
         return [100 * right / max(total, 1) for right, total in right_words(examples, predictions)]
 
     def statistics(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> list[Statistics]:
-        return [tag_statistics(example.tags or (), found, phrases=False) for example, found in zip(examples, predictions, strict=True)]
+        return [
+            tag_statistics(example.tags or (), found, phrases=False)
+            for example, found in zip(examples, predictions, strict=True)
+        ]
 
     def described(self, example: Sentence, prediction: Sequence[str]) -> dict[str, Any]:
         """The sentence, both its labels, and the words whose label is wrong, counted from 1."""
@@ -224,7 +257,9 @@ class NodeLabeller(ReadsGraph, ExampleTask):
 
     def without(self, capability: str) -> str | None:
         """Why it cannot be asked for what models of texts offer."""
-        return "reads words with their graph, and has no vectors of a text by itself" if capability == "vectors" else None
+        return (
+            "reads words with their graph, and has no vectors of a text by itself" if capability == "vectors" else None
+        )
 
     def programs(self) -> NoReturn:
         raise UserError(
@@ -238,8 +273,9 @@ def check_orders(examples: Sequence[Sentence], graphs: Sequence[Graph]) -> None:
     for example, graph in zip(examples, graphs, strict=True):
         if CYCLIC in node_levels(graph):
             raise UserError(
-                f"{example.id}: the edges of this {'sentence' if example.edges is None else 'graph'} make a cycle, and a body that reads "
-                f"along them has no order for it; set {'' if example.edges is not None else AHEAD}model.layer.order=rounds"
+                f"{example.id}: the edges of this {'sentence' if example.edges is None else 'graph'} make a cycle, and"
+                " a body that reads along them has no order for it; set"
+                f" {'' if example.edges is not None else AHEAD}model.layer.order=rounds"
             )
 
 
@@ -260,25 +296,35 @@ def train_node_vocabularies(
     labels = {tag for example in examples for tag in example.tags or ()}
     if len(labels) == 1:
         raise UserError(
-            f"every word of the training part has the label {named(*labels)}, so there is nothing to tell apart; see data.label"
+            f"every word of the training part has the label {named(*labels)}, so there is nothing to tell apart; see"
+            " data.label"
         )
     if config.relations and all(example.tags == example.relations for example in examples):
-        raise UserError("task.relations=true shows the relations that are to be told; set task.relations=false, or another data.label")
+        raise UserError(
+            "task.relations=true shows the relations that are to be told; set task.relations=false, or another"
+            " data.label"
+        )
     types = edge_types(edges_of(example, config) for example in examples)
     tokenizer = train(Texts(lambda: (one_word_each(example.words) for example in examples)), [])
     return {"tokenizer": tokenizer, "labels": Labels.of(labels), EDGE_TYPES: types}
 
 
 def build_node_labeller(body: Any, vocabularies: dict[str, Any], config: NodeLabellingConfig) -> NodeLabeller:
-    return NodeLabeller(body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config)
+    return NodeLabeller(
+        body, WordReader.of(body, vocabularies), vocabularies["labels"], vocabularies[EDGE_TYPES], config
+    )
 
 
 class GraphRow(SentenceRow):
     text: str | list[str] = Field(description="a sentence's words, in a list or with spaces between")
-    heads: list[int] = Field([], description="the number of each word's head, 0 for the root", json_schema_extra={"column": False})
+    heads: list[int] = Field(
+        [], description="the number of each word's head, 0 for the root", json_schema_extra={"column": False}
+    )
     relations: list[str] = Field([], description="how each word relates to it", json_schema_extra={"column": False})
     deps: list[list[tuple[int, str]]] = Field(
-        [], description="of an enhanced graph each word's heads and relations, [[2, nsubj], ...]", json_schema_extra={"column": False}
+        [],
+        description="of an enhanced graph each word's heads and relations, [[2, nsubj], ...]",
+        json_schema_extra={"column": False},
     )
     edges: list[list[int | str]] | None = Field(
         None,
@@ -288,23 +334,31 @@ class GraphRow(SentenceRow):
 
     @property
     def words(self) -> tuple[str, ...]:
-        return tuple(word.text for word in (spaced_words(self.text) if isinstance(self.text, str) else listed_words(self.text)))
+        return tuple(
+            word.text for word in (spaced_words(self.text) if isinstance(self.text, str) else listed_words(self.text))
+        )
 
     def sentence(self, place: str) -> Sentence:
         """As a task reads it; of numbers that are no words' it is refused."""
         words = self.words
         for field in ("heads", "relations", "deps"):
             if (found := getattr(self, field)) and len(found) != len(words):
-                raise UserError(f"{place}: expected a value for each of the {len(words)} words, found {len(found)} {field}")
+                raise UserError(
+                    f"{place}: expected a value for each of the {len(words)} words, found {len(found)} {field}"
+                )
         for head in [*self.heads, *(head for pairs in self.deps for head, _ in pairs)]:
             if not 0 <= head <= len(words):
-                raise UserError(f"{place}: the head {head} is no word: heads are numbers from 1 to {len(words)}, or 0 for the root")
+                raise UserError(
+                    f"{place}: the head {head} is no word: heads are numbers from 1 to {len(words)}, or 0 for the root"
+                )
         deps = tuple(tuple(pairs) for pairs in self.deps)
         try:
             edges = None if self.edges is None else as_edges(self.edges, len(words))
         except Faulty as fault:
             raise UserError(f"{place}: {fault}") from None
-        return Sentence(words, None, tuple(self.heads) or None, tuple(self.relations) or None, place, deps or None, edges)
+        return Sentence(
+            words, None, tuple(self.heads) or None, tuple(self.relations) or None, place, deps or None, edges
+        )
 
     @classmethod
     def of(cls, example: Sentence) -> "GraphRow":
@@ -317,7 +371,9 @@ class GraphRow(SentenceRow):
         )
 
 
-def label_rows(tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options: Options, numbers: Sequence[int]) -> list[TaggedText]:
+def label_rows(
+    tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options: Options, numbers: Sequence[int]
+) -> list[TaggedText]:
     sentences = [row.sentence(f"sentence {number}") for row, number in zip(rows, numbers, strict=True)]
     found = tasks[0].label(sentences)
     cut = [spaced_words(row.text) if isinstance(row.text, str) else listed_words(row.text) for row in rows]
@@ -326,7 +382,8 @@ def label_rows(tasks: Sequence[NodeLabeller], rows: Sequence[GraphRow], options:
 
 
 def graph_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[GraphRow] | None:
-    """The sentences of a CoNLL-U file, or the graphs of JSON lines; what it has in the labels' place is not looked at."""
+    """The sentences of a CoNLL-U file, or the graphs of JSON lines; what it has in the labels' place is not looked
+    at."""
     format = find_format(path) if formats_named(path) else "lines"
     if columns or FORMATS[format].dependency_graphs is None or (FORMATS[format].has_lists and not has_nodes(path)):
         return None

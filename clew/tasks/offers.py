@@ -1,6 +1,7 @@
 """Capabilities: what an instrument, an export or the page may ask of a model. Knows no task, no run and no instrument.
 
-A capability is a method that a model has or has not. Whoever needs one asks `lacking(model, name)`, never which task a model is of:
+A capability is a method that a model has or has not. Whoever needs one asks `lacking(model, name)`, never which task a
+model is of:
 
     reads          a text as one row of tokens, its vectors and its levels     -> Reading
     predicts       the tokens of a reading that have a probability             -> list[Predicted]
@@ -17,8 +18,8 @@ A capability is a method that a model has or has not. Whoever needs one asks `la
     vectors        a vector for every word of a text by itself                 -> TextBody
     programs       what is written for another runtime (`tasks.uses.programs`)      -> list[ReadingProgram | SteppingProgram]
 
-A model that has the method may still be built so that it cannot: its `without(name)` says why. `languages` are those that a text may go
-into.
+A model that has the method may still be built so that it cannot: its `without(name)` says why. `languages` are those
+that a text may go into.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The target and the
-    language of one that writes; the other text of one that judges two together. The boxes [left, top, right, bottom] of a picture, in
-    pixels, and a phrase for each, of one that reads them."""
+    """What a model is given: a text; where it reads files, the path or the bytes of one, or what its reader takes. The
+    target and the language of one that writes; the other text of one that judges two together. The boxes [left, top,
+    right, bottom] of a picture, in pixels, and a phrase for each, of one that reads them."""
 
     text: Any
     target: str | None = None
@@ -57,9 +58,10 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """One row as `model` reads it: `tokens` and `ids` of every place; of a model that writes besides, `written` and `written_ids` of every
-    place of its target, its end the last, and `begin`, which its decoder reads first. `batch` is what its body takes. `spans` are the
-    characters [start, stop) of the text that each place stands for; None of what was put around it."""
+    """One row as `model` reads it: `tokens` and `ids` of every place; of a model that writes besides, `written` and
+    `written_ids` of every place of its target, its end the last, and `begin`, which its decoder reads first. `batch` is
+    what its body takes. `spans` are the characters [start, stop) of the text that each place stands for; None of what
+    was put around it."""
 
     model: "Reads"
     text: str
@@ -119,7 +121,8 @@ class Reading:
         return tokenizer is not None and tokenizer.unit == "character"
 
     def forward(self) -> Tensor:
-        """The body's vectors (1, length, dim), with gradients where they are on: of what is read, or of what is written."""
+        """The body's vectors (1, length, dim), with gradients where they are on: of what is read, or of what is
+        written."""
         return self.model.runs(self)
 
     def hidden(self) -> Tensor:
@@ -134,7 +137,8 @@ class Reading:
 
 
 class Levels(NamedTuple):
-    """What each level of one half of a model gives: `values` (places, dim) by `names`, the lowest first, at the places `tokens` name."""
+    """What each level of one half of a model gives: `values` (places, dim) by `names`, the lowest first, at the places
+    `tokens` name."""
 
     half: str
     tokens: tuple[str, ...]
@@ -150,8 +154,9 @@ class Carried(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Tokens that have a probability: their `places` among `tokens`, their `ids`, and the vectors `hidden` (places, dim) of which `output`
-    makes scores (places, vocabulary). `pseudo`: each is told by both sides of it, so that the sum is no probability of the text."""
+    """Tokens that have a probability: their `places` among `tokens`, their `ids`, and the vectors `hidden` (places,
+    dim) of which `output` makes scores (places, vocabulary). `pseudo`: each is told by both sides of it, so that the
+    sum is no probability of the text."""
 
     tokens: tuple[str, ...]
     places: Sequence[int]
@@ -176,9 +181,10 @@ class Expected(NamedTuple):
 
 
 class TokenScores(NamedTuple):
-    """What the vectors of a reading say of tokens: `output` makes scores (..., vocabulary) of them, `log_probs` the logarithms of their
-    softmax. `ids` are what the first vectors are to name. `levels` gives every layer's output (1, places, dim) of `body`, whose last is
-    what `output` reads. `comes_after`: a place tells the token after it, and not its own."""
+    """What the vectors of a reading say of tokens: `output` makes scores (..., vocabulary) of them, `log_probs` the
+    logarithms of their softmax. `ids` are what the first vectors are to name. `levels` gives every layer's output (1,
+    places, dim) of `body`, whose last is what `output` reads. `comes_after`: a place tells the token after it, and not
+    its own."""
 
     output: Callable[[Tensor], Tensor]
     log_probs: Callable[[Tensor], Tensor]
@@ -191,8 +197,9 @@ class TokenScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Begun:
-    """Writing that has begun: `stepper` goes on from `start` (1, length), for `most` tokens or up to one of `ends`. `before` is the text
-    that is gone on from, `end` the token that ends one whatever is asked for, and `limit` how many positions there are."""
+    """Writing that has begun: `stepper` goes on from `start` (1, length), for `most` tokens or up to one of `ends`.
+    `before` is the text that is gone on from, `end` the token that ends one whatever is asked for, and `limit` how many
+    positions there are."""
 
     stepper: Stepper
     start: Tensor
@@ -211,7 +218,8 @@ class Begun:
 
 
 class Streamed(NamedTuple):
-    """A text as one stream of tokens, of which the first `before` are none of its own; the characters of each of the others."""
+    """A text as one stream of tokens, of which the first `before` are none of its own; the characters of each of the
+    others."""
 
     tokens: list[int]
     before: int
@@ -255,7 +263,8 @@ class Reads(Protocol):
     """A text is one row of tokens, and the model has a vector for each."""
 
     def reads(self, given: Given, *, any_length: bool = False) -> Reading:
-        """The row; refused where it is empty, or longer than the model's positions, unless the model is not to be run."""
+        """The row; refused where it is empty, or longer than the model's positions, unless the model is not to be
+        run."""
 
     def runs(self, reading: Reading) -> Tensor:
         """The body's vectors (1, length, dim), of what is read or of what is written."""
@@ -272,12 +281,14 @@ class Reads(Protocol):
 
 class Predicts(Protocol):
     def predicts(self, reading: Reading) -> list[Predicted]:
-        """A language model one, one that reads both ways two, a masked one each token masked in its turn, a translator its target."""
+        """A language model one, one that reads both ways two, a masked one each token masked in its turn, a translator
+        its target."""
 
 
 class Expects(Protocol):
     def expects(self, given: Given) -> list[Expected]:
-        """What comes after a text, or after what was written of its target; of a masked model, what stands at each mask."""
+        """What comes after a text, or after what was written of its target; of a masked model, what stands at each
+        mask."""
 
 
 class ScoresTokens(Protocol):
@@ -307,7 +318,8 @@ class Judges(Protocol):
 
 class Explains(Protocol):
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> "Explained":
-        """The score of a class, a tag or a token, the likeliest where none is said; at a word, a mask or a token of the target."""
+        """The score of a class, a tag or a token, the likeliest where none is said; at a word, a mask or a token of the
+        target."""
 
 
 class Aligns(Protocol):
@@ -319,8 +331,11 @@ class Aligns(Protocol):
 
 
 class LooksAtPictures(Protocol):
-    def looks(self, given: Given, layer: int | None = None, config: "DecodingConfig | None" = None) -> "list[SentenceLooks]":
-        """Where in a picture each word of its target looks, sentence by sentence; of the best target where none is given."""
+    def looks(
+        self, given: Given, layer: int | None = None, config: "DecodingConfig | None" = None
+    ) -> "list[SentenceLooks]":
+        """Where in a picture each word of its target looks, sentence by sentence; of the best target where none is
+        given."""
 
 
 class Spells(Protocol):

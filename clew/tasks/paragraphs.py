@@ -1,5 +1,5 @@
-"""Paragraphs: several sentences on one picture, planned one by one (Krause et al. 2017). Any body that reads one sequence, over a picture's
-grid or over given boxes."""
+"""Paragraphs: several sentences on one picture, planned one by one (Krause et al. 2017). Any body that reads one
+sequence, over a picture's grid or over given boxes."""
 
 import re
 from collections.abc import Sequence
@@ -75,7 +75,9 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
     def forward(self, batch: ParagraphBatch, state: State = None) -> tuple[dict[str, Term], State]:
         hidden, stops = self.decode(batch)
         counts = self.counts(batch)
-        words = self.cross_entropy(self.dropout(hidden), self.output.weight, self.output.bias, batch.targets, batch.real).loss
+        words = self.cross_entropy(
+            self.dropout(hidden), self.output.weight, self.output.bias, batch.targets, batch.real
+        ).loss
         return {
             "loss": Term(words, counts["loss"]),
             "stop": Term(self.stop_losses(batch, stops).sum(), counts["stop"], self.config.stop_weight),
@@ -87,7 +89,9 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
 
     def row_losses(self, batch: ParagraphBatch) -> list[list[float]]:
         log_probs = self.log_probs(self.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0].double()
-        found: list[list[float]] = torch.stack([-(log_probs * batch.real).sum((1, 2)), batch.real.sum((1, 2)).double()], 1).tolist()
+        found: list[list[float]] = torch.stack(
+            [-(log_probs * batch.real).sum((1, 2)), batch.real.sum((1, 2)).double()], 1
+        ).tolist()
         return found
 
     def encode(self, examples: Sequence[Described]) -> list[EncodedParagraph]:
@@ -106,8 +110,9 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         regions = len(example.picture.boxes) if isinstance(example.picture, Regions) else 0
         if not count or count != regions or self.reader.name != "regions":
             raise UserError(
-                f"{example.id or example.key}: task.phrases=true attends to a phrase for each region, and there are {count} phrases and "
-                f"{regions} boxes, read by task.input={self.reader.name}; give both and task.input=regions, or set task.phrases=false"
+                f"{example.id or example.key}: task.phrases=true attends to a phrase for each region, and there are"
+                f" {count} phrases and {regions} boxes, read by task.input={self.reader.name}; give both and"
+                " task.input=regions, or set task.phrases=false"
             )
         return self.ids(example.phrases)
 
@@ -133,7 +138,11 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         return ParagraphBatch(inputs, mask, tokens, targets, real, phrases, regions, phrase_mask)
 
     def predict(
-        self, batch: ParagraphBatch, config: DecodingConfig = GREEDY, seed: int = 0, row_numbers: Sequence[int] | None = None
+        self,
+        batch: ParagraphBatch,
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        row_numbers: Sequence[int] | None = None,
     ) -> list[str]:
         return [" ".join(self.texts(sentences)) for sentences, _ in self.write(batch, config, seed, row_numbers)]
 
@@ -141,9 +150,14 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         return [self.target.decode(ids).strip() for ids in sentences]
 
     def describe(
-        self, examples: Sequence[Described], config: DecodingConfig = GREEDY, seed: int = 0, numbers: Sequence[int] | None = None
+        self,
+        examples: Sequence[Described],
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> list[WrittenParagraph]:
-        """A paragraph on each picture, in the order given; what the examples say of it is not read, but for the phrases of its boxes."""
+        """A paragraph on each picture, in the order given; what the examples say of it is not read, but for the phrases
+        of its boxes."""
         numbers = range(1, len(examples) + 1) if numbers is None else numbers
         encoded = [EncodedParagraph(self.reader.measured(each.input), [], self.phrase_ids(each)) for each in examples]
         for each, example in zip(encoded, examples, strict=True):
@@ -153,11 +167,15 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_PLACES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                for row, (sentences, log_prob) in zip(rows, self.write(batch, config, seed, [numbers[row] for row in rows]), strict=True):
+                for row, (sentences, log_prob) in zip(
+                    rows, self.write(batch, config, seed, [numbers[row] for row in rows]), strict=True
+                ):
                     found[row] = WrittenParagraph(examples[row].key, self.texts(sentences), log_prob)
         return [found[row] for row in range(len(encoded))]
 
-    def looks(self, given: Given, layer: int | None = None, config: DecodingConfig | None = None) -> list[SentenceLooks]:
+    def looks(
+        self, given: Given, layer: int | None = None, config: DecodingConfig | None = None
+    ) -> list[SentenceLooks]:
         layer_number(layer, 1)
         picture = picture_in(given, self.reader)
         example = Described(picture, (), tuple(given.phrases), str(given.text))
@@ -175,13 +193,16 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         return looked
 
     def weights_over_places(self, batch: ParagraphBatch) -> tuple[Tensor, Tensor]:
-        """Attention over the places of one picture: of each word (sentences, words, places), and of what plans each sentence (sentences,
-        places)."""
+        """Attention over the places of one picture: of each word (sentences, words, places), and of what plans each
+        sentence (sentences, places)."""
         words: list[Tensor] = []
         topics: list[Tensor] = []
         cell = self.writer.words.cell
         assert isinstance(cell, AttentiveCell)
-        taps: dict[nn.Module, Any] = {cell.attention.weights: words.append, self.planner.looking.attention.weights: topics.append}
+        taps: dict[nn.Module, Any] = {
+            cell.attention.weights: words.append,
+            self.planner.looking.attention.weights: topics.append,
+        }
         with evaluating([self]), watching(taps):
             self.decode(batch)
         return by_row(words[0], batch.tokens.shape[1]).cpu(), by_row(topics[0], 1)[0].cpu()
@@ -200,7 +221,10 @@ class ParagraphWriter(TakesPlaces, ParagraphDecoder, ExampleTask):
         told = self.statistics(examples, predictions)
         if told and "all_once" in told[0]:
             return [corpus_values([each])["all_once"] for each in told]
-        return [100.0 * (text.split() == example.target.split()) for example, text in zip(examples, predictions, strict=True)]
+        return [
+            100.0 * (text.split() == example.target.split())
+            for example, text in zip(examples, predictions, strict=True)
+        ]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": example.key, "target": example.target, "prediction": prediction}
@@ -211,8 +235,11 @@ def sentences_of(text: str) -> list[str]:
     return [sentence for sentence in re.split(r"(?<=[.!?])\s+", text.strip()) if sentence]
 
 
-def with_phrases(examples: Sequence[Described], captioner: Captioner, config: DecodingConfig = GREEDY) -> list[Described]:
-    """Examples whose phrases are what a captioner, which was trained on regions (`data.regions`), says of each of their boxes."""
+def with_phrases(
+    examples: Sequence[Described], captioner: Captioner, config: DecodingConfig = GREEDY
+) -> list[Described]:
+    """Examples whose phrases are what a captioner, which was trained on regions (`data.regions`), says of each of their
+    boxes."""
     crops = [example.picture.crops() if isinstance(example.picture, Regions) else [] for example in examples]
     written = iter(captioner.write_for([crop for each in crops for crop in each], config))
     found = [tuple(best[0].text if (best := next(written)) else "" for _ in each) for each in crops]
@@ -225,7 +252,10 @@ def train_paragraph_vocabularies(
     """How pictures are read, and a tokenizer of sentences and phrases."""
     reader = build_part("reader of pictures", config.input, PICTURES).fitted(examples[0].picture)
     phrases = [text for example in examples for text in example.phrases] if config.phrases else []
-    return {"input": reader, "target": train([*(text for example in examples for text in example.sentences), *phrases], [])}
+    return {
+        "input": reader,
+        "target": train([*(text for example in examples for text in example.sentences), *phrases], []),
+    }
 
 
 def build_paragraph_writer(body: Any, vocabularies: dict[str, Any], config: ParagraphsConfig) -> ParagraphWriter:

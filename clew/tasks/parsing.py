@@ -1,4 +1,5 @@
-"""Constituency parsing as translation: a sentence in, its tree out as brackets (Vinyals et al. 2015, Grammar as a foreign language)."""
+"""Constituency parsing as translation: a sentence in, its tree out as brackets (Vinyals et al. 2015, Grammar as a
+foreign language)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,8 @@ from clew.text.tokenizer import Tokenizer, check_is_text
 from clew.text.train import Texts, train_word
 
 SYMBOLS_A_WORD, MORE_SYMBOLS = 4, 10
-"""A tree over n words has at most 4 n + 10 symbols, its end among them: no gold tree of WSJ or CRAFT has more than 4 n + 4."""
+"""A tree over n words has at most 4 n + 10 symbols, its end among them: no gold tree of WSJ or CRAFT has more than 4 n
++ 4."""
 
 BATCH = 8192
 """Words and symbols that are parsed at a time."""
@@ -49,8 +51,12 @@ class ParsingConfig(SequenceConfig):
     """The brackets of a sentence's tree; nothing but well-formed trees over its words is ever written."""
 
     name: Literal["parsing"] = "parsing"  # type: ignore[assignment]
-    measures: list[str] = Field([], max_length=0, description="none: trees are measured by their brackets, with EVALB's rules")
-    best: Literal["loss", "f1"] = Field("f1", description="the best evaluation is that of the lowest loss, or of the highest F1")
+    measures: list[str] = Field(
+        [], max_length=0, description="none: trees are measured by their brackets, with EVALB's rules"
+    )
+    best: Literal["loss", "f1"] = Field(
+        "f1", description="the best evaluation is that of the lowest loss, or of the highest F1"
+    )
     tags: bool = Field(False, description="write every word's tag, instead of XX for all of them")
 
     @property
@@ -60,7 +66,8 @@ class ParsingConfig(SequenceConfig):
 
 @dataclass(frozen=True)
 class Parse:
-    """A tree over a sentence. `log_prob` is of all its symbols and their end, `score` what beam search chose it by. `str()` is brackets."""
+    """A tree over a sentence. `log_prob` is of all its symbols and their end, `score` what beam search chose it by.
+    `str()` is brackets."""
 
     tree: Tree
     log_prob: float
@@ -74,7 +81,8 @@ class Parse:
 
 
 class ConstituencyParser(SequenceToSequence):
-    """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words could follow."""
+    """P(tree | words) as of the target (S (NP XX XX )NP (VP XX )VP )S, with p(symbol) 0 where no tree over the words
+    could follow."""
 
     config: ParsingConfig
     text_name = "sentence"
@@ -88,8 +96,8 @@ class ConstituencyParser(SequenceToSequence):
         for number, sides in enumerate(encoded, start=1):
             if self.target.unknown in sides.target:
                 raise UserError(
-                    f"tree {number} of the training part has a label or tag that the parser of transfer.from does not write; leave it out, "
-                    "or train without transfer.from"
+                    f"tree {number} of the training part has a label or tag that the parser of transfer.from does not"
+                    " write; leave it out, or train without transfer.from"
                 )
 
     def encode(self, examples: Sequence[Parsed]) -> list[Sides]:  # type: ignore[override]
@@ -100,23 +108,29 @@ class ConstituencyParser(SequenceToSequence):
     def encode_words(self, sentences: Sequence[Sequence[str]]) -> list[Sides]:
         """Sentences to parse."""
         sources = self.source.encode_batch([one_word_each(words) for words in sentences])
-        return [Sides([*source, self.source_end], [], len(words)) for source, words in zip(sources, sentences, strict=True)]
+        return [
+            Sides([*source, self.source_end], [], len(words)) for source, words in zip(sources, sentences, strict=True)
+        ]
 
     def check_length(self, sides: Sides, place: str) -> None:
         super().check_length(sides, place)
         limit = self.body.max_length
         if limit is not None and sides.words + 3 > limit:
             raise UserError(
-                f"{place}: a tree over {sides.words} words has at least {sides.words + 3} symbols, but the model can tell apart {limit} "
-                "positions; cut the sentence, or train with a larger model.max_length or another model.position"
+                f"{place}: a tree over {sides.words} words has at least {sides.words + 3} symbols, but the model can"
+                f" tell apart {limit} positions; cut the sentence, or train with a larger model.max_length or another"
+                " model.position"
             )
 
     def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
         longest = self.longest_trees(batch.words)
-        return TreeConstraint(super().stepper(batch, covering=covering), tokens=self.tree_tokens, lengths=batch.words, max_length=longest)
+        return TreeConstraint(
+            super().stepper(batch, covering=covering), tokens=self.tree_tokens, lengths=batch.words, max_length=longest
+        )
 
     def longest_trees(self, words: Tensor) -> Tensor:
-        """How many symbols each sentence's tree may have, its end counted: by its own words alone, whatever shares its batch."""
+        """How many symbols each sentence's tree may have, its end counted: by its own words alone, whatever shares its
+        batch."""
         most = SYMBOLS_A_WORD * words + MORE_SYMBOLS
         return most if self.body.max_length is None else most.clamp(max=self.body.max_length)
 
@@ -125,22 +139,33 @@ class ConstituencyParser(SequenceToSequence):
         return self.longest_trees(batch.words)
 
     def parse(
-        self, sentences: Sequence[Sequence[str]], config: DecodingConfig, seed: int = 0, numbers: Sequence[int] | None = None
+        self,
+        sentences: Sequence[Sequence[str]],
+        config: DecodingConfig,
+        seed: int = 0,
+        numbers: Sequence[int] | None = None,
     ) -> list[list[Parse]]:
-        """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A sentence that is refused
-        is named by its number, and sampling draws by it."""
+        """The best trees of each sentence: `n_best` of beam search, else one; none of a sentence without words. A
+        sentence that is refused is named by its number, and sampling draws by it."""
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         encoded = self.checked(sentences, numbers)
         there = [row for row, words in enumerate(sentences) if words]
-        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(-1, 2)
+        lengths = np.array([(len(encoded[row].source), SYMBOLS_A_WORD * encoded[row].words) for row in there]).reshape(
+            -1, 2
+        )
         device = next(self.parameters()).device
         found: dict[int, list[Parse]] = {}
         with evaluating([self]):
             for places in batches_by_length(lengths, BATCH):
                 rows = [there[place] for place in places]
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
-                for row, written in zip(rows, self.write(batch, config, seed, row_numbers=[numbers[row] for row in rows]), strict=True):
-                    found[row] = [Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score) for each in written]
+                for row, written in zip(
+                    rows, self.write(batch, config, seed, row_numbers=[numbers[row] for row in rows]), strict=True
+                ):
+                    found[row] = [
+                        Parse(delinearise(each.text.split(), sentences[row]), each.log_prob, each.score)
+                        for each in written
+                    ]
         return [found.get(row, []) for row in range(len(sentences))]
 
     def checked(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int]) -> list[Sides]:
@@ -186,7 +211,10 @@ class ConstituencyParser(SequenceToSequence):
         symbols = self.target_symbols(given.target or "", words)
         target = self.target.encode(symbols)
         if self.target.unknown in target:
-            raise UserError(f"the target {named(given.target)} has symbols that this parser does not write, or is no tree over these words")
+            raise UserError(
+                f"the target {named(given.target)} has symbols that this parser does not write, or is no tree over"
+                " these words"
+            )
         return sides._replace(target=target)
 
     def target_symbols(self, target: str, words: Sequence[str]) -> str:
@@ -206,7 +234,10 @@ class ConstituencyParser(SequenceToSequence):
         return replace(begun, most=int(self.longest_trees(torch.tensor(len(words_of(given.text))))))
 
     def programs(self) -> NoReturn:
-        raise UserError("a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve` the run")
+        raise UserError(
+            "a parser holds what it writes to trees, which no program does; parse with `clew parse`, or `clew serve`"
+            " the run"
+        )
 
 
 def symbols_of(tree: Tree, config: ParsingConfig) -> str:
@@ -214,7 +245,8 @@ def symbols_of(tree: Tree, config: ParsingConfig) -> str:
 
 
 def tree_of(symbols: str, gold: Tree) -> Tree | None:
-    """The tree as it is scored: it is given the gold tags, by which EVALB knows punctuation, and a wrong tag makes no bracket wrong."""
+    """The tree as it is scored: it is given the gold tags, by which EVALB knows punctuation, and a wrong tag makes no
+    bracket wrong."""
     return tree_over(symbols, gold.words, gold.tags)
 
 
@@ -288,7 +320,14 @@ def parsed_objects(number: int, row: WordsRow, trees: list[Parse] | None, option
     if not trees:
         return [{"line": number, "rank": 1, "sentence": sentence, "tree": None}]
     return [
-        {"line": number, "rank": rank, "sentence": sentence, "tree": str(each), "log_prob": each.log_prob, "score": each.score}
+        {
+            "line": number,
+            "rank": rank,
+            "sentence": sentence,
+            "tree": str(each),
+            "log_prob": each.log_prob,
+            "score": each.score,
+        }
         for rank, each in enumerate(trees, start=1)
     ]
 
@@ -327,9 +366,9 @@ PARSE: Use[WordsRow, list[Parse]] = Use(
         tokens=lambda task, row: tokens_read(task.source, [" ".join(row.words)]),
         row_of=lambda example: WordsRow(text=list(example.tree.words)),
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is a sentence whose words stand apart: nothing is split here,
-so write 'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same order and as soon as it is
-there; an empty line has an empty one.
+    help="""Every TEXT, or else every line of standard input or of --file, is a sentence whose words stand apart:
+nothing is split here, so write 'It rains .' and not 'It rains.' Its tree is one line of standard output, in the same
+order and as soon as it is there; an empty line has an empty one.
 
   clew parse runs/craft-parser 'The gene is expressed in the brain .' --format text
   echo 'The gene is expressed in the brain .' | clew parse runs/craft-parser
@@ -341,8 +380,8 @@ there; an empty line has an empty one.
 With --n-best, every sentence has so many lines, `tree<TAB>score`, and an empty line after them. The score is
 log p / length^X, X being the run's decoding.length_penalty.
 
---format text draws trees for a terminal (`| less -S` for wide ones), svg as one picture of all of them, and json has one
-object a tree.""",
+--format text draws trees for a terminal (`| less -S` for wide ones), svg as one picture of all of them, and json has
+one object a tree.""",
 )
 
 

@@ -1,5 +1,5 @@
-"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches, pixels, rows or the grid
-of a network."""
+"""What a picture shows: a label, several, or a number. Any body that reads one sequence or a grid, over patches,
+pixels, rows or the grid of a network."""
 
 from typing import Annotated, Literal
 
@@ -17,8 +17,12 @@ class PictureClassificationConfig(PooledConfig):
     """A label for each picture, several, or a number."""
 
     name: Literal["picture_classification"] = "picture_classification"
-    input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field("convolved", description="how a picture is read")
-    longest: int = Field(10_000, ge=1, description="pictures of more places than this are left out of training, and counted")
+    input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field(
+        "convolved", description="how a picture is read"
+    )
+    longest: int = Field(
+        10_000, ge=1, description="pictures of more places than this are left out of training, and counted"
+    )
 
 
 class PictureClassifier(InputClassifier):

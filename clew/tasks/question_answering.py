@@ -1,7 +1,8 @@
 """Reading comprehension: the piece of a passage that answers a question (Devlin et al. 2019, section 4.2). Any body.
 
-Question and passage are read together. A passage that is too long for one window is read in several that overlap, each with the question;
-the best piece of all windows is the answer. An example is then several rows of a batch, each with a loss of its own.
+Question and passage are read together. A passage that is too long for one window is read in several that overlap, each
+with the question; the best piece of all windows is the answer. An example is then several rows of a batch, each with a
+loss of its own.
 """
 
 import json
@@ -83,7 +84,9 @@ class QuestionAnsweringConfig(TaskSection):
     name: Literal["question_answering"] = "question_answering"
     window: int = Field(384, ge=1, description="tokens that are read at once, those of the question among them")
     stride: int = Field(
-        128, ge=1, description="tokens of the passage from the start of one window to that of the next; at most half a window"
+        128,
+        ge=1,
+        description="tokens of the passage from the start of one window to that of the next; at most half a window",
     )
     longest_question: int = Field(64, ge=1, description="tokens of a question that are read; the rest is cut off")
     longest_answer: int = Field(30, ge=1, description="tokens of an answer at most")
@@ -92,8 +95,8 @@ class QuestionAnsweringConfig(TaskSection):
 
 
 class Window(NamedTuple):
-    """A question and a part of its passage as a row: where that part stands in the row and in the passage, the characters of its pieces
-    (pieces, 2), and the places of the answer's first and last piece."""
+    """A question and a part of its passage as a row: where that part stands in the row and in the passage, the
+    characters of its pieces (pieces, 2), and the places of the answer's first and last piece."""
 
     words: EncodedWords
     place: int
@@ -136,8 +139,8 @@ class AnswerSpan:
 
 @dataclass(frozen=True)
 class AnsweredQuestion:
-    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is the probability
-    that there is none, where that may be."""
+    """The answer to a question, None where the passage has none; and the likeliest pieces, best first. `no_answer` is
+    the probability that there is none, where that may be."""
 
     id: str
     question: str
@@ -164,9 +167,9 @@ class QuestionAnswering(ReadsText, ExampleTask):
     """s_i = u . h_i,  e_i = v . h_i;  p(start = i) = softmax(s)_i,  p(end = j) = softmax(e)_j    over the passage and one place more
     answer = argmax_{i <= j} s_i + e_j
 
-    The place more stands for no answer in this window: the first of a row, or the last where a body reads forward alone. It is taken for
-    the answer where its score, the lowest of all windows, is above the best piece's by more than `threshold`: infinity where every
-    training question had an answer, else what is best on the validation part.
+    The place more stands for no answer in this window: the first of a row, or the last where a body reads forward
+    alone. It is taken for the answer where its score, the lowest of all windows, is above the best piece's by more than
+    `threshold`: infinity where every training question had an answer, else what is best on the validation part.
     """
 
     threshold: Tensor
@@ -237,8 +240,8 @@ class QuestionAnswering(ReadsText, ExampleTask):
         capacity = self.window - self.num_added - len(question.tokens)
         if capacity < 1:
             raise UserError(
-                f"{example.id}: its {len(question.tokens)} tokens leave no room for the passage in task.window ({self.window}); "
-                "lower task.longest_question, or raise task.window"
+                f"{example.id}: its {len(question.tokens)} tokens leave no room for the passage in task.window"
+                f" ({self.window}); lower task.longest_question, or raise task.window"
             )
         answer = pieces_of(example, cut)
         stride = min(self.config.stride, max(capacity // 2, 1))  # so that what one window cuts another has whole
@@ -251,7 +254,8 @@ class QuestionAnswering(ReadsText, ExampleTask):
             yield Window(words, place, begin, offsets, target)
 
     def part(self, cut: CutText, start: int, stop: int) -> EncodedWords:
-        """Some of a passage's pieces, with the token behind them that stands for no answer, where there has to be one."""
+        """Some of a passage's pieces, with the token behind them that stands for no answer, where there has to be
+        one."""
         if not self.ends:
             return part_of(self.reader, cut, start, stop)
         end = self.reader.tokenizer.end or 0
@@ -297,8 +301,11 @@ class QuestionAnswering(ReadsText, ExampleTask):
         )
 
     @torch.no_grad()
-    def predict(self, batch: QuestionBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
-        """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that may be."""
+    def predict(
+        self, batch: QuestionBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
+    ) -> list[dict[str, Any]]:
+        """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that
+        may be."""
         return self.told(batch, 1 if decoding is None else decoding.n_best)
 
     def told(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:
@@ -309,7 +316,12 @@ class QuestionAnswering(ReadsText, ExampleTask):
         """A question's each: of pieces that several windows have, the best score."""
         rows = range(0, num_rows(batch), ROWS)
         logits = torch.cat([self.logits(rows_of(batch, slice(start, start + ROWS))) for start in rows]).cpu()
-        inside, offsets, nowhere, question = batch.inside.cpu(), batch.offsets.cpu(), batch.nowhere.cpu(), batch.question.tolist()
+        inside, offsets, nowhere, question = (
+            batch.inside.cpu(),
+            batch.offsets.cpu(),
+            batch.nowhere.cpu(),
+            batch.question.tolist(),
+        )
         firsts = [number for number in range(len(question)) if not number or question[number] != question[number - 1]]
         places: list[list[int]] = batch.spans.tolist()
         found = []
@@ -330,7 +342,9 @@ class QuestionAnswering(ReadsText, ExampleTask):
             found.append(Spans(scores, characters, none))
         return found
 
-    def answer(self, questions: Sequence[Question], n_best: int = 1, threshold: float | None = None) -> list[AnsweredQuestion]:
+    def answer(
+        self, questions: Sequence[Question], n_best: int = 1, threshold: float | None = None
+    ) -> list[AnsweredQuestion]:
         """The answer to each question; by another `threshold` than the task's own, where one is given."""
         for example in questions:
             check_is_text(f"{example.question} {example.passage}", f"question or passage of {example.id}")
@@ -343,7 +357,10 @@ class QuestionAnswering(ReadsText, ExampleTask):
                 if row + 1 < len(encoded) and sum(len(encoded[number].windows) for number in some) < ROWS:
                     continue
                 batch = to_device(self.collate([encoded[number] for number in some]), self.output.weight.device)
-                found += [answered(questions[number], told) for number, told in zip(some, self.told(batch, n_best, threshold), strict=True)]
+                found += [
+                    answered(questions[number], told)
+                    for number, told in zip(some, self.told(batch, n_best, threshold), strict=True)
+                ]
                 some = []
         return found
 
@@ -359,7 +376,10 @@ class QuestionAnswering(ReadsText, ExampleTask):
         scores = self.scores(examples, predictions)
         values = {"exact_match": 100 * scores.mean("exact"), "f1": 100 * scores.mean("f1")}
         if len(set(scores.answerable)) == 2:
-            values |= {f"f1_{which}": 100 * scores.mean("f1", answerable=which == "answerable") for which in ("answerable", "unanswerable")}
+            values |= {
+                f"f1_{which}": 100 * scores.mean("f1", answerable=which == "answerable")
+                for which in ("answerable", "unanswerable")
+            }
         return Measured(values, in_words(values))
 
     def intervals(self, examples: Sequence[Question], predictions: Sequence[Any]) -> dict[str, Interval]:
@@ -385,7 +405,12 @@ class QuestionAnswering(ReadsText, ExampleTask):
 
     def row_losses(self, batch: QuestionBatch) -> list[list[float]]:
         """A question's is that of all its windows."""
-        losses = F.cross_entropy(self.logits(batch).flatten(0, 1), batch.targets.flatten(), reduction="none").view(-1, 2).sum(1) / 2
+        losses = (
+            F.cross_entropy(self.logits(batch).flatten(0, 1), batch.targets.flatten(), reduction="none")
+            .view(-1, 2)
+            .sum(1)
+            / 2
+        )
         found = torch.zeros(int(batch.question.max()) + 1, 2, dtype=torch.float64)
         found.index_add_(0, batch.question.cpu(), torch.stack([losses, torch.ones_like(losses)], 1).double().cpu())
         rows: list[list[float]] = found.tolist()
@@ -394,13 +419,22 @@ class QuestionAnswering(ReadsText, ExampleTask):
     def described(self, example: Question, prediction: Any) -> dict[str, Any]:
         found = answered(example, prediction)
         span = {} if found.answer is None else {"start": found.answer.start, "stop": found.answer.stop}
-        told = {"target": " | ".join(example.texts), "prediction": found.text, **span, "probability": round(found.probability, 6)}
+        told = {
+            "target": " | ".join(example.texts),
+            "prediction": found.text,
+            **span,
+            "probability": round(found.probability, 6),
+        }
         return {"source": example.question, **told}
 
     def programs(self) -> list[ReadingProgram]:
         plain = not is_spelled(self.body) and self.reader.context is None
         usage = ANSWERED if plain else SCORES
-        return [ReadingProgram("reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()})]
+        return [
+            ReadingProgram(
+                "reader", ["scores"], self.score_places, usage=usage, alone=plain, facts={"pair": self.around_pair()}
+            )
+        ]
 
     def score_places(self, given: Traced) -> tuple[Tensor]:
         """Of every place as an answer's first and last (batch, 2, length)."""
@@ -415,7 +449,11 @@ class QuestionAnswering(ReadsText, ExampleTask):
             return {"before": [], "between": end, "after": end if self.ends else [], "segments": [0, 0]}
         tokens, _, (first, second) = tokenizer.frame.around([], [])
         _, segments, places = tokenizer.frame.around([0], [0])
-        parts = {"before": tokens[:first], "between": tokens[first:second], "after": tokens[second:] + (end if self.ends else [])}
+        parts = {
+            "before": tokens[:first],
+            "between": tokens[first:second],
+            "after": tokens[second:] + (end if self.ends else []),
+        }
         return {**parts, "segments": [segments[place] for place in places]}
 
 
@@ -432,8 +470,11 @@ def pieces_of(example: Question, cut: CutText) -> tuple[int, int] | None:
 def train_question_vocabularies(
     train: TrainTokenizer, joint: bool, examples: Sequence[Question], config: QuestionAnsweringConfig
 ) -> dict[str, Any]:
-    """A tokenizer of all passages, each once, and questions; one of words knows them as they are parted from punctuation."""
-    texts = Texts(lambda: chain(once_each(example.passage for example in examples), (example.question for example in examples)))
+    """A tokenizer of all passages, each once, and questions; one of words knows them as they are parted from
+    punctuation."""
+    texts = Texts(
+        lambda: chain(once_each(example.passage for example in examples), (example.question for example in examples))
+    )
     tokenizer = train(texts, [])
     if tokenizer.unit == "word":
         tokenizer = train(Texts(lambda: (one_word_each(words_of(text)) for text in texts)), [])
@@ -450,7 +491,9 @@ def once_each(texts: Iterable[str]) -> Iterator[str]:
             yield text
 
 
-def build_question_answering(body: Any, vocabularies: dict[str, Any], config: QuestionAnsweringConfig) -> QuestionAnswering:
+def build_question_answering(
+    body: Any, vocabularies: dict[str, Any], config: QuestionAnsweringConfig
+) -> QuestionAnswering:
     return QuestionAnswering(body, WordReader.of(body, vocabularies), config)
 
 
@@ -474,7 +517,8 @@ class QuestionRow(Section):
 class AnswerOptions(Options):
     n_best: int = Field(1, ge=1, description="so many pieces of the passage for each question")
     threshold: float | None = Field(
-        None, description="no answer where none scores by more than this above the best piece; the run's own where not given"
+        None,
+        description="no answer where none scores by more than this above the best piece; the run's own where not given",
     )
 
 
@@ -495,14 +539,20 @@ def answered_objects(number: int, row: QuestionRow, found: AnsweredQuestion | No
     assert found is not None
     answer: dict[str, Any] = {"answer": None, "start": None, "stop": None, "probability": found.probability}
     if found.answer is not None:
-        answer = {"answer": found.text, "start": found.answer.start, "stop": found.answer.stop, "probability": found.probability}
+        answer = {
+            "answer": found.text,
+            "start": found.answer.start,
+            "stop": found.answer.stop,
+            "probability": found.probability,
+        }
     more = {} if found.no_answer is None else {"no_answer": found.no_answer}
     spans = {"n_best": [asdict(span) for span in found.n_best]} if options.n_best > 1 else {}
     return [{"id": found.id, "question": found.question, **answer, **more, **spans}]
 
 
 def answer_lines(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
-    """A line, or with `n_best` one for each piece, and one for no answer where that is likelier than the last of them."""
+    """A line, or with `n_best` one for each piece, and one for no answer where that is likelier than the last of
+    them."""
     for some in blocks:
         for _, _, found in some:
             rows = [(found.text, found.probability)]
@@ -510,7 +560,9 @@ def answer_lines(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterato
                 rows = [(span.text, span.probability) for span in found.n_best]
                 if found.no_answer is not None:
                     rows = sorted([*rows, ("", found.no_answer)], key=lambda row: -row[1])[: options.n_best]
-            yield "".join(f"{' '.join(text.split())}\t{share:.4f}\t{' '.join(found.question.split())}\n" for text, share in rows)
+            yield "".join(
+                f"{' '.join(text.split())}\t{share:.4f}\t{' '.join(found.question.split())}\n" for text, share in rows
+            )
 
 
 def official_form(blocks: Blocks, options: AnswerOptions, alone: bool) -> Iterator[str]:
@@ -527,7 +579,9 @@ def question_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator
     """The questions of a file that has the passages too: SQuAD's, or a table's."""
     if columns and find_format(path) == "squad":
         raise UserError(f"--{next(iter(columns))} is a column of a table, and {path} is JSON as SQuAD's; leave it out")
-    questions = read_questions(path, with_answers=False, **{"question": data.question, "passage": data.passage, **columns})
+    questions = read_questions(
+        path, with_answers=False, **{"question": data.question, "passage": data.passage, **columns}
+    )
     return (QuestionRow(question=each.question, passage=each.passage, id=each.id) for each in questions)
 
 
@@ -548,10 +602,10 @@ ANSWER: Use[QuestionRow, AnsweredQuestion] = Use(
         confidence=lambda answered: answered.probability,
         row_of=lambda example: QuestionRow(question=example.question, passage=example.passage),
     ),
-    help="""Questions stand on the command line, or are lines of standard input; --passage is a file or the text itself. Each has a line
-of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the passage has none. A file of
-questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with columns `question` and `passage` (or `context`), or with others
-that --question and --passage name.
+    help="""Questions stand on the command line, or are lines of standard input; --passage is a file or the text
+itself. Each has a line of standard output: `answer<TAB>probability<TAB>question`, the answer being empty where the
+passage has none. A file of questions is SQuAD's JSON, or a table (.csv, .tsv, .jsonl) with columns `question` and
+`passage` (or `context`), or with others that --question and --passage name.
 
   clew answer runs/answer-facts --passage 'Ada lives in Rome. Bo likes tea.' 'Where does Ada live?'
   clew answer runs/answer --passage report.txt 'When was it built?' 'By whom?' --n-best 3
@@ -559,8 +613,9 @@ that --question and --passage name.
   clew answer runs/answer --file asked.csv --question what --passage text
   clew answer runs/answer --file dev-v1.1.json --official --out predictions.json
 
---json has one object a question, with the characters [start, stop) of the passage that are the answer, from 0. --n-best
-gives so many pieces, best first, a line each. --official writes {id: answer}, which SQuAD's own script scores.""",
+--json has one object a question, with the characters [start, stop) of the passage that are the answer, from 0.
+--n-best gives so many pieces, best first, a line each. --official writes {id: answer}, which SQuAD's own script
+scores.""",
 )
 
 

@@ -1,5 +1,6 @@
-"""Representation: one vector for a text, with nothing to learn. What an encoder without an output layer does; any body. How texts are
-cut, framed and batched for it is in `text_vectors.py`, as it is for the vectors of any other task's body."""
+"""Representation: one vector for a text, with nothing to learn. What an encoder without an output layer does; any body.
+How texts are cut, framed and batched for it is in `text_vectors.py`, as it is for the vectors of any other task's
+body."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -73,7 +74,10 @@ class Representation(ReadsText, nn.Module):
         return found
 
     def programs(self) -> list[ReadingProgram]:
-        return [ReadingProgram("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS), levels(self.body)]
+        return [
+            ReadingProgram("embedder", ["vectors"], lambda given: (self(given.texts[0]),), usage=VECTORS),
+            levels(self.body),
+        ]
 
 
 def build_representation(body: Any, vocabularies: dict[str, Any], config: RepresentationConfig) -> Representation:

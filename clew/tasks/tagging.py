@@ -1,4 +1,5 @@
-"""Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags in any scheme."""
+"""Tagging: a tag for every word. Each tag by itself (softmax), or all of a sentence's together (CRF); phrases as tags
+in any scheme."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +18,16 @@ from clew.core.config import Section, TaskSection
 from clew.core.errors import UserError, named
 from clew.core.modes import evaluating
 from clew.core.reprs import brief
-from clew.core.tag_schemes import OUTSIDE, SCHEMES, allowed_transitions, convert_tags, is_phrase_tag, plain_tags, tag_parts, tag_spans
+from clew.core.tag_schemes import (
+    OUTSIDE,
+    SCHEMES,
+    allowed_transitions,
+    convert_tags,
+    is_phrase_tag,
+    plain_tags,
+    tag_parts,
+    tag_spans,
+)
 from clew.core.types import State, Term
 from clew.data.examples import Sentence
 from clew.data.formats import FORMATS, find_format, formats_named
@@ -61,13 +71,19 @@ class TaggingConfig(TaskSection):
     """A tag for every word of a sentence."""
 
     name: Literal["tagging"] = "tagging"
-    output: Literal["crf", "softmax"] = Field("crf", description="crf: a sentence's tags are chosen together; softmax: each by itself")
+    output: Literal["crf", "softmax"] = Field(
+        "crf", description="crf: a sentence's tags are chosen together; softmax: each by itself"
+    )
     scheme: Literal["bioes", "iob2", "iob1", "none"] = Field(
         "bioes", description="how phrases are learnt, whatever the file has; none: tags are learnt as they stand"
     )
-    pieces: Literal["first", "last", "mean"] = Field("first", description="which of a word's tokens its tag is told from")
+    pieces: Literal["first", "last", "mean"] = Field(
+        "first", description="which of a word's tokens its tag is told from"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    longest: int = Field(256, ge=1, description="training sentences with more tokens than this are left out, and counted")
+    longest: int = Field(
+        256, ge=1, description="training sentences with more tokens than this are left out, and counted"
+    )
     best: Literal["score", "loss", "accuracy", "f1"] = Field(
         "score", description="the best evaluation: score is F1 where tags are of phrases, and else accuracy"
     )
@@ -124,7 +140,10 @@ class TaggedText:
 
     @classmethod
     def of(cls, text: str, words: Sequence[Word], tags: Sequence[tuple[str, float]], are_phrases: bool) -> "TaggedText":
-        tagged = [TaggedWord(word.text, tag, sure, word.start, word.stop) for word, (tag, sure) in zip(words, tags, strict=True)]
+        tagged = [
+            TaggedWord(word.text, tag, sure, word.start, word.stop)
+            for word, (tag, sure) in zip(words, tags, strict=True)
+        ]
         spans = []
         for label, first, end in tag_spans([tag for tag, _ in tags]) if are_phrases else ():
             inside = tagged[first:end]
@@ -153,7 +172,9 @@ class Tagger(ReadsText, ExampleTask):
         self.scheme = scheme_of(tags.names, config)
         self.labels = Labels.of(tag_parts(tag)[1] for tag in tags.names if tag != OUTSIDE) if self.scheme else None
         if config.best == "f1" and not self.scheme:
-            raise UserError("task.best=f1 is for tags of phrases, and these are none; leave it out, or set task.best=accuracy")
+            raise UserError(
+                "task.best=f1 is for tags of phrases, and these are none; leave it out, or set task.best=accuracy"
+            )
         allowed = allowed_transitions(tags.names, self.scheme) if self.scheme else None
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(body.dim, len(tags))
@@ -173,7 +194,9 @@ class Tagger(ReadsText, ExampleTask):
 
     def word_losses(self, emissions: Tensor, batch: TagBatch) -> Tensor:
         """-log p of each word's tag by itself (batch, words)."""
-        losses = F.cross_entropy(emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none", ignore_index=UNSEEN)
+        losses = F.cross_entropy(
+            emissions.float().flatten(0, 1), batch.tags.flatten(), reduction="none", ignore_index=UNSEEN
+        )
         return losses.view_as(batch.tags)
 
     def row_losses(self, batch: TagBatch) -> list[list[float]]:
@@ -222,7 +245,8 @@ class Tagger(ReadsText, ExampleTask):
                 yield tag, place
             elif not is_phrase_tag(tag):
                 raise UserError(
-                    f"{place}: the tag {named(tag)} is of no phrase, as those of the training part are; mend it, or see data.tags"
+                    f"{place}: the tag {named(tag)} is of no phrase, as those of the training part are; mend it, or see"
+                    " data.tags"
                 )
             elif tag != OUTSIDE:
                 yield tag_parts(tag)[1], place
@@ -257,17 +281,22 @@ class Tagger(ReadsText, ExampleTask):
         tags = [self.tags.names[id] for id in ids]
         return convert_tags(tags, "iob2") if self.scheme else tags
 
-    def tag(self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None) -> list[list[tuple[str, float]]]:
+    def tag(
+        self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None
+    ) -> list[list[tuple[str, float]]]:
         """The tag of every word and its probability. A sentence that is refused is named by its number."""
         told = self.tag_with_probabilities(sentences, numbers)
         chosen = [probs.gather(-1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0].tolist() for ids, probs in told]
-        return [list(zip(self.written(ids), shares, strict=True)) for (ids, _), shares in zip(told, chosen, strict=True)]
+        return [
+            list(zip(self.written(ids), shares, strict=True)) for (ids, _), shares in zip(told, chosen, strict=True)
+        ]
 
     @torch.no_grad()
     def tag_with_probabilities(
         self, sentences: Sequence[Sequence[str]], numbers: Sequence[int] | None = None
     ) -> list[tuple[list[int], Tensor]]:
-        """Of every sentence the ids of its tags, and the probability of each tag of each word (words, tags), by `self.tags`."""
+        """Of every sentence the ids of its tags, and the probability of each tag of each word (words, tags), by
+        `self.tags`."""
         numbers = range(1, len(sentences) + 1) if numbers is None else numbers
         for number, words in zip(numbers, sentences, strict=True):
             check_is_text(" ".join(words), f"sentence {number}")
@@ -293,21 +322,32 @@ class Tagger(ReadsText, ExampleTask):
     def measure(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> Measured:
         golds = self.golds(examples)
         found = score_spans(golds, predictions) if self.scheme else None
-        right = sum(a == b for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True))
+        right = sum(
+            a == b for gold, tags in zip(golds, predictions, strict=True) for a, b in zip(gold, tags, strict=True)
+        )
         accuracy = 100 * right / max(sum(map(len, golds)), 1)
         if found is None:
             return Measured({"accuracy": accuracy}, f"accuracy {accuracy:.2f}")
-        values = {"f1": 100 * found.f1, "precision": 100 * found.precision, "recall": 100 * found.recall, "accuracy": accuracy}
+        values = {
+            "f1": 100 * found.f1,
+            "precision": 100 * found.precision,
+            "recall": 100 * found.recall,
+            "accuracy": accuracy,
+        }
         return Measured(values, ", ".join(f"{name} {value:.2f}" for name, value in values.items()).replace("f1", "F1"))
 
     def intervals(self, examples: Sequence[Sentence], predictions: Sequence[Sequence[str]]) -> dict[str, Interval]:
         """What each measure would be on other sentences of the same kind."""
         golds = self.golds(examples)
-        right = [sum(a == b for a, b in zip(gold, tags, strict=True)) for gold, tags in zip(golds, predictions, strict=True)]
+        right = [
+            sum(a == b for a, b in zip(gold, tags, strict=True)) for gold, tags in zip(golds, predictions, strict=True)
+        ]
         shares = {"accuracy": (right, [len(gold) for gold in golds])}
         if self.scheme:
             found = [score.total for score in score_sentences(golds, predictions)]
-            matched, gold, predicted = ([getattr(each, name) for each in found] for name in ("matched", "gold", "predicted"))
+            matched, gold, predicted = (
+                [getattr(each, name) for each in found] for name in ("matched", "gold", "predicted")
+            )
             f1 = [2 * count for count in matched], [a + b for a, b in zip(gold, predicted, strict=True)]
             shares = {"f1": f1, "precision": (matched, predicted), "recall": (matched, gold), **shares}
         return {name: share_interval(*counts, samples=SAMPLES).times(100) for name, counts in shares.items()}
@@ -367,24 +407,35 @@ class Tagger(ReadsText, ExampleTask):
         pieces = to_device(self.reader.collate([encoded]), self.output.weight.device)
 
         def emissions(inputs: Any) -> Tensor:
-            rows = Pieces(inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends)))
+            rows = Pieces(
+                inputs, None, *(part.expand(len(tokens_of(inputs)), -1) for part in (pieces.starts, pieces.ends))
+            )
             hidden, _ = self.body(rows.inputs, None)
-            found: Tensor = self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[:, place - 1].float()
+            found: Tensor = self.output(hidden if self.reader.is_whole else self.vector_of(hidden, rows))[
+                :, place - 1
+            ].float()
             return found
 
         tag = chosen_label(self.tags.names, emissions, pieces.inputs, of)
         tokens, own = named_places(self.reader.tokenizer, encoded.tokens)
         what = f"the score of {named(self.tags.names[tag])} at {named(words[place - 1])}"
         tokenizer = self.reader.tokenizer
-        return Explained(self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False)
+        return Explained(
+            self, pieces.inputs, lambda inputs: emissions(inputs)[:, tag], tokens, own, what, tokenizer, movable=False
+        )
 
     def programs(self) -> list[ReadingProgram]:
         names = self.tags.names
         facts = {"tags": list(plain_tags(names).names), "scored_tags": list(names)} if self.scheme else {}
-        return [ReadingProgram("tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts)]
+        return [
+            ReadingProgram(
+                "tagger", ["scores", "tags"], self.scored, words=not self.reader.is_whole, usage=TOLD, facts=facts
+            )
+        ]
 
     def scored(self, given: Traced) -> tuple[Tensor, Tensor]:
-        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of phrases IOB2's."""
+        """A score for every tag of every word, and the tags that are best: of a CRF, those that are best together; of
+        phrases IOB2's."""
         words = given.words
         scores = self.emissions(TagBatch(given.texts[0], words, words))
         tags = scores.argmax(-1) if self.crf is None else self.crf.viterbi(scores, words)[0]
@@ -407,16 +458,25 @@ def scheme_of(tags: Sequence[str], config: TaggingConfig) -> str | None:
     return config.scheme if phrases and config.scheme != "none" else None
 
 
-def train_tagging_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: TaggingConfig) -> dict[str, Any]:
-    """A tokenizer of words or pieces, and a table of tags: of phrases all that the scheme has for each of their labels."""
+def train_tagging_vocabularies(
+    train: TrainTokenizer, joint: bool, examples: Sequence[Sentence], config: TaggingConfig
+) -> dict[str, Any]:
+    """A tokenizer of words or pieces, and a table of tags: of phrases all that the scheme has for each of their
+    labels."""
     found = {tag for example in examples for tag in example.tags or ()}
     if len(found) == 1:
-        raise UserError(f"every word of the training part has the tag {named(*found)}, so there is nothing to tell apart; see data.tags")
+        raise UserError(
+            f"every word of the training part has the tag {named(*found)}, so there is nothing to tell apart; see"
+            " data.tags"
+        )
     if scheme := scheme_of(sorted(found), config):
         labels = {tag_parts(tag)[1] for tag in found if tag != OUTSIDE}
         prefixes = SCHEMES[scheme].replace(OUTSIDE, "")
         found = {OUTSIDE} | {f"{prefix}-{label}" if label else prefix for label in labels for prefix in prefixes}
-    return {"tokenizer": train(Texts(lambda: (one_word_each(example.words) for example in examples)), []), "tags": Labels.of(found)}
+    return {
+        "tokenizer": train(Texts(lambda: (one_word_each(example.words) for example in examples)), []),
+        "tags": Labels.of(found),
+    }
 
 
 def build_tagger(body: Any, vocabularies: dict[str, Any], config: TaggingConfig) -> Tagger:
@@ -434,10 +494,18 @@ class TagOptions(Options):
     tokenised: bool = Field(False, description="words stand apart by spaces already; nothing else is split")
 
 
-def tag_rows(tasks: Sequence[Tagger], rows: Sequence[SentenceRow], options: TagOptions, numbers: Sequence[int]) -> list[TaggedText]:
+def tag_rows(
+    tasks: Sequence[Tagger], rows: Sequence[SentenceRow], options: TagOptions, numbers: Sequence[int]
+) -> list[TaggedText]:
     texts = [row.text for row in rows]
     cut = [
-        listed_words(text) if not isinstance(text, str) else spaced_words(text) if options.tokenised else split_words(text)
+        (
+            listed_words(text)
+            if not isinstance(text, str)
+            else spaced_words(text)
+            if options.tokenised
+            else split_words(text)
+        )
         for text in texts
     ]
     tags = tasks[0].tag([[word.text for word in words] for words in cut], numbers)
@@ -479,12 +547,14 @@ def as_inline(each: Answered[SentenceRow, TaggedText]) -> str:
 
 def check_format(task: Tagger, format: str, options: TagOptions) -> None:
     if format == "spans" and task.scheme is None:
-        raise UserError("--format spans is for tags of phrases, such as B-PER, and those of this run are of single words")
+        raise UserError(
+            "--format spans is for tags of phrases, such as B-PER, and those of this run are of single words"
+        )
 
 
 def sentence_rows(path: Path, data: Any, columns: Mapping[str, str]) -> Iterator[SentenceRow] | None:
-    """The words of a CoNLL or CoNLL-U file, of CoNLL in the column that the run was trained with, where that was a number; or of a format
-    of one's own that has words."""
+    """The words of a CoNLL or CoNLL-U file, of CoNLL in the column that the run was trained with, where that was a
+    number; or of a format of one's own that has words."""
     format = find_format(path) if formats_named(path) else "lines"
     has_words = FORMATS[format].sentences is not None or (FORMATS[format].has_lists and format != "jsonl")
     if columns or not has_words:
@@ -521,9 +591,9 @@ TAG: Use[SentenceRow, TaggedText] = Use(
         own_labels=lambda task, example: without_places(task, example.tags),
         is_quick=True,
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first, punctuation apart;
-with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's words come out as soon as they
-are there.
+    help="""Every TEXT, or else every line of standard input or of --file, is a sentence. It is cut into words first,
+punctuation apart; with --tokenised it is cut at spaces alone, for text whose words stand apart already. A line's
+words come out as soon as they are there.
 
   clew tag runs/conll-tagger 'Ada Lovelace met Mr. Babbage in London.' --format inline
   echo 'Ada Lovelace met Mr. Babbage in London.' | clew tag runs/conll-tagger
@@ -534,13 +604,14 @@ are there.
   clew tag runs/ewt-tagger --file corpus.conllu
   clew tag runs/conll-tagger --file letters.csv --text body
 
-Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of a table
-(.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
+Of a CoNLL or CoNLL-U file (.conll, .conllu) the words are tagged as they stand; what else it has is not looked at. Of
+a table (.csv, .tsv, .jsonl) --text names the column, by name or number, that has a sentence in each of its cells.
 
---format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a line
-a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood, with
-`[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence with its
-words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the last.""",
+--format conll has a line a word, `word<TAB>tag<TAB>probability`, and an empty line after each sentence. spans has a
+line a phrase, `label<TAB>text<TAB>start<TAB>stop`, and an empty line too. inline has a line a sentence, as it stood,
+with `[PER Ada Lovelace]` for a phrase, or `rains/VERB` where tags are of single words. json has one object a sentence
+with its words and phrases. start and stop count the characters of the line, the first being 0; stop is behind the
+last.""",
 )
 
 TAGGING = TaskEntry(

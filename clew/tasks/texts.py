@@ -1,4 +1,5 @@
-"""A task on texts, for one's own: what is left to say is its target, its logits, its loss, its predictions and how they are measured.
+"""A task on texts, for one's own: what is left to say is its target, its logits, its loss, its predictions and how they
+are measured.
 
     class Mine(TextTask):
         def target(self, example): ...           a number, or numbers, of an example
@@ -86,7 +87,8 @@ class TextTask(ReadsText, ExampleTask):
 
     @torch.no_grad()
     def predict(self, batch: TextBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[Any]:
-        """The same, as an evaluation asks for it. How tokens are written, and by which seed, is for tasks that write some."""
+        """The same, as an evaluation asks for it. How tokens are written, and by which seed, is for tasks that write
+        some."""
         return self.predictions(batch)
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Measured:
@@ -124,12 +126,17 @@ class TextTask(ReadsText, ExampleTask):
         except (ValueError, KeyError) as error:
             label = getattr(example, "label", "")
             raise UserError(
-                f"{example.id}: {type(self).__name__} has no target for the label {label!r} ({error}); mend it, or leave the example out"
+                f"{example.id}: {type(self).__name__} has no target for the label {label!r} ({error}); mend it, or"
+                " leave the example out"
             ) from error
 
     def encode_texts(self, texts: Sequence[str]) -> list[EncodedWords]:
         by_words = self.reader.tokenizer.unit == "word"
-        return self.reader.encode([words_of(text) or ["_"] for text in texts]) if by_words else self.reader.encode_whole(texts)
+        return (
+            self.reader.encode([words_of(text) or ["_"] for text in texts])
+            if by_words
+            else self.reader.encode_whole(texts)
+        )
 
     def lengths(self, encoded: EncodedText) -> tuple[int]:
         return (places_of(encoded.text),)
@@ -143,7 +150,9 @@ class TextTask(ReadsText, ExampleTask):
         check_words(encoded.text, self.body.max_length, place)
 
     def collate(self, examples: Sequence[EncodedText]) -> TextBatch:
-        return TextBatch(self.reader.collate([each.text for each in examples]), torch.tensor([each.target for each in examples]))
+        return TextBatch(
+            self.reader.collate([each.text for each in examples]), torch.tensor([each.target for each in examples])
+        )
 
     def answer_texts(self, texts: Sequence[str], numbers: Sequence[int] | None = None) -> list[Any]:
         """What is predicted of texts; one that is refused is named by its number."""
@@ -170,7 +179,10 @@ class TextTask(ReadsText, ExampleTask):
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[float]:
         """A number an example, higher being better: 100 where the prediction is the label, unless a task says more."""
-        return [100.0 * (str(prediction) == example.label) for example, prediction in zip(examples, predictions, strict=True)]
+        return [
+            100.0 * (str(prediction) == example.label)
+            for example, prediction in zip(examples, predictions, strict=True)
+        ]
 
     def described(self, example: Any, prediction: Any) -> dict[str, Any]:
         """An example and what was predicted of it, as a person reads them."""
@@ -183,7 +195,8 @@ def in_short(prediction: Any) -> str:
 
 
 def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
-    """Rows are texts, an answer is a prediction: `{"text": ..., name: ...}` in JSON, and `prediction<TAB>text` on a line."""
+    """Rows are texts, an answer is a prediction: `{"text": ..., name: ...}` in JSON, and `prediction<TAB>text` on a
+    line."""
 
     def answer(tasks: Sequence[Any], rows: Sequence[TextRow], options: Options, numbers: Sequence[int]) -> list[Any]:
         found: list[Any] = tasks[0].answer_texts([row.text for row in rows], numbers)
@@ -206,8 +219,8 @@ def text_use(about: str, name: str = "prediction") -> Use[TextRow, Any]:
 def text_task(
     task: type[TextTask], config: type[TaskSection], use: Use[Any, Any], *, verb: str = "predict", kind: Kind = LABELLED
 ) -> TaskEntry:
-    """The entry of a task on texts: any body, one tokenizer of the training texts. Its runs are asked by `clew predict`, or by another verb
-    that the command has."""
+    """The entry of a task on texts: any body, one tokenizer of the training texts. Its runs are asked by `clew
+    predict`, or by another verb that the command has."""
 
     def build(body: Any, vocabularies: dict[str, Any], config: Any) -> nn.Module:
         return task(body, WordReader.of(body, vocabularies), config)

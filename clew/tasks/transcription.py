@@ -1,5 +1,6 @@
-"""Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every frame (Graves et al.
-2006). Any body that reads one sequence; the same task reads lines of writing column by column (`task.input=columns`)."""
+"""Transcription by connectionist temporal classification: a sound in, what is said out, a symbol or a blank for every
+frame (Graves et al. 2006). Any body that reads one sequence; the same task reads lines of writing column by column
+(`task.input=columns`)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -66,7 +67,8 @@ class SpokenBatch(NamedTuple):
 
 
 class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
-    """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's vectors.
+    """p(text | x) = sum over paths that collapse to the text of prod_t softmax(W h_t + b)[path_t], h being the body's
+    vectors.
 
     The blank is the symbol behind those of the tokenizer.
     """
@@ -109,7 +111,11 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
     def row_losses(self, batch: SpokenBatch) -> list[list[float]]:
         log_probs = self.ctc.log_likelihood(self.logits(batch), batch.targets, batch.mask, batch.target_mask)
         lost = -log_probs.masked_fill(log_probs == -torch.inf, 0.0).double()
-        counts = torch.full_like(lost, batch.targets.shape[1]) if batch.target_mask is None else batch.target_mask.sum(1).double()
+        counts = (
+            torch.full_like(lost, batch.targets.shape[1])
+            if batch.target_mask is None
+            else batch.target_mask.sum(1).double()
+        )
         found: list[list[float]] = torch.stack([lost, counts], 1).tolist()
         return found
 
@@ -121,8 +127,9 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             needed = int(least_frames(torch.tensor([spoken.target])))
             if spoken.input.length < needed:
                 raise UserError(
-                    f"{example.id}: {len(spoken.target)} symbols need at least {needed} frames, and the sound has {spoken.input.length}; "
-                    "leave it out, or read more frames a second (task.input.hop_ms, task.input.stack)"
+                    f"{example.id}: {len(spoken.target)} symbols need at least {needed} frames, and the sound has"
+                    f" {spoken.input.length}; leave it out, or read more frames a second (task.input.hop_ms,"
+                    " task.input.stack)"
                 )
             found.append(spoken)
         return found
@@ -145,7 +152,12 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             return best_path(log_probs, batch.mask, blank=self.blank)
         more: dict[str, Any] = {}
         if spelling is not None:
-            more = {"language_model": spelling.model, "alpha": spelling.weight, "beta": spelling.bonus, "end": self.blank}
+            more = {
+                "language_model": spelling.model,
+                "alpha": spelling.weight,
+                "beta": spelling.bonus,
+                "end": self.blank,
+            }
         return [found[0] for found in prefix_beam_search(log_probs, batch.mask, beams=beams, blank=self.blank, **more)]
 
     def predict(self, batch: SpokenBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[str]:
@@ -183,7 +195,9 @@ class Transcriber(MeasuredTranscripts, ReadsInput, ExampleTask):
             logits = self.logits(batch).float()
         tokens = torch.tensor([transcript.tokens], dtype=torch.long, device=logits.device)
         weights = self.ctc.posteriors(logits, tokens, batch.mask)[0].cpu()
-        return Looked(tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound))
+        return Looked(
+            tuple(self.target.piece(token) for token in transcript.tokens), weights, self.reader.canvas(sound)
+        )
 
     def spells(self, given: Given, config: Any = None) -> Heard:
         return self.transcribe([file_in(given, self.text_name)], TranscribeOptions(with_attention=True))[0]
@@ -206,7 +220,9 @@ def build_transcriber(body: Any, vocabularies: dict[str, Any], config: Transcrip
 
 
 class TranscribeOptions(Options):
-    beams: int | None = Field(None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given")
+    beams: int | None = Field(
+        None, ge=1, description="prefixes of the search; 1 is the best path; as trained where not given"
+    )
     with_attention: bool = Field(False, description="with where in its sound each letter lies")
 
 
@@ -226,8 +242,8 @@ TRANSCRIBE: Use[SoundRow, Heard] = Use(
     places=places_read,
     try_it=lambda example: (["speech.wav"], None),
     help="""Every FILE, or else every line of standard input or of --file, is the path of a sound file: WAV, and with
-`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is said in
-it is one line of standard output; where there are several files, behind the file's name and a tab.
+`pip install 'clew[sound]'` FLAC, Ogg and MP3; or of a run that reads lines of writing, that of a picture. What is
+said in it is one line of standard output; where there are several files, behind the file's name and a tab.
 
   clew transcribe runs/digits-speech three.wav
   clew transcribe runs/digits-speech *.wav
@@ -235,9 +251,9 @@ it is one line of standard output; where there are several files, behind the fil
   clew transcribe runs/digits-speech three.wav --attention three.png
   clew transcribe runs/digits-speech three.wav --lm texts.txt --lm-weight 0.5
 
---attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run trained by
-CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: in a text file n-grams of
-the tokens are counted that the run writes, and a run is to be a language model of letters.""",
+--attention draws where in its sound each letter lies: what the decoder looked at while it wrote it, or of a run
+trained by CTC how probably each frame belongs to it. --lm searches with a language model, which is for CTC: in a text
+file n-grams of the tokens are counted that the run writes, and a run is to be a language model of letters.""",
 )
 
 SPOKEN = {"input": AnyReader, "target": Tokenizer}

@@ -1,5 +1,5 @@
-"""What a person does with a task from source to target: targets written for sources, and given ones scored and aligned, by one model or
-several together."""
+"""What a person does with a task from source to target: targets written for sources, and given ones scored and aligned,
+by one model or several together."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,8 @@ Tasks = Sequence["SequenceToSequence"]
 
 @dataclass(frozen=True)
 class Translation:
-    """One target of a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by; `str()` is its text."""
+    """One target of a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by; `str()` is
+    its text."""
 
     source: str
     text: str
@@ -79,10 +80,12 @@ def translate(
     seed: int = 0,
     numbers: Sequence[int] | None = None,
 ) -> list[list[Translation]]:
-    """The best targets of every example's source, in the order given; several models write by the mean of their log-probabilities.
+    """The best targets of every example's source, in the order given; several models write by the mean of their
+    log-probabilities.
 
-    A blank source has a blank target. Sources have `numbers`, 1, 2, ... where none are given: sampling draws by them, and a source that is
-    refused is named by its own. With `replace_unknown` a word that is unknown to the model is the source's word that it looked at most.
+    A blank source has a blank target. Sources have `numbers`, 1, 2, ... where none are given: sampling draws by them,
+    and a source that is refused is named by its own. With `replace_unknown` a word that is unknown to the model is the
+    source's word that it looked at most.
     """
     if replace_unknown:
         check_words(tasks)
@@ -92,13 +95,19 @@ def translate(
     there = [row for row, example in enumerate(examples) if example.source.strip()]
     with evaluating(tasks):
         for rows, batch in batches(tasks[0], encoded, there, batch_tokens):
-            for row, written in zip(rows, write_together(tasks, batch, config, seed, [numbers[row] for row in rows]), strict=True):
+            for row, written in zip(
+                rows, write_together(tasks, batch, config, seed, [numbers[row] for row in rows]), strict=True
+            ):
                 found[row] = [Translation(examples[row].source, *hypothesis) for hypothesis in written] or found[row]
     if not (with_attention or replace_unknown):
         return found
     each = [(row, translation) for row in there for translation in found[row]]
     aligned = align(
-        tasks, [examples[row]._replace(target=one.text) for row, one in each], [one.tokens for _, one in each], layer, batch_tokens
+        tasks,
+        [examples[row]._replace(target=one.text) for row, one in each],
+        [one.tokens for _, one in each],
+        layer,
+        batch_tokens,
     )
     for row in there:
         found[row] = []
@@ -112,7 +121,10 @@ def translate_through(
     tasks: Tasks, examples: Sequence[Pair], config: DecodingConfig, pivot: str, **options: Any
 ) -> tuple[list[str], list[str]]:
     """The best targets of every example by way of another language, and what was written in that."""
-    between = [found[0].text for found in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)]
+    between = [
+        found[0].text
+        for found in translate(tasks, [example._replace(into=pivot) for example in examples], config, **options)
+    ]
     onward = [example._replace(source=text) for example, text in zip(examples, between, strict=True)]
     return [found[0].text for found in translate(tasks, onward, config, **options)], between
 
@@ -128,7 +140,9 @@ def write_together(
     return tasks[0].write(batch, config, seed, together, row_numbers)
 
 
-def score_pairs(tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, first: int = 1) -> list[ScoredPair]:
+def score_pairs(
+    tasks: Tasks, pairs: Sequence[Pair], *, batch_tokens: int = BATCH_TOKENS, first: int = 1
+) -> list[ScoredPair]:
     """log p of every token of given targets, over several models the mean of theirs, as when they write."""
     encoded = encode_pairs(tasks, pairs, first)
     found: dict[int, list[float]] = {}
@@ -161,8 +175,8 @@ def align(
     batch_tokens: int = BATCH_TOKENS,
     first: int = 1,
 ) -> list[Alignment]:
-    """How given targets look at their sources, the mean over models; `targets` are their ids, where they are others than their texts are
-    encoded to. `layer` is as in `attention_weights`."""
+    """How given targets look at their sources, the mean over models; `targets` are their ids, where they are others
+    than their texts are encoded to. `layer` is as in `attention_weights`."""
     task = tasks[0]
     encoded = encode_pairs(tasks, pairs, first, targets)
     weights: dict[int, Tensor] = {}
@@ -182,9 +196,12 @@ def align(
 
 
 def with_source_words(task: "SequenceToSequence", ids: Sequence[int], alignment: Alignment, into: str) -> str:
-    """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al. 2015b)."""
+    """Words that were written, in place of each unknown one the source's word that was looked at most (Luong et al.
+    2015b)."""
     before, after = map(len, task.around(into))
-    places = (before + alignment.weights[:, before:-after].argmax(1)).tolist()  # neither the language asked for nor the end
+    places = (
+        before + alignment.weights[:, before:-after].argmax(1)
+    ).tolist()  # neither the language asked for nor the end
     words = [
         alignment.source.texts[place] if id == task.target.unknown else task.target.token(id)
         for id, place in zip(ids, places, strict=False)
@@ -193,10 +210,13 @@ def with_source_words(task: "SequenceToSequence", ids: Sequence[int], alignment:
 
 
 def encode_pairs(
-    tasks: Tasks, pairs: Sequence[Pair], numbers: int | Sequence[int] = 1, targets: Sequence[Sequence[int]] | None = None
+    tasks: Tasks,
+    pairs: Sequence[Pair],
+    numbers: int | Sequence[int] = 1,
+    targets: Sequence[Sequence[int]] | None = None,
 ) -> list["Sides"]:
-    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line: each has a number,
-    or the first has."""
+    """Sources and targets as ids; a text that is none, or is longer than a model's positions, is refused with its line:
+    each has a number, or the first has."""
     numbers = range(numbers, numbers + len(pairs)) if isinstance(numbers, int) else numbers
     for number, pair in zip(numbers, pairs, strict=True):
         for text in (pair.source, pair.target):
@@ -210,7 +230,9 @@ def encode_pairs(
     return encoded
 
 
-def batches(task: "SequenceToSequence", encoded: Sequence["Sides"], rows: Sequence[int], budget: int) -> Iterator[tuple[list[int], Any]]:
+def batches(
+    task: "SequenceToSequence", encoded: Sequence["Sides"], rows: Sequence[int], budget: int
+) -> Iterator[tuple[list[int], Any]]:
     """The rows of every batch, those of like length together, and the batch."""
     if budget < 1:
         raise UserError(f"batch_tokens ({budget}) must be at least 1")
@@ -223,17 +245,30 @@ def batches(task: "SequenceToSequence", encoded: Sequence["Sides"], rows: Sequen
 def check_words(tasks: Tasks) -> None:
     target = tasks[0].target
     if target.unit != "word" or target.unknown is None:
-        raise UserError(f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for text.tokenizer=word")
+        raise UserError(
+            f"this model writes {target.unit}s, of which none is unknown; replacing unknown words is for"
+            " text.tokenizer=word"
+        )
 
 
 class TranslateOptions(WritingOptions):
-    into: str = Field("", description="the language to write, where the model writes several", json_schema_extra={"metavar": "LANGUAGE"})
-    replace_unknown: bool = Field(False, description="models of words: for an unknown word the source word that was looked at most")
+    into: str = Field(
+        "",
+        description="the language to write, where the model writes several",
+        json_schema_extra={"metavar": "LANGUAGE"},
+    )
+    replace_unknown: bool = Field(
+        False, description="models of words: for an unknown word the source word that was looked at most"
+    )
     with_attention: bool = Field(False, description="with how much each word looked at each of the source's")
-    layer: int | None = Field(None, description="which of the decoder's layers that shows, from 1; the last but one where not given")
+    layer: int | None = Field(
+        None, description="which of the decoder's layers that shows, from 1; the last but one where not given"
+    )
 
 
-def translate_rows(tasks: Tasks, rows: Sequence[TextRow], options: TranslateOptions, numbers: Sequence[int]) -> list[list[Translation]]:
+def translate_rows(
+    tasks: Tasks, rows: Sequence[TextRow], options: TranslateOptions, numbers: Sequence[int]
+) -> list[list[Translation]]:
     return translate(
         tasks,
         [Pair(row.text, "", into=options.into) for row in rows],
@@ -246,7 +281,9 @@ def translate_rows(tasks: Tasks, rows: Sequence[TextRow], options: TranslateOpti
     )
 
 
-def translated_objects(number: int, row: TextRow, answer: list[Translation] | None, options: TranslateOptions) -> Objects:
+def translated_objects(
+    number: int, row: TextRow, answer: list[Translation] | None, options: TranslateOptions
+) -> Objects:
     names = ("source", "text", "tokens", "log_prob", "score")
     found = []
     for rank, each in enumerate(answer or (), start=1):
@@ -288,9 +325,9 @@ TRANSLATE: Use[TextRow, list[Translation]] = Use(
         confidence=confidence_of,
         row_of=lambda example: TextRow(text=example.source),
     ),
-    help="""Every TEXT, or else every line of standard input or of --file, is one source; its translation is one line of standard output,
-in the same order and as soon as it is there. What else a task writes from a source (a summary, an answer, a sorted list) is
-written in the same way.
+    help="""Every TEXT, or else every line of standard input or of --file, is one source; its translation is one line
+of standard output, in the same order and as soon as it is there. What else a task writes from a source (a summary, an
+answer, a sorted list) is written in the same way.
 
   clew translate runs/tatoeba-transformer 'Wo ist der Bahnhof?'
   echo 'Wo ist der Bahnhof?' | clew translate runs/tatoeba-transformer
@@ -301,10 +338,10 @@ written in the same way.
   clew translate runs/tatoeba-transformer --file sentences.de --score sentences.en
 
 Several runs write as an ensemble, by the mean of their log-probabilities; they must have been trained with the same
-vocabularies. Of the words behind the first, those that are run directories are runs, and the others texts. With --n-best,
-every source has so many lines, `translation<TAB>score`, and an empty line after them. The score is log p / length^X, X being
---length-penalty. With --score nothing is written: line n of TARGETS is scored as the translation of line n, and its
-log-probability printed; --json has that of every token.
+vocabularies. Of the words behind the first, those that are run directories are runs, and the others texts. With
+--n-best, every source has so many lines, `translation<TAB>score`, and an empty line after them. The score is log p /
+length^X, X being --length-penalty. With --score nothing is written: line n of TARGETS is scored as the translation of
+line n, and its log-probability printed; --json has that of every token.
 
 --attention writes which source words were looked at for every word. A file that ends in .jsonl has one object a
 translation with the words of both sides and the weights, a row a target word; .svg, .png and .pdf are pictures (the

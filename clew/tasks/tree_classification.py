@@ -1,5 +1,5 @@
-"""Classes of trees: one for the whole sentence, at the root, and where the trees have them one for every node (Socher et al. 2013;
-Tai et al. 2015)."""
+"""Classes of trees: one for the whole sentence, at the root, and where the trees have them one for every node (Socher
+et al. 2013; Tai et al. 2015)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,21 +51,32 @@ class TreeClassificationConfig(TaskSection):
     """A class for the root of a tree, and where they have some for every node."""
 
     name: Literal["tree_classification"] = "tree_classification"
-    nodes: Literal["all", "root"] = Field("all", description="what is trained on: every node that has a label, or the root alone")
+    nodes: Literal["all", "root"] = Field(
+        "all", description="what is trained on: every node that has a label, or the root alone"
+    )
     phrases: bool = Field(False, description="the names of phrases (NP) are read too, as words above the words")
     class_weights: ClassWeights = Field(
-        "none", description="what a label's nodes weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+        "none",
+        description=(
+            "what a label's nodes weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+        ),
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
-    calibrate: bool = Field(True, description="probabilities at the root are mended by one temperature, found on the validation part")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training"
+    )
+    calibrate: bool = Field(
+        True, description="probabilities at the root are mended by one temperature, found on the validation part"
+    )
     longest: int = Field(1000, ge=1, description="training trees with more nodes than this are left out, and counted")
     best: Literal["accuracy", "macro_f1", "matthews", "loss"] = Field(
-        "accuracy", description="the best evaluation is that of the highest value of this at the root, or of the lowest loss"
+        "accuracy",
+        description="the best evaluation is that of the highest value of this at the root, or of the lowest loss",
     )
 
 
 class EncodedTree(NamedTuple):
-    """A tree as ids: its words, the names of its phrases behind them where these are read; where nodes hang; their labels."""
+    """A tree as ids: its words, the names of its phrases behind them where these are read; where nodes hang; their
+    labels."""
 
     words: EncodedWords
     nodes: Nodes
@@ -106,7 +117,10 @@ class TreeClassifier(ExampleTask):
         self.reader = reader
         self.labels = labels
         self.answer = OneLabel(
-            labels, class_weights=config.class_weights, label_smoothing=config.label_smoothing, calibrate=config.calibrate
+            labels,
+            class_weights=config.class_weights,
+            label_smoothing=config.label_smoothing,
+            calibrate=config.calibrate,
         )
         self.output = nn.Linear(body.dim, len(labels))
 
@@ -133,7 +147,10 @@ class TreeClassifier(ExampleTask):
     def settle(self, batches: Iterable[tuple[Sequence[LabelledTree], LabelledTreeBatch]]) -> bool:
         with evaluating([self]):
             roots = [
-                (self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(), batch.targets[batch.trees.roots].cpu())
+                (
+                    self.output(self.hidden(batch)[batch.trees.roots]).float().cpu(),
+                    batch.targets[batch.trees.roots].cpu(),
+                )
                 for _, batch in batches
             ]
         logits, targets = (torch.cat(sides) for sides in zip(*roots, strict=True))
@@ -144,7 +161,9 @@ class TreeClassifier(ExampleTask):
 
     def encode(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         encoded = self.encode_trees(examples)
-        return [tree._replace(targets=self.targets(example, tree)) for example, tree in zip(examples, encoded, strict=True)]
+        return [
+            tree._replace(targets=self.targets(example, tree)) for example, tree in zip(examples, encoded, strict=True)
+        ]
 
     def encode_trees(self, examples: Sequence[LabelledTree]) -> list[EncodedTree]:
         """Trees to classify, without labels. Where the body bounds the children of a node, trees are made binary."""
@@ -172,7 +191,9 @@ class TreeClassifier(ExampleTask):
         return self.labels
 
     def gold_labels(self, example: LabelledTree) -> Iterator[tuple[str, str]]:
-        return ((label, example.id) for node in self.trained_nodes(example) if (label := example.labels[node]) is not None)
+        return (
+            (label, example.id) for node in self.trained_nodes(example) if (label := example.labels[node]) is not None
+        )
 
     def lengths(self, tree: EncodedTree) -> tuple[int]:
         return (len(tree.nodes.parents),)
@@ -192,10 +213,16 @@ class TreeClassifier(ExampleTask):
         return LabelledTreeBatch(words.inputs, words.mask, trees, targets)
 
     @torch.no_grad()
-    def predict(self, batch: LabelledTreeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
+    def predict(
+        self, batch: LabelledTreeBatch, decoding: Any = None, seed: int = 0, row_numbers: Any = None
+    ) -> list[dict[str, Any]]:
         """What is told of each root, and the number of every node's likeliest label."""
         logits = self.output(self.hidden(batch)).float()  # (batch, nodes, labels)
-        roots, nodes, sizes = self.answer.told(logits[batch.trees.roots]), logits.argmax(-1).tolist(), batch.trees.mask.sum(1).tolist()
+        roots, nodes, sizes = (
+            self.answer.told(logits[batch.trees.roots]),
+            logits.argmax(-1).tolist(),
+            batch.trees.mask.sum(1).tolist(),
+        )
         return [{**root, "nodes": labels[:size]} for root, labels, size in zip(roots, nodes, sizes, strict=True)]
 
     def classify(self, examples: Sequence[LabelledTree]) -> list[ClassifiedTree]:
@@ -247,7 +274,11 @@ class TreeClassifier(ExampleTask):
             return roots
         found = []
         for root, example, prediction in zip(roots, examples, predictions, strict=True):
-            pairs = [pair for pair in zip(example.labels, self.node_labels(example, prediction), strict=True) if pair[0] is not None]
+            pairs = [
+                pair
+                for pair in zip(example.labels, self.node_labels(example, prediction), strict=True)
+                if pair[0] is not None
+            ]
             found.append({**root, "node_accuracy": share_of(sum(gold == label for gold, label in pairs), len(pairs))})
         return found
 
@@ -300,8 +331,8 @@ def read_words(example: LabelledTree, config: TreeClassificationConfig) -> Seque
         return example.words
     if len(example.words) + len(example.phrases) != len(example.labels):
         raise UserError(
-            f"{example.id}: task.phrases=true reads the names of phrases, and this tree has none besides the labels that are to be found; "
-            "leave it out"
+            f"{example.id}: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
+            " that are to be found; leave it out"
         )
     return [*example.words, *(f"({name}" for name in example.phrases)]
 
@@ -313,8 +344,14 @@ def train_tree_vocabularies(
     found = (label for example in examples for label in (example.labels if config.nodes == "all" else [example.label]))
     labels = Labels.of(label for label in found if label is not None)
     if len(labels) == 1:
-        raise UserError(f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; see data.label")
-    return {"tokenizer": train(Texts(lambda: (one_word_each(read_words(example, config)) for example in examples)), []), "labels": labels}
+        raise UserError(
+            f"every label of the training part is '{labels.names[0]}', so there is nothing to tell apart; see"
+            " data.label"
+        )
+    return {
+        "tokenizer": train(Texts(lambda: (one_word_each(read_words(example, config)) for example in examples)), []),
+        "labels": labels,
+    }
 
 
 def build_tree_classifier(body: Any, vocabularies: dict[str, Any], config: TreeClassificationConfig) -> TreeClassifier:
@@ -327,7 +364,9 @@ LABELS = {"tokenizer": Tokenizer, "labels": Labels}
 class TreeRow(Section):
     text: str = Field("", description="a bracketed tree")
     words: list[str] = Field([], description="or the words of a dependency tree", json_schema_extra={"column": False})
-    heads: list[int] = Field([], description="and the number of each word's head, 0 for the root", json_schema_extra={"column": False})
+    heads: list[int] = Field(
+        [], description="and the number of each word's head, 0 for the root", json_schema_extra={"column": False}
+    )
 
     def tree(self, place: str) -> LabelledTree:
         return unlabelled(Sentence(tuple(self.words), heads=tuple(self.heads)) if self.words else self.text, place)
@@ -350,7 +389,8 @@ class DependencyRow(TreeRow):
 
 
 def tree_row_for(data: Any, options: Options) -> type[TreeRow]:
-    """Dependency trees where a run was trained on these, bracketed ones where on those; either where the name of its data does not tell."""
+    """Dependency trees where a run was trained on these, bracketed ones where on those; either where the name of its
+    data does not tell."""
     files = [data.train] if isinstance(data.train, str) else data.train or []
     formats = {data.format or told_by_name(Path(file)) for file in files}
     if data.corpus is None and (len(formats) != 1 or formats & {None, "lines"}):

@@ -1,6 +1,8 @@
-"""What may be asked of a trained run: typed rows in, typed answers out, as JSON and as text. Knows no task, no command line, no server.
+"""What may be asked of a trained run: typed rows in, typed answers out, as JSON and as text. Knows no task, no command
+line, no server.
 
-The command line, the server, Python and model cards are generic over `Use`, so that a task says once what it can be asked.
+The command line, the server, Python and model cards are generic over `Use`, so that a task says once what it can be
+asked.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +32,9 @@ class TextRow(Section):
 
 class PairRow(Section):
     text: str = Field(description="a text")
-    second: str | None = Field(None, description="a second text that is read with it", json_schema_extra={"metavar": "TEXT|COLUMN"})
+    second: str | None = Field(
+        None, description="a second text that is read with it", json_schema_extra={"metavar": "TEXT|COLUMN"}
+    )
 
 
 class TwoTexts(PairRow):
@@ -38,8 +42,8 @@ class TwoTexts(PairRow):
 
 
 class Options(Section):
-    """What may be chosen when a run is asked: --flags, fields of JSON, keywords in Python. A field that the run's config has too, in its
-    section `decoding` or at its top, such as `seed`, is the run's own where it is not given."""
+    """What may be chosen when a run is asked: --flags, fields of JSON, keywords in Python. A field that the run's
+    config has too, in its section `decoding` or at its top, such as `seed`, is the run's own where it is not given."""
 
     @classmethod
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +82,8 @@ class Answered(NamedTuple, Generic[R, A]):
 Blocks = Iterator[list[Any]]
 """Lists of `Answered`, some at a time."""
 Format = Callable[[Blocks, Any, bool], Iterator[str]]
-"""`format(blocks, options, alone)`: the text that is written, as soon as it is there. `alone`: one row was given, on the command line."""
+"""`format(blocks, options, alone)`: the text that is written, as soon as it is there. `alone`: one row was given, on
+the command line."""
 
 
 def line_each(line: Callable[[Answered[Any, Any]], str]) -> Format:
@@ -92,7 +97,8 @@ def line_each(line: Callable[[Answered[Any, Any]], str]) -> Format:
 
 
 def tokens_read(tokenizer: Tokenizer, texts: Sequence[str], *, by_words: bool = False) -> tuple[list[int], int | None]:
-    """The tokens of texts and the id of the unknown one; `by_words` where a tokenizer of words is given them one by one."""
+    """The tokens of texts and the id of the unknown one; `by_words` where a tokenizer of words is given them one by
+    one."""
     by_words = by_words and tokenizer.unit == "word"
     ids = [token for text in texts for token in tokenizer.encode(" ".join(words_of(text)) if by_words else text)]
     return ids, tokenizer.unknown
@@ -103,7 +109,8 @@ class Watch(Generic[R, A]):
     """What a server counts of rows and answers, beside the same of training examples."""
 
     tokens: Callable[[Any, R], tuple[list[int], int | None]]
-    """`tokens(task, row)`: a row's tokens as the task reads them, nothing around them, and the id of the unknown one."""
+    """`tokens(task, row)`: a row's tokens as the task reads them, nothing around them, and the id of the unknown
+    one."""
     confidence: Callable[[A], float | None] = lambda answer: None
     """The mean probability of what was told."""
     labels: Callable[[Any, A], Sequence[str]] = lambda task, answer: ()
@@ -128,7 +135,8 @@ class Growing(Protocol):
 
 @dataclass(frozen=True)
 class Joining(Generic[R, A]):
-    """How the rows of a use are written in a batch that others join and leave (`decoding.continuous`). A prompt is a text or tokens."""
+    """How the rows of a use are written in a batch that others join and leave (`decoding.continuous`). A prompt is a
+    text or tokens."""
 
     fits: Callable[[Any], bool]
     """`fits(options)`: whether a row with these options may; others ask for another algorithm."""
@@ -136,8 +144,8 @@ class Joining(Generic[R, A]):
     """`batch(task, most_rows, most_bytes)`: a batch that holds at most so many bytes of what prompts have in common."""
     prompt: Callable[[R], str]
     tokens: Callable[[Any, str | Sequence[int], int | None], list[int]]
-    """`tokens(task, prompt, number)`: what the model reads of it, or the sentence that refuses it, which names it by a number if it has
-    one."""
+    """`tokens(task, prompt, number)`: what the model reads of it, or the sentence that refuses it, which names it by a
+    number if it has one."""
     wanted: Callable[[Any, Sequence[int], Any, int], Wanted]
     """`wanted(task, tokens, options, number)`: what a row is to write behind what is read."""
     growing: Callable[[Any, str | Sequence[int]], Growing]
@@ -156,9 +164,9 @@ class Use(Generic[R, A]):
     """What is asked about: fields of JSON, columns of a table."""
     options: type[Options]
     answer: Callable[[Sequence[Any], Sequence[R], Any, Sequence[int]], Sequence[A | None]]
-    """`answer(tasks, rows, options, numbers)`: of one task, with one behind it that helps (`beside`), or of several where they may answer
-    `together`. A row that is refused is named by its number, and sampling draws by it, so that an answer is the same whichever other rows
-    it is found with."""
+    """`answer(tasks, rows, options, numbers)`: of one task, with one behind it that helps (`beside`), or of several
+    where they may answer `together`. A row that is refused is named by its number, and sampling draws by it, so that an
+    answer is the same whichever other rows it is found with."""
     objects: Callable[[int, R, A | None, Any], Objects]
     """`objects(number, row, answer, options)`: an answer as JSON."""
     formats: Mapping[str, Format]
@@ -168,7 +176,8 @@ class Use(Generic[R, A]):
     row_for: Callable[[Any, Any], type[R]] | None = None
     """`row_for(data, options)`: the row that a run with this data section takes, where it depends on that."""
     read_file: Callable[[Path, Any, Mapping[str, str]], Iterator[R] | None] | None = None
-    """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where it is no such."""
+    """`read_file(path, data, columns)`: the rows of a file that is neither lines nor a table (CoNLL, SQuAD); None where
+    it is no such."""
     stream: Callable[[Sequence[Any], R, Any, int], Iterator[str] | None] | None = None
     """`stream(tasks, row, options, number)`: one answer piece by piece; None where the options do not allow it."""
     joins: Joining[R, A] | None = None
@@ -176,9 +185,11 @@ class Use(Generic[R, A]):
     vector: Callable[[A], Sequence[float]] | None = None
     """`vector(answer)`: the one vector that an answer is, where it is one."""
     beside: Callable[[Any], str | None] = lambda options: None
-    """`beside(options)`: the folder of another run that the answer takes help from; its task comes behind the one that is asked."""
+    """`beside(options)`: the folder of another run that the answer takes help from; its task comes behind the one that
+    is asked."""
     writes: Callable[[R, Any], int] = lambda row, options: getattr(options, "max_new", 0)
-    """`writes(row, options)`: how many tokens the answer to a row may take, 0 where none are written; what a server bounds its work by."""
+    """`writes(row, options)`: how many tokens the answer to a row may take, 0 where none are written; what a server
+    bounds its work by."""
     together: bool = False
     """Whether several runs may answer as an ensemble."""
     answers_blank: bool = False
@@ -190,8 +201,9 @@ class Use(Generic[R, A]):
     begins: bool = False
     """Whether it may be asked about nothing: without TEXT and file it begins a text, and reads no standard input."""
     places: Callable[[Any, R], int] | None = None
-    """`places(task, row)`, where the first field of a row is a file, a path or its bytes: how many places it takes, by its header alone. A
-    server bounds its work by it, and takes the bytes of files and no paths: a client must not choose which files it reads."""
+    """`places(task, row)`, where the first field of a row is a file, a path or its bytes: how many places it takes, by
+    its header alone. A server bounds its work by it, and takes the bytes of files and no paths: a client must not
+    choose which files it reads."""
     local: tuple[str, ...] = ()
     """Options of the command line alone."""
     remarks: Callable[[Sequence[Any], Sequence[Answered[R, A]], Any], Iterator[str]] | None = None
@@ -199,7 +211,8 @@ class Use(Generic[R, A]):
     check: Callable[[Any, str, Any], None] | None = None
     """`check(task, format, options)` refuses a format that such a run has not."""
     try_it: Callable[[Mapping[str, Any]], tuple[list[str], str | None]] | None = None
-    """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on standard input."""
+    """From an example as an evaluation describes it to the words of a command that asks about it, and what it reads on
+    standard input."""
     watch: Watch[R, A] | None = None
 
     def __repr__(self) -> str:

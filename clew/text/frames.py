@@ -1,5 +1,5 @@
-"""Frames: the special tokens that a model expects around a text, or around a pair: `[CLS] a [SEP] b [SEP]` for BERT, `<s> a </s></s> b
-</s>` for RoBERTa, `<s> a` for Llama. The tokenizer's own file describes the frame."""
+"""Frames: the special tokens that a model expects around a text, or around a pair: `[CLS] a [SEP] b [SEP]` for BERT,
+`<s> a </s></s> b </s>` for RoBERTa, `<s> a` for Llama. The tokenizer's own file describes the frame."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -55,7 +55,10 @@ def frame_of(description: Mapping[str, Any]) -> Frame | None:
     """The frame that a tokenizer's file describes; None if it adds nothing to a text."""
     frames = [frame for frame in map(read_frame, processors(description.get("post_processor"))) if frame is not None]
     if len(frames) > 1:
-        raise UserError("the tokenizer puts several frames around a text, and a model expects one; remove all post-processors but one")
+        raise UserError(
+            "the tokenizer puts several frames around a text, and a model expects one; remove all post-processors"
+            " but one"
+        )
     return frames[0] if frames and frames[0].num_added() + frames[0].num_added(pair=True) else None
 
 
@@ -73,11 +76,16 @@ def read_frame(processor: Mapping[str, Any]) -> Frame | None:
         begin, end = (int(processor["cls"][1]),), (int(processor["sep"][1]),)
         between, segment = ((end,), 1) if kind == "BertProcessing" else ((end, end), 0)
         single = (Slot(begin, 0), Slot(FIRST, 0), Slot(end, 0))
-        return Frame(single, (*single[:2], *(Slot(mark, 0) for mark in between), Slot(SECOND, segment), Slot(end, segment)))
+        return Frame(
+            single, (*single[:2], *(Slot(mark, 0) for mark in between), Slot(SECOND, segment), Slot(end, segment))
+        )
     if kind == "TemplateProcessing":
         ids = {name: tuple(token["ids"]) for name, token in processor["special_tokens"].items()}
         return Frame(*(tuple(read_slot(part, ids) for part in processor[which]) for which in ("single", "pair")))
-    raise UserError(f"the tokenizer's post-processor is a {kind}, which clew does not know; known: TemplateProcessing, BertProcessing")
+    raise UserError(
+        f"the tokenizer's post-processor is a {kind}, which clew does not know; known: TemplateProcessing,"
+        " BertProcessing"
+    )
 
 
 def read_slot(part: Mapping[str, Any], ids: Mapping[str, tuple[int, ...]]) -> Slot:

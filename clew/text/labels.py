@@ -35,10 +35,13 @@ class Labels(Kept):
         return len(self.names)
 
     def id(self, name: str, place: str = "", remedy: str = "") -> int:
-        """The id of a label. Refuses a label that is not in the training part; `place` and `remedy` complete the message."""
+        """The id of a label. Refuses a label that is not in the training part; `place` and `remedy` complete the
+        message."""
         if name not in self._ids:
             complaint = unknown("label", name, self.names)
-            raise UserError(f"{place}: {complaint}; the training part does not have it{remedy}" if place else str(complaint))
+            raise UserError(
+                f"{place}: {complaint}; the training part does not have it{remedy}" if place else str(complaint)
+            )
         return self._ids[name]
 
     def find(self, name: str) -> int:
@@ -65,7 +68,11 @@ class Labels(Kept):
     @classmethod
     def from_json(cls, text: str) -> "Labels":
         names = json.loads(text)["labels"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        if (
+            not isinstance(names, list)
+            or not all(isinstance(name, str) for name in names)
+            or len(set(names)) < len(names)
+        ):
             raise ValueError("labels should be a list of names, each once")
         return cls(names)
 

@@ -1,5 +1,5 @@
-"""A word's letters as ids: its UTF-8 bytes, between marks for its start and its end. Every word of every language has some,
-and no table of characters must be trained, stored or agreed on.
+"""A word's letters as ids: its UTF-8 bytes, between marks for its start and its end. Every word of every language has
+some, and no table of characters must be trained, stored or agreed on.
 
 0 is padding, a byte b is b + 1.
 """

@@ -1,4 +1,5 @@
-"""Merges of word pieces, chosen by their gain in the likelihood of a text. Knows words and their frequencies, no files."""
+"""Merges of word pieces, chosen by their gain in the likelihood of a text. Knows words and their frequencies, no
+files."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,8 +25,9 @@ def likelihood_merges(words: Mapping[str, int], min_count: int = 1) -> Iterator[
 
         a, b = argmax  freq(ab) / (freq(a) freq(b))
 
-    over pairs of neighbours within a word, counted as often as the word occurs. Ties go to the more frequent pair, then to the first in
-    Unicode order. Ends when no pair occurs `min_count` times. A piece may appear twice, merged from different parts.
+    over pairs of neighbours within a word, counted as often as the word occurs. Ties go to the more frequent pair, then
+    to the first in Unicode order. Ends when no pair occurs `min_count` times. A piece may appear twice, merged from
+    different parts.
     """
     pairs = Pairs(words)
     while (best := pairs.best(min_count)) is not None:
@@ -33,7 +35,8 @@ def likelihood_merges(words: Mapping[str, int], min_count: int = 1) -> Iterator[
 
 
 class Pairs:
-    """Words in pieces, with counts of pieces and of neighbouring pairs. A merge updates only the counts that it changes."""
+    """Words in pieces, with counts of pieces and of neighbouring pairs. A merge updates only the counts that it
+    changes."""
 
     def __init__(self, words: Mapping[str, int]):
         self.names: list[str] = []
@@ -67,7 +70,9 @@ class Pairs:
         for part in set(pair):
             self.having[part].append(number)
         if number == len(self.scores):
-            self.occurrences, self.scores = (np.concatenate([array, np.zeros_like(array)]) for array in (self.occurrences, self.scores))
+            self.occurrences, self.scores = (
+                np.concatenate([array, np.zeros_like(array)]) for array in (self.occurrences, self.scores)
+            )
         return number
 
     def count(self, word: int, sign: int) -> None:
@@ -87,7 +92,9 @@ class Pairs:
         if not len(numbers):
             return
         chosen = np.fromiter(numbers, dtype=np.int64, count=len(numbers))
-        products = [self.frequencies[self.parts[number][0]] * self.frequencies[self.parts[number][1]] for number in numbers]
+        products = [
+            self.frequencies[self.parts[number][0]] * self.frequencies[self.parts[number][1]] for number in numbers
+        ]
         self.scores[chosen] = self.occurrences[chosen] / np.maximum(np.array(products, dtype=np.float64), 1.0)
 
     def best(self, min_count: int) -> tuple[int, int] | None:
@@ -97,7 +104,9 @@ class Pairs:
         if highest == 0.0:
             return None
         tied = np.flatnonzero(scores == highest).tolist()
-        number = min(tied, key=lambda number: (-occurrences[number], *(self.names[part] for part in self.parts[number])))
+        number = min(
+            tied, key=lambda number: (-occurrences[number], *(self.names[part] for part in self.parts[number]))
+        )
         return self.parts[number]
 
     def merge(self, first: int, second: int) -> str:

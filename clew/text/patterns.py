@@ -1,18 +1,19 @@
 """Limits the time and the memory that a tokenizer may take. Knows no tokenizer but its JSON.
 
-A published tokenizer.json may contain any regular expression, and the library matches it by backtracking: `(a+)+$` takes 2^n steps on n
-times `a`. The library gives up on one match after ten million steps, a fifth of a second, with a panic. But a match may start at every
-character of a text, so 10,000 characters can take minutes, during which the library holds Python's lock and no other thread runs.
+A published tokenizer.json may contain any regular expression, and the library matches it by backtracking: `(a+)+$`
+takes 2^n steps on n times `a`. The library gives up on one match after ten million steps, a fifth of a second, with a
+panic. But a match may start at every character of a text, so 10,000 characters can take minutes, during which the
+library holds Python's lock and no other thread runs.
 
-Alternatives fail: cutting texts into pieces changes the tokens at every cut; probing a pattern on import finds only the attacks that the
-probe knows; and a thread cannot be stopped. A process can. So a server encodes texts in a process of its own if a pattern is anything but
-one class of characters, repeated or not, which takes one step per character. A process that exceeds its time is ended, and the next text
-starts another. This bounds every pattern and every text, changes no tokens, and costs ordinary tokenizers nothing; an encoding in the
-process takes about 0.1 ms longer.
+Alternatives fail: cutting texts into pieces changes the tokens at every cut; probing a pattern on import finds only the
+attacks that the probe knows; and a thread cannot be stopped. A process can. So a server encodes texts in a process of
+its own if a pattern is anything but one class of characters, repeated or not, which takes one step per character. A
+process that exceeds its time is ended, and the next text starts another. This bounds every pattern and every text,
+changes no tokens, and costs ordinary tokenizers nothing; an encoding in the process takes about 0.1 ms longer.
 
-The same applies to parts that take superlinear time without a pattern. WordPiece tries every end of a word at every place, which is cubic
-in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80 seconds. Unigram tries every piece at every
-place. And repeated replacements by longer texts fill any memory.
+The same applies to parts that take superlinear time without a pattern. WordPiece tries every end of a word at every
+place, which is cubic in the longest word that it reads, a number in its file: a word of 10,000 letters takes 80
+seconds. Unigram tries every piece at every place. And repeated replacements by longer texts fill any memory.
 """
 
 import json
@@ -29,13 +30,16 @@ from typing import Any
 
 from clew.core.errors import UserError, named
 
-ONE_CLASS = re.compile(r"(\[(?:[^\[\]\\]|\\.)+\]|\\[pP]\{\w+\}|\\.|[^\\()\[\]|*+?{}^$])([+*]|\{\d{1,3}(,\d{0,3})?\})?", re.DOTALL)
+ONE_CLASS = re.compile(
+    r"(\[(?:[^\[\]\\]|\\.)+\]|\\[pP]\{\w+\}|\\.|[^\\()\[\]|*+?{}^$])([+*]|\{\d{1,3}(,\d{0,3})?\})?", re.DOTALL
+)
 """A character or a class of characters, optionally with a repetition."""
 LONGEST_WORD, LONGEST_PIECE = 200, 100
-"""The limits, in characters, of a word that WordPiece cuts and of a piece of Unigram, up to which 10,000 of them take a fraction of a
-second. Published tokenizers have 100 and about 16."""
+"""The limits, in characters, of a word that WordPiece cuts and of a piece of Unigram, up to which 10,000 of them take a
+fraction of a second. Published tokenizers have 100 and about 16."""
 MOST_GROWTH = 100
-"""The largest factor by which a text may grow before it is cut; a newline written out as a token has seven characters."""
+"""The largest factor by which a text may grow before it is cut; a newline written out as a token has seven
+characters."""
 
 
 class TokenizerFault(UserError):
@@ -43,7 +47,8 @@ class TokenizerFault(UserError):
 
 
 def slow_parts(description: Any) -> list[str]:
-    """The parts of a tokenizer's JSON whose time may grow faster than the text, in words: patterns, replacements, models of long words."""
+    """The parts of a tokenizer's JSON whose time may grow faster than the text, in words: patterns, replacements,
+    models of long words."""
     patterns = [f"pattern {named(pattern)}" for pattern in slow_patterns(description)]
     factor = growth(description)
     growing = [f"replacement, which may make a text {factor:,.0f} times as long," for _ in range(factor > MOST_GROWTH)]
@@ -65,10 +70,17 @@ def growth(description: Any) -> float:
         return math.prod(map(growth, description))
     if not isinstance(description, dict):
         return 1.0
-    pattern, content = description.get("pattern"), description.get("content") if description.get("type") == "Replace" else None
+    pattern, content = (
+        description.get("pattern"),
+        description.get("content") if description.get("type") == "Replace" else None,
+    )
     replaced = pattern.get("String") if isinstance(pattern, dict) else None
-    factor = len(content) / max(len(replaced) if isinstance(replaced, str) else 1, 1) if isinstance(content, str) else 1.0
-    return max(factor, 1.0) * growth([value for name, value in description.items() if name not in ("model", "added_tokens")])
+    factor = (
+        len(content) / max(len(replaced) if isinstance(replaced, str) else 1, 1) if isinstance(content, str) else 1.0
+    )
+    return max(factor, 1.0) * growth(
+        [value for name, value in description.items() if name not in ("model", "added_tokens")]
+    )
 
 
 def slow_patterns(description: Any) -> list[str]:
@@ -94,8 +106,8 @@ def is_panic(error: BaseException) -> bool:
 
 
 class Apart:
-    """A tokenizer in a process of its own. `ask(method, given)` answers within `seconds`, or raises an error that names the part to
-    blame."""
+    """A tokenizer in a process of its own. `ask(method, given)` answers within `seconds`, or raises an error that names
+    the part to blame."""
 
     def __init__(self, tokenizer: str, blame: str, seconds: float):
         self.tokenizer = tokenizer
@@ -139,7 +151,8 @@ class Apart:
         self.process = None
 
     def _started(self) -> "subprocess.Popen[str]":
-        """The running process. Starting one takes as long as the vocabulary is large, and does not count as time of a text."""
+        """The running process. Starting one takes as long as the vocabulary is large, and does not count as time of a
+        text."""
         if self.process is None or self.process.poll() is not None:
             self.close()
             command = [sys.executable, "-P", str(Path(__file__).with_name("encoding_process.py"))]
@@ -155,8 +168,8 @@ class Apart:
             if not has_begun:
                 self.close()
                 raise TokenizerFault(
-                    f"the process that encodes the texts of an imported tokenizer ended at its start; check whether `{sys.executable} -c "
-                    "'import tokenizers'` works here"
+                    "the process that encodes the texts of an imported tokenizer ended at its start; check whether"
+                    f" `{sys.executable} -c 'import tokenizers'` works here"
                 )
         return self.process
 

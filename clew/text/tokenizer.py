@@ -34,9 +34,9 @@ MANY = 100
 class Tokenizer:
     """Strings to ids and back, by characters, words or subwords.
 
-    Text is only text: `encode` adds nothing, and `<eos>` written in a text is five characters, not the end of a document.
-    Only the word tokenizer reads `<unk>` and `<eos>` as tokens, for corpora that are published with them.
-    Its file is the JSON of the `tokenizers` library, so a published `tokenizer.json` loads as well.
+    Text is only text: `encode` adds nothing, and `<eos>` written in a text is five characters, not the end of a
+    document. Only the word tokenizer reads `<unk>` and `<eos>` as tokens, for corpora that are published with them. Its
+    file is the JSON of the `tokenizers` library, so a published `tokenizer.json` loads as well.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer):
@@ -139,7 +139,8 @@ class Tokenizer:
 
     @cached_property
     def _has_hidden(self) -> bool:
-        """Whether there are hidden tokens. Only SentencePiece tokenizers hide pieces: elsewhere, NUL is a character of texts."""
+        """Whether there are hidden tokens. Only SentencePiece tokenizers hide pieces: elsewhere, NUL is a character of
+        texts."""
         is_sentencepiece = self.kind in ("unigram", "bpe") and "\u2581" in str(self._description["decoder"])
         return is_sentencepiece and any(token.startswith(HIDDEN) for token in self.tokens)
 
@@ -165,7 +166,8 @@ class Tokenizer:
         return self.tokens[id].removeprefix(HIDDEN) if self._has_hidden else self.tokens[id]
 
     def piece(self, id: int) -> str:
-        """The text that a token adds, with the space before it; the token itself if that is no whole character, or no text."""
+        """The text that a token adds, with the space before it; the token itself if that is no whole character, or no
+        text."""
         token = self.token(id)
         if self.kind == "unigram":
             return token.replace("\u2581", " ")
@@ -216,11 +218,16 @@ class Tokenizer:
         if unknown and self.kind == "character":
             known = [token for token in self.tokens if len(token) == 1]
             strange = few([f"{character!r} (U+{ord(character[0]):04X})" for character in unknown])
-            raise UserError(f"the {what} has characters the model has never seen: {strange}; it knows {len(known)}: {shown(known)}")
+            raise UserError(
+                f"the {what} has characters the model has never seen: {strange}; it knows {len(known)}: {shown(known)}"
+            )
         if unknown:
             strange = few([named(word) for word in unknown])
             instead = f"use other words, or {self.tokens[self.unknown]} in their place"
-            raise UserError(f"the {what} has words the model has never seen: {strange}; it knows {self.vocabulary} {self.unit}s: {instead}")
+            raise UserError(
+                f"the {what} has words the model has never seen: {strange}; it knows {self.vocabulary} {self.unit}s:"
+                f" {instead}"
+            )
 
     def save(self, path: Path | str) -> Path:
         """Writes the JSON file, or `tokenizer.json` in a folder, and returns its path."""
@@ -281,9 +288,12 @@ class Tokenizer:
         return "\n".join(" ".join(words) for words in lines)
 
     def _unknown_parts(self, text: str) -> list[str]:
-        """The unknown parts of a text, each once, in order; without the unknown token itself, written out on purpose."""
+        """The unknown parts of a text, each once, in order; without the unknown token itself, written out on
+        purpose."""
         ids, offsets = self.encode_with_offsets(text)
-        parts = dict.fromkeys(text[start:stop] for i, (start, stop) in zip(ids, offsets, strict=True) if i == self.unknown)
+        parts = dict.fromkeys(
+            text[start:stop] for i, (start, stop) in zip(ids, offsets, strict=True) if i == self.unknown
+        )
         return [part for part in parts if part != self.tokens[self.unknown or 0]]
 
     def _first(self, names: Sequence[str | None]) -> int | None:
@@ -293,13 +303,15 @@ class Tokenizer:
 
 @contextmanager
 def panics_as_faults() -> Iterator[None]:
-    """Within this context, texts that the library cannot read raise a UserError. It panics, or raises bare Exception, for example for a
-    word without a token."""
+    """Within this context, texts that the library cannot read raise a UserError. It panics, or raises bare Exception,
+    for example for a word without a token."""
     try:
         yield
     except BaseException as error:
         if type(error) is Exception:
-            raise UserError(f"the tokenizer cannot read this text: {shortened(str(error), 150)}; use one that fits the model") from None
+            raise UserError(
+                f"the tokenizer cannot read this text: {shortened(str(error), 150)}; use one that fits the model"
+            ) from None
         if not is_panic(error):
             raise
         raise TokenizerFault(f"the tokenizer gives up on this text ({error}); {REMEDY}") from None
@@ -324,7 +336,9 @@ def check_is_text(text: str, what: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise UserError(f"character {error.start + 1} of the {what} (U+{code:04X}) is half a character; give it as UTF-8") from error
+        raise UserError(
+            f"character {error.start + 1} of the {what} (U+{code:04X}) is half a character; give it as UTF-8"
+        ) from error
 
 
 def few(parts: Sequence[str]) -> str:

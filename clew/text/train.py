@@ -1,7 +1,7 @@
 """Trains tokenizers on text. Equal texts give equal tokenizers, on any machine.
 
-No tokenizer joins characters across a newline, so lines can be encoded separately and concatenated. `specials` are additional tokens that
-no text is encoded to: a task inserts their ids.
+No tokenizer joins characters across a newline, so lines can be encoded separately and concatenated. `specials` are
+additional tokens that no text is encoded to: a task inserts their ids.
 """
 
 import json
@@ -29,7 +29,12 @@ RUN = re.compile(rf"\S{{{LONGEST + 1},}}|[^\S\n]{{{LONGEST + 1},}}")
 
 
 def train_character(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
     """Every character is a token, newlines too, in Unicode order; other characters are `<unk>`."""
     named = added([UNKNOWN], specials)
@@ -49,9 +54,15 @@ def train_character(
 
 
 def train_word(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
-    """Words between white space, the most frequent first; a newline is `<eos>`, a rare word `<unk>` (Mikolov's Penn Treebank)."""
+    """Words between white space, the most frequent first; a newline is `<eos>`, a rare word `<unk>` (Mikolov's Penn
+    Treebank)."""
     named = added([UNKNOWN, END], specials)
     check_size(size, len(named) + 1, "a word tokenizer", f"{', '.join(named)} and one word")
     newline = normalizers.Replace("\n", f" {END} ")
@@ -84,9 +95,15 @@ def framed_as_bert(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def train_bpe(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
-    """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): no text is unknown, and decoding is exact."""
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019): no text is unknown, and decoding is
+    exact."""
     specials = added([END], specials)
     check_size(size, len(specials) + 256, "a BPE tokenizer", f"{', '.join(specials)} and 256 bytes")
     pre_tokenizer = pre_tokenizers.Sequence([newlines_apart(), pre_tokenizers.ByteLevel(add_prefix_space=False)])
@@ -103,15 +120,21 @@ def train_bpe(
 
 
 def train_wordpiece(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
-    """WordPiece as used by BERT (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a document. A word is
-    encoded by its longest known prefix, then by that of the rest.
+    """WordPiece as used by BERT (Devlin et al. 2019): `##` continues a word, white space is lost, `[SEP]` ends a
+    document. A word is encoded by its longest known prefix, then by that of the rest.
 
-    Merges join the most frequent pair, as in BPE: this is how the `tokenizers` library trains WordPiece. `wordpiece_likelihood` merges as
-    in the paper.
+    Merges join the most frequent pair, as in BPE: this is how the `tokenizers` library trains WordPiece.
+    `wordpiece_likelihood` merges as in the paper.
     """
-    # The library numbers continuing characters in the order of a hash table; named first and sorted, they make training repeatable.
+    # The library numbers continuing characters in the order of a hash table; named first and sorted, they make training
+    # repeatable.
     texts = repeatable(texts)
     specials = added(BERT, specials)
     normalizer, pre_tokenizer = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
@@ -119,7 +142,12 @@ def train_wordpiece(
     check_found(words, "word", 1)
     characters, continuations = alphabet(words)
     smallest = len(specials) + len(characters) + len(continuations)
-    check_size(size, smallest, "this WordPiece tokenizer", f"{', '.join(specials)} and the text's characters, alone and after ##")
+    check_size(
+        size,
+        smallest,
+        "this WordPiece tokenizer",
+        f"{', '.join(specials)} and the text's characters, alone and after ##",
+    )
 
     draft = assembled(models.WordPiece(unk_token="[UNK]"), normalizer, pre_tokenizer)
     trainer = trainers.WordPieceTrainer(
@@ -133,14 +161,19 @@ def train_wordpiece(
 
 
 def train_wordpiece_likelihood(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
     """WordPiece trained by likelihood (Schuster and Nakajima 2012): each merge joins the pair with the highest
 
         freq(ab) / (freq(a) freq(b))
 
-    so that parts that rarely occur apart are joined first, however rare they are; `min_count` excludes rare pairs. Texts are encoded as in
-    `wordpiece`, the longest piece first.
+    so that parts that rarely occur apart are joined first, however rare they are; `min_count` excludes rare pairs.
+    Texts are encoded as in `wordpiece`, the longest piece first.
     """
     texts = repeatable(texts)
     specials = added(BERT, specials)
@@ -148,7 +181,12 @@ def train_wordpiece_likelihood(
     check_found(list(counts), "word", 1)
     characters, continuations = alphabet(counts)
     tokens = added(specials, [*characters, *continuations])
-    check_size(size, len(tokens), "this WordPiece tokenizer", f"{', '.join(specials)} and the text's characters, alone and after ##")
+    check_size(
+        size,
+        len(tokens),
+        "this WordPiece tokenizer",
+        f"{', '.join(specials)} and the text's characters, alone and after ##",
+    )
 
     vocabulary = {token: number for number, token in enumerate(tokens)}
     for piece in likelihood_merges(counts, min_count):
@@ -176,12 +214,17 @@ def wordpiece_of(vocabulary: dict[str, int], lowercase: bool, specials: Sequence
 
 
 def train_unigram(
-    texts: Iterable[str], *, size: int | None = None, min_count: int = 1, lowercase: bool = False, specials: Sequence[str] = ()
+    texts: Iterable[str],
+    *,
+    size: int | None = None,
+    min_count: int = 1,
+    lowercase: bool = False,
+    specials: Sequence[str] = (),
 ) -> Tokenizer:
     """Unigram language model (Kudo 2018) with bytes for unseen characters: no text is unknown, and decoding is exact.
 
-    Spaces stay spaces, at the front of their words, so that no other character has to replace them. `<` is a piece of its own, so that
-    `<0x41>` in a text is not read as a byte.
+    Spaces stay spaces, at the front of their words, so that no other character has to replace them. `<` is a piece of
+    its own, so that `<0x41>` in a text is not read as a byte.
     """
     if min_count != 1:
         raise UserError(f"a Unigram tokenizer has no min_count (got {min_count}); set text.size to limit it")
@@ -198,7 +241,9 @@ def train_unigram(
 
     room = max(size or SUBWORDS, smallest) - len(specials)
     draft = assembled(models.Unigram(), normalizer, pre_tokenizer)
-    trainer = trainers.UnigramTrainer(vocab_size=room + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=room + 1, special_tokens=[UNKNOWN], unk_token=UNKNOWN, show_progress=False
+    )
     draft.train_from_iterator(short_words(texts), trainer)
     pieces = settled_pieces(draft, room)
     lowest = pieces[-1][1]
@@ -212,8 +257,8 @@ def train_unigram(
 def settled_pieces(draft: tokenizers.Tokenizer, room: int) -> list[tuple[str, float]]:
     """The trained pieces and scores, best first, made equal for every training on the same text.
 
-    Trainings differ in the last bits of scores, and in the order of characters that did not survive pruning, to which the trainer gives the
-    lowest score plus 0, 1, 2, ... penalties. Here those all get the lowest score.
+    Trainings differ in the last bits of scores, and in the order of characters that did not survive pruning, to which
+    the trainer gives the lowest score plus 0, 1, 2, ... penalties. Here those all get the lowest score.
     """
     vocabulary = json.loads(draft.to_str())["model"]["vocab"]
     # On a text of a single character the trainer gives no scores.
@@ -256,16 +301,23 @@ def newlines_apart() -> pre_tokenizers.PreTokenizer:
 
 
 def frequent_words(
-    texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer, min_count: int = 1
+    texts: Iterable[str],
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    min_count: int = 1,
 ) -> list[str]:
     """The words that occur at least `min_count` times, the most frequent first, ties in Unicode order."""
     counter = assembled(models.WordLevel(), normalizer, pre_tokenizer)
-    counter.train_from_iterator(texts, trainers.WordLevelTrainer(vocab_size=UNLIMITED, min_frequency=min_count, show_progress=False))
+    counter.train_from_iterator(
+        texts, trainers.WordLevelTrainer(vocab_size=UNLIMITED, min_frequency=min_count, show_progress=False)
+    )
     ids = counter.get_vocab()
     return sorted(ids, key=ids.__getitem__)
 
 
-def word_counts(texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer) -> dict[str, int]:
+def word_counts(
+    texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+) -> dict[str, int]:
     """The frequency of each word, in Unicode order."""
     counts: Counter[str] = Counter()
     for text in short_words(texts):
@@ -274,7 +326,8 @@ def word_counts(texts: Iterable[str], normalizer: normalizers.Normalizer, pre_to
 
 
 def short_words(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, with very long words cut, such as a genome in one line: the trainers take quadratic time in a word's length."""
+    """The texts, with very long words cut, such as a genome in one line: the trainers take quadratic time in a word's
+    length."""
     for text in texts:
         start = 0
         for run in RUN.finditer(text):
@@ -312,12 +365,16 @@ def repeatable(texts: Iterable[str]) -> Iterable[str]:
 
 def check_size(size: int | None, smallest: int, what: str, because: str) -> None:
     if size is not None and size < smallest:
-        raise UserError(f"{what} needs a size of at least {smallest} ({because}), got {size}; set text.size={smallest} or more")
+        raise UserError(
+            f"{what} needs a size of at least {smallest} ({because}), got {size}; set text.size={smallest} or more"
+        )
 
 
 def check_found(tokens: list[str], unit: str, min_count: int) -> None:
     if not tokens:
-        raise UserError(f"the text has no {unit} that occurs {min_count} times or more; give more text or lower text.min_count")
+        raise UserError(
+            f"the text has no {unit} that occurs {min_count} times or more; give more text or lower text.min_count"
+        )
 
 
 TOKENIZERS: dict[str, Callable[..., Tokenizer]] = {

@@ -1,9 +1,10 @@
-"""Splits raw text into words and says where each stands. Words are not changed: each is the characters [start, stop) of its text.
+"""Splits raw text into words and says where each stands. Words are not changed: each is the characters [start, stop) of
+its text.
 
-As in the Penn Treebank, punctuation, `$` and `%` are words of their own, `n't`, `'s`, `'ll` and the like are split off, and abbreviations,
-numbers, times, web addresses and hyphenated words stay whole. On the raw text of EWT's test part, words have an F1 of 98.0; EWT splits
-hyphenated words, and clitics written without an apostrophe. No other rule depends on the language: without spaces, a script's text is one
-word up to the next space.
+As in the Penn Treebank, punctuation, `$` and `%` are words of their own, `n't`, `'s`, `'ll` and the like are split off,
+and abbreviations, numbers, times, web addresses and hyphenated words stay whole. On the raw text of EWT's test part,
+words have an F1 of 98.0; EWT splits hyphenated words, and clitics written without an apostrophe. No other rule depends
+on the language: without spaces, a script's text is one word up to the next space.
 """
 
 import re
@@ -12,8 +13,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-MARKS = "\u200c\u200d" + "".join(chr(code) for code in range(0x300, 0x11FFF) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
-"""Characters that belong to the letter before them: accents, vowel signs, joiners. `re` does not count them as word characters."""
+MARKS = "\u200c\u200d" + "".join(
+    chr(code) for code in range(0x300, 0x11FFF) if unicodedata.category(chr(code)) in ("Mn", "Mc")
+)
+"""Characters that belong to the letter before them: accents, vowel signs, joiners. `re` does not count them as word
+characters."""
 PIECE = re.compile(
     r"""
     (?:https?://|www\.)\S+?(?=[.,;:!?)\]"'>]{0,9}(?:\s|$))     # a web address, without the punctuation after it
@@ -36,7 +40,9 @@ PIECE = re.compile(
     re.VERBOSE,
 )
 """Repetitions that a later part can make fail are bounded, so that the time stays linear in the length of the text."""
-CLITIC = re.compile(r"(?i)(?<=\w)(?:n['’]t|['’](?:s|m|d|ll|re|ve|em)|(?<=\bcan)not|(?<=\bgon)na|(?<=\bwan)na|(?<=\bgot)ta)$")
+CLITIC = re.compile(
+    r"(?i)(?<=\w)(?:n['’]t|['’](?:s|m|d|ll|re|ve|em)|(?<=\bcan)not|(?<=\bgon)na|(?<=\bwan)na|(?<=\bgot)ta)$"
+)
 
 
 class Word(NamedTuple):

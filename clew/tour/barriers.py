@@ -1,5 +1,5 @@
-"""The experiment `barriers`: an ablation of the Transformer block, one part at a time, to show which problem of self-attention each part
-solves; and two sentences that are identical to a model without positions."""
+"""The experiment `barriers`: an ablation of the Transformer block, one part at a time, to show which problem of
+self-attention each part solves; and two sentences that are identical to a model without positions."""
 
 from typing import Any, NamedTuple
 
@@ -95,7 +95,9 @@ def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, ma
     layers: list[SequenceLayer] = []
     for _ in range(num_layers):
         score = SCORES[block.score](head_dim, head_dim)
-        layers.append(join(dim, SelfAttention(dim, block.num_heads, causal=block.mask, score=score, position=in_layers())))
+        layers.append(
+            join(dim, SelfAttention(dim, block.num_heads, causal=block.mask, score=score, position=in_layers()))
+        )
         if block.network:
             layers.append(join(dim, FeedForward(dim)))
     embedding = TokenEmbedding(vocabulary, dim, position=position, scaled=True)
@@ -105,8 +107,8 @@ def build_blocks(block: Block, vocabulary: int, *, dim: int, num_layers: int, ma
 
 
 class Outcome(NamedTuple):
-    """The results of one block, averaged over seeds: parameters; bits per character of unseen text; bits at the last position
-    of a window, where nothing follows that could be seen; and the range of the bits over seeds."""
+    """The results of one block, averaged over seeds: parameters; bits per character of unseen text; bits at the last
+    position of a window, where nothing follows that could be seen; and the range of the bits over seeds."""
 
     parameters: int
     bits: float
@@ -120,7 +122,11 @@ def try_block(characters: Characters, name: str, size: Size, seed: int, report: 
     for number in range(seed * size.seeds, (seed + 1) * size.seeds):
         torch.manual_seed(number)
         body = build_blocks(
-            LEFT_OUT[name].block, characters.tokenizer.vocabulary, dim=size.dim, num_layers=size.num_layers, max_length=size.length
+            LEFT_OUT[name].block,
+            characters.tokenizer.vocabulary,
+            dim=size.dim,
+            num_layers=size.num_layers,
+            max_length=size.length,
         )
         task = predictor(body, characters)
 
@@ -161,14 +167,19 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     same = f'"{SENTENCES[0]}" and "{SENTENCES[1]}"'
     return Finding(
         "What each part of the block is for",
-        "Self-attention alone has no order and no non-linearity, and sees the future; positions, the feed-forward network and the mask "
-        "solve this. Residuals, norms and the scaling make it trainable, and heads let it attend in several ways at once (Vaswani et al. "
-        "2017).",
-        f"Bits per character, relative to the whole block's {whole.bits:.2f}: {told}. Without the mask it needs {unmasked.bits:.2f} bits "
-        f"where the next character is visible and {unmasked.last:.2f} where it is not ({whole.last:.2f} with the mask). Without positions "
-        f"and mask, {same} are {pairs['none', False]:.0e} apart, with sinusoids {pairs['sinusoidal', False]:.2f}; with the mask alone, "
-        f"which also carries order, {pairs['none', True]:.2f}.",
-        View("The block without one of its parts", parts_of(outcomes, pairs, size), f"{size.num_layers} blocks of width {size.dim}."),
+        "Self-attention alone has no order and no non-linearity, and sees the future; positions, the feed-forward"
+        " network and the mask solve this. Residuals, norms and the scaling make it trainable, and heads let it attend"
+        " in several ways at once (Vaswani et al. 2017).",
+        f"Bits per character, relative to the whole block's {whole.bits:.2f}: {told}. Without the mask it needs"
+        f" {unmasked.bits:.2f} bits where the next character is visible and {unmasked.last:.2f} where it is not"
+        f" ({whole.last:.2f} with the mask). Without positions and mask, {same} are {pairs['none', False]:.0e} apart,"
+        f" with sinusoids {pairs['sinusoidal', False]:.2f}; with the mask alone, which also carries order,"
+        f" {pairs['none', True]:.2f}.",
+        View(
+            "The block without one of its parts",
+            parts_of(outcomes, pairs, size),
+            f"{size.num_layers} blocks of width {size.dim}.",
+        ),
         [
             *(
                 (
@@ -191,7 +202,14 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
 def parts_of(outcomes: dict[str, Outcome], pairs: dict[tuple[str, bool], float], size: Size) -> list[Part]:
     whole = outcomes[WHOLE].bits
     rows = [
-        (name, f"{one.parameters:,}", round(one.bits, 3), f"{one.bits - whole:+.3f}", round(one.last, 3), LEFT_OUT[name].claim)
+        (
+            name,
+            f"{one.parameters:,}",
+            round(one.bits, 3),
+            f"{one.bits - whole:+.3f}",
+            round(one.last, 3),
+            LEFT_OUT[name].claim,
+        )
         for name, one in outcomes.items()
     ]
     header = ("block", "parameters", "bits", "more than whole", "bits, last position", "claimed problem")
@@ -200,17 +218,24 @@ def parts_of(outcomes: dict[str, Outcome], pairs: dict[tuple[str, bool], float],
     return [
         Table(header, rows, f"Bits per character of unseen text, {size.steps} steps"),
         Bars(
-            list(outcomes), [(one.bits, one.last) for one in outcomes.values()], "bits", "All positions, and the last one", ("all", "last")
+            list(outcomes),
+            [(one.bits, one.last) for one in outcomes.values()],
+            "bits",
+            "All positions, and the last one",
+            ("all", "last"),
         ),
-        Note(f"At the last position of a window nothing follows, so that a model without a mask has to predict there too. {seeds}"),
+        Note(
+            "At the last position of a window nothing follows, so that a model without a mask has to predict there"
+            f" too. {seeds}"
+        ),
         Table(
             ("positions", "no mask", "with mask"),
             [(name, *(f"{pairs[name, mask]:.1e}" for mask in (False, True))) for name in POSITIONS],
             f"Distance of {SENTENCES[0]!r} from {SENTENCES[1]!r} relative to the length, untrained",
         ),
         Note(
-            "Each of the two is the reverse of the other. ALiBi depends on the distance of a key but not on its side, so that without the "
-            "mask they are identical to it as well."
+            "Each of the two is the reverse of the other. ALiBi depends on the distance of a key but not on its side,"
+            " so that without the mask they are identical to it as well."
         ),
     ]
 

@@ -1,5 +1,5 @@
-"""The experiment `bottleneck`: sequences of letters are reversed by a decoder that starts from one vector, and by one with attention.
-Accuracy against length, and the attention weights."""
+"""The experiment `bottleneck`: sequences of letters are reversed by a decoder that starts from one vector, and by one
+with attention. Accuracy against length, and the attention weights."""
 
 from typing import Any
 
@@ -16,14 +16,21 @@ WAYS = {
     "one vector": ("model.attention=none", "model.direction=both", "model.bridge=dense"),
     "attention": (),
 }
-SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 10, 6, 8), "tour": (96, 400, 14, 60), "full": (128, 1500, 20, 200)}
+SIZES: dict[Scale, tuple[int, int, int, int]] = {
+    "quick": (16, 10, 6, 8),
+    "tour": (96, 400, 14, 60),
+    "full": (128, 1500, 20, 200),
+}
 """Width, training steps, the longest sequence, and the number of test sequences per length."""
 
 
 def right_symbols(run: Run, length: int, count: int, seed: int) -> tuple[float, float]:
     """The share of letters in the right position, and of entirely correct sequences, on sequences of one length."""
     lines = synthetic_lines("reverse", count, seed + 1_000_003, length, length)
-    written = [words.text.split() for words in run.translate([line.source for line in lines], method="greedy", max_new=length + 5)]
+    written = [
+        words.text.split()
+        for words in run.translate([line.source for line in lines], method="greedy", max_new=length + 5)
+    ]
     right = [
         [place < len(words) and words[place] == symbol for place, symbol in enumerate(line.target.split())]
         for words, line in zip(written, lines, strict=True)
@@ -44,7 +51,13 @@ def looked_right(run: Run, length: int, count: int, seed: int) -> float:
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     dim, steps, longest, count = SIZES[scale]
     lengths = sorted({1, *range(2, longest + 1, 2)})
-    shared = [f"model.dim={dim}", f"data.longest={longest}", f"training.steps={steps}", f"training.evaluate_every={steps}", f"seed={seed}"]
+    shared = [
+        f"model.dim={dim}",
+        f"data.longest={longest}",
+        f"training.steps={steps}",
+        f"training.evaluate_every={steps}",
+        f"seed={seed}",
+    ]
     shared += [f"training.schedule.warmup={steps // 20}", "data.size=20000"]
     shares_by_way: dict[str, list[tuple[float, float]]] = {}
     for name, settings in WAYS.items():
@@ -71,15 +84,18 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         alignment.parts[0],
     ]
     longest_shares = {name: shares[-1][0] for name, shares in shares_by_way.items()}
-    facts: dict[str, Any] = {"lengths": lengths, "right": {name: list(map(list, shares)) for name, shares in shares_by_way.items()}}
+    facts: dict[str, Any] = {
+        "lengths": lengths,
+        "right": {name: list(map(list, shares)) for name, shares in shares_by_way.items()},
+    }
     facts |= {"looked_right": at_place, "crossing": crossing}
     return Finding(
         "The bottleneck",
-        "A source that passes through one vector of fixed size is lost as it grows longer, and attention solves this (Cho et al. 2014; "
-        "Bahdanau et al. 2015); its weights are an alignment, which need not be monotone.",
-        f"Of {lengths[-1]} reversed letters, {longest_shares['one vector']:.0%} are right through one vector and "
-        f"{longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps it attends most to the letter to write; "
-        f"{crossing:.0%} of the pairs of steps cross.",
+        "A source that passes through one vector of fixed size is lost as it grows longer, and attention solves this"
+        " (Cho et al. 2014; Bahdanau et al. 2015); its weights are an alignment, which need not be monotone.",
+        f"Of {lengths[-1]} reversed letters, {longest_shares['one vector']:.0%} are right through one vector and"
+        f" {longest_shares['attention']:.0%} with attention. At {at_place:.0%} of the steps it attends most to the"
+        f" letter to write; {crossing:.0%} of the pairs of steps cross.",
         View("Accuracy against length", parts, "An LSTM that reads letters and writes them in reverse.", facts),
         [
             (

@@ -1,4 +1,5 @@
-"""The experiment `carry`: an LSTM whose state is carried between chunks in training, at test time, in both or in neither."""
+"""The experiment `carry`: an LSTM whose state is carried between chunks in training, at test time, in both or in
+neither."""
 
 import torch
 from torch import Tensor
@@ -23,8 +24,8 @@ ROWS = 16
 
 
 def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
-    """The mean of -log p (length,) at each position of a chunk, over a text read in chunks; the state is carried from one chunk to the next
-    or reset."""
+    """The mean of -log p (length,) at each position of a chunk, over a text read in chunks; the state is carried from
+    one chunk to the next or reset."""
     plan = stream_evaluation_plan(len(ids), ROWS, length)
     sums, counts = torch.zeros(length, dtype=torch.float64), torch.zeros(length, dtype=torch.float64)
     state = None
@@ -41,11 +42,18 @@ def loss_by_place(run: Run, ids: Tensor, length: int, *, carry: bool) -> Tensor:
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     dim, steps, length, characters = SIZES[scale]
-    settings = [f"model.dim={dim}", f"training.length={length}", f"training.steps={steps}", f"training.evaluate_every={steps}"]
+    settings = [
+        f"model.dim={dim}",
+        f"training.length={length}",
+        f"training.steps={steps}",
+        f"training.evaluate_every={steps}",
+    ]
     settings += [f"training.schedule.warmup={steps // 20}", "training.batch_size=64", f"seed={seed}"]
     curves: dict[tuple[str, str], Tensor] = {}
     for trained, batching in TRAINED.items():
-        model, _ = train_recipe("shakespeare-lstm", [*settings, f"training.batching={batching}"], name=f"state {trained}", report=report)
+        model, _ = train_recipe(
+            "shakespeare-lstm", [*settings, f"training.batching={batching}"], name=f"state {trained}", report=report
+        )
         ids = ids_of(model, shakespeare()["valid"])[: characters + 1]
         for used in TRAINED:
             curves[trained, used] = loss_by_place(model, ids, length, carry=used == "carried")
@@ -57,23 +65,37 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     rows = [(f"trained {trained}", *(f"{means[trained, used]:.3f}" for used in TRAINED)) for trained in TRAINED]
     parts: list[Part] = [
         Table(("nats per character", *(f"used {used}" for used in TRAINED)), rows, "Loss on unseen text"),
-        Lines(series, "position in the chunk", "loss, nats per character", f"Loss by position in a chunk of {length} characters"),
+        Lines(
+            series,
+            "position in the chunk",
+            "loss, nats per character",
+            f"Loss by position in a chunk of {length} characters",
+        ),
         Note(
-            f"Gradients go back over at most one chunk of {length} characters in all four cases; the difference is whether the state of "
-            "one chunk is the initial state of the next."
+            f"Gradients go back over at most one chunk of {length} characters in all four cases; the difference is"
+            " whether the state of one chunk is the initial state of the next."
         ),
     ]
     gain = means["reset", "reset"] - means["carried", "carried"]
-    facts = {f"{trained}/{used}": {"mean": means[trained, used], "by_place": curves[trained, used].tolist()} for trained, used in curves}
+    facts = {
+        f"{trained}/{used}": {"mean": means[trained, used], "by_place": curves[trained, used].tolist()}
+        for trained, used in curves
+    }
     return Finding(
         "A carried state",
-        "Carrying the state from one chunk to the next lets a model remember more steps than it is trained over (Mikolov et al. 2010; "
-        "Zaremba et al. 2014).",
-        f"Trained and used with a carried state, the LSTM has a loss of {means['carried', 'carried']:.3f}; with a state reset every "
-        f"{length} characters, {means['reset', 'reset']:.3f}. Trained with a carried state and used without: "
-        f"{means['carried', 'reset']:.3f}; the other way round: {means['reset', 'carried']:.3f}.",
+        "Carrying the state from one chunk to the next lets a model remember more steps than it is trained over"
+        " (Mikolov et al. 2010; Zaremba et al. 2014).",
+        f"Trained and used with a carried state, the LSTM has a loss of {means['carried', 'carried']:.3f}; with a state"
+        f" reset every {length} characters, {means['reset', 'reset']:.3f}. Trained with a carried state and used"
+        f" without: {means['carried', 'reset']:.3f}; the other way round: {means['reset', 'carried']:.3f}.",
         View("Carried and reset", parts, "", facts),
-        [(f"loss gained by carrying the state, chunks of {length} characters", "a gain", f"{gain:.3f} nats per character")],
+        [
+            (
+                f"loss gained by carrying the state, chunks of {length} characters",
+                "a gain",
+                f"{gain:.3f} nats per character",
+            )
+        ],
     )
 
 

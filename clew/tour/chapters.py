@@ -1,4 +1,5 @@
-"""The tour's chapters on its two models: each is a function from both models to a finding, made with the instruments of `clew look`."""
+"""The tour's chapters on its two models: each is a function from both models to a finding, made with the instruments of
+`clew look`."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +30,12 @@ def meet(models: Models) -> Finding:
     measures = {"train.loss": "Training loss", "valid.loss": "Loss on unseen text"}
     curves = look(list(both.values()), "curves", {"measures": list(measures)})
     drawn = [
-        Lines([replace(one, name=name) for one, name in zip(part.series, both, strict=True)], "step", "nats per character", title)
+        Lines(
+            [replace(one, name=name) for one, name in zip(part.series, both, strict=True)],
+            "step",
+            "nats per character",
+            title,
+        )
         for part, title in zip(curves.parts, measures.values(), strict=False)
         if isinstance(part, Lines)
     ]
@@ -37,17 +43,24 @@ def meet(models: Models) -> Finding:
     rows = [(name, f"{parameters_of(run.task):,}", f"{bits[name.lower()]:.3f}") for name, run in both.items()]
     parts: list[Part] = [Table(("model", "parameters", "bits per character, unseen text"), rows), *drawn]
     for name, run in both.items():
-        text = "ROMEO:" + run.generate("ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8).text
+        text = (
+            "ROMEO:"
+            + run.generate(
+                "ROMEO:", seed=1, max_new=min(300, (run.task.body.max_length or 300) - 6), temperature=0.8
+            ).text
+        )
         own = look(run, "surprisal", {"text": text}).parts[0]
         assert isinstance(own, ColouredText)
         parts.append(replace(own, title=f"What the {name} writes after ROMEO:, coloured by its own surprisal"))
     start = math.log2(models.lstm.task.tokenizer.vocabulary)
     return Finding(
         "Two models, one text",
-        "English has 0.6 to 1.3 bits per letter when people guess it letter by letter (Shannon 1951). An untrained model knows nothing: "
-        f"{start:.2f} bits, the logarithm of the number of characters.",
+        "English has 0.6 to 1.3 bits per letter when people guess it letter by letter (Shannon 1951). An untrained"
+        f" model knows nothing: {start:.2f} bits, the logarithm of the number of characters.",
         f"On unseen Shakespeare the LSTM needs {bits['lstm']:.2f} bits per character and the GPT {bits['gpt']:.2f}.",
-        View("Training of both models", parts, "An LSTM and a GPT trained from scratch on the characters of Shakespeare."),
+        View(
+            "Training of both models", parts, "An LSTM and a GPT trained from scratch on the characters of Shakespeare."
+        ),
         [
             (
                 "bits per character of Shakespeare, LSTM and GPT",
@@ -70,13 +83,23 @@ def surprise(models: Models) -> Finding:
         coloured = view.parts[0]
         assert isinstance(coloured, ColouredText)
         parts.append(replace(coloured, title=f"{name}: {view.about}"))
-    bars = Bars(["LSTM", "GPT"], list(zip(firsts, laters, strict=True)), "bits", "Mean surprisal of a letter", ("first of a word", "later"))
+    bars = Bars(
+        ["LSTM", "GPT"],
+        list(zip(firsts, laters, strict=True)),
+        "bits",
+        "Mean surprisal of a letter",
+        ("first of a word", "later"),
+    )
     return Finding(
         "What is surprising",
         "Surprisal is high where a word begins and falls within it, so that words can be found by it (Elman 1990).",
-        f"The first letter of a word has {firsts[0]:.2f} bits for the LSTM and a later one {laters[0]:.2f}; for the GPT {firsts[1]:.2f} "
-        f"and {laters[1]:.2f}.",
-        View("Surprisal", [bars, *parts], f"Means over {len(text):,} characters of unseen text, whose beginning is coloured by surprisal."),
+        f"The first letter of a word has {firsts[0]:.2f} bits for the LSTM and a later one {laters[0]:.2f}; for the GPT"
+        f" {firsts[1]:.2f} and {laters[1]:.2f}.",
+        View(
+            "Surprisal",
+            [bars, *parts],
+            f"Means over {len(text):,} characters of unseen text, whose beginning is coloured by surprisal.",
+        ),
         [
             (f"bits of a word's first letter and of later ones, {name}", "higher", f"{first:.2f} and {later:.2f}")
             for name, first, later in zip(("LSTM", "GPT"), firsts, laters, strict=True)
@@ -85,7 +108,8 @@ def surprise(models: Models) -> Finding:
 
 
 def bits_of_letters(text: str, log_probs: Sequence[float]) -> tuple[float, float]:
-    """The mean bits of letters that begin a word and of other letters, from log p of every character except the first."""
+    """The mean bits of letters that begin a word and of other letters, from log p of every character except the
+    first."""
     first, later = list[float](), list[float]()
     for before, character, log_prob in zip(text, text[1:], log_probs, strict=False):
         if character.isalpha():
@@ -100,17 +124,26 @@ def mean(values: list[float]) -> float:
 def cells(models: Models) -> Finding:
     """Cells that track a property of the text."""
     view = look(models.lstm, "track", {"characters": 20_000, "show": 300, "margin": 0.2})
-    best = max((one for one in view.facts["best"] if one["property"] not in ("capital", "digit", "space")), key=lambda one: one["skill"])
+    best = max(
+        (one for one in view.facts["best"] if one["property"] not in ("capital", "digit", "space")),
+        key=lambda one: one["skill"],
+    )
     silent = mean(list(view.facts["silent"].values()))
     what = best["property"].replace("_", " ")
     return Finding(
         "Interpretable cells",
-        "Some cells of a recurrent network are interpretable: one counts the position in a line, one is on inside quotes; most are not "
-        "(Karpathy et al. 2015).",
-        f"The best is cell {best['unit']} for the {what}: skill {best['skill']:.2f} on unseen text, where 1 is perfect and 0 a constant "
-        f"answer. {silent:.0%} of the cells track none of the tested properties.",
+        "Some cells of a recurrent network are interpretable: one counts the position in a line, one is on inside"
+        " quotes; most are not (Karpathy et al. 2015).",
+        f"The best is cell {best['unit']} for the {what}: skill {best['skill']:.2f} on unseen text, where 1 is perfect"
+        f" and 0 a constant answer. {silent:.0%} of the cells track none of the tested properties.",
         view,
-        [(f"best cell of the LSTM, {what}: skill on unseen text", "there are some", f"{best['skill']:.2f}; {silent:.0%} track nothing")],
+        [
+            (
+                f"best cell of the LSTM, {what}: skill on unseen text",
+                "there are some",
+                f"{best['skill']:.2f}; {silent:.0%} track nothing",
+            )
+        ],
     )
 
 
@@ -123,12 +156,18 @@ def gates(models: Models) -> Finding:
     opened = layer["gates"]["forget"]["mean"]
     return Finding(
         "How long a cell remembers",
-        "A cell keeps its value as long as its forget gate is open, for hundreds of steps if needed (Hochreiter and Schmidhuber "
-        "1997; Gers et al. 2000).",
-        f"Forget gates are {opened:.2f} on average. Half of a cell's value is gone after {middle:.1f} characters in the median cell and "
-        f"after {longest:.0f} in the one that remembers longest.",
+        "A cell keeps its value as long as its forget gate is open, for hundreds of steps if needed (Hochreiter and"
+        " Schmidhuber 1997; Gers et al. 2000).",
+        f"Forget gates are {opened:.2f} on average. Half of a cell's value is gone after {middle:.1f} characters in the"
+        f" median cell and after {longest:.0f} in the one that remembers longest.",
         view,
-        [("half-life of an LSTM's cells, median and longest, characters", "hundreds if needed", f"{middle:.1f} and {longest:.0f}")],
+        [
+            (
+                "half-life of an LSTM's cells, median and longest, characters",
+                "hundreds if needed",
+                f"{middle:.1f} and {longest:.0f}",
+            )
+        ],
     )
 
 
@@ -140,7 +179,8 @@ def gradients(models: Models) -> Finding:
     window = models.gpt.task.body.max_length or 3 * steps
     gpt = look(models.gpt, "gradients", {**options, "text": models.passage(window)})
     cell, before, attended = (
-        reach_of(view, state, of) for view, state, of in ((lstm, "trained", "1 c"), (lstm, "untrained", "1 c"), (gpt, "trained", "x"))
+        reach_of(view, state, of)
+        for view, state, of in ((lstm, "trained", "1 c"), (lstm, "untrained", "1 c"), (gpt, "trained", "x"))
     )
     parts: list[Part] = [
         Note("The LSTM."),
@@ -150,12 +190,18 @@ def gradients(models: Models) -> Finding:
     ]
     return Finding(
         "How far back gradients reach",
-        "In a recurrent network gradients fade with every step back (Hochreiter 1991; Bengio et al. 1994); attention reaches any position "
-        "in one step (Vaswani et al. 2017).",
-        f"Characters until less than 1 % of the gradient is left: {cell} for the trained LSTM's cell ({before} untrained), "
-        f"{attended} for the GPT's inputs.",
+        "In a recurrent network gradients fade with every step back (Hochreiter 1991; Bengio et al. 1994); attention"
+        " reaches any position in one step (Vaswani et al. 2017).",
+        f"Characters until less than 1 % of the gradient is left: {cell} for the trained LSTM's cell ({before}"
+        f" untrained), {attended} for the GPT's inputs.",
         View("Gradient against distance", parts, lstm.about, {"lstm": lstm.facts["reach"], "gpt": gpt.facts["reach"]}),
-        [("characters until 1 % of the gradient is left: LSTM's cell, GPT's inputs", "fades; does not fade", f"{cell}; {attended}")],
+        [
+            (
+                "characters until 1 % of the gradient is left: LSTM's cell, GPT's inputs",
+                "fades; does not fade",
+                f"{cell}; {attended}",
+            )
+        ],
     )
 
 
@@ -176,7 +222,8 @@ def attention(models: Models) -> Finding:
     return Finding(
         "Heads with a habit",
         "Some heads always attend to one thing: the previous token, the first token, a separator (Clark et al. 2019).",
-        f"Head {head} gives {before:.0%} of its weight to the previous character on average; uniform attention would give {chance:.0%}.",
+        f"Head {head} gives {before:.0%} of its weight to the previous character on average; uniform attention would"
+        f" give {chance:.0%}.",
         view,
         [
             (
@@ -196,9 +243,10 @@ def lens(models: Models) -> Finding:
     told = ", ".join(f"{bits:.1f} after {name}" for name, bits in zip(names[:-1], far[:-1], strict=True))
     return Finding(
         "A prediction made layer by layer",
-        "Read through the output layer, the levels of a Transformer come closer to its final prediction, layer by layer "
-        "(nostalgebraist 2020).",
-        f"Bits from the GPT's final prediction: {told}. It {'falls with every layer' if falls else 'does not fall with every layer'}.",
+        "Read through the output layer, the levels of a Transformer come closer to its final prediction, layer by layer"
+        " (nostalgebraist 2020).",
+        f"Bits from the GPT's final prediction: {told}. It"
+        f" {'falls with every layer' if falls else 'does not fall with every layer'}.",
         view,
         [("bits from the last level, level by level", "falls", ", then ".join(f"{bits:.1f}" for bits in far[:-1]))],
     )
@@ -206,7 +254,10 @@ def lens(models: Models) -> Finding:
 
 def beam(models: Models) -> Finding:
     """The most probable text, and sampled text."""
-    wide, narrow = (look(models.gpt, "beam", {"text": "ROMEO:", "beams": beams, "max_new": 16, "length_penalty": 0.0}) for beams in (4, 1))
+    wide, narrow = (
+        look(models.gpt, "beam", {"text": "ROMEO:", "beams": beams, "max_new": 16, "length_penalty": 0.0})
+        for beams in (4, 1)
+    )
     best, greedy = (view.facts["found"][0]["log_prob"] for view in (wide, narrow))
     texts = {
         "greedy": models.gpt.generate("ROMEO:", method="greedy", max_new=110).text,
@@ -216,10 +267,11 @@ def beam(models: Models) -> Finding:
     parts: list[Part] = [*wide.parts, *(Note(f"{name}: {text!r}") for name, text in texts.items())]
     return Finding(
         "The most probable text",
-        "Greedy decoding misses the most probable text, and a beam finds a more probable one; but the most probable text is dull and "
-        "repeats itself (Holtzman et al. 2020).",
-        f"Sixteen characters after ROMEO: have log p {greedy:.2f} with greedy decoding and {best:.2f} with four beams. Of the 4-grams in "
-        f"110 greedy characters {shares['greedy']:.0%} are distinct; in sampled ones {shares['sampled']:.0%}.",
+        "Greedy decoding misses the most probable text, and a beam finds a more probable one; but the most probable"
+        " text is dull and repeats itself (Holtzman et al. 2020).",
+        f"Sixteen characters after ROMEO: have log p {greedy:.2f} with greedy decoding and {best:.2f} with four beams."
+        f" Of the 4-grams in 110 greedy characters {shares['greedy']:.0%} are distinct; in sampled ones"
+        f" {shares['sampled']:.0%}.",
         View("Beam search", parts, wide.about),
         [
             ("log p of 16 characters, greedy and four beams", "the beam's is higher", f"{greedy:.2f} and {best:.2f}"),

@@ -1,5 +1,5 @@
-"""Shakespeare by character, for experiments that compare small language models: random batches, held-out text, and a model's bits at each
-position of it."""
+"""Shakespeare by character, for experiments that compare small language models: random batches, held-out text, and a
+model's bits at each position of it."""
 
 import math
 from functools import cache

@@ -1,5 +1,5 @@
-"""The experiment `context`: the same characters are predicted from only the last 1, 2, 4, ... characters before them, starting from an
-initial state."""
+"""The experiment `context`: the same characters are predicted from only the last 1, 2, 4, ... characters before them,
+starting from an initial state."""
 
 import math
 
@@ -16,7 +16,11 @@ from clew.tour.training import generator, train_recipe
 
 NEAR = 0.01
 """A context is long enough if the loss is within this share of the lowest."""
-SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 20, 16, 40), "tour": (192, 600, 128, 1000), "full": (512, 1500, 256, 4000)}
+SIZES: dict[Scale, tuple[int, int, int, int]] = {
+    "quick": (16, 20, 16, 40),
+    "tour": (192, 600, 128, 1000),
+    "full": (512, 1500, 256, 4000),
+}
 """Width of the LSTM, training steps, the longest context, and the number of predicted characters."""
 ROWS = 250
 
@@ -43,7 +47,12 @@ def enough(contexts: list[int], losses: list[float]) -> int:
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     dim, steps, longest, count = SIZES[scale]
     contexts = [2**power for power in range(int(math.log2(longest)) + 1)]
-    shared = [f"training.steps={steps}", f"training.evaluate_every={steps}", f"training.schedule.warmup={steps // 20}", f"seed={seed}"]
+    shared = [
+        f"training.steps={steps}",
+        f"training.evaluate_every={steps}",
+        f"training.schedule.warmup={steps // 20}",
+        f"seed={seed}",
+    ]
     recipes = {
         "LSTM": ("shakespeare-lstm", [*shared, f"model.dim={dim}"]),
         "GPT": ("shakespeare-gpt", [*shared, f"model.dim={min(dim, 128)}", f"training.length={min(longest, 128)}"]),
@@ -59,17 +68,27 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         reached[name] = enough(tried, found)
         facts[name] = {"contexts": tried, "losses": found}
     lines = Lines(series, "characters of context", "loss, nats per character", "Loss against context", log_x=True)
-    note = Note("The same characters of unseen text are predicted with every context length; the GPT's is limited by its window.")
+    note = Note(
+        "The same characters of unseen text are predicted with every context length; the GPT's is limited by its"
+        " window."
+    )
     ends = {name: (fact["losses"][0], fact["losses"][-1]) for name, fact in facts.items()}
-    told = "; ".join(f"{name} {first:.2f} nats after one character, {last:.2f} after all" for name, (first, last) in ends.items())
+    told = "; ".join(
+        f"{name} {first:.2f} nats after one character, {last:.2f} after all" for name, (first, last) in ends.items()
+    )
     return Finding(
         "How much context is used",
-        "An LSTM uses about 200 words of context and knows the order of the nearest 50 (Khandelwal et al. 2018, on words of the Penn "
-        "Treebank); most of the gain comes from near context.",
-        f"{told}. The LSTM is within 1 % of its best loss after {reached['LSTM']} characters, the GPT after {reached['GPT']}.",
+        "An LSTM uses about 200 words of context and knows the order of the nearest 50 (Khandelwal et al. 2018, on"
+        " words of the Penn Treebank); most of the gain comes from near context.",
+        f"{told}. The LSTM is within 1 % of its best loss after {reached['LSTM']} characters, the GPT after"
+        f" {reached['GPT']}.",
         View("Loss against context", [lines, note], "", facts),
         [
-            (f"characters of context until the loss is within 1 % of its best, {name}", "200 words, by an LSTM", f"{found}")
+            (
+                f"characters of context until the loss is within 1 % of its best, {name}",
+                "200 words, by an LSTM",
+                f"{found}",
+            )
             for name, found in reached.items()
         ],
     )

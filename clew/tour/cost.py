@@ -21,28 +21,33 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     kinds = {kind.name: kind for kind in costs}
     attention, recurrence = kinds["self-attention"], kinds["recurrence"]
     meeting = crossing(lengths, attention.by_length.flops, recurrence.by_length.flops)
-    off = {name: max(abs(flops / said - 1) for flops, said in zip(*kind.by_length[1:3], strict=True)) for name, kind in kinds.items()}
+    off = {
+        name: max(abs(flops / said - 1) for flops, said in zip(*kind.by_length[1:3], strict=True))
+        for name, kind in kinds.items()
+    }
     surplus = off.pop("windowed attention")
     powers = {name: slope(lengths[-2:], kind.by_length.flops[-2:]) for name, kind in kinds.items()}
     told = ", ".join(f"{name} {power:.2f}" for name, power in powers.items())
     meet = f"at {meeting:.0f} positions" if meeting is not None else "at none of the lengths"
     return Finding(
         "Cost against length",
-        "With n positions of width d, self-attention takes n^2 d operations, a constant number of them sequential; recurrence takes n "
-        "d^2, n of them sequential; convolution takes k n d^2, windowed attention r n d. Self-attention is cheaper than recurrence if n "
-        "< d (Vaswani et al. 2017, table 1).",
-        f"From {lengths[-2]} to {lengths[-1]} positions FLOPs grow with this power of the length: {told}. Attention costs as much as an "
-        f"LSTM {meet} of width {WIDTH}: its projections, which the table omits, also take n d^2, and an LSTM has four maps. "
-        f"Sequential products at the longest: {attention.by_length.chains[-1]} for attention, "
-        f"{recurrence.by_length.chains[-1]} for recurrence. The counts differ from the formula by at most {max(off.values()):.1%}, "
-        f"except for windowed attention, which reads a chunk besides its window: {surplus:.0%} more, the same at every longer length.",
+        "With n positions of width d, self-attention takes n^2 d operations, a constant number of them sequential;"
+        " recurrence takes n d^2, n of them sequential; convolution takes k n d^2, windowed attention r n d."
+        " Self-attention is cheaper than recurrence if n < d (Vaswani et al. 2017, table 1).",
+        f"From {lengths[-2]} to {lengths[-1]} positions FLOPs grow with this power of the length: {told}. Attention"
+        f" costs as much as an LSTM {meet} of width {WIDTH}: its projections, which the table omits, also take n d^2,"
+        f" and an LSTM has four maps. Sequential products at the longest: {attention.by_length.chains[-1]} for"
+        f" attention, {recurrence.by_length.chains[-1]} for recurrence. The counts differ from the formula by at most"
+        f" {max(off.values()):.1%}, except for windowed attention, which reads a chunk besides its window:"
+        f" {surplus:.0%} more, the same at every longer length.",
         kinds_view(costs, length=lengths[1], width=WIDTH),
         rows_of(costs, powers, lengths, meeting),
     )
 
 
 def crossing(lengths: Sequence[int], rising: Sequence[float], other: Sequence[float]) -> float | None:
-    """The length at which one cost overtakes the other, by linear interpolation of their ratio; None if it never does."""
+    """The length at which one cost overtakes the other, by linear interpolation of their ratio; None if it never
+    does."""
     ratios = [above / below for above, below in zip(rising, other, strict=True)]
     for place in range(1, len(ratios)):
         if ratios[place - 1] < 1 <= ratios[place]:
@@ -57,7 +62,12 @@ def rows_of(
     claimed = {"self-attention": "2", "recurrence": "1", "convolution": "1", "windowed attention": "1"}
     span = f"{lengths[-2]} to {lengths[-1]} positions"
     rows = [
-        (f"power of the length that FLOPs grow with, {kind.name}, {span}", claimed[kind.name], f"{powers[kind.name]:.2f}") for kind in costs
+        (
+            f"power of the length that FLOPs grow with, {kind.name}, {span}",
+            claimed[kind.name],
+            f"{powers[kind.name]:.2f}",
+        )
+        for kind in costs
     ]
     met = "none of the lengths" if meeting is None else f"{meeting:.0f}"
     return [*rows, (f"length from which attention costs more than an LSTM, width {WIDTH}", f"{WIDTH}", met)]

@@ -1,13 +1,13 @@
-"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) with four wirings: the loss of deep stacks, the gradient at the bottom, and the
-conditioning of the stack.
+"""The experiment `depth`: 2 to 32 layers y = tanh(W x + b) with four wirings: the loss of deep stacks, the gradient at
+the bottom, and the conditioning of the stack.
 
     plain      f(x)
     residual   x + f(x)                   He et al. 2016
     highway    t f(x) + (1 - t) x         Srivastava et al. 2015
     dense      [x; f(x)]                  Huang et al. 2017, with the growth that gives about as many parameters as the others
 
-The layers read a window of characters and predict the next one. Conditioning is the ratio of the largest to the smallest singular value of
-the Jacobian of all layers.
+The layers read a window of characters and predict the next one. Conditioning is the ratio of the largest to the
+smallest singular value of the Jacobian of all layers.
 """
 
 import math
@@ -54,8 +54,8 @@ SIZES: dict[Scale, Size] = {
 
 
 class Outcome(NamedTuple):
-    """The results of one stack: its layers' parameters; bits per character of unseen text; and, before training, the first layer's gradient
-    over the last one's, and the condition number of the Jacobian."""
+    """The results of one stack: its layers' parameters; bits per character of unseen text; and, before training, the
+    first layer's gradient over the last one's, and the condition number of the Jacobian."""
 
     parameters: int
     bits: float
@@ -96,8 +96,8 @@ def gradient_ratio(task: Any, batch: Any) -> float:
 
 
 def jacobian(layers: Sequence[SequenceLayer], x: Tensor) -> Tensor:
-    """d y / d x (out, in) at a vector x (in,), for layers that read one position. Each feature of y gets a row of the batch, and so a
-    gradient of its own."""
+    """d y / d x (out, in) at a vector x (in,), for layers that read one position. Each feature of y gets a row of the
+    batch, and so a gradient of its own."""
     stack = Stack(layers)
     rows = x.detach().repeat(stack.dim, 1)[:, None].requires_grad_()  # (out, 1, in)
     y, _ = stack(rows)
@@ -131,7 +131,9 @@ def try_depth(characters: Characters, wiring: str, depth: int, size: Size, seed:
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
     size, characters = SIZES[scale], characters_of_shakespeare()
-    outcomes_by_wiring = {wiring: [try_depth(characters, wiring, each, size, seed, report) for each in size.depths] for wiring in SHOWN}
+    outcomes_by_wiring = {
+        wiring: [try_depth(characters, wiring, each, size, seed, report) for each in size.depths] for wiring in SHOWN
+    }
     shallow, deep = size.depths[0], size.depths[-1]
     bits = {wiring: (outcomes[0].bits, outcomes[-1].bits) for wiring, outcomes in outcomes_by_wiring.items()}
     told = ", ".join(f"{wiring} {first:.2f} and {last:.2f}" for wiring, (first, last) in bits.items())
@@ -139,14 +141,22 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     guessing = entropy(characters)
     return Finding(
         "Depth, and ways around it",
-        "Deep plain networks train worse than shallow ones; with a shortcut around every layer, depth does no harm: residual (He et al. "
-        "2016), highway (Srivastava et al. 2015) and dense (Huang et al. 2017) connections.",
-        f"Bits per character with {shallow} and with {deep} layers: {told}; character frequencies alone need {guessing:.2f}. Before "
-        f"training, the bottom of {deep} layers gets this share of the top layer's gradient: {gradients}.",
-        View("2 to 32 layers" if deep == 32 else f"{shallow} to {deep} layers", parts_of(outcomes_by_wiring, size, guessing)),
+        "Deep plain networks train worse than shallow ones; with a shortcut around every layer, depth does no harm:"
+        " residual (He et al. 2016), highway (Srivastava et al. 2015) and dense (Huang et al. 2017) connections.",
+        f"Bits per character with {shallow} and with {deep} layers: {told}; character frequencies alone need"
+        f" {guessing:.2f}. Before training, the bottom of {deep} layers gets this share of the top layer's gradient:"
+        f" {gradients}.",
+        View(
+            "2 to 32 layers" if deep == 32 else f"{shallow} to {deep} layers",
+            parts_of(outcomes_by_wiring, size, guessing),
+        ),
         [
             *(
-                (f"bits per character, {shallow} and {deep} layers, {wiring}", claimed, f"{bits[wiring][0]:.2f} and {bits[wiring][1]:.2f}")
+                (
+                    f"bits per character, {shallow} and {deep} layers, {wiring}",
+                    claimed,
+                    f"{bits[wiring][0]:.2f} and {bits[wiring][1]:.2f}",
+                )
                 for wiring, claimed in zip(SHOWN, ("worse deep", *["no worse deep"] * 3), strict=True)
             ),
             (
@@ -166,7 +176,10 @@ def entropy(characters: Characters) -> float:
 
 def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing: float) -> list[Part]:
     def drawn(values: str) -> list[Series]:
-        return [Series(wiring, size.depths, [getattr(one, values) for one in outcomes]) for wiring, outcomes in outcomes_by_wiring.items()]
+        return [
+            Series(wiring, size.depths, [getattr(one, values) for one in outcomes])
+            for wiring, outcomes in outcomes_by_wiring.items()
+        ]
 
     rows = [
         (wiring, each, f"{one.parameters:,}", round(one.bits, 3), f"{one.gradient:.1e}", f"{one.condition:.1e}")
@@ -176,13 +189,33 @@ def parts_of(outcomes_by_wiring: dict[str, list[Outcome]], size: Size, guessing:
     header = ("wiring", "layers", "parameters of the layers", "bits", "gradient, bottom over top", "condition")
     shared: Any = {"log_x": True, "log_y": True}
     return [
-        Lines(drawn("bits"), "layers", "bits", "Bits per character, unseen text", log_x=True, thresholds=[("frequencies alone", guessing)]),
-        Lines(drawn("gradient"), "layers", "ratio", "Gradient of the bottom layer over the top one's, before training", **shared),
-        Lines(drawn("condition"), "layers", "ratio", "Largest over smallest singular value of the Jacobian, before training", **shared),
+        Lines(
+            drawn("bits"),
+            "layers",
+            "bits",
+            "Bits per character, unseen text",
+            log_x=True,
+            thresholds=[("frequencies alone", guessing)],
+        ),
+        Lines(
+            drawn("gradient"),
+            "layers",
+            "ratio",
+            "Gradient of the bottom layer over the top one's, before training",
+            **shared,
+        ),
+        Lines(
+            drawn("condition"),
+            "layers",
+            "ratio",
+            "Largest over smallest singular value of the Jacobian, before training",
+            **shared,
+        ),
         Table(header, rows, f"{size.steps} steps"),
         Note(
-            f"A highway's gate begins at sigmoid({GATE:g}): {PASSING:.2f} of x passes each layer, {PASSING ** size.depths[-1]:.2g} of it "
-            f"all {size.depths[-1]}. Srivastava et al. say to begin with -1, -3 and so on, the lower the deeper."
+            f"A highway's gate begins at sigmoid({GATE:g}): {PASSING:.2f} of x passes each layer,"
+            f" {PASSING ** size.depths[-1]:.2g} of it all {size.depths[-1]}. Srivastava et al. say to begin with -1, -3"
+            " and so on, the lower the deeper."
         ),
     ]
 

@@ -14,8 +14,8 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Finding:
-    """A claim with its source, the measured result, whether or not it confirms the claim, a view, and table rows: (quantity, claimed value,
-    measured value)."""
+    """A claim with its source, the measured result, whether or not it confirms the claim, a view, and table rows:
+    (quantity, claimed value, measured value)."""
 
     title: str
     claim: str

@@ -1,4 +1,5 @@
-"""The table of experiments, in the order of the lineage: recurrence, the bottleneck and attention, the Transformer and its size."""
+"""The table of experiments, in the order of the lineage: recurrence, the bottleneck and attention, the Transformer and
+its size."""
 
 from clew.tour.barriers import BARRIERS
 from clew.tour.bottleneck import BOTTLENECK

@@ -1,5 +1,5 @@
-"""The experiment `growth`: LSTM against Transformer as size and data grow. Both families are trained at several widths on increasing
-shares of Shakespeare, for the same number of steps."""
+"""The experiment `growth`: LSTM against Transformer as size and data grow. Both families are trained at several widths
+on increasing shares of Shakespeare, for the same number of steps."""
 
 import math
 from collections.abc import Iterator
@@ -45,7 +45,11 @@ def models(size: Size) -> Iterator[tuple[str, dict[str, Any], float]]:
     for dim in size.lstm:
         yield "LSTM", {"family": "recurrent", "cell": "lstm", "dim": dim, "num_layers": 2}, 3e-3
     for dim in size.gpt:
-        yield "Transformer", {"family": "gpt", "dim": dim, "num_layers": 3, "num_heads": 4, "max_length": LENGTH}, 3e-3 * min(1, 64 / dim)
+        yield (
+            "Transformer",
+            {"family": "gpt", "dim": dim, "num_layers": 3, "num_heads": 4, "max_length": LENGTH},
+            3e-3 * min(1, 64 / dim),
+        )
 
 
 def run(scale: Scale, seed: int, report: Report) -> Finding:
@@ -81,13 +85,16 @@ def show(points: list[Point], size: Size) -> Finding:
         for family in ("LSTM", "Transformer"):
             there = [point for point in points if point.family == family and point.share == share]
             series.append(Series(family, [point.parameters for point in there], [point.loss for point in there]))
-        parts.append(Lines(series, "parameters", "loss, nats per character", f"{share:.0%} of the training text", log_x=True))
+        parts.append(
+            Lines(series, "parameters", "loss, nats per character", f"{share:.0%} of the training text", log_x=True)
+        )
     rows = [(point.family, f"{point.parameters:,}", f"{point.share:.0%}", f"{point.loss:.3f}") for point in points]
     parts.append(Table(("family", "parameters", "of the text", "loss on unseen text"), rows))
     parts.append(
         Note(
-            f"All models are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size, and tested on the "
-            "same pieces of unseen text, each from an initial state. The loss is that after the last step."
+            f"All models are trained for {size.steps} steps of {size.rows} x {LENGTH} characters, whatever their size,"
+            " and tested on the same pieces of unseen text, each from an initial state. The loss is that after the"
+            " last step."
         )
     )
     best = {
@@ -97,14 +104,20 @@ def show(points: list[Point], size: Size) -> Finding:
     }
     least, most = size.shares[0], size.shares[-1]
     leads = {share: best["LSTM", share] - best["Transformer", share] for share in size.shares}
-    told = "; ".join(f"on {share:.0%} of the text {best['LSTM', share]:.3f} and {best['Transformer', share]:.3f}" for share in size.shares)
-    facts = {"points": [list(point) for point in points], "transformer_leads_by": {str(share): lead for share, lead in leads.items()}}
+    told = "; ".join(
+        f"on {share:.0%} of the text {best['LSTM', share]:.3f} and {best['Transformer', share]:.3f}"
+        for share in size.shares
+    )
+    facts = {
+        "points": [list(point) for point in points],
+        "transformer_leads_by": {str(share): lead for share, lead in leads.items()},
+    }
     return Finding(
         "Which one grows better",
-        "Transformers become better than LSTMs as both grow, since they use long contexts better; small ones are equal (Kaplan et "
-        "al. 2020).",
-        f"The best LSTM and the best Transformer: {told} nats per character. The Transformer is {standing(leads[least])} on the least text "
-        f"and {standing(leads[most])} on the most.",
+        "Transformers become better than LSTMs as both grow, since they use long contexts better; small ones are equal"
+        " (Kaplan et al. 2020).",
+        f"The best LSTM and the best Transformer: {told} nats per character. The Transformer is"
+        f" {standing(leads[least])} on the least text and {standing(leads[most])} on the most.",
         View("Loss against size and data", parts, "Two layers of LSTM, three blocks of GPT.", facts),
         [
             (f"nats by which the Transformer is ahead on {share:.0%} of the text", "more with more", f"{lead:+.3f}")

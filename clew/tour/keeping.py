@@ -46,7 +46,13 @@ def kept(folder: Path, name: str, scale: Scale, seed: int) -> Finding | None:
         if (content["form"], content["scale"], content["seed"]) != (FORM, scale, seed):
             return None
         return finding_of(content)
-    except (UserError, KeyError, TypeError, ValueError, AttributeError):  # cut short, or of another format: make it again
+    except (
+        UserError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ):  # cut short, or of another format: make it again
         return None
 
 

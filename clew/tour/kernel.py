@@ -6,7 +6,8 @@ with a Gaussian K of bandwidth h is attention: the query is x, the keys are the 
 
     softmax_i(-(x - x_i)^2 / (2 h^2)) = softmax_i(q . k_i),   q = (x, 1) / h,   k_i = (x_i, -x_i^2 / 2) / h
 
-since a softmax does not change when all scores change by the same amount. h is trained by predicting each point from the others.
+since a softmax does not change when all scores change by the same amount. h is trained by predicting each point from
+the others.
 """
 
 import math
@@ -39,7 +40,8 @@ class Sample(NamedTuple):
 
 
 class KernelRegression(nn.Module):
-    """A Gaussian kernel with a learnt bandwidth, computed as attention; the loss predicts every point from all others."""
+    """A Gaussian kernel with a learnt bandwidth, computed as attention; the loss predicts every point from all
+    others."""
 
     def __init__(self, bandwidth: float = BANDWIDTH):
         super().__init__()
@@ -102,23 +104,37 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     flat, fixed, learnt = errors.values()
     return Finding(
         "Attention before attention",
-        "A mean of values, each weighted by how close its key is to the query, is the kernel regression of Nadaraya (1964) and Watson "
-        "(1964); attention is this mean with a learnt similarity.",
-        f"Our attention layer gives the kernel formula to within {apart:.0e}. Trained to predict each of {num_points} points from the "
-        f"others, its bandwidth goes from {BANDWIDTH:g} to {model.bandwidth:.2f}, and the distance from the true curve from {fixed:.2f} "
-        f"to {learnt:.2f}; the mean of all values, which ignores the query, is {flat:.2f} away.",
-        View("Nadaraya-Watson regression as attention", parts_of(points, curves, places, errors, model.bandwidth), facts={"apart": apart}),
+        "A mean of values, each weighted by how close its key is to the query, is the kernel regression of Nadaraya"
+        " (1964) and Watson (1964); attention is this mean with a learnt similarity.",
+        f"Our attention layer gives the kernel formula to within {apart:.0e}. Trained to predict each of {num_points}"
+        f" points from the others, its bandwidth goes from {BANDWIDTH:g} to {model.bandwidth:.2f}, and the distance"
+        f" from the true curve from {fixed:.2f} to {learnt:.2f}; the mean of all values, which ignores the query, is"
+        f" {flat:.2f} away.",
+        View(
+            "Nadaraya-Watson regression as attention",
+            parts_of(points, curves, places, errors, model.bandwidth),
+            facts={"apart": apart},
+        ),
         [
             ("attention against the kernel formula, largest difference", "0", f"{apart:.0e}"),
-            ("root mean square from the curve: flat, fixed, learnt bandwidth", "falls", f"{flat:.2f}, {fixed:.2f}, {learnt:.2f}"),
+            (
+                "root mean square from the curve: flat, fixed, learnt bandwidth",
+                "falls",
+                f"{flat:.2f}, {fixed:.2f}, {learnt:.2f}",
+            ),
         ],
     )
 
 
-def parts_of(points: Sample, curves: dict[str, Tensor], places: Tensor, errors: dict[str, float], bandwidth: float) -> list[Part]:
+def parts_of(
+    points: Sample, curves: dict[str, Tensor], places: Tensor, errors: dict[str, float], bandwidth: float
+) -> list[Part]:
     series = [Series("true curve", places.tolist(), truth(places).tolist(), dashed=True)]
     series += [Series(name, places.tolist(), curve.tolist()) for name, curve in curves.items()]
-    seen = [Series("points", points.x.tolist(), points.y.tolist()), Series("h learnt", places.tolist(), curves["h learnt"].tolist())]
+    seen = [
+        Series("points", points.x.tolist(), points.y.tolist()),
+        Series("h learnt", places.tolist(), curves["h learnt"].tolist()),
+    ]
     texts = [[f"({x:.2f}, {y:.2f})" for x, y in zip(one.x, one.y, strict=True)] for one in seen]
     names = [f"{value:.1f}" for value in points.x.tolist()]
     maps: list[Part] = [
@@ -139,7 +155,10 @@ def parts_of(points: Sample, curves: dict[str, Tensor], places: Tensor, errors: 
         Lines(series, "x", "y", "The estimates from the points"),
         Points(seen, texts, "x", "y", "The points, and the estimate with the learnt bandwidth"),
         *maps,
-        Table(("weights", "root mean square from the true curve"), [(name, round(error, 3)) for name, error in errors.items()]),
+        Table(
+            ("weights", "root mean square from the true curve"),
+            [(name, round(error, 3)) for name, error in errors.items()],
+        ),
         Note("A narrow kernel averages few points: it follows the curve closely, but also the noise."),
     ]
 

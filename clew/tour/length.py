@@ -1,4 +1,5 @@
-"""The experiment `length`: models trained on short windows read windows up to eight times as long, with each position encoding."""
+"""The experiment `length`: models trained on short windows read windows up to eight times as long, with each position
+encoding."""
 
 from typing import NamedTuple
 
@@ -41,7 +42,11 @@ def build_model(position: str, size: Size, characters: Characters, seed: int) ->
     """A GPT. Learnt positions have vectors for the longest window, of which training uses only the first ones."""
     torch.manual_seed(seed)
     config = GPTConfig(
-        dim=size.dim, num_layers=size.num_layers, num_heads=size.num_heads, position=position, max_length=TIMES[-1] * size.length
+        dim=size.dim,
+        num_layers=size.num_layers,
+        num_heads=size.num_heads,
+        position=position,
+        max_length=TIMES[-1] * size.length,
     )
     return predictor(build_gpt(config, Tokens(characters.tokenizer.vocabulary)), characters)
 
@@ -69,12 +74,14 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         bits_by_position[position], curves[position] = by_length(bits, size.length), bits.mean(0)
         report(f"{position}: {', '.join(f'{value:.2f}' for value in bits_by_position[position])} bits")
     kept = [name for name, values in bits_by_position.items() if values[-1] <= values[0] + SLACK]
-    lost = [f"{name} ({values[0]:.2f} to {values[-1]:.2f})" for name, values in bits_by_position.items() if name not in kept]
+    lost = [
+        f"{name} ({values[0]:.2f} to {values[-1]:.2f})" for name, values in bits_by_position.items() if name not in kept
+    ]
     best = min(bits_by_position, key=lambda name: bits_by_position[name][-1])
     return Finding(
         "Longer than trained",
-        "Sinusoids may let a model read longer texts than it was trained on (Vaswani et al. 2017); they do not, nor do rotary "
-        "positions, but biases that grow with the distance do (Press et al. 2022).",
+        "Sinusoids may let a model read longer texts than it was trained on (Vaswani et al. 2017); they do not, nor do"
+        " rotary positions, but biases that grow with the distance do (Press et al. 2022).",
         f"Trained on {size.length} characters and tested at {TIMES[-1] // 2} to {TIMES[-1]} times that length, "
         f"{'no worse than within ' + str(size.length) + ': ' + ', '.join(kept) if kept else 'all are worse'}; "
         f"{'worse, in bits: ' + ', '.join(lost) if lost else 'none is worse'}. "
@@ -86,7 +93,10 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         ),
         [
             (
-                f"bits per character at positions {size.length // 2} to {size.length}, and {longest // 2} to {longest}: {name}",
+                (
+                    f"bits per character at positions {size.length // 2} to {size.length}, and {longest // 2} to"
+                    f" {longest}: {name}"
+                ),
                 CLAIMS[name],
                 f"{values[0]:.2f} and {values[-1]:.2f}",
             )
@@ -114,17 +124,28 @@ def smoothed(curve: Tensor, width: int) -> tuple[list[float], list[float]]:
 def parts_of(bits_by_position: dict[str, list[float]], curves: dict[str, Tensor], size: Size) -> list[Part]:
     width = max(size.length // 4, 1)
     series = [Series(name, *smoothed(curve, width)) for name, curve in curves.items()]
-    header = ("positions", f"{size.length // 2} to {size.length}", *(f"to {times * size.length}" for times in TIMES[1:]))
+    header = (
+        "positions",
+        f"{size.length // 2} to {size.length}",
+        *(f"to {times * size.length}" for times in TIMES[1:]),
+    )
     return [
         Lines(
-            series, "position in the window", "bits", f"Trained on {size.length} positions, tested on {TIMES[-1] * size.length}", log_x=True
+            series,
+            "position in the window",
+            "bits",
+            f"Trained on {size.length} positions, tested on {TIMES[-1] * size.length}",
+            log_x=True,
         ),
         Table(
             header,
             [(name, *(round(value, 3) for value in values)) for name, values in bits_by_position.items()],
             "Bits per character by position",
         ),
-        Note("Learnt positions are not trained beyond the trained length: the vectors there keep their random initial values."),
+        Note(
+            "Learnt positions are not trained beyond the trained length: the vectors there keep their random initial"
+            " values."
+        ),
     ]
 
 

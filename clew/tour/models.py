@@ -1,4 +1,5 @@
-"""The two models of the tour: an LSTM and a GPT of about the same size, trained from scratch on the characters of Shakespeare."""
+"""The two models of the tour: an LSTM and a GPT of about the same size, trained from scratch on the characters of
+Shakespeare."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +28,9 @@ def train_models(folder: Path, scale: Scale, seed: int, report: Report) -> Model
     for name, (recipe, settings) in MODELS.items():
         report(f"{name}: {recipe} with {' '.join((*settings, *SIZES[scale][name]))}")
         assignments = (*settings, *SIZES[scale][name], f"seed={seed}")
-        runs[name], scores[name] = train_recipe(recipe, assignments, name=name, report=report, folder=folder / f"{name}-{scale}-{seed}")
+        runs[name], scores[name] = train_recipe(
+            recipe, assignments, name=name, report=report, folder=folder / f"{name}-{scale}-{seed}"
+        )
     return Models(runs["lstm"], runs["gpt"], scores)
 
 
@@ -39,7 +42,14 @@ QUICK = ("training.steps=60", "training.evaluate_every=30", "data.valid_fraction
 SIZES: dict[Scale, dict[str, tuple[str, ...]]] = {
     "quick": {
         "lstm": (*QUICK, "model.dim=16", "model.embedding_dim=16", "training.batch_size=8"),
-        "gpt": (*QUICK, "model.dim=16", "model.num_layers=2", "model.num_heads=2", "training.length=64", "training.batch_size=8"),
+        "gpt": (
+            *QUICK,
+            "model.dim=16",
+            "model.num_layers=2",
+            "model.num_heads=2",
+            "training.length=64",
+            "training.batch_size=8",
+        ),
     },
     "tour": {
         "lstm": ("model.dim=320", "training.steps=1000", "training.evaluate_every=250"),

@@ -1,6 +1,7 @@
 """The experiment `positions`: pictures of the encodings, and p_i . p_j against i - j.
 
-For sinusoids p_i . p_j = sum_k cos((i - j) w_k): it depends on i - j alone, and not on its sign. Learnt vectors are a small GPT's."""
+For sinusoids p_i . p_j = sum_k cos((i - j) w_k): it depends on i - j alone, and not on its sign. Learnt vectors are a
+small GPT's."""
 
 import math
 from typing import NamedTuple
@@ -24,8 +25,8 @@ FAR = 16
 
 
 class Kinship(NamedTuple):
-    """Properties of vectors p: how far p_i . p_j is from a function of i - j (the standard deviation within one distance over that of all
-    products), and the relative residual of predicting p_{i + 1} by a linear map of p_i."""
+    """Properties of vectors p: how far p_i . p_j is from a function of i - j (the standard deviation within one
+    distance over that of all products), and the relative residual of predicting p_{i + 1} by a linear map of p_i."""
 
     within: float
     unmapped: float
@@ -90,17 +91,27 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     far_after = float(cosines(after).diagonal(far).mean())
     return Finding(
         "What positions look like",
-        "For any fixed distance, the sinusoids of one position are a linear function of those of the other, so that a model can learn to "
-        "attend by relative position (Vaswani et al. 2017). Learnt vectors become similar for neighbours (Wang and Chen 2020).",
-        f"For sinusoids p_i . p_j depends only on i - j (within one distance it varies by {fixed.within:.0e} of its total variation), "
-        f"is the same for j before and after i, and a linear map of p_i leaves {fixed.unmapped:.0e} of p_(i+1). For vectors learnt by a "
-        f"small GPT on windows of {size.length}, it varies by {learnt.within:.2f} within one distance; the cosine of neighbours is "
-        f"{near_after:.2f} ({near_before:.2f} untrained), of positions {far} apart {far_after:.2f}.",
-        View("Position encodings", parts_of(waves, before, after), facts={"sinusoidal": fixed._asdict(), "learned": learnt._asdict()}),
+        "For any fixed distance, the sinusoids of one position are a linear function of those of the other, so that a"
+        " model can learn to attend by relative position (Vaswani et al. 2017). Learnt vectors become similar for"
+        " neighbours (Wang and Chen 2020).",
+        f"For sinusoids p_i . p_j depends only on i - j (within one distance it varies by {fixed.within:.0e} of its"
+        f" total variation), is the same for j before and after i, and a linear map of p_i leaves {fixed.unmapped:.0e}"
+        f" of p_(i+1). For vectors learnt by a small GPT on windows of {size.length}, it varies by {learnt.within:.2f}"
+        f" within one distance; the cosine of neighbours is {near_after:.2f} ({near_before:.2f} untrained), of"
+        f" positions {far} apart {far_after:.2f}.",
+        View(
+            "Position encodings",
+            parts_of(waves, before, after),
+            facts={"sinusoidal": fixed._asdict(), "learned": learnt._asdict()},
+        ),
         [
             ("sinusoids: what a linear map of p_i leaves of p_(i+1)", "0", f"{fixed.unmapped:.0e}"),
             ("sinusoids: variation of p_i . p_j within one distance, over that of all", "0", f"{fixed.within:.0e}"),
-            (f"learnt: cosine of neighbours, and {far} apart", "high, then lower", f"{near_after:.2f} and {far_after:.2f}"),
+            (
+                f"learnt: cosine of neighbours, and {far} apart",
+                "high, then lower",
+                f"{near_after:.2f} and {far_after:.2f}",
+            ),
         ],
     )
 
@@ -115,7 +126,9 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
         lines.append(Series(name, list(range(len(means))), means, spreads if max(spreads) > 1e-3 else None))
     untrained = [mean for mean, _ in by_distance(cosines(before))]
     lines.append(Series("learned, untrained", list(range(len(untrained))), untrained, dashed=True))
-    biases = [Series(f"head {head + 1}", list(range(SHOWN)), bias.tolist()) for head, bias in enumerate(alibi_biases(SHOWN))]
+    biases = [
+        Series(f"head {head + 1}", list(range(SHOWN)), bias.tolist()) for head, bias in enumerate(alibi_biases(SHOWN))
+    ]
     longest = 2 * math.pi * 10000 ** (1 - 2 / DIM)
     return [
         Heatmap(
@@ -130,7 +143,9 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
             diverging=True,
             label="value",
         ),
-        Heatmap(scaled.numpy(), names, names, "Sinusoidal: p_i . p_j", "i", "j", -1.0, 1.0, diverging=True, label="product"),
+        Heatmap(
+            scaled.numpy(), names, names, "Sinusoidal: p_i . p_j", "i", "j", -1.0, 1.0, diverging=True, label="product"
+        ),
         Heatmap(
             cosines(after).numpy(),
             learnt_names,
@@ -146,8 +161,8 @@ def parts_of(waves: Tensor, before: Tensor, after: Tensor) -> list[Part]:
         Lines(lines, "i - j", "product of vectors of length 1", "p_i . p_j against i - j"),
         Lines(biases, "i - j", "added to the score", f"ALiBi, {HEADS} heads"),
         Note(
-            f"Wavelengths are {2 * math.pi:.1f} to {longest:,.0f} positions. Rotary positions are not added: q and k (here one vector) are "
-            "rotated with the frequencies of the sinusoids, so that both curves coincide."
+            f"Wavelengths are {2 * math.pi:.1f} to {longest:,.0f} positions. Rotary positions are not added: q and k"
+            " (here one vector) are rotated with the frequencies of the sinusoids, so that both curves coincide."
         ),
     ]
 

@@ -1,5 +1,5 @@
-"""The experiment `reach`: how far gradients reach in a simple recurrent network, a gated recurrent unit and an LSTM, trained and untrained,
-with several thresholds. Uses `clew.inspection.gradient_flow`."""
+"""The experiment `reach`: how far gradients reach in a simple recurrent network, a gated recurrent unit and an LSTM,
+trained and untrained, with several thresholds. Uses `clew.inspection.gradient_flow`."""
 
 from typing import Any
 
@@ -43,7 +43,9 @@ def measure(scale: Scale, seed: int, report: Report) -> Curves:
         settings += [f"training.schedule.warmup={steps // 20}", f"seed={seed}"]
         run, _ = train_recipe(f"shakespeare-{cell}", settings, name=cell, report=report)
         facts = look(run, "gradients", {"text": text, "steps": back, "places": places}).facts
-        curves[cell] = {state: torch.tensor(facts[state][part], dtype=torch.float64) for state in ("trained", "untrained")}
+        curves[cell] = {
+            state: torch.tensor(facts[state][part], dtype=torch.float64) for state in ("trained", "untrained")
+        }
     return curves
 
 
@@ -80,8 +82,8 @@ def show(curves: Curves) -> Finding:
         ),
         Table(header, rows, "Steps that a gradient reaches, by threshold"),
         Note(
-            "The state is h of the simple network and of the GRU, and the cell c of the LSTM. The gradient is that of the state carried "
-            "from one step to the next; its norm is averaged over positions of unseen text."
+            "The state is h of the simple network and of the GRU, and the cell c of the LSTM. The gradient is that of"
+            " the state carried from one step to the next; its norm is averaged over positions of unseen text."
         ),
     ]
     trained = {cell: told(states["trained"], 0.01) for cell, states in curves.items()}
@@ -89,11 +91,12 @@ def show(curves: Curves) -> Finding:
     facts = {cell: {state: curve.tolist() for state, curve in states.items()} for cell, states in curves.items()}
     return Finding(
         "How far gradients reach",
-        "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures say (Stanford CS224N); gradients "
-        "vanish, and gates preserve them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu et al. 2013).",
-        f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network, {trained['gru']} in the "
-        f"GRU and {trained['lstm']} in the LSTM's cell; untrained {untrained['elman']}, {untrained['gru']} and {untrained['lstm']}. "
-        "The number depends on the threshold, as the table shows.",
+        "A simple recurrent network learns over about 7 steps and an LSTM over about 100, as lectures say (Stanford"
+        " CS224N); gradients vanish, and gates preserve them (Hochreiter 1991; Hochreiter and Schmidhuber 1997; Pascanu"
+        " et al. 2013).",
+        f"Until 1 % of the gradient at k = 0 is left, trained: {trained['elman']} steps in the simple network,"
+        f" {trained['gru']} in the GRU and {trained['lstm']} in the LSTM's cell; untrained {untrained['elman']},"
+        f" {untrained['gru']} and {untrained['lstm']}. The number depends on the threshold, as the table shows.",
         View("Gradient against distance", parts, "Characters of Shakespeare; equal widths.", facts),
         [
             (

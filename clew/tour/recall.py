@@ -1,8 +1,10 @@
-"""The experiment `recall`: "I live in France, ..., and I know" asks for a word that depends on one a number of words earlier, the gap.
+"""The experiment `recall`: "I live in France, ..., and I know" asks for a word that depends on one a number of words
+earlier, the gap.
 
-The words between are random and carry no information; only the last word is trained and tested. The logarithm of the gap is uniform in
-training, so that short gaps help to learn long ones. For recurrent models the gradient of the answer's loss with respect to earlier states
-is measured as well, to see how far gradients reach when something distant has to be learnt.
+The words between are random and carry no information; only the last word is trained and tested. The logarithm of the
+gap is uniform in training, so that short gaps help to learn long ones. For recurrent models the gradient of the
+answer's loss with respect to earlier states is measured as well, to see how far gradients reach when something distant
+has to be learnt.
 """
 
 from typing import Any, NamedTuple
@@ -42,13 +44,17 @@ MODELS: dict[str, dict[str, Any]] = {
     "Transformer": {"family": "gpt", "num_layers": 2, "num_heads": 4},
 }
 RATES = (1e-3, 1e-2)
-"""Learning rates: every model is trained with each, and the one with the lower final loss is shown. The simple network learns nothing with
-the first."""
+"""Learning rates: every model is trained with each, and the one with the lower final loss is shown. The simple network
+learns nothing with the first."""
 ENOUGH = 0.9
 SENTENCES = 4
 """The number of sentences over which gradients are averaged."""
 FLOOR = 1e-12
-SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 12, 8, 32), "tour": (64, 1500, 40, 200), "full": (96, 4000, 100, 400)}
+SIZES: dict[Scale, tuple[int, int, int, int]] = {
+    "quick": (16, 12, 8, 32),
+    "tour": (64, 1500, 40, 200),
+    "full": (96, 4000, 100, 400),
+}
 """Width, training steps, the longest gap, and the number of test sentences per gap."""
 
 
@@ -84,8 +90,8 @@ def accuracy(run: Run, gap: int, rows: int, seed: int) -> float:
 
 
 def felt(run: Run, gap: int, seed: int) -> Tensor:
-    """|d loss / d s_{t-k}| of the answer at t against k, back to the country, averaged over some sentences. s is the cell if there is
-    one, else the hidden state."""
+    """|d loss / d s_{t-k}| of the answer at t against k, back to the country, averaged over some sentences. s is the
+    cell if there is one, else the hidden state."""
     body, rows = run.task.body, list[Tensor]()
     batch = draw(run, gap, SENTENCES, seed, 2)
     with with_gradients(run.task):
@@ -102,7 +108,8 @@ def felt(run: Run, gap: int, seed: int) -> Tensor:
 
 
 class Recalled(NamedTuple):
-    """The tested gaps, and for each model the accuracy at each gap, the answer's gradient by distance, and the better learning rate."""
+    """The tested gaps, and for each model the accuracy at each gap, the answer's gradient by distance, and the better
+    learning rate."""
 
     gaps: list[int]
     right: dict[str, list[float]]
@@ -174,27 +181,32 @@ def show(recalled: Recalled) -> Finding:
         thresholds=[("1 %", 0.01)],
     )
     reaches = {name: reach(curve).steps for name, curve in gradients.items()}
-    back = {name: f"all {len(gradients[name]) - 1} steps" if steps is None else f"{steps} steps" for name, steps in reaches.items()}
+    back = {
+        name: f"all {len(gradients[name]) - 1} steps" if steps is None else f"{steps} steps"
+        for name, steps in reaches.items()
+    }
     reached = {name: remembered(gaps, right) for name, right in accuracies.items()}
     told = ", ".join(f"{name} {gap}" for name, gap in reached.items())
     at_last = ", ".join(f"{name} {right[-1]:.0%}" for name, right in accuracies.items())
     note = Note(
-        f"Ten countries and their languages, so that guessing is right in one case of ten; the words between are drawn from {len(BETWEEN)} "
-        f"uninformative ones. Trained on gaps of 1 to {gaps[-1]} words, as often from 1 to 2 as from 2 to 4 and so on, "
-        f"with the better of two learning rates: {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}. Gers et al. (2000) and "
-        "Jozefowicz et al. (2015) recommend a forget gate that is open at first (bias 1)."
+        "Ten countries and their languages, so that guessing is right in one case of ten; the words between are drawn"
+        f" from {len(BETWEEN)} uninformative ones. Trained on gaps of 1 to {gaps[-1]} words, as often from 1 to 2 as"
+        " from 2 to 4 and so on, with the better of two learning rates:"
+        f" {', '.join(f'{name} {rate:g}' for name, rate in rates.items())}. Gers et al. (2000) and Jozefowicz et al."
+        " (2015) recommend a forget gate that is open at first (bias 1)."
     )
     kept = ", ".join(f"{steps} in the {name}" for name, steps in back.items())
     held = Note(
-        "Gradients are measured after training. Memory and the reach of gradients are different things: a state that holds a value "
-        "robustly is insensitive to small changes of it, so that a good memory may have small gradients (Bengio et al. 1994)."
+        "Gradients are measured after training. Memory and the reach of gradients are different things: a state that"
+        " holds a value robustly is insensitive to small changes of it, so that a good memory may have small gradients"
+        " (Bengio et al. 1994)."
     )
     parts: list[Part] = [lines, note, flow, held]
     facts = {"gaps": gaps, "right": accuracies, "remembered": reached, "reach": reaches, "rates": rates}
     return Finding(
         "Recall against the gap",
-        "As the gap grows, recurrent networks become unable to connect the two ends, and LSTMs do not have this problem (Olah "
-        "2015, after Bengio et al. 1994).",
+        "As the gap grows, recurrent networks become unable to connect the two ends, and LSTMs do not have this problem"
+        " (Olah 2015, after Bengio et al. 1994).",
         f"The longest gap, of up to {gaps[-1]} words, with 90 % right answers: {told}. Accuracy at {gaps[-1]}: "
         f"{at_last}. Gradients stay above 1 % for {kept}.",
         View("Recall", parts, "", facts),
@@ -206,7 +218,10 @@ def show(recalled: Recalled) -> Finding:
             )
             for name, gap in reached.items()
         ]
-        + [(f"steps until 1 % of the gradient is left, trained to recall, {name}", "7 and 100", steps) for name, steps in back.items()],
+        + [
+            (f"steps until 1 % of the gradient is left, trained to recall, {name}", "7 and 100", steps)
+            for name, steps in back.items()
+        ],
     )
 
 

@@ -19,9 +19,9 @@ SCALES: dict[Scale, str] = {
     "full": "Trained for as long as each claim needs on two cores.",
 }
 INTRODUCTION = (
-    "From the first recurrent network to the Transformer, the same questions return: what a model remembers, how far back its gradients "
-    "reach, what it attends to. Here they are put to models trained on this machine. Beside every claim is the measured result, whether "
-    "or not it agrees."
+    "From the first recurrent network to the Transformer, the same questions return: what a model remembers, how far"
+    " back its gradients reach, what it attends to. Here they are put to models trained on this machine. Beside every"
+    " claim is the measured result, whether or not it agrees."
 )
 PARTS = ("Inside two models", "Claims put to the test")
 

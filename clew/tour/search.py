@@ -1,5 +1,5 @@
-"""The experiment `search`: greedy decoding against the most probable continuation, which is found by enumerating all short continuations
-of a small language model over 27 characters.
+"""The experiment `search`: greedy decoding against the most probable continuation, which is found by enumerating all
+short continuations of a small language model over 27 characters.
 
     y* = argmax over all y_1 .. y_n of log p(y_1 .. y_n | prompt)
 """
@@ -23,7 +23,11 @@ BEAMS = (1, 2, 4, 8, 16)
 PROMPT = 12
 ROUNDING = 1e-4
 """Log-probabilities that differ by less are of the same path, or of an equally good one."""
-SIZES: dict[Scale, tuple[int, int, int, int]] = {"quick": (16, 20, 2, 4), "tour": (64, 500, 3, 60), "full": (128, 2000, 4, 100)}
+SIZES: dict[Scale, tuple[int, int, int, int]] = {
+    "quick": (16, 20, 2, 4),
+    "tour": (64, 500, 3, 60),
+    "full": (128, 2000, 4, 100),
+}
 """Width, training steps, number of generated characters, and number of prompts."""
 
 
@@ -62,14 +66,24 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     dim, steps, written, count = SIZES[scale]
     model = language_run(LETTERS, {"family": "recurrent", "cell": "lstm", "dim": dim}, seed=seed)
     texts = {name: ids_of(model, plain_letters(text)) for name, text in shakespeare().items()}
-    train_task(model.task, lambda step: windows(texts["train"], 32, 64, seed, step), steps=steps, seed=seed, name="letters", report=report)
+    train_task(
+        model.task,
+        lambda step: windows(texts["train"], 32, 64, seed, step),
+        steps=steps,
+        seed=seed,
+        name="letters",
+        report=report,
+    )
     starts = torch.randint(len(texts["valid"]) - PROMPT, (count,), generator=generator(seed, 5)).tolist()
     prompts = [texts["valid"][start : start + PROMPT][None] for start in starts]
     stepper = model.task.stepper()
     with evaluating([model.task]):
         best = [most_probable(stepper, prompt, written) for prompt in prompts]
         beam_paths = {beams: [found_by_beam(stepper, prompt, written, beams) for prompt in prompts] for beams in BEAMS}
-    gaps = {beams: [top.log_prob - path.log_prob for top, path in zip(best, paths, strict=True)] for beams, paths in beam_paths.items()}
+    gaps = {
+        beams: [top.log_prob - path.log_prob for top, path in zip(best, paths, strict=True)]
+        for beams, paths in beam_paths.items()
+    }
     shares = {beams: sum(gap < ROUNDING for gap in each) / count for beams, each in gaps.items()}
     text_of = model.tokenizer.decode
     worst = sorted(range(count), key=lambda number: -gaps[1][number])
@@ -84,7 +98,15 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
         for number in worst[:8]
     ]
     with evaluating([model.task]):
-        tree = search_tree(stepper, prompts[worst[0]], beams=2, max_new=written, ends=[], length_penalty=0.0, name=model.tokenizer.piece)
+        tree = search_tree(
+            stepper,
+            prompts[worst[0]],
+            beams=2,
+            max_new=written,
+            ends=[],
+            length_penalty=0.0,
+            name=model.tokenizer.piece,
+        )
     parts: list[Part] = [
         Bars(
             [f"{beams} beams" if beams > 1 else "greedy" for beams in BEAMS],
@@ -94,21 +116,32 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
             low=0.0,
             high=1.0,
         ),
-        Table(("after", "greedy", "log p (nats)", "most probable", "its log p (nats)"), rows, "Where greedy misses most"),
+        Table(
+            ("after", "greedy", "log p (nats)", "most probable", "its log p (nats)"), rows, "Where greedy misses most"
+        ),
         Branches(tree.nodes, "Two beams after the first of these"),
-        Note(f"All {stepper.vocabulary}^{written} = {stepper.vocabulary**written:,} continuations of every prompt were scored."),
+        Note(
+            f"All {stepper.vocabulary}^{written} = {stepper.vocabulary**written:,} continuations of every prompt were"
+            " scored."
+        ),
     ]
     missed = [gap for gap in gaps[1] if gap >= ROUNDING]
     lost = sum(missed) / len(missed) if missed else 0.0
     enough = next((beams for beams in BEAMS if shares[beams] == 1), None)
-    facts = {"found": {str(beams): share for beams, share in shares.items()}, "written": written, "prompts": count, "lost": lost}
+    facts = {
+        "found": {str(beams): share for beams, share in shares.items()},
+        "written": written,
+        "prompts": count,
+        "lost": lost,
+    }
     finds = f"{enough} beams always find it" if enough else f"{BEAMS[-1]} beams find it in {shares[BEAMS[-1]]:.0%}"
     return Finding(
         "Greedy decoding and the most probable text",
-        "Taking the most probable token at each step does not give the most probable sequence, since a choice cannot be undone; a small "
-        "beam comes close (Graves 2012; Sutskever et al. 2014).",
-        f"After {count} prompts, {written} characters each: greedy finds the most probable continuation in {shares[1]:.0%}, two beams in "
-        f"{shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. Where greedy misses it, it is {lost:.2f} nats less probable on average.",
+        "Taking the most probable token at each step does not give the most probable sequence, since a choice cannot be"
+        " undone; a small beam comes close (Graves 2012; Sutskever et al. 2014).",
+        f"After {count} prompts, {written} characters each: greedy finds the most probable continuation in"
+        f" {shares[1]:.0%}, two beams in {shares[2]:.0%}, four in {shares[4]:.0%}; {finds}. Where greedy misses it, it"
+        f" is {lost:.2f} nats less probable on average.",
         View("Greedy and exact search", parts, "An LSTM over 26 letters and the space, trained on Shakespeare.", facts),
         [
             (

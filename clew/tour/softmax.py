@@ -26,7 +26,8 @@ NAMES = {"dot": "q . k", "scaled": "q . k / sqrt(d)"}
 
 
 class Spread(NamedTuple):
-    """Statistics of scores of one width: their variance, the mean of the largest weight, and the median norm of the gradient."""
+    """Statistics of scores of one width: their variance, the mean of the largest weight, and the median norm of the
+    gradient."""
 
     variance: float
     largest: float
@@ -64,13 +65,19 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
     even = float(jacobian_norms(torch.full((KEYS,), 1 / KEYS)))
     return Finding(
         "Why scores are divided by the root of the width",
-        "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads it is large, and the softmax is "
-        "pushed to where its gradient is extremely small; dividing by sqrt(d) counters it (Vaswani et al. 2017, section 3.2.1).",
-        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, scaled {scaled.variance:.2f}; the largest of {KEYS} weights "
-        f"is {plain.largest:.2f} on average, scaled {scaled.largest:.2f}; the softmax's gradient has a median norm of "
-        f"{plain.gradient:.3f}, scaled {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}: {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. "
-        "All of this is before training; for the effect after training see `barriers`.",
-        View("The softmax with and without scaling", parts_of(spreads_by_score, even, seed), f"{draws} draws from N(0, 1), {KEYS} keys."),
+        "The dot product of two vectors whose entries have variance 1 has variance d. For wide heads it is large, and"
+        " the softmax is pushed to where its gradient is extremely small; dividing by sqrt(d) counters it (Vaswani et"
+        " al. 2017, section 3.2.1).",
+        f"Heads of {USUAL}: the variance of a score is {plain.variance:.1f}, scaled {scaled.variance:.2f}; the largest"
+        f" of {KEYS} weights is {plain.largest:.2f} on average, scaled {scaled.largest:.2f}; the softmax's gradient has"
+        f" a median norm of {plain.gradient:.3f}, scaled {scaled.gradient:.3f}. Heads of {WIDTHS[-1]}:"
+        f" {wide.gradient:.1e} and {wide_scaled.gradient:.3f}. All of this is before training; for the effect after"
+        " training see `barriers`.",
+        View(
+            "The softmax with and without scaling",
+            parts_of(spreads_by_score, even, seed),
+            f"{draws} draws from N(0, 1), {KEYS} keys.",
+        ),
         [
             (
                 f"variance of a score, heads of {USUAL}, plain and scaled",
@@ -87,14 +94,23 @@ def run(scale: Scale, seed: int, report: Report) -> Finding:
 
 
 def parts_of(spreads_by_score: dict[str, list[Spread]], even: float, seed: int) -> list[Part]:
-    gradients = [Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in spreads_by_score.items()]
-    largest = [Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in spreads_by_score.items()]
-    one_draw = [drawn_scores(name, USUAL, 1, seed)[0].softmax(-1).sort(descending=True).values[:12].tolist() for name in NAMES]
+    gradients = [
+        Series(NAMES[name], WIDTHS, [one.gradient for one in spreads]) for name, spreads in spreads_by_score.items()
+    ]
+    largest = [
+        Series(NAMES[name], WIDTHS, [one.largest for one in spreads]) for name, spreads in spreads_by_score.items()
+    ]
+    one_draw = [
+        drawn_scores(name, USUAL, 1, seed)[0].softmax(-1).sort(descending=True).values[:12].tolist() for name in NAMES
+    ]
     rows = [
         (width, *(cell for spreads in spreads_by_score.values() for cell in spread_cells(spreads[place])))
         for place, width in enumerate(WIDTHS)
     ]
-    header = ("d", *(f"{what}, {name}" for name in NAMES.values() for what in ("variance", "largest weight", "gradient")))
+    header = (
+        "d",
+        *(f"{what}, {name}" for name in NAMES.values() for what in ("variance", "largest weight", "gradient")),
+    )
     return [
         Lines(
             gradients,

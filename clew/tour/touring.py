@@ -27,8 +27,11 @@ def check_names(names: Iterable[str]) -> None:
             raise unknown("stop of the tour", name, stops())
 
 
-def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report) -> dict[str, Finding]:
-    """Make all missing findings in the order of the tour, and write the page with them and with stored findings of this scale and seed."""
+def take_tour(
+    folder: Path, page: Path, names: Collection[str], *, scale: Scale, seed: int, report: Report
+) -> dict[str, Finding]:
+    """Make all missing findings in the order of the tour, and write the page with them and with stored findings of this
+    scale and seed."""
     check_names(names)
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -37,7 +40,11 @@ def take_tour(folder: Path, page: Path, names: Collection[str], *, scale: Scale,
         return train_models(folder, scale, seed, report)
 
     findings: dict[str, Finding] = {}
-    before = {name: finding for name in stops() if name not in names and (finding := kept(folder, name, scale, seed)) is not None}
+    before = {
+        name: finding
+        for name in stops()
+        if name not in names and (finding := kept(folder, name, scale, seed)) is not None
+    }
     chosen = [name for name in stops() if name in names]
     for number, name in enumerate(chosen, start=1):
         finding = kept(folder, name, scale, seed)

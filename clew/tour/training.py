@@ -1,4 +1,5 @@
-"""Training for experiments, with the ordinary loop and recipes: a task in memory on random batches, or a recipe in a temporary folder."""
+"""Training for experiments, with the ordinary loop and recipes: a task in memory on random batches, or a recipe in a
+temporary folder."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,21 +43,33 @@ def train_task(
     name: str = "",
     report: Report | None = None,
 ) -> list[float]:
-    """Train on batch(0), batch(1), ... with AdamW and a cosine schedule, and return the loss of every step. Leaves the task in evaluation
-    mode. The same seed and batches give the same weights."""
+    """Train on batch(0), batch(1), ... with AdamW and a cosine schedule, and return the loss of every step. Leaves the
+    task in evaluation mode. The same seed and batches give the same weights."""
     told = Told(name, report)
     losses = []
     batches = Batches(lambda epoch: steps, lambda epoch, number: batch(number))
     optimiser = OPTIMISERS["adamw"](task.parameters(), learning_rate)
     schedule = Cosine(steps, warmup=steps // 20, floor=0.02)
-    for record in train(task, batches, optimiser, schedule, steps=steps, standing=Standing(), seed=seed, carry=carry, clip_norm=clip_norm):
+    for record in train(
+        task,
+        batches,
+        optimiser,
+        schedule,
+        steps=steps,
+        standing=Standing(),
+        seed=seed,
+        carry=carry,
+        clip_norm=clip_norm,
+    ):
         losses.append(record.loss)
         told.step(record, steps, 0.0)
     task.eval()
     return losses
 
 
-def language_run(symbols: str | Sequence[str], model: Mapping[str, Any], *, seed: int, task: Mapping[str, Any] | None = None) -> Run:
+def language_run(
+    symbols: str | Sequence[str], model: Mapping[str, Any], *, seed: int, task: Mapping[str, Any] | None = None
+) -> Run:
     """An untrained language model without a folder, over characters if `symbols` is a text, else over words."""
     kind = "character" if isinstance(symbols, str) else "word"
     settings = {"recipe": "tour", "seed": seed, "text": {"tokenizer": kind}, "model": dict(model), "device": "cpu"}
@@ -73,11 +86,15 @@ def parameters_of(module: nn.Module) -> int:
 def train_recipe(
     recipe: str, assignments: Sequence[str], *, name: str, report: Report, folder: Path | None = None
 ) -> tuple[Run, dict[str, float]]:
-    """A recipe's run and its scores (`valid.loss`, ...). In `folder` an interrupted run is resumed and a finished one loaded; without it,
-    the run is temporary."""
+    """A recipe's run and its scores (`valid.loss`, ...). In `folder` an interrupted run is resumed and a finished one
+    loaded; without it, the run is temporary."""
     with kept_in(folder) as place:
         done = is_run(place)
-        if done and "valid.loss" in summarise(place).best and summarise(place).step >= summarise(place).config.training.steps:
+        if (
+            done
+            and "valid.loss" in summarise(place).best
+            and summarise(place).step >= summarise(place).config.training.steps
+        ):
             return load_run(place), summarise(place).best
         run = run_recipe(recipe, assignments, out=place, resume=done, report=Told(name, report)).run
         return run, summarise(place).best

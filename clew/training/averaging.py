@@ -1,5 +1,5 @@
-"""Averages of the weights over steps, which are evaluated and kept instead of the weights themselves. Members of AVERAGES are built as
-`A(task, *, options)`; what they remember is in the checkpoint."""
+"""Averages of the weights over steps, which are evaluated and kept instead of the weights themselves. Members of
+AVERAGES are built as `A(task, *, options)`; what they remember is in the checkpoint."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,7 +14,8 @@ from clew.training.parallel import local
 
 
 class Average:
-    """mean' = mean + rate * (weights - mean) after each step, the rate being the member's; nothing before it is `active`."""
+    """mean' = mean + rate * (weights - mean) after each step, the rate being the member's; nothing before it is
+    `active`."""
 
     def __init__(self, task: nn.Module):
         self.parameters = {name: p for name, p in task.named_parameters() if p.requires_grad}
@@ -43,7 +44,10 @@ class Average:
             return
         self.updates += 1 if finite is None else finite
         rate = self.rate() if finite is None else self.rate() * finite
-        means, weights = [local(mean) for mean in self.means.values()], [local(self.parameters[name]) for name in self.means]
+        means, weights = (
+            [local(mean) for mean in self.means.values()],
+            [local(self.parameters[name]) for name in self.means],
+        )
         if rate.is_cuda:
             changes = torch._foreach_sub(weights, means)
             torch._foreach_mul_(changes, rate.to(changes[0].dtype))
@@ -80,12 +84,14 @@ class Average:
 
 
 class Exponential(Average):
-    """Exponential moving average: mean' = decay * mean + (1 - decay) * weights, with a smaller decay in the first steps, so that the
-    start is soon forgotten."""
+    """Exponential moving average: mean' = decay * mean + (1 - decay) * weights, with a smaller decay in the first
+    steps, so that the start is soon forgotten."""
 
     def __init__(self, task: nn.Module, *, decay: float = 0.999):
         if not 0 <= decay < 1:
-            raise UserError(f"the decay of a moving average ({decay}) must be at least 0 and below 1; set training.average.decay")
+            raise UserError(
+                f"the decay of a moving average ({decay}) must be at least 0 and below 1; set training.average.decay"
+            )
         super().__init__(task)
         self.decay = decay
         self.start()
@@ -95,12 +101,14 @@ class Exponential(Average):
 
 
 class Triggered(Average):
-    """Non-monotonically triggered averaged SGD (Merity et al. 2018): a plain mean over all steps since an evaluation was worse than
-    the best of those before the last `patience`."""
+    """Non-monotonically triggered averaged SGD (Merity et al. 2018): a plain mean over all steps since an evaluation
+    was worse than the best of those before the last `patience`."""
 
     def __init__(self, task: nn.Module, *, patience: int = 5):
         if patience < 1:
-            raise UserError(f"a triggered average waits for at least 1 evaluation, not {patience}; set training.average.patience")
+            raise UserError(
+                f"a triggered average waits for at least 1 evaluation, not {patience}; set training.average.patience"
+            )
         super().__init__(task)
         self.patience = patience
         self.values: list[float] = []

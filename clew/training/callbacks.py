@@ -1,4 +1,5 @@
-"""Callbacks: objects of the user's that are told of steps, evaluations, saves and the end, and may ask training to stop.
+"""Callbacks: objects of the user's that are told of steps, evaluations, saves and the end, and may ask training to
+stop.
 
 The loop knows nothing of them: whoever takes its records calls them between two. An object has any of four methods:
 
@@ -7,8 +8,9 @@ The loop knows nothing of them: whoever takes its records calls them between two
     on_save(save: Saved) -> None
     on_end(end: Ended) -> None
 
-A method that returns True asks to stop after this step: the run is evaluated, saved and finished as one that is complete. An exception
-ends the run once its checkpoint is saved. Of several processes the first alone has callbacks, and what they ask for is done a step later.
+A method that returns True asks to stop after this step: the run is evaluated, saved and finished as one that is
+complete. An exception ends the run once its checkpoint is saved. Of several processes the first alone has callbacks,
+and what they ask for is done a step later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -146,10 +148,15 @@ def check_callbacks(callbacks: Any) -> None:
         for name in METHODS:
             method = getattr(callback, name, None)
             if method is not None and not callable(method):
-                raise UserError(f"{name} of the callback {type(callback).__name__} is {shown(method)}; it must be a method")
+                raise UserError(
+                    f"{name} of the callback {type(callback).__name__} is {shown(method)}; it must be a method"
+                )
         if not any(callable(getattr(callback, name, None)) for name in METHODS):
             own = {name.removeprefix("on_"): name for name in dir(callback) if not name.startswith("_")}
             meant = {name: get_close_matches(name.removeprefix("on_"), own, 1) for name in METHODS}
-            near = next((f"name its method {name} in place of {own[match[0]]}" for name, match in meant.items() if match), "give it one")
+            near = next(
+                (f"name its method {name} in place of {own[match[0]]}" for name, match in meant.items() if match),
+                "give it one",
+            )
             named = type(callback).__name__
             raise UserError(f"the callback {named} has none of the methods {', '.join(METHODS)}; {near}")

@@ -1,8 +1,10 @@
-"""Forward and backward passes as CUDA graphs, so that a small model does not wait for its kernels to be launched one by one.
+"""Forward and backward passes as CUDA graphs, so that a small model does not wait for its kernels to be launched one by
+one.
 
-A graph is kept for each shape that a batch and a carried state have. The first batch of a shape runs eagerly, which compiles what there is
-to compile; at the second one the pass is captured. A pass that cannot be captured (it asks the host for a value) runs eagerly, and
-`--debug` says why. Random numbers are those of an eager pass: a replay reads the seed that is set at the time.
+A graph is kept for each shape that a batch and a carried state have. The first batch of a shape runs eagerly, which
+compiles what there is to compile; at the second one the pass is captured. A pass that cannot be captured (it asks the
+host for a value) runs eagerly, and `--debug` says why. Random numbers are those of an eager pass: a replay reads the
+seed that is set at the time.
 """
 
 import logging
@@ -19,7 +21,8 @@ from clew.kernels.capture import capture
 from clew.training.feeding import is_out_of_memory
 
 Pass = Callable[[Any, State, dict[str, Tensor]], tuple[dict[str, Tensor], State]]
-"""(batch, carried state, count of each term) -> (sum of each term, state to carry). Adds to the gradients of the parameters."""
+"""(batch, carried state, count of each term) -> (sum of each term, state to carry). Adds to the gradients of the
+parameters."""
 
 MOST_GRAPHS = 32
 """Shapes that are captured; batches of further shapes run eagerly."""
@@ -42,8 +45,8 @@ class Captured(NamedTuple):
 
 
 class CapturedPasses:
-    """A pass that is captured for the shapes that recur. All graphs share their memory, and leave the gradients in the same tensors: those
-    that the first one made, into which the others copy theirs."""
+    """A pass that is captured for the shapes that recur. All graphs share their memory, and leave the gradients in the
+    same tensors: those that the first one made, into which the others copy theirs."""
 
     def __init__(self, run: Pass, task: nn.Module):
         self.run, self.task = run, task
@@ -59,8 +62,11 @@ class CapturedPasses:
         self.gradients.clear()
         self.pool: Any = None
 
-    def __call__(self, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
-        """The pass of a batch on the device, `seed` having set the generators. The parameters have no gradients before."""
+    def __call__(
+        self, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]
+    ) -> tuple[dict[str, Tensor], State]:
+        """The pass of a batch on the device, `seed` having set the generators. The parameters have no gradients
+        before."""
         key = self.key_of(batch, state, counts)
         captured = self.captured.get(key)
         if captured is None and key in self.met and len(self.captured) < MOST_GRAPHS and self.failures < MOST_FAILURES:
@@ -87,7 +93,9 @@ class CapturedPasses:
             return None
         return key
 
-    def capture(self, key: Hashable, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]) -> Captured | None:
+    def capture(
+        self, key: Hashable, seed: Callable[[], None], batch: Any, state: State, counts: dict[str, Tensor]
+    ) -> Captured | None:
         inputs: list[Tensor] = []
 
         def kept(tensor: Tensor) -> Tensor:
@@ -103,7 +111,9 @@ class CapturedPasses:
             gradients.update((p, p.grad) for p in self.parameters if p.grad is not None)
             again = [parameter for parameter in gradients if parameter in self.gradients]
             if again:
-                torch._foreach_copy_([self.gradients[parameter] for parameter in again], [gradients[parameter] for parameter in again])
+                torch._foreach_copy_(
+                    [self.gradients[parameter] for parameter in again], [gradients[parameter] for parameter in again]
+                )
 
         self.pool = self.pool or torch.cuda.graph_pool_handle()
         seed()
@@ -142,5 +152,8 @@ def described(tree: Any) -> Hashable:
         return tuple((name, described(part)) for name, part in tree.items())
     if isinstance(tree, (tuple, list)):
         names: Iterable[Any] = getattr(tree, "_fields", range(len(tree)))
-        return (type(tree), *(described(part) for name, part in zip(names, tree, strict=True) if name not in READ_BY_THE_LOOP))
+        return (
+            type(tree),
+            *(described(part) for name, part in zip(names, tree, strict=True) if name not in READ_BY_THE_LOOP),
+        )
     return tree  # type: ignore[no-any-return]

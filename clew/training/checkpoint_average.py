@@ -1,5 +1,6 @@
-"""The mean of several weights of one model: a run's last checkpoints (Vaswani et al. 2017), or several runs (Izmailov et al. 2018 on why
-points of one valley average well; runs of different seeds stand in different ones, and the validation loss says so).
+"""The mean of several weights of one model: a run's last checkpoints (Vaswani et al. 2017), or several runs (Izmailov
+et al. 2018 on why points of one valley average well; runs of different seeds stand in different ones, and the
+validation loss says so).
 
     average = (weights_1 + ... + weights_n) / n      in float64
 """
@@ -58,7 +59,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Averaged:
-    """A run directory that was written, and what every source and the average score on the validation text; None where that is not here."""
+    """A run directory that was written, and what every source and the average score on the validation text; None where
+    that is not here."""
 
     folder: Path
     sources: list[Source]
@@ -72,10 +74,15 @@ def source_weights(source: Source) -> dict[str, Tensor]:
 
 
 def choose_sources(
-    run: Path, *, last: int | None = None, steps: Sequence[int] = (), best: bool = False, say: Callable[[str], None] = lambda text: None
+    run: Path,
+    *,
+    last: int | None = None,
+    steps: Sequence[int] = (),
+    best: bool = False,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Source]:
-    """The run's newest whole checkpoints, or those of the steps that are named, the newest first; and its best weights where they are asked
-    for and not among these."""
+    """The run's newest whole checkpoints, or those of the steps that are named, the newest first; and its best weights
+    where they are asked for and not among these."""
     if last is None and not steps:
         return [best_weights(run)] if best else []
     there = whole_checkpoints(run, say)
@@ -87,7 +94,9 @@ def choose_sources(
         raise UserError(f"{run} has {len(there)} whole checkpoints, not {last}; it has: {known}")
     chosen = sorted(set(steps), reverse=True) if steps else sorted(there, reverse=True)[:last]
     best_one = [best_weights(run)] if best else []
-    return [Source(run, there[step], step) for step in chosen] + [source for source in best_one if source.step not in chosen]
+    return [Source(run, there[step], step) for step in chosen] + [
+        source for source in best_one if source.step not in chosen
+    ]
 
 
 def whole_checkpoints(run: Path, say: Callable[[str], None] = lambda text: None) -> dict[int, Path]:
@@ -118,7 +127,9 @@ def average_weights(sources: Sequence[Source]) -> dict[str, Tensor]:
         check_shapes(sources[0], first, source, weights)
         for name, value in total.items():
             value += weights[name].double()
-    return {name: (total[name] / len(sources)).to(value.dtype) if name in total else value for name, value in first.items()}
+    return {
+        name: (total[name] / len(sources)).to(value.dtype) if name in total else value for name, value in first.items()
+    }
 
 
 def check_shapes(first: Source, there: dict[str, Tensor], second: Source, here: dict[str, Tensor]) -> None:
@@ -127,7 +138,8 @@ def check_shapes(first: Source, there: dict[str, Tensor], second: Source, here: 
         shapes = [tuple(weights[name].shape) if name in weights else "missing" for weights in (there, here)]
         if shapes[0] != shapes[1]:
             raise UserError(
-                f"only weights of one model can be averaged, but {name} is {shapes[0]} in {first.name} and {shapes[1]} in {second.name}"
+                f"only weights of one model can be averaged, but {name} is {shapes[0]} in {first.name} and {shapes[1]}"
+                f" in {second.name}"
             )
 
 
@@ -135,12 +147,16 @@ def check_alike(runs: Sequence[Path]) -> None:
     """Runs are of one model where nothing differs in their model, task and text, nor in what their tokens stand for."""
     first, tokens = read_config(runs[0]), vocabulary_hashes(runs[0])
     for run in runs[1:]:
-        changed = {name: values for name, values in changed_fields(first, read_config(run)).items() if name.startswith(SAME)}
+        changed = {
+            name: values for name, values in changed_fields(first, read_config(run)).items() if name.startswith(SAME)
+        }
         if changed:
             listed = "; ".join(f"{name}: {one!r} -> {other!r}" for name, (one, other) in changed.items())
             raise UserError(f"only runs of one model can be averaged, but {run} differs from {runs[0]} in {listed}")
         if vocabulary_hashes(run) != tokens:
-            raise UserError(f"only runs with one vocabulary can be averaged, but {run} was trained with another than {runs[0]}")
+            raise UserError(
+                f"only runs with one vocabulary can be averaged, but {run} was trained with another than {runs[0]}"
+            )
 
 
 def vocabulary_hashes(run: Path) -> dict[str, str]:
@@ -158,8 +174,8 @@ def average_runs(
     code: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Averaged:
-    """Averages weights into a run directory of its own. Of one run, all its whole checkpoints where none are chosen; of several, the
-    weights that each is used with."""
+    """Averages weights into a run directory of its own. Of one run, all its whole checkpoints where none are chosen; of
+    several, the weights that each is used with."""
     for folder in runs:
         check_run(folder)
         check_code(folder, code)
@@ -185,7 +201,8 @@ def average_runs(
 def evaluated(
     run: Run, sources: Sequence[Source], weights: dict[str, Tensor], say: Callable[[str], None]
 ) -> tuple[list[Score] | None, Score | None]:
-    """The validation score of every source and of the average, in the run's task; the average's weights are in it afterwards."""
+    """The validation score of every source and of the average, in the run's task; the average's weights are in it
+    afterwards."""
     try:
         check_paths(run.folder, run.config.data)
         problem = prepare_problem(run.config, run.folder)
@@ -201,7 +218,9 @@ def evaluated(
     return found[:-1], found[-1]
 
 
-def write_average(run: Run, out: Path, sources: Sequence[Source], weights: dict[str, Tensor], loss: Score | None) -> None:
+def write_average(
+    run: Run, out: Path, sources: Sequence[Source], weights: dict[str, Tensor], loss: Score | None
+) -> None:
     """A run directory that is used as any other; its one record names what was averaged, each with its hash."""
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -212,13 +231,18 @@ def write_average(run: Run, out: Path, sources: Sequence[Source], weights: dict[
             shutil.copyfile(run.folder / CODE, out / CODE)
         write_weights(out / WEIGHTS, weights)
         step = max(source.step for source in sources)
-        about = [{"weights": source.name, "step": source.step, "sha256": file_hash(weights_file(source))} for source in sources]
+        about = [
+            {"weights": source.name, "step": source.step, "sha256": file_hash(weights_file(source))}
+            for source in sources
+        ]
         scores = {f"best.valid.{name}": value for name, value in loss.measures.items()} if loss is not None else {}
         append_metrics(out, {"step": step, "best.step": step, **scores, "averaged": about})
         write_config(out, run.config)
         trust_like(out, [run.folder])
     except OSError as error:
-        raise UserError(f"cannot write the average to {out}: {error.strerror or error}; choose another place with --out") from None
+        raise UserError(
+            f"cannot write the average to {out}: {error.strerror or error}; choose another place with --out"
+        ) from None
 
 
 def weights_file(source: Source) -> Path:

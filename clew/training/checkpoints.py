@@ -8,9 +8,9 @@
         training.json           step, data position, schedule, best value, the optimiser's numbers, what must not change
         manifest.json           SHA-256 of every file above, written last
 
-Where tensors are sharded each process writes its own part, model-1-of-2.safetensors, and model.json says which rows of each tensor
-stand where. A checkpoint is written in a folder aside, flushed and renamed, so that one which has its name is whole; its hashes
-are looked at all the same.
+Where tensors are sharded each process writes its own part, model-1-of-2.safetensors, and model.json says which rows of
+each tensor stand where. A checkpoint is written in a folder aside, flushed and renamed, so that one which has its name
+is whole; its hashes are looked at all the same.
 """
 
 import shutil
@@ -60,7 +60,8 @@ class Training:
 
 
 def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
-    """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call it."""
+    """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call
+    it."""
     name = f"step-{training.standing.step:08d}"
     aside, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
     standing, average = training.standing, training.average
@@ -120,7 +121,8 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
 
 
 def all_together(stage: Callable[[], None], folder: Path) -> None:
-    """A stage of a save on every process: where it fails on one, it fails on all of them, and none waits for another."""
+    """A stage of a save on every process: where it fails on one, it fails on all of them, and none waits for
+    another."""
     failure: OSError | None = None
     try:
         stage()
@@ -139,11 +141,13 @@ class DiskError(UserError):
 
 
 def cannot_write(what: str, folder: Path, error: OSError | None) -> DiskError:
-    """The sentence for a disk that is full or may not be written to, in the middle of a run; without an error, it was another process's."""
+    """The sentence for a disk that is full or may not be written to, in the middle of a run; without an error, it was
+    another process's."""
     why = (error.strerror or str(error)) if error is not None else "another process says why"
     newest = next((path.name for path in checkpoint_folders(folder)), "the start: nothing was saved yet")
     return DiskError(
-        f"{what} cannot be written below {folder}: {why}; make room there, or allow writing to it, and go on by --resume from {newest}"
+        f"{what} cannot be written below {folder}: {why}; make room there, or allow writing to it, and go on by"
+        f" --resume from {newest}"
     )
 
 
@@ -167,10 +171,16 @@ def write_group(folder: Path, group: str, tensors: Mapping[str, Tensor]) -> None
             write_weights(folder / f"{group}.safetensors", tensors)
         return
     mine = {name: local(tensor) for name, tensor in tensors.items() if isinstance(tensor, DTensor) or rank() == 0}
-    write_weights(folder / shard_name(group, rank()), {name: part for name, part in mine.items() if part.numel() or part.dim() == 0})
+    write_weights(
+        folder / shard_name(group, rank()),
+        {name: part for name, part in mine.items() if part.numel() or part.dim() == 0},
+    )
     if rank() == 0:
         shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
-        write_json(folder / f"{group}.json", {"shards": [shard_name(group, number) for number in range(world_size())], "shapes": shapes})
+        write_json(
+            folder / f"{group}.json",
+            {"shards": [shard_name(group, number) for number in range(world_size())], "shapes": shapes},
+        )
 
 
 def shard_name(group: str, number: int) -> str:
@@ -178,7 +188,8 @@ def shard_name(group: str, number: int) -> str:
 
 
 def read_group(folder: Path, group: str) -> dict[str, Tensor]:
-    """All tensors of one kind, whole, however many processes wrote them: shards are cut along the first axis, in the processes' order."""
+    """All tensors of one kind, whole, however many processes wrote them: shards are cut along the first axis, in the
+    processes' order."""
     index = folder / f"{group}.json"
     if not index.is_file():
         return read_weights(folder / f"{group}.safetensors")
@@ -237,11 +248,13 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
     is_old = format == 1
     for name, before in about["identity"].items():
         now = training.identity.get(name)
-        if now is None or not (agrees_with_words(name, before, now) if is_old else agree(told_now(before["facts"], format), now.facts)):
+        if now is None or not (
+            agrees_with_words(name, before, now) if is_old else agree(told_now(before["facts"], format), now.facts)
+        ):
             then = before if is_old else before["words"]
             raise UserError(
-                f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the run cannot go on "
-                f"from it; bring the {name} back as it was, or start a new run"
+                f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the"
+                f" run cannot go on from it; bring the {name} back as it was, or start a new run"
             )
     load_whole(training.task, read_group(checkpoint, MODEL))
     load_optimiser(training.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))
@@ -266,7 +279,10 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
 def told_now(facts: Mapping[str, Any], format: int) -> dict[str, Any]:
     """Facts that a checkpoint of any format has kept, the settings among them as this format has them."""
     settings = upgraded({"model": facts.get("settings"), "task": facts.get("task")}, format)
-    return {**facts, **{name: settings[section] for name, section in (("settings", "model"), ("task", "task")) if name in facts}}
+    return {
+        **facts,
+        **{name: settings[section] for name, section in (("settings", "model"), ("task", "task")) if name in facts},
+    }
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
@@ -277,7 +293,10 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> N
             if isinstance(value, Tensor) and value.shape == parameters[index].shape:
                 entries[name] = shard_of(value, parameters[index])
     # Which kernel steps the parameters is this machine's choice, not that of the one before.
-    groups = [{**saved, "fused": own.get("fused")} for saved, own in zip(state["param_groups"], optimiser.param_groups, strict=True)]
+    groups = [
+        {**saved, "fused": own.get("fused")}
+        for saved, own in zip(state["param_groups"], optimiser.param_groups, strict=True)
+    ]
     optimiser.load_state_dict({**state, "param_groups": groups})
 
 
@@ -286,11 +305,16 @@ def named_leaves(tree: Tree, path: str = "") -> dict[str, Tensor]:
     if isinstance(tree, Tensor):
         return {path: tree}
     parts = () if tree is None else tree.items() if isinstance(tree, dict) else enumerate(tree)
-    return {name: leaf for key, part in parts for name, leaf in named_leaves(part, f"{path}.{key}".removeprefix(".")).items()}
+    return {
+        name: leaf
+        for key, part in parts
+        for name, leaf in named_leaves(part, f"{path}.{key}".removeprefix(".")).items()
+    }
 
 
 def carried_state(task: nn.Module, tensors: dict[str, Tensor], path: str) -> State:
-    """A carried state from its leaves: the task's initial state tells how they are nested, though a place empty there may be filled."""
+    """A carried state from its leaves: the task's initial state tells how they are nested, though a place empty there
+    may be filled."""
     first = next((leaf for name, leaf in tensors.items() if name.split(".")[0] == path), None)
     if first is None:
         return None

@@ -14,8 +14,9 @@ from clew.core.types import State, Term
 class Carrying(nn.Module):
     """A task that gives its state back detached, or none where nobody carries it.
 
-    Compiled code expects a gradient of every output that can have one. For keys and values that are not detached inside, each backward pass
-    would allocate zeros of their size and add them: 1.2 GB for GPT-2 at 32 x 1024, written once and read twice.
+    Compiled code expects a gradient of every output that can have one. For keys and values that are not detached
+    inside, each backward pass would allocate zeros of their size and add them: 1.2 GB for GPT-2 at 32 x 1024, written
+    once and read twice.
     """
 
     def __init__(self, task: nn.Module, carry: bool):

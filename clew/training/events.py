@@ -1,4 +1,5 @@
-"""A run's records as TensorBoard events, beside metrics.jsonl, where the package `tensorboard` is installed; else nothing.
+"""A run's records as TensorBoard events, beside metrics.jsonl, where the package `tensorboard` is installed; else
+nothing.
 
 `tensorboard --logdir runs` then shows every run below runs/ by its folder's name.
 """
@@ -16,7 +17,9 @@ def numbers_of(record: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None
     if not isinstance(step, int):
         return None
     found = {
-        name: each for name, each in record.items() if isinstance(each, (int, float)) and not isinstance(each, bool) and name != "step"
+        name: each
+        for name, each in record.items()
+        if isinstance(each, (int, float)) and not isinstance(each, bool) and name != "step"
     }
     return (step, found) if found else None
 
@@ -24,7 +27,8 @@ def numbers_of(record: Mapping[str, Any]) -> tuple[int, dict[str, float]] | None
 class Events:
     """Writes records as scalars into the run's folder: `train.loss` is shown as train/loss.
 
-    A run that goes on passes the step it goes on from as `after`; what was written beyond that step before is no longer shown.
+    A run that goes on passes the step it goes on from as `after`; what was written beyond that step before is no longer
+    shown.
     """
 
     def __init__(self, folder: Path, *, after: int | None = None):
@@ -47,7 +51,9 @@ class Events:
         if self.writer is None or found is None:
             return
         step, numbers = found
-        values = [self.summary.Value(tag=name.replace(".", "/", 1), simple_value=value) for name, value in numbers.items()]
+        values = [
+            self.summary.Value(tag=name.replace(".", "/", 1), simple_value=value) for name, value in numbers.items()
+        ]
         self.writer.add_event(self.proto.Event(wall_time=time.time(), step=step, summary=self.summary(value=values)))
         self.writer.flush()
 

@@ -10,12 +10,16 @@ from clew.core.processes import rank, world_size
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether torch could not get the memory it asked for, on any device."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error) or "out of memory" in str(error)
+    return (
+        isinstance(error, torch.OutOfMemoryError)
+        or "can't allocate memory" in str(error)
+        or "out of memory" in str(error)
+    )
 
 
 class Fed(NamedTuple):
-    """A process's rows of the batch at a position. A process has to run the model as often as the others, so that one without rows gets the
-    batch's first, which must count for nothing: `is_real` is false then."""
+    """A process's rows of the batch at a position. A process has to run the model as often as the others, so that one
+    without rows gets the batch's first, which must count for nothing: `is_real` is false then."""
 
     epoch: int
     number: int
@@ -25,8 +29,8 @@ class Fed(NamedTuple):
 
 
 class Feed:
-    """Batches from a position on, and of a stream from its place. On CUDA the next batch is copied by a stream of its own while a step
-    runs."""
+    """Batches from a position on, and of a stream from its place. On CUDA the next batch is copied by a stream of its
+    own while a step runs."""
 
     def __init__(self, batches: Batches, epoch: int, number: int, device: torch.device, place: Any = None):
         self.batches = batches
@@ -53,7 +57,9 @@ class Feed:
         if self.stream is not None and fed.copy is not None:
             current = torch.cuda.current_stream(self.device)
             current.wait_stream(self.stream)
-            map_batch(lambda tensor: tensor.record_stream(current), fed.copy)  # its memory is not used again before the step is done
+            map_batch(
+                lambda tensor: tensor.record_stream(current), fed.copy
+            )  # its memory is not used again before the step is done
         return fed
 
     def _made(self) -> Fed:

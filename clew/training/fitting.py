@@ -1,7 +1,9 @@
-"""A module and a DataLoader of the user's own, trained by the loop that trains runs: checkpoints, signals and resuming included.
+"""A module and a DataLoader of the user's own, trained by the loop that trains runs: checkpoints, signals and resuming
+included.
 
-The loop asks for batches by position, so that the order is drawn here, from (seed, epoch), and not by the loader's sampler; what is random
-in making a batch comes from (seed, epoch, batch), and in a step from (seed, step). Hence a resumed run goes on to the bit.
+The loop asks for batches by position, so that the order is drawn here, from (seed, epoch), and not by the loader's
+sampler; what is random in making a batch comes from (seed, epoch, batch), and in a step from (seed, step). Hence a
+resumed run goes on to the bit.
 """
 
 import json
@@ -22,7 +24,17 @@ from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.config import Part, check_part
 from clew.core.errors import UserError, counted, did_you_mean, shown
 from clew.core.identity import Known
-from clew.core.processes import derived, first_alone, from_first, is_first, process_group, rank, share_of, sum_over_processes, world_size
+from clew.core.processes import (
+    derived,
+    first_alone,
+    from_first,
+    is_first,
+    process_group,
+    rank,
+    share_of,
+    sum_over_processes,
+    world_size,
+)
 from clew.core.types import State, Term
 from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
@@ -70,7 +82,8 @@ ARGUMENTS = ("steps", "optimiser", "evaluate", "seed", "device", "resume", "over
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """What `fit` gives back: the module with the weights of its best evaluation, or without one those of the last step."""
+    """What `fit` gives back: the module with the weights of its best evaluation, or without one those of the last
+    step."""
 
     module: Any
     folder: Path
@@ -93,8 +106,8 @@ class Given(NamedTuple):
 
 
 class AsTask(nn.Module):
-    """A module of the user's as a task. A loss is a mean over rows: loss * rows / rows. A module that gives terms (sum, count) counts them
-    itself, from the batch alone: `counts(batch)`."""
+    """A module of the user's as a task. A loss is a mean over rows: loss * rows / rows. A module that gives terms (sum,
+    count) counts them itself, from the batch alone: `counts(batch)`."""
 
     def __init__(self, module: Any):
         super().__init__()
@@ -111,8 +124,8 @@ class AsTask(nn.Module):
         terms = {"loss": found} if isinstance(found, Term) else found
         if not isinstance(terms, dict) or not all(isinstance(term, Term) for term in terms.values()):
             raise UserError(
-                f"the module's forward(batch) gave {shown(found)}; give the loss as a tensor with one number, or terms by name: "
-                'clew.core.types.Term(sum, count) under "loss"'
+                f"the module's forward(batch) gave {shown(found)}; give the loss as a tensor with one number, or terms"
+                ' by name: clew.core.types.Term(sum, count) under "loss"'
             )
         if set(self.counts(batch)) != set(terms):
             raise UserError(
@@ -123,11 +136,18 @@ class AsTask(nn.Module):
 
     def mean_term(self, loss: Tensor, batch: Given) -> Term:
         if loss.numel() != 1:
-            raise UserError(f"the module's loss has the shape {list(loss.shape)}; give one number, the mean over the batch's rows")
+            raise UserError(
+                f"the module's loss has the shape {list(loss.shape)}; give one number, the mean over the batch's rows"
+            )
         if torch.is_grad_enabled() and not loss.requires_grad:
-            raise UserError("the module's loss does not depend on its parameters, so there is nothing to learn; compute it from them")
+            raise UserError(
+                "the module's loss does not depend on its parameters, so there is nothing to learn; compute it from"
+                " them"
+            )
         if hasattr(self.module, "counts"):
-            raise UserError("the module has a method counts, which is for terms; give Term(sum, count), or leave counts out")
+            raise UserError(
+                "the module has a method counts, which is for terms; give Term(sum, count), or leave counts out"
+            )
         rows = num_rows(batch)
         loss = loss.float() if loss.dtype in (torch.bfloat16, torch.float16) else loss
         return Term(loss.reshape(()) * rows, torch.full((), rows, device=loss.device))
@@ -155,10 +175,11 @@ def fit(
     callbacks: Sequence[Callback] = (),
     **settings: Unpack[Settings],
 ) -> Fit:
-    """Trains a module whose `forward(batch)` gives a loss, on the batches of a loader, until `steps`; all that happens is in `folder`.
+    """Trains a module whose `forward(batch)` gives a loss, on the batches of a loader, until `steps`; all that happens
+    is in `folder`.
 
-    `evaluate` is a loader whose mean loss is measured, or a function of the module. `resume` goes on from the folder's newest checkpoint,
-    to the bit, or starts where there is none; `overwrite` replaces the fit that is there. Raises
+    `evaluate` is a loader whose mean loss is measured, or a function of the module. `resume` goes on from the folder's
+    newest checkpoint, to the bit, or starts where there is none; `overwrite` replaces the fit that is there. Raises
     `Interrupted` where a signal came, after saving.
     """
     report = report if report is not None and is_first() else Silence()
@@ -171,7 +192,9 @@ def fit(
         here, reason = own_device(device)
         module.to(here)
         known = {**identity(module, training, optimiser, seed), **known}
-        problem = Problem(module, {}, batches, ("valid",) if evaluate is not None else (), judge_of(evaluate), about, known)
+        problem = Problem(
+            module, {}, batches, ("valid",) if evaluate is not None else (), judge_of(evaluate), about, known
+        )
         report.say(f"device {reason}")
         report.say(f"{sum(p.numel() for p in module.parameters()):,} parameters; {about}; writing to {folder}")
         first_alone(lambda: make_folder(folder) if rank() == 0 else None)
@@ -182,7 +205,10 @@ def fit(
             own = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
             # Nothing here keeps what trains: what holds the group has to be gone before the group is left.
             return carried_out(
-                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask), here, resume, told
+                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask),
+                here,
+                resume,
+                told,
             )
 
 
@@ -231,7 +257,9 @@ def settings_of(
             known = (*ARGUMENTS, *Settings.__annotations__)
             near = f"; did you mean {meant}?" if meant in Settings.__annotations__ else did_you_mean(name, known)
             raise UserError(f"fit has no setting {name!r}{near} it has {', '.join(Settings.__annotations__)}")
-    rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get("accumulate", 1) * world_size()
+    rows = (loader.batch_size if isinstance(loader, DataLoader) else None) or settings.get(
+        "accumulate", 1
+    ) * world_size()
     part = "adamw" if isinstance(optimiser, torch.optim.Optimizer) else optimiser
     workers = loader.num_workers if isinstance(loader, DataLoader) else 0
     # Another's module may keep what it likes on itself, which a CUDA graph would not see.
@@ -247,14 +275,19 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
     if not isinstance(module, nn.Module):
         raise UserError(f"fit trains a torch.nn.Module whose forward(batch) gives a loss, not {shown(module)}")
     if is_quantised(module):
-        raise UserError("a module whose weights are in int8 or int4 cannot be trained; load the run without a precision")
+        raise UserError(
+            "a module whose weights are in int8 or int4 cannot be trained; load the run without a precision"
+        )
     own = {id(p) for p in module.parameters()}
     if not own:
         raise UserError(f"the module ({type(module).__name__}) has no parameters to train")
     if isinstance(optimiser, torch.optim.Optimizer):
         others = sum(id(p) not in own for group in optimiser.param_groups for p in group["params"])
         if others:
-            raise UserError(f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from module.parameters()")
+            raise UserError(
+                f"the optimiser has {counted(others, 'parameter')} that the module has not; make it from"
+                " module.parameters()"
+            )
 
 
 def checked_folder(folder: Path, resume: bool, overwrite: bool) -> str:
@@ -273,13 +306,21 @@ def checked_folder(folder: Path, resume: bool, overwrite: bool) -> str:
     return str(folder)
 
 
-def identity(module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int) -> dict[str, Known]:
+def identity(
+    module: nn.Module, settings: TrainingConfig, optimiser: Part | torch.optim.Optimizer, seed: int
+) -> dict[str, Known]:
     """What a resumed fit must share with the one that was interrupted, besides its batches."""
     shapes = {name: list(tensor.shape) for name, tensor in module.state_dict().items()}
     count = sum(p.numel() for p in module.parameters())
     own = isinstance(optimiser, torch.optim.Optimizer)
-    part = type(optimiser).__name__ if own else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
-    made = {"class": type(optimiser).__name__} if own else {"part": settings.optimiser, "learning_rate": settings.learning_rate}
+    part = (
+        type(optimiser).__name__ if own else f"{json.dumps(settings.optimiser)}, learning rate {settings.learning_rate}"
+    )
+    made = (
+        {"class": type(optimiser).__name__}
+        if own
+        else {"part": settings.optimiser, "learning_rate": settings.learning_rate}
+    )
     clipping = {"norm": settings.clip_norm, "value": settings.clip_value}
     about = f"{type(module).__name__} of {count:,} parameters, {digest(shapes)}"
     return {
@@ -298,21 +339,31 @@ def batches_of(loader: DataLoader[Any] | Batches, seed: int) -> tuple[Batches, s
     if isinstance(loader, Batches):
         given, own = loader, loader.own
         own_rows = None if own is None else lambda *share: checked(own(*share))
-        return Batches(given.per_epoch, lambda epoch, batch: checked(given.get(epoch, batch)), own_rows), "batches by position", {}
+        return (
+            Batches(given.per_epoch, lambda epoch, batch: checked(given.get(epoch, batch)), own_rows),
+            "batches by position",
+            {},
+        )
     if not isinstance(loader, DataLoader):
         raise UserError(f"fit takes a torch.utils.data.DataLoader, not {shown(loader)}")
     dataset, collate, rows = loader.dataset, loader.collate_fn, loader.batch_size
     if loader.worker_init_fn is not None:
-        raise UserError("fit's own processes make the batches and call no worker_init_fn; leave it out: seeds are derived from fit's own")
+        raise UserError(
+            "fit's own processes make the batches and call no worker_init_fn; leave it out: seeds are derived from"
+            " fit's own"
+        )
     if isinstance(dataset, IterableDataset):
         raise UserError(
-            f"{type(dataset).__name__} is an iterable dataset, which has no place to go back to when training is resumed; "
-            "give a map-style one, with __len__ and __getitem__"
+            f"{type(dataset).__name__} is an iterable dataset, which has no place to go back to when training is"
+            " resumed; give a map-style one, with __len__ and __getitem__"
         )
     is_shuffled = shuffles(loader)
     size: int = len(dataset)  # type: ignore[arg-type]
     if not size or (loader.drop_last and size < (rows or 1)):
-        raise UserError(f"the loader gives no batch: the dataset has {counted(size, 'example')}, a batch {rows or 1}; give it more data")
+        raise UserError(
+            f"the loader gives no batch: the dataset has {counted(size, 'example')}, a batch {rows or 1}; give it more"
+            " data"
+        )
     per_epoch = size // (rows or 1) if loader.drop_last else -(-size // (rows or 1))
 
     @lru_cache(maxsize=2)
@@ -337,12 +388,18 @@ def shuffles(loader: DataLoader[Any]) -> bool:
     is_own_batches = loader.batch_size is None and loader.batch_sampler is not None
     if not is_own_batches and type(sampler) is SequentialSampler:
         return False
-    if not is_own_batches and type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == size:
+    if (
+        not is_own_batches
+        and type(sampler) is RandomSampler
+        and not sampler.replacement
+        and sampler.num_samples == size
+    ):
         return True
     name = type(loader.batch_sampler if is_own_batches else sampler).__name__
     raise UserError(
-        f"the loader's {name} draws an order that cannot be drawn again when training is resumed; give a DataLoader with shuffle=True or "
-        "shuffle=False, or clew.core.batches.Batches(per_epoch, get), whose batch is a function of (epoch, number)"
+        f"the loader's {name} draws an order that cannot be drawn again when training is resumed; give a DataLoader"
+        " with shuffle=True or shuffle=False, or clew.core.batches.Batches(per_epoch, get), whose batch is a function"
+        " of (epoch, number)"
     )
 
 
@@ -357,17 +414,22 @@ def checked(content: Any) -> Given:
     found: set[int] = set()
     map_batch(lambda tensor: found.add(len(tensor) if tensor.dim() else -1), content)
     if len(found) != 1 or -1 in found:
-        what = "no tensor" if not found else f"tensors of {', '.join(str(n) if n >= 0 else 'no' for n in sorted(found))} rows"
+        what = (
+            "no tensor"
+            if not found
+            else f"tensors of {', '.join(str(n) if n >= 0 else 'no' for n in sorted(found))} rows"
+        )
         raise UserError(
-            f"a batch of the loader ({type(content).__name__}) has {what}; give tensors with the batch's rows as their first axis, "
-            "in a tuple, list, dict, NamedTuple or dataclass (collate_fn makes them)"
+            f"a batch of the loader ({type(content).__name__}) has {what}; give tensors with the batch's rows as their"
+            " first axis, in a tuple, list, dict, NamedTuple or dataclass (collate_fn makes them)"
         )
     return Given(content)
 
 
 @contextmanager
 def seeded(*numbers: int) -> Iterator[None]:
-    """Within this context what torch, NumPy and Python draw is derived from numbers; what they drew before goes on after it."""
+    """Within this context what torch, NumPy and Python draw is derived from numbers; what they drew before goes on
+    after it."""
     python, numpy = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):
@@ -404,7 +466,11 @@ def judge_of(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
         task.eval()
         try:
             with torch.no_grad():
-                found = loader_loss(forward, evaluate, autocast) if isinstance(evaluate, DataLoader) else asked(evaluate, task, autocast)
+                found = (
+                    loader_loss(forward, evaluate, autocast)
+                    if isinstance(evaluate, DataLoader)
+                    else asked(evaluate, task, autocast)
+                )
         finally:
             task.train(was_training)
         return Score(found, found["loss"], ", ".join(f"{name} {value:.4g}" for name, value in found.items()))
@@ -420,7 +486,9 @@ def asked(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> dict[str
             found = evaluate(module)
         measures = dict(found) if isinstance(found, Mapping) else {"loss": found}
         if "loss" not in measures:
-            raise UserError(f"evaluate gave {', '.join(measures)}; give a loss, or measures by name with `loss` among them")
+            raise UserError(
+                f"evaluate gave {', '.join(measures)}; give a loss, or measures by name with `loss` among them"
+            )
         return json.dumps({name: float(value) for name, value in measures.items()})
 
     measures: dict[str, float] = json.loads(from_first(measure))
@@ -428,7 +496,8 @@ def asked(evaluate: Evaluate, module: nn.Module, autocast: Autocast) -> dict[str
 
 
 def loader_loss(module: Any, loader: DataLoader[Any], autocast: Autocast) -> dict[str, float]:
-    """The mean of every term over a loader's batches, each process reading its share of the rows; `loss` is their sum."""
+    """The mean of every term over a loader's batches, each process reading its share of the rows; `loss` is their
+    sum."""
     task, device = AsTask(module), next(module.parameters()).device
     sums: dict[str, Tensor] = {}
     for content in loader:
@@ -440,5 +509,8 @@ def loader_loss(module: Any, loader: DataLoader[Any], autocast: Autocast) -> dic
             sums[name] = sums.get(name, torch.zeros(2, dtype=torch.float64)) + pair
     if not sums:
         raise UserError("the loader to evaluate on gives no batch; give it examples")
-    means = {name: float(total / max(count, 1)) for name, (total, count) in ((n, sum_over_processes(s)) for n, s in sums.items())}
+    means = {
+        name: float(total / max(count, 1))
+        for name, (total, count) in ((n, sum_over_processes(s)) for n, s in sums.items())
+    }
     return {"loss": sum(means.values()), **(means if len(means) > 1 else {})}

@@ -1,4 +1,5 @@
-"""Checkpoints of format 1, which kept sentences where facts are kept now. They are told again in the words of then, and compared."""
+"""Checkpoints of format 1, which kept sentences where facts are kept now. They are told again in the words of then, and
+compared."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,5 +1,5 @@
-"""Which parameters of a run that stands on another are trained, from which step on, and how fast. Everything is told by the step, so that a
-run that is gone on with does as one that was never interrupted."""
+"""Which parameters of a run that stands on another are trained, from which step on, and how fast. Everything is told by
+the step, so that a run that is gone on with does as one that was never interrupted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ Level = Sequence[nn.Parameter]
 
 
 def levels_of(task: nn.Module, config: Config) -> tuple[list[Level], Level]:
-    """The parameters of the body that another run has trained, block by block, the embedding's first; and all others."""
+    """The parameters of the body that another run has trained, block by block, the embedding's first; and all
+    others."""
     _, body = inherited_part(task, config)
     blocks: list[Level] = [list(block.values()) for block in parameter_blocks(body)]
     inside = {id(parameter) for block in blocks for parameter in block}
@@ -35,7 +36,9 @@ def freeze(task: nn.Module, config: Config) -> None:
         for parameter in block:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in task.parameters()):
-        raise UserError(f"transfer.freeze={transfer.freeze} leaves nothing to train, as all of this run is in its body; freeze less")
+        raise UserError(
+            f"transfer.freeze={transfer.freeze} leaves nothing to train, as all of this run is in its body; freeze less"
+        )
 
 
 def num_frozen(transfer: TransferConfig, num_blocks: int) -> int:
@@ -44,8 +47,8 @@ def num_frozen(transfer: TransferConfig, num_blocks: int) -> int:
         return {"embedding": 1, "body": num_blocks + 1}[transfer.freeze]
     if transfer.freeze > num_blocks:
         raise UserError(
-            f"transfer.freeze ({transfer.freeze}) must be at most the {counted(num_blocks, 'block')} that the body has; "
-            "transfer.freeze=body leaves all of it as it is"
+            f"transfer.freeze ({transfer.freeze}) must be at most the {counted(num_blocks, 'block')} that the body has;"
+            " transfer.freeze=body leaves all of it as it is"
         )
     return transfer.freeze + 1 if transfer.freeze else 0
 
@@ -73,8 +76,9 @@ def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Confi
 
 @dataclass
 class Unfreezing:
-    """Gradual unfreezing (Howard and Ruder 2018): at first what is not of the body is trained; after every `every` steps one more block
-    is, the topmost first, the embedding last. Where there is nothing but the body, its topmost block is trained from the start."""
+    """Gradual unfreezing (Howard and Ruder 2018): at first what is not of the body is trained; after every `every`
+    steps one more block is, the topmost first, the embedding last. Where there is nothing but the body, its topmost
+    block is trained from the start."""
 
     blocks: list[Level]
     others: Level
@@ -86,8 +90,8 @@ class Unfreezing:
         return max(len(self.blocks) - begun, 0)
 
     def __call__(self, step: int) -> list[nn.Parameter]:
-        """The parameters that a step leaves as they are. A process alone does not take their gradients either; of several, each has
-        agreed with the others on which gradients they exchange."""
+        """The parameters that a step leaves as they are. A process alone does not take their gradients either; of
+        several, each has agreed with the others on which gradients they exchange."""
         waiting = self.num_waiting(step)
         if not is_distributed():
             for number, block in enumerate(self.blocks):
@@ -116,7 +120,7 @@ def check_unfreezing(task: nn.Module, config: Config) -> None:
     most = (steps - 1) // turns
     total = len(waiting.blocks)
     raise UserError(
-        f"transfer.unfreeze_every ({waiting.every}) reaches {total - left} of {counted(total, 'level')} of the body within training.steps "
-        f"({steps}), and the others would never be trained; give {f'at most {most}, or ' if most else ''}{enough} steps, or freeze them "
-        "with transfer.freeze"
+        f"transfer.unfreeze_every ({waiting.every}) reaches {total - left} of {counted(total, 'level')} of the body"
+        f" within training.steps ({steps}), and the others would never be trained; give"
+        f" {f'at most {most}, or ' if most else ''}{enough} steps, or freeze them with transfer.freeze"
     )

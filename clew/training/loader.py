@@ -1,5 +1,5 @@
-"""Batches made ahead of time by processes of their own. A batch is a function of its position, so that any number of them makes the same
-batches in the same order."""
+"""Batches made ahead of time by processes of their own. A batch is a function of its position, so that any number of
+them makes the same batches in the same order."""
 
 import signal
 import sys
@@ -18,10 +18,11 @@ AHEAD = 4
 
 
 class Loader(Batches):
-    """The same batches, made by `workers` processes (none: when they are asked for), in memory that a GPU can read where `pin` says so.
+    """The same batches, made by `workers` processes (none: when they are asked for), in memory that a GPU can read
+    where `pin` says so.
 
-    The processes are forked, so that they share the memory map of the text. A stream is read in its order, so that it has no use for them:
-    it is encoded ahead of time by itself.
+    The processes are forked, so that they share the memory map of the text. A stream is read in its order, so that it
+    has no use for them: it is encoded ahead of time by itself.
     """
 
     def __init__(self, batches: Batches, workers: int, pin: bool):
@@ -33,8 +34,14 @@ class Loader(Batches):
     def place(self, epoch: int, batch: int) -> Any:
         return self.batches.place(epoch, batch)
 
-    def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
-        return self._made_elsewhere(epoch, batch, part, parts) if self.workers else self._made_here(epoch, batch, part, parts, place)
+    def ahead(
+        self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None
+    ) -> Iterator[tuple[int, int, Any]]:
+        return (
+            self._made_elsewhere(epoch, batch, part, parts)
+            if self.workers
+            else self._made_here(epoch, batch, part, parts, place)
+        )
 
     def _made_here(self, epoch: int, batch: int, part: int, parts: int, place: Any) -> Iterator[tuple[int, int, Any]]:
         for e, b, made in self.batches.ahead(epoch, batch, part, parts, place):
@@ -44,7 +51,9 @@ class Loader(Batches):
         made: Any = None
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of more workers than cores, and of forking beside threads: these only read arrays
+                warnings.simplefilter(
+                    "ignore"
+                )  # of more workers than cores, and of forking beside threads: these only read arrays
                 loader = DataLoader(
                     _ByPosition(self, part, parts),
                     batch_size=None,
@@ -66,7 +75,9 @@ class Loader(Batches):
                 "with training.workers=0 if it happens again"
             ) from error
         finally:
-            if made is not None:  # an error holds on to it: freed with that, it would wait for processes it can no longer tell to end
+            if (
+                made is not None
+            ):  # an error holds on to it: freed with that, it would wait for processes it can no longer tell to end
                 made._shutdown_workers()
 
 
@@ -80,8 +91,8 @@ class _ByPosition(Dataset[Any]):
 
 
 def _leave_signals_to_the_first(worker: int) -> None:
-    """Ctrl-C reaches every process of a terminal, and SIGTERM often every process of a job: the one that trains saves and ends, and the
-    others with it. A second SIGTERM is the loader's own."""
+    """Ctrl-C reaches every process of a terminal, and SIGTERM often every process of a job: the one that trains saves
+    and ends, and the others with it. A second SIGTERM is the loader's own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda number, frame: signal.signal(number, signal.SIG_DFL) and None)
     torch.set_num_threads(1)

@@ -1,4 +1,5 @@
-"""A run's records for the programs that show them, beside metrics.jsonl: TensorBoard, Weights & Biases (offline), MLflow.
+"""A run's records for the programs that show them, beside metrics.jsonl: TensorBoard, Weights & Biases (offline),
+MLflow.
 
 Each is in a package of its own, and writes to the disk alone:
 
@@ -41,7 +42,9 @@ class Wandb:
         wandb = import_module("wandb")
         name = kept(folder / WANDB / "id", lambda: uuid.uuid4().hex)
         settings = wandb.Settings(silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True)
-        self.run: Any = wandb.init(mode="offline", dir=str(folder), project=PROJECT, name=folder.name, id=name, settings=settings)
+        self.run: Any = wandb.init(
+            mode="offline", dir=str(folder), project=PROJECT, name=folder.name, id=name, settings=settings
+        )
         self.run.define_metric("*", step_metric="step")
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -67,7 +70,9 @@ class MLflow:
         there = self.client.get_experiment_by_name(PROJECT)
         experiment = self.client.create_experiment(PROJECT) if there is None else there.experiment_id
         (folder / MLFLOW).mkdir(exist_ok=True)
-        self.run = kept(folder / MLFLOW / "id", lambda: str(self.client.create_run(experiment, run_name=folder.name).info.run_id))
+        self.run = kept(
+            folder / MLFLOW / "id", lambda: str(self.client.create_run(experiment, run_name=folder.name).info.run_id)
+        )
 
     def add(self, record: Mapping[str, Any]) -> None:
         if (found := numbers_of(record)) is not None:

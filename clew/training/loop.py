@@ -1,7 +1,9 @@
-"""The training loop: an iterator that yields a record a step. Logging, evaluating and saving are what the caller does between two records.
+"""The training loop: an iterator that yields a record a step. Logging, evaluating and saving are what the caller does
+between two records.
 
-It knows no config, no files and no particular task. What is random in step s is derived from (seed, s, process, micro-batch);
-counts are summed over micro-batches and processes before backward, so that every term's mean is exact however a batch is cut.
+It knows no config, no files and no particular task. What is random in step s is derived from (seed, s, process,
+micro-batch); counts are summed over micro-batches and processes before backward, so that every term's mean is exact
+however a batch is cut.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -58,14 +60,16 @@ def train(
 ) -> Generator[Record, None, None]:
     """Trains until `steps`, one record a step; `standing` is kept up to date before each record is given.
 
-    `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry` hands each
-    row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its rows of a batch into
-    `accumulate` micro-batches, and into twice as many where one does not fit into memory. `norm_penalty` times the mean over rows of the
-    penalty in `layers.recurrence.norm_penalty` is a term of its own. `waiting(step)` are the parameters that a step leaves as they are.
+    `task` may be compiled, or spread over processes: only its forward is called; `counts` is the plain task's. `carry`
+    hands each row's state, detached, to the next step: truncated back-propagation through time. Each process cuts its
+    rows of a batch into `accumulate` micro-batches, and into twice as many where one does not fit into memory.
+    `norm_penalty` times the mean over rows of the penalty in `layers.recurrence.norm_penalty` is a term of its own.
+    `waiting(step)` are the parameters that a step leaves as they are.
 
-    A step whose losses or gradient are not finite is skipped: it leaves everything as it was. With `look` the host looks at every step
-    and decides; without, the device decides where it can, and the host runs up to `MOST_SKIPPED` steps ahead. By default the host looks
-    where that is free: not on CUDA. `capture` runs passes of shapes that recur as CUDA graphs: see `CapturedPasses`.
+    A step whose losses or gradient are not finite is skipped: it leaves everything as it was. With `look` the host
+    looks at every step and decides; without, the device decides where it can, and the host runs up to `MOST_SKIPPED`
+    steps ahead. By default the host looks where that is free: not on CUDA. `capture` runs passes of shapes that recur
+    as CUDA graphs: see `CapturedPasses`.
     """
     plain_counts: Any = counts or task.counts
 
@@ -79,7 +83,11 @@ def train(
     look = device.type != "cuda" if look is None else look
     look = look or not reads_flag(optimiser)
     task.train()
-    passes = CapturedPasses(_one_pass(task, carry, autocast), task) if capture and can_capture(device, accumulate, norm_penalty) else None
+    passes = (
+        CapturedPasses(_one_pass(task, carry, autocast), task)
+        if capture and can_capture(device, accumulate, norm_penalty)
+        else None
+    )
     feed = Feed(batches, standing.epoch, standing.batch, device, standing.place)
     while standing.step < steps:
         fed = feed.take()
@@ -113,7 +121,11 @@ def train(
         standing.unseen.append(record)
         is_last = standing.step + 1 == steps
         # Streams start with a state that is None, which no tensor can stand for.
-        if look or (carry and (batch.fresh or not have_same_shapes(state, standing.state))) or lacks_momentum(optimiser):
+        if (
+            look
+            or (carry and (batch.fresh or not have_same_shapes(state, standing.state)))
+            or lacks_momentum(optimiser)
+        ):
             if not is_last:
                 feed.prepare()
             standing.look()
@@ -154,8 +166,8 @@ def _backward(
     penalty: float,
     passes: CapturedPasses | None,
 ) -> tuple[Tensor, dict[str, float], int, State, bool]:
-    """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over everything, the tokens that
-    batches say they read, the state to carry, and whether any process was asked to stop."""
+    """Gradients of the sum over terms of weight * sum / count; each term's weight * sum (terms,) and count over
+    everything, the tokens that batches say they read, the state to carry, and whether any process was asked to stop."""
     device = next(task.parameters()).device
     batch = at_step(fed.batch, standing.step)
     on_host = _micro_batches(batch, parts)
@@ -190,16 +202,23 @@ def can_capture(device: torch.device, accumulate: int, norm_penalty: float) -> b
 
 
 def _one_pass(
-    task: nn.Module, carry: bool, autocast: Callable[[], AbstractContextManager[Any]], penalty: float = 0.0, scale: int = 1
+    task: nn.Module,
+    carry: bool,
+    autocast: Callable[[], AbstractContextManager[Any]],
+    penalty: float = 0.0,
+    scale: int = 1,
 ) -> Pass:
-    """Forward and backward of a micro-batch: the gradient of scale * sum over terms of weight * sum / count is added to the parameters'."""
+    """Forward and backward of a micro-batch: the gradient of scale * sum over terms of weight * sum / count is added to
+    the parameters'."""
 
     def run(micro: Any, before: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
         with autocast():
             seen: list[Steps] = []
             with seeing_steps(seen) if penalty else nullcontext():
                 terms, state = task(micro, before)
-            state = detach_state(state) if carry else None  # the keys and values of every layer are not held through the backward pass
+            state = (
+                detach_state(state) if carry else None
+            )  # the keys and values of every layer are not held through the backward pass
             # Gradients are averaged over processes; the counts are sums over them already.
             loss = sum(term.weight * term.sum / counts[name].to(term.sum.dtype) for name, term in terms.items())
             if penalty:
@@ -220,7 +239,9 @@ def _on_device(whole: dict[str, float], device: torch.device) -> dict[str, Tenso
 
 def _micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:
     """A batch in parts, and whether each has rows; one that has none gets the batch's first."""
-    return [(micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)]
+    return [
+        (micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)
+    ]
 
 
 def _carried(state: State, parts: int) -> list[State]:
@@ -231,13 +252,15 @@ def _carried(state: State, parts: int) -> list[State]:
 def _total_counts(
     fed: Fed, micro_batches: list[tuple[Any, bool]], counts: Callable[[Any], dict[str, Tensor]], asked: bool
 ) -> tuple[dict[str, float], int, bool]:
-    """Every term's count over micro-batches and processes, 1 where there is none, the tokens that batches say they read, and whether any
-    process was asked to stop, in one exchange between hosts, which no device waits for. Counts are whole numbers but where examples have
-    weights."""
+    """Every term's count over micro-batches and processes, 1 where there is none, the tokens that batches say they
+    read, and whether any process was asked to stop, in one exchange between hosts, which no device waits for. Counts
+    are whole numbers but where examples have weights."""
     found = [counts(micro) for micro, has_rows in micro_batches if has_rows]
     sums = {name: sum(float(part[name]) for part in found) * fed.is_real for name in found[0]}
     num_tokens = getattr(fed.batch, "num_tokens", 0) * fed.is_real
-    *values, tokens, stop = sum_over_processes(torch.tensor([*sums.values(), num_tokens, asked], dtype=torch.float64)).tolist()
+    *values, tokens, stop = sum_over_processes(
+        torch.tensor([*sums.values(), num_tokens, asked], dtype=torch.float64)
+    ).tolist()
     whole = {name: (int(value) if value.is_integer() else value) or 1 for name, value in zip(sums, values, strict=True)}
     return whole, int(tokens), stop > 0
 
@@ -247,8 +270,8 @@ def _halve(standing: Standing, batch: Any, parts: int) -> None:
     rows = num_rows(batch)
     if world_size() > 1:
         raise UserError(
-            f"process {rank()} ran out of memory at step {standing.step + 1}, with micro-batches of {-(-rows // parts)} rows; "
-            f"go on by --resume with training.accumulate={2 * parts}"
+            f"process {rank()} ran out of memory at step {standing.step + 1}, with micro-batches of {-(-rows // parts)}"
+            f" rows; go on by --resume with training.accumulate={2 * parts}"
         )
     if standing.halvings >= MOST_HALVINGS or parts >= rows:
         raise UserError(

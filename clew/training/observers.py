@@ -1,11 +1,13 @@
-"""What reacts to an evaluation and is remembered in the checkpoint: the best value so far, and when to give up waiting for a better one."""
+"""What reacts to an evaluation and is remembered in the checkpoint: the best value so far, and when to give up waiting
+for a better one."""
 
 import math
 from typing import Any
 
 
 class Best:
-    """The lowest loss so far. `patience` evaluations without a better one make `is_exhausted` true; `evaluated` is the last one's step."""
+    """The lowest loss so far. `patience` evaluations without a better one make `is_exhausted` true; `evaluated` is the
+    last one's step."""
 
     def __init__(self, patience: int | None = None):
         self.patience = patience

@@ -1,6 +1,7 @@
 """Optimisers by name. Members of OPTIMISERS are built as `O(parameters, learning_rate, *, options)`.
 
-Where weights decay, `decay_vectors` says whether norms, biases and all else that has fewer than two axes decay with the matrices.
+Where weights decay, `decay_vectors` says whether norms, biases and all else that has fewer than two axes decay with the
+matrices.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +19,8 @@ def sgd(
     weight_decay: float = 0.0,
     decay_vectors: bool = True,
 ) -> torch.optim.Optimizer:
-    """w -= lr * (g + weight_decay * w), with momentum where asked; everything decays, as in the papers of recurrent language models."""
+    """w -= lr * (g + weight_decay * w), with momentum where asked; everything decays, as in the papers of recurrent
+    language models."""
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
     # torch has no fused step of SGD over shards.
@@ -39,7 +41,9 @@ def adam(
     """Kingma and Ba 2015; decay is a penalty in the gradient, and so is scaled as the gradient is."""
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
-    return torch.optim.Adam(groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters))
+    return torch.optim.Adam(
+        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters)
+    )
 
 
 def adamw(
@@ -52,10 +56,13 @@ def adamw(
     weight_decay: float = 0.1,
     decay_vectors: bool = False,
 ) -> torch.optim.Optimizer:
-    """Loshchilov and Hutter 2019: decay beside the gradient's step; matrices decay, vectors do not (Radford et al. 2019)."""
+    """Loshchilov and Hutter 2019: decay beside the gradient's step; matrices decay, vectors do not (Radford et al.
+    2019)."""
     parameters = list(parameters)
     groups = decay_groups(parameters, weight_decay, decay_vectors)
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters))
+    return torch.optim.AdamW(
+        groups, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=fused_where_there_is(parameters)
+    )
 
 
 def adagrad(
@@ -66,7 +73,8 @@ def adagrad(
 
 
 def decay_groups(parameters: list[nn.Parameter], weight_decay: float, decay_vectors: bool) -> list[dict[str, Any]]:
-    """What decays and what does not. Matrices do, embedding tables among them; vectors (norms, biases) only where asked."""
+    """What decays and what does not. Matrices do, embedding tables among them; vectors (norms, biases) only where
+    asked."""
     if decay_vectors:
         return [{"params": parameters, "weight_decay": weight_decay}]
     matrices, vectors = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
@@ -83,4 +91,9 @@ def is_sharded(parameter: nn.Parameter) -> bool:
     return type(parameter.data) is not torch.Tensor
 
 
-OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"sgd": sgd, "adam": adam, "adamw": adamw, "adagrad": adagrad}
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": sgd,
+    "adam": adam,
+    "adamw": adamw,
+    "adagrad": adagrad,
+}

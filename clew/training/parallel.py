@@ -1,8 +1,8 @@
-"""A task over several processes: every one has the whole of it (DDP), or a shard of each parameter (FSDP2). Only `forward` may be called
-through either.
+"""A task over several processes: every one has the whole of it (DDP), or a shard of each parameter (FSDP2). Only
+`forward` may be called through either.
 
-A shard is a DTensor cut along its first axis; `whole` and `shard_of` go from one to the other, so that what is saved by any number of
-processes can be read by any other.
+A shard is a DTensor cut along its first axis; `whole` and `shard_of` go from one to the other, so that what is saved by
+any number of processes can be read by any other.
 """
 
 import warnings
@@ -35,7 +35,8 @@ def replicate(task: nn.Module) -> nn.Module:
 
 
 def shard(task: nn.Module) -> nn.Module:
-    """The same task, its parameters sharded in place: each layer of a stack is gathered when it is run, the rest with the task."""
+    """The same task, its parameters sharded in place: each layer of a stack is gathered when it is run, the rest with
+    the task."""
     mesh = init_device_mesh(next(task.parameters()).device.type, (world_size(),))
     for part in list(task.modules()):
         if isinstance(part, SelfAttention):
@@ -59,7 +60,8 @@ def gradients_together(task: nn.Module, last: bool) -> AbstractContextManager[An
 
 @contextmanager
 def gathered(task: nn.Module) -> Iterator[None]:
-    """Within this context every process holds the whole of a sharded task, so that each may run it as often as it likes."""
+    """Within this context every process holds the whole of a sharded task, so that each may run it as often as it
+    likes."""
     if not isinstance(task, FSDPModule):
         yield
         return
@@ -77,11 +79,14 @@ def gathered(task: nn.Module) -> Iterator[None]:
 
 
 def forget_forwards(part: Any) -> None:
-    """A backward pass gathers layers ahead in the order in which they were run since the one before. Processes that evaluate run theirs
-    as often as each has to, would then gather in different orders, and wait for each other for ever."""
+    """A backward pass gathers layers ahead in the order in which they were run since the one before. Processes that
+    evaluate run theirs as often as each has to, would then gather in different orders, and wait for each other for
+    ever."""
     state = part._get_fsdp_state()
     getattr(state._comm_ctx, "post_forward_order", []).clear()  # not there before the first
-    groups = state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]  # torch 2.11 has one
+    groups = (
+        state._fsdp_param_groups if hasattr(state, "_fsdp_param_groups") else [state._fsdp_param_group]
+    )  # torch 2.11 has one
     for group in groups:
         group._post_forward_indices.clear()
 
@@ -104,7 +109,9 @@ def whole_weights(task: nn.Module) -> dict[str, Tensor]:
 def shard_of(tensor: Tensor, like: Tensor) -> Tensor:
     """A whole tensor as `like` holds it: on its device, and sharded where that is."""
     if isinstance(like, DTensor):
-        return distribute_tensor(tensor.to(like.device, like.dtype), like.device_mesh, like.placements, src_data_rank=None)
+        return distribute_tensor(
+            tensor.to(like.device, like.dtype), like.device_mesh, like.placements, src_data_rank=None
+        )
     return tensor.to(like.device, like.dtype)
 
 

@@ -1,4 +1,5 @@
-"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast; `auto` is bfloat16 on a GPU that has it, else float32."""
+"""The arithmetic of a run: float32, TF32 matrix products, or bfloat16 autocast; `auto` is bfloat16 on a GPU that has
+it, else float32."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +14,9 @@ def resolved(precision: str, device: torch.device) -> str:
     """The arithmetic that a setting means on a device."""
     if precision != "auto":
         return precision
-    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return (
+        "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    )
 
 
 @contextmanager

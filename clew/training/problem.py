@@ -1,4 +1,5 @@
-"""What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric beyond this."""
+"""What a run trains: a task, its batches, and how it is measured. The loop and the run know no data and no metric
+beyond this."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ def no_progress(done: int, total: int) -> None:
 
 
 class Judge(Protocol):
-    """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone may do.
+    """Scores a part of the data, each process its share; None where `interrupted` says to stop, which a process alone
+    may do.
 
     `forward` is the task or its compiled form; `progress` is called after each batch.
     A `final` evaluation decodes as the config says, those on the way greedily.

@@ -1,5 +1,5 @@
-"""What a config trains on: its data read and encoded, its vocabularies agreed on, its task built, and how it is judged. Generic over the
-task's Learning."""
+"""What a config trains on: its data read and encoded, its vocabularies agreed on, its task built, and how it is judged.
+Generic over the task's Learning."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -28,14 +28,17 @@ from clew.training.parallel import gathered
 from clew.training.problem import Problem, Progress, no_progress
 
 
-def prepare_problem(config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None) -> Problem:
+def prepare_problem(
+    config: Config, run: Path | None = None, progress: Callable[[int, int], None] = lambda done, total: None
+) -> Problem:
     """What a config trains on, with the vocabularies of a run that is there already, or new ones."""
     entry, training, seed = TASKS[config.task.name], config.training, config.seed
     learning = entry.learns
     check_embedding(config)
     if training.evaluate_tokens is not None and not learning.can_cap:
         raise UserError(
-            f"training.evaluate_tokens is for running text and examples, and this task learns from {learning.reads}; leave it out"
+            f"training.evaluate_tokens is for running text and examples, and this task learns from {learning.reads};"
+            " leave it out"
         )
     notes = Notes(faults=config.data.faults)
     parts = learning.read(config.data, seed, notes)
@@ -47,7 +50,12 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
 
     def encode(name: str) -> Any:
         encoding = Encoding(
-            name, training, to_train=name == "train", workers=config.text.workers, progress=progress, vocabularies=vocabularies
+            name,
+            training,
+            to_train=name == "train",
+            workers=config.text.workers,
+            progress=progress,
+            vocabularies=vocabularies,
         )
         return learning.encode(task, parts[name], encoding)
 
@@ -76,7 +84,14 @@ def prepare_problem(config: Config, run: Path | None = None, progress: Callable[
         progress: Progress = no_progress,
     ) -> Score | None:
         most_tokens = None if final else training.evaluate_tokens
-        evaluation = replace(plain, is_final=final, most_tokens=most_tokens, autocast=autocast, interrupted=interrupted, progress=progress)
+        evaluation = replace(
+            plain,
+            is_final=final,
+            most_tokens=most_tokens,
+            autocast=autocast,
+            interrupted=interrupted,
+            progress=progress,
+        )
         score = learning.judge(task, forward, parts[part], encoded[part], evaluation)
         if score is None or not final:
             return score
@@ -110,10 +125,13 @@ def agreed_vocabularies(config: Config, learning: Learning[Any, Any], run: Path 
 
 
 def new_vocabularies(config: Config, learning: Learning[Any, Any], train: Any) -> Mapping[str, Any]:
-    """Those that a training part gives, with what the run keeps of others; all of a translator's that it goes on with."""
+    """Those that a training part gives, with what the run keeps of others; all of a translator's that it goes on
+    with."""
     if config.transfer.translator:
         return load_vocabularies(Path(str(config.transfer.source)), config)
-    trained = kept_vocabularies(config, learning.content(train), lambda: learning.vocabularies(train, RunTokenizers(config), config.task))
+    trained = kept_vocabularies(
+        config, learning.content(train), lambda: learning.vocabularies(train, RunTokenizers(config), config.task)
+    )
     found = in_their_order(dict(trained), config)
     if (source := config.embedding.source) is not None:
         found[CONTEXT] = BorrowedBody.of_run(Path(source))

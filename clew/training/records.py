@@ -1,4 +1,5 @@
-"""What a training step did, and where training stands. Values of a step stay on the device until somebody looks at them."""
+"""What a training step did, and where training stands. Values of a step stay on the device until somebody looks at
+them."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,11 +13,13 @@ from clew.core.errors import UserError
 from clew.core.types import State
 
 MOST_SKIPPED = 10
-"""Steps in a row without a finite gradient after which a run is given up; and how far the host runs ahead of a GPU at most."""
+"""Steps in a row without a finite gradient after which a run is given up; and how far the host runs ahead of a GPU at
+most."""
 
 
 class Sent:
-    """Numbers on their way to the host. On CUDA the copy is asynchronous, and reading them does not wait for later steps."""
+    """Numbers on their way to the host. On CUDA the copy is asynchronous, and reading them does not wait for later
+    steps."""
 
     def __init__(self, values: Tensor):
         self.values = values.to("cpu", non_blocking=True) if values.is_cuda else values
@@ -38,9 +41,10 @@ class Sent:
 class Record:
     """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
 
-    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else the first term's
-    count. `parts` is into how many micro-batches each process cut its share; `stop` says that some process has been asked to stop.
-    Reading `losses`, `gradient_norm` or `skipped` waits for the step's end; nothing else does.
+    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else
+    the first term's count. `parts` is into how many micro-batches each process cut its share; `stop` says that some
+    process has been asked to stop. Reading `losses`, `gradient_norm` or `skipped` waits for the step's end; nothing
+    else does.
     """
 
     step: int
@@ -83,9 +87,10 @@ class Record:
 class Standing:
     """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
 
-    `place` is where a stream has to be read for the position. `state` is what is carried for this process's rows; `skipped` counts the
-    steps skipped in a row up to the last one that was looked at, and `unseen` are those after it; `halvings` is how often micro-batches had
-    to be halved to fit into memory; `seconds` and `tokens` are how long training has taken and how much it has read, kept by the caller.
+    `place` is where a stream has to be read for the position. `state` is what is carried for this process's rows;
+    `skipped` counts the steps skipped in a row up to the last one that was looked at, and `unseen` are those after it;
+    `halvings` is how often micro-batches had to be halved to fit into memory; `seconds` and `tokens` are how long
+    training has taken and how much it has read, kept by the caller.
     """
 
     step: int = 0

@@ -68,8 +68,9 @@ def check_training(training: TrainingConfig) -> None:
         raise UserError("training.vary_length is for streams; set training.batching=streams, or leave it out")
     if training.norm_penalty and (training.compile or training.recompute or training.parallel == "fsdp"):
         raise UserError(
-            "training.norm_penalty differentiates each step of a recurrence once more, which compiled, recomputed and sharded layers do "
-            "not allow; set training.compile=false training.recompute=false training.parallel=ddp, or leave it out"
+            "training.norm_penalty differentiates each step of a recurrence once more, which compiled, recomputed and"
+            " sharded layers do not allow; set training.compile=false training.recompute=false training.parallel=ddp,"
+            " or leave it out"
         )
     if training.batch_size < training.accumulate * world_size():
         raise UserError(
@@ -88,7 +89,8 @@ def train_run(
     report: Report | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Trains a config in a folder: a new one, or one that is resumed or overwritten. Raises `Interrupted` where a signal came, once saved.
+    """Trains a config in a folder: a new one, or one that is resumed or overwritten. Raises `Interrupted` where a
+    signal came, once saved.
 
     Where several processes train together each calls this, and the first alone writes and reports.
     """
@@ -110,7 +112,14 @@ def stopped_at_once(request: Request, folder: Path) -> Iterator[None]:
 
 
 def run_through(
-    config: Config, folder: Path, resume: bool, overwrite: bool, code: Path | None, request: Request, report: Report, callbacks: Callbacks
+    config: Config,
+    folder: Path,
+    resume: bool,
+    overwrite: bool,
+    code: Path | None,
+    request: Request,
+    report: Report,
+    callbacks: Callbacks,
 ) -> Result:
     """One run from its data to its last evaluation."""
     device, reason = own_device(config.device)
@@ -127,15 +136,16 @@ def run_through(
     freeze(problem.task, config)
     if config.training.norm_penalty and not any(isinstance(part, Recurrent) for part in problem.task.modules()):
         raise UserError(
-            f"training.norm_penalty is for recurrent layers, and a {config.model.family} has none here; leave it out, or set "
-            "model.family=recurrent"
+            f"training.norm_penalty is for recurrent layers, and a {config.model.family} has none here; leave it out,"
+            " or set model.family=recurrent"
         )
     if not resume:
         check_unfreezing(problem.task, config)
     count = sum(p.numel() for p in problem.task.parameters())
     trained = sum(p.numel() for p in problem.task.parameters() if p.requires_grad)
     report.say(
-        f"device {reason}; {resolved(config.training.precision, device)} arithmetic{', compiled' if config.training.compile else ''}"
+        f"device {reason}; {resolved(config.training.precision, device)}"
+        f" arithmetic{', compiled' if config.training.compile else ''}"
     )
     for note in problem.notes:
         report.say(note)
@@ -172,8 +182,8 @@ def with_counted_steps(config: Config, batches: Batches, done: int) -> Config:
     steps = sum(map(batches.per_epoch, range(whole))) + (round(part * batches.per_epoch(whole)) if part else 0)
     if steps < done:
         raise UserError(
-            f"the run has done {counted(done, 'step')} already, and training.epochs={training.epochs:g} asks for {steps:,}; "
-            "ask for at least as many"
+            f"the run has done {counted(done, 'step')} already, and training.epochs={training.epochs:g} asks for"
+            f" {steps:,}; ask for at least as many"
         )
     return config.model_copy(update={"training": training.model_copy(update={"steps": max(steps, 1)})})
 
@@ -183,7 +193,9 @@ def events(running: Running, resume: bool) -> Iterator[None]:
     """Within this context the first process writes what is measured for other programs too."""
     if rank() == 0:
         with writing("the events", running.folder):
-            running.loggers = loggers_of(running.settings.log, running.folder, running.training.standing.step if resume else None)
+            running.loggers = loggers_of(
+                running.settings.log, running.folder, running.training.standing.step if resume else None
+            )
     try:
         yield
     finally:
@@ -229,7 +241,9 @@ def run_loop(running: Running) -> None:
         for record in steps:
             log.add(record)
             is_last = record.step == settings.steps
-            is_due = is_last or any(record.step % every == 0 for every in (settings.log_every, settings.evaluate_every, saves))
+            is_due = is_last or any(
+                record.step % every == 0 for every in (settings.log_every, settings.evaluate_every, saves)
+            )
             if is_due or record.stop or running.request:
                 standing.look()
             now = time.perf_counter()
@@ -237,7 +251,10 @@ def run_loop(running: Running) -> None:
             standing.tokens += record.count
             if standing.halvings != halvings:
                 halvings = standing.halvings
-                report.say(f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from here on")
+                report.say(
+                    f"out of memory at step {record.step}: the same batch is cut into {record.parts} micro-batches from"
+                    " here on"
+                )
             if record.is_read:
                 log.write(now)
             callbacks.step(record)
@@ -259,7 +276,9 @@ def run_loop(running: Running) -> None:
                 return
             if stop:
                 raise Interrupted(
-                    running.request.number or 2, f"stopped at step {record.step} of {settings.steps}; saved in {folder}", folder
+                    running.request.number or 2,
+                    f"stopped at step {record.step} of {settings.steps}; saved in {folder}",
+                    folder,
                 )
             if training.best.is_exhausted:
                 report.say(f"no better evaluation in {settings.patience}; stopped at step {record.step}")
@@ -287,7 +306,13 @@ def finish(running: Running, config: Config) -> Result:
     scores: dict[str, Score] = {}
     for part in problem.parts:
         found = problem.judge(
-            part, task, task, running.autocast, lambda: bool(running.request), final=True, progress=running.report.evaluating
+            part,
+            task,
+            task,
+            running.autocast,
+            lambda: bool(running.request),
+            final=True,
+            progress=running.report.evaluating,
         )
         if found is None:
             leave_if_asked(running.request, folder, "after the last step, before the final evaluation")
@@ -315,7 +340,9 @@ def own_device(name: str) -> tuple[torch.device, str]:
     device, reason = choose_device(name)
     if not is_distributed():
         return device, reason
-    return torch.device(device.type, local_rank()) if device.type == "cuda" else device, f"{reason}; {world_size()} processes"
+    return (
+        torch.device(device.type, local_rank()) if device.type == "cuda" else device
+    ), f"{reason}; {world_size()} processes"
 
 
 def leave_if_asked(request: Request, folder: Path, when: str) -> None:

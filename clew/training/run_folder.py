@@ -25,7 +25,9 @@ def writing(what: str, folder: Path) -> Iterator[None]:
     except OSError as error:
         if is_run(folder) or checkpoint_folders(folder):
             raise cannot_write(what, folder, error) from None
-        raise DiskError(f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out") from None
+        raise DiskError(
+            f"cannot write the run to {folder}: {error.strerror or error}; choose another place with --out"
+        ) from None
 
 
 @contextmanager
@@ -51,12 +53,16 @@ def prepare_folder(
     resume: bool,
     overwrite: bool = False,
 ) -> None:
-    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have changed. A run that is
-    overwritten is deleted here, when the data of the new one have been read and its model is built."""
+    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have
+    changed. A run that is overwritten is deleted here, when the data of the new one have been read and its model is
+    built."""
     if overwrite:
         with writing("the run", folder):
             if code is not None and code.resolve().is_relative_to(folder.resolve()):
-                raise UserError(f"{code} is in {folder}, which would be deleted; copy the file to another place, or choose another folder")
+                raise UserError(
+                    f"{code} is in {folder}, which would be deleted; copy the file to another place, or choose another"
+                    " folder"
+                )
             remove_run(folder)
     if not resume and is_run(folder):
         raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")

@@ -89,7 +89,13 @@ class Running:
 
 
 def start(
-    config: Config, folder: Path, problem: Problem, device: torch.device, autocast: Autocast, request: Request, report: Report
+    config: Config,
+    folder: Path,
+    problem: Problem,
+    device: torch.device,
+    autocast: Autocast,
+    request: Request,
+    report: Report,
 ) -> Running:
     """Everything that takes part in a config's run, at step 0."""
     task = problem.task.to(device)
@@ -113,8 +119,8 @@ def begin(
     optimiser: torch.optim.Optimizer | None = None,
     as_task: Callable[[Any], Any] | None = None,
 ) -> Running:
-    """Everything that takes part in a problem's training, at step 0. `known` is what a resumed run must share with this one; `as_task` puts
-    around the model what makes it a task, where it is none."""
+    """Everything that takes part in a problem's training, at step 0. `known` is what a resumed run must share with this
+    one; `as_task` puts around the model what makes it a task, where it is none."""
     task = problem.task
     device = next(task.parameters()).device
     flops = 6.0 * counted_parameters(task)
@@ -150,7 +156,22 @@ def begin(
     loader = Loader(problem.batches, settings.workers, pin=device.type == "cuda")
     peak = peak_flops(device, resolved(settings.precision, device))
     counts = (task if as_task is None else as_task(task)).counts
-    return Running(settings, seed, folder, problem, training, loader, model, forward, counts, autocast, request, report, flops, peak)
+    return Running(
+        settings,
+        seed,
+        folder,
+        problem,
+        training,
+        loader,
+        model,
+        forward,
+        counts,
+        autocast,
+        request,
+        report,
+        flops,
+        peak,
+    )
 
 
 def is_unevaluated(running: Running) -> bool:
@@ -161,11 +182,17 @@ def is_unevaluated(running: Running) -> bool:
 
 
 def evaluate_now(running: Running) -> None:
-    """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the averaged ones."""
+    """An evaluation and what reacts to it; the weights of the best one are the run's. With averaging, those are the
+    averaged ones."""
     training, average = running.training, running.training.average
     with average.in_place() if average is not None else nullcontext():
         score = running.problem.judge(
-            "valid", running.task, running.model, running.autocast, lambda: bool(running.request), progress=running.report.evaluating
+            "valid",
+            running.task,
+            running.model,
+            running.autocast,
+            lambda: bool(running.request),
+            progress=running.report.evaluating,
         )
         if score is None:
             return
@@ -209,7 +236,9 @@ def go_back(running: Running) -> None:
         return report.say(f"{folder} has no checkpoint yet; starting from step 0")
     report.say(f"going on from step {standing.step}")
     if best.step > 0 and (fault := weights_fault(folder)):
-        report.say(f"{fault}; the weights of step {standing.step} take the place of those of step {best.step}, the best so far")
+        report.say(
+            f"{fault}; the weights of step {standing.step} take the place of those of step {best.step}, the best so far"
+        )
         if best.step != standing.step:
             best.step, best.value = standing.step, math.inf
         with training.average.in_place() if training.average is not None else nullcontext():
@@ -229,7 +258,10 @@ def identity(config: Config, task: nn.Module, vocabularies: dict[str, Any]) -> d
     """What a resumed run must share with the one that was interrupted, besides its data."""
     parameters = sum(p.numel() for p in task.parameters())
     settings = {"settings": config.model.model_dump(mode="json"), "task": config.task.model_dump(mode="json")}
-    model = Known({"parameters": parameters, **settings}, f"{config.model.family} of {parameters:,} parameters, {digest(settings)}")
+    model = Known(
+        {"parameters": parameters, **settings},
+        f"{config.model.family} of {parameters:,} parameters, {digest(settings)}",
+    )
     return {"model": model, **{role: known_vocabulary(vocabulary) for role, vocabulary in vocabularies.items()}}
 
 
@@ -249,7 +281,9 @@ def log_step(running: Running, record: Record, tokens_per_second: float) -> None
     measured |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
     measured[f"{running.unit}_per_second"] = round(tokens_per_second)
     if running.peak is not None:
-        measured["flop_utilisation"] = round(tokens_per_second * running.flops_per_token / (running.peak * world_size()), 4)
+        measured["flop_utilisation"] = round(
+            tokens_per_second * running.flops_per_token / (running.peak * world_size()), 4
+        )
     if (memory := peak_memory(running.device)) is not None:
         measured["peak_memory"] = memory
     if record.skipped:

@@ -1,7 +1,8 @@
-"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`, where `warmup` is a
-number of steps, or a share of them: a float below 1.
+"""How the learning rate changes: a factor of (step, epoch). Members of SCHEDULES are built as `S(steps, *, options)`,
+where `warmup` is a number of steps, or a share of them: a float below 1.
 
-A schedule that reacts to evaluations has `observe(value)`; what it remembers is in `state_dict`, and so in the checkpoint.
+A schedule that reacts to evaluations has `observe(value)`; what it remembers is in `state_dict`, and so in the
+checkpoint.
 """
 
 import math
@@ -12,7 +13,8 @@ from clew.core.config import warmup_steps
 from clew.core.errors import UserError, counted
 
 SHORTENED = 0.1
-"""The share of the steps that a warm-up has which was longer than all of them: the learning rate would never reach its height."""
+"""The share of the steps that a warm-up has which was longer than all of them: the learning rate would never reach its
+height."""
 
 
 class Constant:
@@ -28,8 +30,8 @@ class Constant:
         if self.warmup > steps:
             self.warmup = int(steps * SHORTENED)
             self.note = (
-                f"a warm-up of {counted(int(warmup), 'step')} is longer than a training of {steps:,}, and is shortened to {self.warmup:,}: "
-                "a tenth; set the schedule's warmup for another"
+                f"a warm-up of {counted(int(warmup), 'step')} is longer than a training of {steps:,}, and is shortened"
+                f" to {self.warmup:,}: a tenth; set the schedule's warmup for another"
             )
 
     def factor(self, step: int, epoch: int) -> float:
@@ -51,11 +53,14 @@ class Constant:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # A run resumed with more steps keeps its warm-up: a share of them would raise the rate a second time.
-        self.warmup = state.get("warmup", self.warmup)  # older checkpoints do not say, and their warm-up is a number of steps
+        self.warmup = state.get(
+            "warmup", self.warmup
+        )  # older checkpoints do not say, and their warm-up is a number of steps
 
 
 class Cosine(Constant):
-    """floor + (1 - floor) (1 + cos(pi t)) / 2, t from 0 to 1 over the steps after the warm-up (Loshchilov and Hutter 2017)."""
+    """floor + (1 - floor) (1 + cos(pi t)) / 2, t from 0 to 1 over the steps after the warm-up (Loshchilov and Hutter
+    2017)."""
 
     def __init__(self, steps: int, *, warmup: int | float = 0, floor: float = 0.1):
         super().__init__(steps, warmup=warmup)
@@ -87,7 +92,8 @@ class InverseSqrt(Constant):
 
 
 class ByEpoch(Constant):
-    """1 for the first `constant` epochs, then multiplied by `decay` at the start of every epoch (Zaremba et al. 2014)."""
+    """1 for the first `constant` epochs, then multiplied by `decay` at the start of every epoch (Zaremba et al.
+    2014)."""
 
     def __init__(self, steps: int, *, warmup: int | float = 0, decay: float = 0.5, constant: int = 4):
         super().__init__(steps, warmup=warmup)
@@ -121,7 +127,12 @@ class Plateau(Constant):
             self.current, self.worse = self.current * self.decay, 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "best": None if math.isinf(self.best) else self.best, "worse": self.worse, "current": self.current}
+        return {
+            **super().state_dict(),
+            "best": None if math.isinf(self.best) else self.best,
+            "worse": self.worse,
+            "current": self.current,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
@@ -130,7 +141,8 @@ class Plateau(Constant):
 
 
 def share(name: str, value: float) -> float:
-    """The value itself, where it is a part of the learning rate: below 0 training would climb, above 1 it would grow without bound."""
+    """The value itself, where it is a part of the learning rate: below 0 training would climb, above 1 it would grow
+    without bound."""
     if not 0 <= value <= 1:
         raise UserError(f"the schedule's {name} ({value}) must be between 0 and 1; set training.schedule.{name}")
     return value

@@ -21,7 +21,8 @@ class Interrupted(Exception):
 
 
 TORCHRUN_REPEATS = 10.0
-"""Ctrl-C under torchrun reaches a process twice, from the terminal and from torchrun: within so many seconds that is one request."""
+"""Ctrl-C under torchrun reaches a process twice, from the terminal and from torchrun: within so many seconds that is
+one request."""
 
 
 class Request:

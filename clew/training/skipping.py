@@ -1,7 +1,8 @@
-"""Steps that are left out because a loss or the gradient is not finite, decided on the device: the host need not wait to find out.
+"""Steps that are left out because a loss or the gradient is not finite, decided on the device: the host need not wait
+to find out.
 
-torch's fused optimisers read a flag on the device, `found_inf`, and leave everything as it is where it is 1: weights, moments and the
-count of steps. `torch.amp.GradScaler` uses the same flag.
+torch's fused optimisers read a flag on the device, `found_inf`, and leave everything as it is where it is 1: weights,
+moments and the count of steps. `torch.amp.GradScaler` uses the same flag.
 """
 
 from typing import Any
@@ -17,13 +18,15 @@ from clew.training.optimisers import is_sharded
 def reads_flag(optimiser: torch.optim.Optimizer) -> bool:
     """Whether an optimiser is one that `step_where` can be used with."""
     groups = optimiser.param_groups
-    supports = bool(getattr(optimiser, "_step_supports_amp_scaling", False)) and all(group.get("fused") for group in groups)
+    supports = bool(getattr(optimiser, "_step_supports_amp_scaling", False)) and all(
+        group.get("fused") for group in groups
+    )
     return supports and not any(is_sharded(parameter) for group in groups for parameter in group["params"])
 
 
 def lacks_momentum(optimiser: torch.optim.Optimizer) -> bool:
-    """Whether some momentum is still to be made: torch's fused SGD does so in the first step, and leaves it uninitialised where that is
-    skipped."""
+    """Whether some momentum is still to be made: torch's fused SGD does so in the first step, and leaves it
+    uninitialised where that is skipped."""
     return any(
         parameter.grad is not None and optimiser.state.get(parameter, {}).get("momentum_buffer") is None
         for group in optimiser.param_groups

@@ -10,7 +10,8 @@ from clew.training.running import Running, log_step
 
 
 class StepLog:
-    """Steps are added as they come, and written when the host has looked at them: in their order, those skipped among them."""
+    """Steps are added as they come, and written when the host has looked at them: in their order, those skipped among
+    them."""
 
     def __init__(self, running: Running):
         self.running = running
@@ -25,7 +26,11 @@ class StepLog:
     def write(self, now: float) -> None:
         """Waits for the steps that were added, and logs those that are to be."""
         settings, report = self.running.settings, self.running.report
-        due = [each for each in self.unwritten if each.skipped or each.step % settings.log_every == 0 or each.step == settings.steps]
+        due = [
+            each
+            for each in self.unwritten
+            if each.skipped or each.step % settings.log_every == 0 or each.step == settings.steps
+        ]
         self.unwritten = []
         for record in due:
             speed = self.count / max(now - self.clock, 1e-9)

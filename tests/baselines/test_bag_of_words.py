@@ -44,7 +44,11 @@ def test_words_are_lower_case_with_signs_apart():
 def test_features_are_words_and_pairs_of_neighbours():
     bag = fit_bag_of_words(["a b a b", "b c"])
     assert bag.features == ("a", "a b", "b", "b a", "b c", "c")
-    assert bag.transform(["a b a b", "", "c new a"]).to_dense().tolist() == [[2, 2, 2, 1, 0, 0], [0] * 6, [1, 0, 0, 0, 0, 1]]
+    assert bag.transform(["a b a b", "", "c new a"]).to_dense().tolist() == [
+        [2, 2, 2, 1, 0, 0],
+        [0] * 6,
+        [1, 0, 0, 0, 0, 1],
+    ]
     assert fit_bag_of_words(["a b a b", "b c"], num_words=3).features[2] == "a b a"
     assert fit_bag_of_words(["a b a b", "b c"], min_texts=2).features == ("b",)
     presence = fit_bag_of_words(["a b a b", "b c"], num_words=1, weighting="presence")
@@ -148,7 +152,9 @@ def test_classes_of_the_sentiment_sample(method):
     model = fit_text_classifier([e.text for e in train], [e.labels for e in train], method, num_words=1)
     probs = model.predict_proba([e.text for e in test])
     assert probs.sum(1) == pytest.approx(1)
-    accuracy = np.mean([answer == e.labels for answer, e in zip(model.predict([e.text for e in test]), test, strict=True)])
+    accuracy = np.mean(
+        [answer == e.labels for answer, e in zip(model.predict([e.text for e in test]), test, strict=True)]
+    )
     frequent = fit_most_frequent_class([e.labels for e in train]).predict(test)
     assert accuracy > 0.75 > 0.55 > np.mean([answer == e.labels for answer, e in zip(frequent, test, strict=True)])
 
@@ -174,20 +180,30 @@ def test_one_class_and_texts_without_known_words_are_answered():
 
 
 def test_mistakes_are_told():
-    with pytest.raises(UserError, match=r"^unknown method 'softmx'; did you mean 'softmax'\? known: logistic, naive_bayes, softmax$"):
+    with pytest.raises(
+        UserError, match=r"^unknown method 'softmx'; did you mean 'softmax'\? known: logistic, naive_bayes, softmax$"
+    ):
         fit_text_classifier(TEXTS, CLASSES, "softmx")
-    with pytest.raises(UserError, match=r"^unknown weighting 'tfidf'; did you mean 'tf-idf'\? known: counts, presence, tf-idf$"):
+    with pytest.raises(
+        UserError, match=r"^unknown weighting 'tfidf'; did you mean 'tf-idf'\? known: counts, presence, tf-idf$"
+    ):
         fit_bag_of_words(TEXTS, weighting="tfidf")
     with pytest.raises(UserError, match=r"^there must be as many lists of labels \(4\) as texts \(5\)$"):
         fit_text_classifier(TEXTS, CLASSES[:4])
-    with pytest.raises(UserError, match=r"^softmax regression gives a text one label; use logistic if labels do not exclude each other$"):
+    with pytest.raises(
+        UserError,
+        match=r"^softmax regression gives a text one label; use logistic if labels do not exclude each other$",
+    ):
         fit_text_classifier(TEXTS, LABELS, "softmax", exclusive=False)
-    with pytest.raises(UserError, match=r"^no word is in 1 of the texts \(2\); give more texts or a smaller min_texts$"):
+    with pytest.raises(
+        UserError, match=r"^no word is in 1 of the texts \(2\); give more texts or a smaller min_texts$"
+    ):
         fit_bag_of_words(["", " "])
     with pytest.raises(UserError, match=r"^num_words \(0\) and min_texts \(1\) must be at least 1$"):
         fit_bag_of_words(TEXTS, num_words=0)
     with pytest.raises(
-        UserError, match=r"^l2 \(0\) must be above 0; without it, the weights of words that determine a label grow without bound$"
+        UserError,
+        match=r"^l2 \(0\) must be above 0; without it, the weights of words that determine a label grow without bound$",
     ):
         fit_text_classifier(TEXTS, CLASSES, "logistic", l2=0)
     with pytest.raises(UserError, match=r"^smoothing \(0\) must be above 0$"):

@@ -6,7 +6,12 @@ import pytest
 from clew.baselines import label_baselines as labels
 from clew.baselines.beside import Baselines, no_baselines
 from clew.baselines.kneser_ney import fit_kneser_ney
-from clew.baselines.label_baselines import label_baselines, number_baselines, several_label_baselines, tree_label_baselines
+from clew.baselines.label_baselines import (
+    label_baselines,
+    number_baselines,
+    several_label_baselines,
+    tree_label_baselines,
+)
 from clew.baselines.tag_baselines import tag_baselines
 from clew.baselines.text_baselines import MOST_TEXT, KnownText, is_too_long, text_baselines
 from clew.baselines.tree_baselines import tree_baselines
@@ -66,27 +71,37 @@ def test_a_tagger_is_shown_beside_the_most_frequent_tag():
 
 def test_tags_of_phrases_are_scored_as_phrases_too():
     train = [sentence("Ada/B-PER Lovelace/I-PER met/O Babbage/B-PER"), sentence("Paris/B-LOC")]
-    found = beside(tag_baselines, train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")])
+    found = beside(
+        tag_baselines, train, [sentence("Ada/B-PER met/O Paris/B-PER"), sentence("Babbage/B-PER Lovelace/I-PER")]
+    )
     assert found.measures["baseline_most_frequent_tag_f1"] == pytest.approx(100 * 2 / 3)
     assert found.text.endswith("the most frequent tag has F1 66.67, accuracy 80.00")
 
 
 def test_phrases_are_the_same_in_whichever_scheme_they_stand():
-    train, test = (sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O"))
+    train, test = (
+        sentence(text) for text in ("Ada/B-PER Lovelace/I-PER met/O Bo/B-PER", "Ada/B-PER Lovelace/I-PER met/O")
+    )
     other = Sentence(test.words, ("B-PER", "E-PER", "O"))
     scores = [beside(tag_baselines, [train], [example]).measures for example in (test, other)]
     assert scores[0] == scores[1] and scores[0]["baseline_most_frequent_tag"] == 100
 
 
-LABELLED = [Labelled(text, (label,)) for text, label in [("good good film", "+"), ("good play", "+"), ("bad film", "-")] * 4]
+LABELLED = [
+    Labelled(text, (label,)) for text, label in [("good good film", "+"), ("good play", "+"), ("bad film", "-")] * 4
+]
 
 
 def test_a_classifier_is_shown_beside_what_counts_words():
-    found = beside(label_baselines, LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))])
+    found = beside(
+        label_baselines, LABELLED, [Labelled("good", ("+",)), Labelled("bad bad", ("-",)), Labelled("bad film", ("-",))]
+    )
     assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 / 3)
     assert found.measures["baseline_naive_bayes"] == found.measures["baseline_softmax_regression"] == 100
-    assert found.text == (
-        "F1 50.00; the most frequent class has accuracy 33.33, naive Bayes has accuracy 100.00, softmax regression has accuracy 100.00"
+    assert (
+        found.text
+        == "F1 50.00; the most frequent class has accuracy 33.33, naive Bayes has accuracy 100.00, softmax regression"
+        " has accuracy 100.00"
     )
 
 
@@ -98,18 +113,26 @@ def test_of_two_texts_both_are_read():
 
 def test_labels_that_do_not_exclude_each_other_are_scored_by_their_f1():
     train = [Labelled("a b", ("A", "B")), Labelled("a c", ("A",)), Labelled("c c", ())] * 4
-    found = beside(several_label_baselines, train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))])
-    assert found.measures["baseline_most_frequent_class"] == pytest.approx(100 * 2 / 6)  # A everywhere: 1 of 3 right, of 3 gold
+    found = beside(
+        several_label_baselines, train, [Labelled("a b", ("A", "B")), Labelled("c", ()), Labelled("new", ("new",))]
+    )
+    assert found.measures["baseline_most_frequent_class"] == pytest.approx(
+        100 * 2 / 6
+    )  # A everywhere: 1 of 3 right, of 3 gold
     assert found.measures["baseline_logistic_regression"] > 50
     assert "the most frequent class has micro F1 33.33, naive Bayes has micro F1" in found.text
 
 
 def test_numbers_are_told_beside_their_mean_and_ridge_regression():
     train = [Labelled(f"a {word}", (number,)) for word, number in [("low", "1"), ("middle", "2"), ("high", "3")] * 5]
-    found = beside(number_baselines, train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))])
+    found = beside(
+        number_baselines, train, [Labelled("low", ("0",)), Labelled("high", ("4",)), Labelled("middle", ("2",))]
+    )
     assert found.measures["baseline_mean_error"] == pytest.approx((8 / 3) ** 0.5)
     assert found.measures["baseline_ridge_regression"] > 99
-    assert found.text.startswith("F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson ")
+    assert found.text.startswith(
+        "F1 50.00; the mean has root of the mean squared error 1.633, ridge regression has Pearson "
+    )
     assert beside(number_baselines, [], []) is SCORE
 
 
@@ -123,10 +146,20 @@ def test_trees_are_told_beside_their_words_alone():
     ("recipe", "settings", "train", "measure"),
     [
         ("classify", [], LABELLED, "baseline_naive_bayes"),
-        ("classify", ["task.labels=several"], [Labelled("a", ("A", "B")), Labelled("b", ())] * 3, "baseline_logistic_regression"),
+        (
+            "classify",
+            ["task.labels=several"],
+            [Labelled("a", ("A", "B")), Labelled("b", ())] * 3,
+            "baseline_logistic_regression",
+        ),
         ("classify", ["task.labels=number"], [Labelled("a", ("1",)), Labelled("b", ("2",))] * 3, "baseline_mean_error"),
         ("tag", [], [sentence("a/X b/Y")], "baseline_most_frequent_tag"),
-        ("classify-trees", [], [labelled_tree("(+ (+ a) (- b))"), labelled_tree("(- (- b) (- c))")] * 3, "baseline_naive_bayes"),
+        (
+            "classify-trees",
+            [],
+            [labelled_tree("(+ (+ a) (- b))"), labelled_tree("(- (- b) (- c))")] * 3,
+            "baseline_naive_bayes",
+        ),
         ("parse", [], [Parsed(parse_tree("(S (NP (DT a) (NN b)) (VP (VB c)))"), "a")], "right_branching_f1"),
     ],
 )
@@ -141,7 +174,9 @@ def test_what_would_take_long_is_left_out(monkeypatch):
     monkeypatch.setattr(labels, "MOST_WORK", 20)
     assert "baseline_softmax_regression" not in beside(label_baselines, LABELLED, examples).measures
     monkeypatch.setattr(labels, "MOST_CHARACTERS", 20)
-    assert [name for name in beside(label_baselines, LABELLED, examples).measures if "baseline" in name] == ["baseline_most_frequent_class"]
+    assert [name for name in beside(label_baselines, LABELLED, examples).measures if "baseline" in name] == [
+        "baseline_most_frequent_class"
+    ]
 
 
 def known_text(tokens, source=()):
@@ -164,7 +199,9 @@ def test_a_language_model_is_shown_beside_n_grams_over_its_tokens():
     assert found.measures["baseline_kneser_ney"] == pytest.approx(np.exp(found.measures["baseline_kneser_ney_loss"]))
     expected = -fit_kneser_ney([tokens], 4, 5).log_probs([0, 1, 2, 0, 1])[1:].mean()  # nothing predicts the first
     assert found.measures["baseline_kneser_ney_loss"] == pytest.approx(expected)
-    assert found.text == f"F1 50.00; 5-grams (Kneser-Ney) have loss {expected:.4f} and perplexity {np.exp(expected):.2f}"
+    assert (
+        found.text == f"F1 50.00; 5-grams (Kneser-Ney) have loss {expected:.4f} and perplexity {np.exp(expected):.2f}"
+    )
 
 
 def test_baselines_are_fitted_once(monkeypatch):

@@ -34,7 +34,8 @@ def test_the_labels_are_those_right_most_often_on_that_side():
         (TOP (FRAG (NP (D a) (N b)) (. .)))
         """
     )
-    # To the end of the sentence, full stop aside, reach VP 2-5, PP 3-5 and VP 1-3; from its beginning NP 0-2, in the first only.
+    # To the end of the sentence, full stop aside, reach VP 2-5, PP 3-5 and VP 1-3; from its beginning NP 0-2, in the
+    # first only.
     assert fit_branching(trees) == Branching("right", "S", "VP")
     assert fit_branching(trees, "left") == Branching("left", "S", "NP")
     parse = fit_branching(trees).parse(trees[0].words, trees[0].tags)

@@ -88,7 +88,9 @@ def test_every_probability_after_every_history_is_the_equations(order):
 @settings(max_examples=60, deadline=None)
 def test_any_text_gives_probabilities_that_sum_to_one(sequences, order):
     model, book = fit_kneser_ney(sequences, 3, order), ByTheBook(sequences, 3, order)
-    for history in itertools.chain.from_iterable(itertools.product(range(3), repeat=length) for length in range(order + 1)):
+    for history in itertools.chain.from_iterable(
+        itertools.product(range(3), repeat=length) for length in range(order + 1)
+    ):
         assert model.probs(history).sum() == pytest.approx(1, abs=1e-12)
         assert model.probs(history)[1] == pytest.approx(book.prob(1, history))
 
@@ -114,11 +116,15 @@ def test_tokens_of_a_text_have_the_probabilities_after_their_histories(order):
 
 
 def test_a_lower_order_counts_histories_not_occurrences():
-    # b follows a ten times, d follows four different tokens: after an unseen history d is likelier, though b is more frequent.
+    # b follows a ten times, d follows four different tokens: after an unseen history d is likelier, though b is more
+    # frequent.
     a, b, c, d, e = range(5)
     model = fit_kneser_ney([[a, b]] * 10 + [[a, d], [b, d], [c, d], [e, d]], 6, 2)
     assert model.probs([5])[d] > model.probs([5])[b]
-    assert fit_kneser_ney([[a, b]] * 10 + [[d]] * 4, 6, 1).probs()[b] > fit_kneser_ney([[a, b]] * 10 + [[d]] * 4, 6, 1).probs()[d]
+    assert (
+        fit_kneser_ney([[a, b]] * 10 + [[d]] * 4, 6, 1).probs()[b]
+        > fit_kneser_ney([[a, b]] * 10 + [[d]] * 4, 6, 1).probs()[d]
+    )
 
 
 def test_large_ids_and_long_orders_do_not_overflow():
@@ -164,7 +170,9 @@ def test_words_have_an_unknown_one_and_an_end():
     assert model.log_probs(["a", "b", "d"]) == pytest.approx(direct.log_probs([0, 1, 3, 4]))
     assert model.likelihood(sentences).tokens == 15
     drawn = [model.sample(9, seed=seed) for seed in range(20)]
-    assert all("</s>" not in words and set(words) <= {"a", "b", "c", "<unk>"} for words in drawn) and any(0 < len(w) < 9 for w in drawn)
+    assert all("</s>" not in words and set(words) <= {"a", "b", "c", "<unk>"} for words in drawn) and any(
+        0 < len(w) < 9 for w in drawn
+    )
 
 
 def test_a_word_that_never_came_is_possible_where_none_was_unknown():

@@ -37,7 +37,8 @@ def test_the_most_frequent_tag_of_a_word_of_its_shape_or_of_all():
     ]
     model = fit_most_frequent_tag(sentences)
     assert model.tag(["walk", "the"]) == ["N", "D"]
-    # "making" ends as shaking and baking do, "Ring" as King; 5th as 4th, a digit being like another; nothing ends as "zoo" does
+    # "making" ends as shaking and baking do, "Ring" as King; 5th as 4th, a digit being like another; nothing ends as
+    # "zoo" does
     assert model.tag(["making", "Ring", "5th", "zoo"]) == ["V", "P", "A", "V"]
     assert fit_most_frequent_tag(sentences, shapes=False).tag(["Ring", "5th"]) == ["V", "V"]
 
@@ -57,7 +58,9 @@ def test_shapes_help_with_unknown_words():
     accuracy = {}
     for shapes in (False, True):
         model = fit_most_frequent_tag(train, shapes=shapes)
-        accuracy[shapes] = np.mean([a == b for s in parts["test"] for a, b in zip(model.tag(s.words), s.tags, strict=True)])
+        accuracy[shapes] = np.mean(
+            [a == b for s in parts["test"] for a, b in zip(model.tag(s.words), s.tags, strict=True)]
+        )
     assert accuracy[False] > 0.82
     assert accuracy[True] > accuracy[False] + 0.03
 

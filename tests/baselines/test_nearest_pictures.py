@@ -29,12 +29,19 @@ def striped(row: int, brightness: int = 200) -> Drawn:
     return Drawn(f"row {row} {brightness}", tuple(brightness if number == row else 20 for number in range(8)))
 
 
-TRAINED = [Captioned(striped(row), (text,), id=f"{row} {text}") for row, text in ((0, "at the top"), (0, "up there"), (7, "at the bottom"))]
+TRAINED = [
+    Captioned(striped(row), (text,), id=f"{row} {text}")
+    for row, text in ((0, "at the top"), (0, "up there"), (7, "at the bottom"))
+]
 
 
 def test_the_caption_is_that_of_the_picture_that_looks_most_alike() -> None:
     model = NearestPictures(TRAINED)
-    assert model.first([striped(0, 90), striped(7, 255), striped(0, 200)]) == ["at the top", "at the bottom", "at the top"]
+    assert model.first([striped(0, 90), striped(7, 255), striped(0, 200)]) == [
+        "at the top",
+        "at the bottom",
+        "at the top",
+    ]
 
 
 def test_captions_of_one_picture_stay_together() -> None:
@@ -46,16 +53,24 @@ def test_a_picture_of_one_colour_gets_some_caption() -> None:
 
 
 def test_the_consensus_is_the_text_that_shares_most_with_the_others() -> None:
-    assert most_alike(["a cat", "a dog runs on grass", "a brown dog runs on green grass", "dogs play"]) == "a dog runs on grass"
+    assert (
+        most_alike(["a cat", "a dog runs on grass", "a brown dog runs on green grass", "dogs play"])
+        == "a dog runs on grass"
+    )
     assert most_alike(["one", "two"]) == "one"
 
 
 def test_baselines_measure_what_they_write(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(examples: list[Captioned], written: list[str]) -> Measured:
-        return Measured({"exact": sum(text in example.captions for example, text in zip(examples, written, strict=True))}, "words")
+        return Measured(
+            {"exact": sum(text in example.captions for example, text in zip(examples, written, strict=True))}, "words"
+        )
 
     found = [(each.words, each.measure(TRAINED[1:])) for each in picture_baselines(lambda: TRAINED, measure)]
-    assert [words for words, _ in found] == ["the caption of the nearest training picture has", "the consensus of its 20 nearest has"]
+    assert [words for words, _ in found] == [
+        "the caption of the nearest training picture has",
+        "the consensus of its 20 nearest has",
+    ]
     assert found[0][1].values == {"baseline_nearest_picture_exact": 1}
     monkeypatch.setattr(nearest_pictures, "MOST_PICTURES", 1)
     assert list(picture_baselines(lambda: TRAINED, measure)) == []

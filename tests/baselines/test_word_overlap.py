@@ -11,7 +11,9 @@ def answer(question: str, passage: str = PASSAGE, others: tuple[str, ...] = ()) 
 def test_the_sentence_that_shares_rare_words_is_found_as_it_stands() -> None:
     others = ("The cat sat. Was the dog there?", "The rain was over.")
     assert answer("Was the ENGINE ever built?", others=others) == "The engine was never built!"
-    assert answer("Was it in Rome?", others=others) == "Did the Rome of today know of it?"  # two rare words outweigh "was" or "in"
+    assert (
+        answer("Was it in Rome?", others=others) == "Did the Rome of today know of it?"
+    )  # two rare words outweigh "was" or "in"
     assert answer("xyz?", others=others) == "Dr."  # none shares anything: the first
 
 

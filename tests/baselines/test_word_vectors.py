@@ -41,7 +41,10 @@ def about_topics(seed=1, num=800):
     """Sentences whose words are of one of five topics, with words of no topic among them."""
     random = np.random.default_rng(seed)
     return [
-        [f"of{random.integers(4)}" if random.random() < 0.3 else f"{'abcde'[topic]}{random.integers(8)}" for _ in range(8)]
+        [
+            f"of{random.integers(4)}" if random.random() < 0.3 else f"{'abcde'[topic]}{random.integers(8)}"
+            for _ in range(8)
+        ]
         for topic in random.integers(5, size=num)
     ]
 
@@ -104,7 +107,9 @@ def test_a_random_window_is_as_often_of_each_width():
     text[-1] = -1
     found = [row for _, neighbours in in_windows(text, 3, np.random.default_rng(1)) for row in neighbours[3:-3]]
     widths = Counter(int((row >= 0).sum()) for row in found)
-    assert {width: count / len(found) for width, count in widths.items()} == pytest.approx({2: 1 / 3, 4: 1 / 3, 6: 1 / 3}, abs=0.02)
+    assert {width: count / len(found) for width, count in widths.items()} == pytest.approx(
+        {2: 1 / 3, 4: 1 / 3, 6: 1 / 3}, abs=0.02
+    )
 
 
 def test_frequent_words_are_thinned_out():
@@ -153,13 +158,26 @@ def test_what_is_read_and_predicted_and_the_noise(method, monkeypatch):
     for batch in batches:
         for centre, neighbours in zip(getattr(batch, one).tolist(), getattr(batch, some).tolist(), strict=True):
             pairs.update((words[centre[0]], words[i]) for i in neighbours if i >= 0)
-    assert pairs == {("c", "c"): 1600, ("c", "b"): 100, ("b", "c"): 100, ("b", "b"): 400, ("b", "a"): 100, ("a", "b"): 100}
+    assert pairs == {
+        ("c", "c"): 1600,
+        ("c", "b"): 100,
+        ("b", "c"): 100,
+        ("b", "b"): 400,
+        ("b", "a"): 100,
+        ("a", "b"): 100,
+    }
 
 
 def test_pmi_is_its_equation_over_all_pairs(monkeypatch):
     monkeypatch.setattr(word_vectors, "AT_ONCE", 4)
     words = fit_words(SENTENCES)
-    pairs = Counter((s[i], s[j]) for s in SENTENCES for i in range(len(s)) for j in range(max(i - 2, 0), min(i + 3, len(s))) if i != j)
+    pairs = Counter(
+        (s[i], s[j])
+        for s in SENTENCES
+        for i in range(len(s))
+        for j in range(max(i - 2, 0), min(i + 3, len(s)))
+        if i != j
+    )
     counts = count_pairs(joined(SENTENCES, words), 2, len(words))
     for shift, smoothing in ((1.0, 1.0), (1.0, 0.75), (2.0, 0.75)):
         found = positive_pmi(counts, shift, smoothing).to_dense()
@@ -233,7 +251,9 @@ def test_progress_is_told_from_the_beginning_to_the_end():
 
 
 def test_mistakes_are_told(tmp_path):
-    with pytest.raises(UserError, match=r"^unknown method 'skipgram'; did you mean 'skip_gram'\? known: cbow, skip_gram$"):
+    with pytest.raises(
+        UserError, match=r"^unknown method 'skipgram'; did you mean 'skip_gram'\? known: cbow, skip_gram$"
+    ):
         fit_word2vec(SENTENCES, "skipgram")
     with pytest.raises(UserError, match=r"^window \(0\) must be at least 1$"):
         fit_word2vec(SENTENCES, window=0)
@@ -242,13 +262,18 @@ def test_mistakes_are_told(tmp_path):
     with pytest.raises(UserError, match=r"^subsample \(-1\) must be at least 0, which keeps every word$"):
         fit_word2vec(SENTENCES, subsample=-1)
     with pytest.raises(
-        UserError, match=r"^no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count$"
+        UserError,
+        match=r"^no sentence has two neighbouring words with vectors; give longer sentences or a smaller min_count$",
     ):
         fit_word2vec([["a"], ["b"]])
     vectors = WordVectors(Words(["king", "queen"]), torch.eye(2))
     with pytest.raises(UserError, match=r"^no vector for 'kings'; did you mean 'king'\? 2 words have one$"):
         vectors.nearest("kings")
-    with pytest.raises(UserError, match=r"^cannot write the vectors to .*: No such file or directory; choose another place$"):
+    with pytest.raises(
+        UserError, match=r"^cannot write the vectors to .*: No such file or directory; choose another place$"
+    ):
         vectors.save(tmp_path / "none" / "vectors.txt")
-    with pytest.raises(UserError, match=r"^the word 'a b' is empty or has a space in it, which the text format of vectors cannot hold$"):
+    with pytest.raises(
+        UserError, match=r"^the word 'a b' is empty or has a space in it, which the text format of vectors cannot hold$"
+    ):
         WordVectors(Words(["a b"]), torch.eye(1)).save(tmp_path / "vectors.txt")

@@ -34,7 +34,9 @@ def fake_workload(clock: Clock, name: str = "fake", cost: Cost | None = None, **
         sides = [Side(side, lambda side=side, each=each: clock.side(side, each)) for side, each in seconds.items()]  # type: ignore[misc]
         return Work(sides, "no sizes", tokens=100, cost=cost)
 
-    return Workload(name, "nothing at all", build, tuple(side for side in seconds if side != "clew"), rounds=3, warmup=1)
+    return Workload(
+        name, "nothing at all", build, tuple(side for side in seconds if side != "clew"), rounds=3, warmup=1
+    )
 
 
 def fake_roofline(device: torch.device, dtype: torch.dtype, clock: Callable[[], float]) -> Roofline:

@@ -16,7 +16,10 @@ def test_a_workload_is_warmed_up_and_measured() -> None:
     clock = Clock()
     workload = fake_workload(clock, clew=[99.0, 2.0, 4.0, 3.0], peer=[99.0, 1.0, 2.0, 8.0])
     result = measure(workload, CPU, roofline=fake_roofline, clock=clock)
-    assert {name: side.timing for name, side in result.sides.items()} == {"clew": Timing((2.0, 4.0, 3.0)), "peer": Timing((1.0, 2.0, 8.0))}
+    assert {name: side.timing for name, side in result.sides.items()} == {
+        "clew": Timing((2.0, 4.0, 3.0)),
+        "peer": Timing((1.0, 2.0, 8.0)),
+    }
     assert result.ratios["peer"].value == 1.5
     assert result.floor is None and result.share("clew") is None and result.notes == []
 
@@ -31,8 +34,12 @@ def test_the_floor_is_the_longer_of_products_and_memory() -> None:
 
 def test_costs_are_counted_by_hand() -> None:
     assert trained(weights=10, tokens=3) == Cost(2 * 3 * 10 * 3)  # multiply and add, forwards and twice backwards
-    assert decoded(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(2 * 10 * 2 * 3, 10 * 3 * 2)  # weights are read once a step
-    assert decoded(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(2 * 5 * 2 * 3, 5 * 2 * 3 * 4)  # caches once a row
+    assert decoded(weights=10, rows=2, steps=3, dtype=torch.bfloat16) == Cost(
+        2 * 10 * 2 * 3, 10 * 3 * 2
+    )  # weights are read once a step
+    assert decoded(weights=0, rows=2, steps=3, dtype=torch.float32, cached=5) == Cost(
+        2 * 5 * 2 * 3, 5 * 2 * 3 * 4
+    )  # caches once a row
 
 
 def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> None:
@@ -43,12 +50,21 @@ def test_a_peer_whose_package_is_missing_or_fails_is_left_out_with_a_note() -> N
 
     def build(setting: Setting) -> Work:
         return Work(
-            [Side("clew", lambda: clock.side("clew", [1.0])), Side("a", broken, "no_such_package"), Side("b", broken, "torch")], "", 1
+            [
+                Side("clew", lambda: clock.side("clew", [1.0])),
+                Side("a", broken, "no_such_package"),
+                Side("b", broken, "torch"),
+            ],
+            "",
+            1,
         )
 
     result = measure(replace(fake_workload(clock), build=build), CPU, clock=clock)
     assert list(result.sides) == ["clew"]
-    assert result.notes == ["a is left out: no_such_package is not installed", "b is left out: torch says AttributeError: no such thing"]
+    assert result.notes == [
+        "a is left out: no_such_package is not installed",
+        "b is left out: torch says AttributeError: no such thing",
+    ]
 
 
 def test_a_side_of_ours_that_fails_is_no_note() -> None:

@@ -29,7 +29,10 @@ def test_the_fixed_cache_writes_what_the_growing_one_writes() -> None:
 
 def test_the_minimal_gpt_has_the_weights_that_ours_has() -> None:
     device = torch.device("cpu")
-    matrices = [sum(p.numel() for p in model.parameters() if p.dim() == 2) for model in (SMALL.ours(device), SMALL.minimal(device))]
+    matrices = [
+        sum(p.numel() for p in model.parameters() if p.dim() == 2)
+        for model in (SMALL.ours(device), SMALL.minimal(device))
+    ]
     assert matrices[0] == matrices[1] == SMALL.weights + SMALL.max_length * SMALL.dim
 
 
@@ -64,7 +67,9 @@ def test_transformers_write_as_much_as_is_asked_for() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
-@pytest.mark.parametrize("name", [name for name in WORKLOADS if not name.endswith("-256")])  # that is batch 32 with more rows
+@pytest.mark.parametrize(
+    "name", [name for name in WORKLOADS if not name.endswith("-256")]
+)  # that is batch 32 with more rows
 def test_every_side_of_every_workload_runs_in_its_quick_form(name: str) -> None:
     """Those of CUDA too, uncompiled and without a graph."""
     if "transformers" in WORKLOADS[name].peers:

@@ -17,7 +17,10 @@ def result(ratio: float, workload: str = "fake", form: str = "cpu-quick") -> Res
 def test_a_ratio_far_above_the_recorded_one_is_a_loss_that_says_so() -> None:
     recorded = Recorded(1.5, {"fake": {"peer": 1.2}})
     (loss,) = losses(result(2.0), recorded)
-    assert str(loss) == "fake takes 2.00 times as long as peer, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+    assert (
+        str(loss)
+        == "fake takes 2.00 times as long as peer, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+    )
     assert losses(result(1.75), recorded) == []
     assert losses(result(9.0, "another"), recorded) == []  # nothing is recorded of it
     assert losses(result(9.0), Recorded(1.5, {"fake": {"another peer": 1.0}})) == []
@@ -37,7 +40,9 @@ def test_what_is_recorded_is_read_again_beside_what_was_there(tmp_path: Path) ->
     assert read_recorded(path, "cuda").ratios == {"fake": {"peer": 2.0}}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"cpu": 3}', '{"cpu": {"ratios": {"a": {"b": "c"}}}}', '{"cpu": {"ratios": {"a": {"b": 0}}}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"cpu": 3}', '{"cpu": {"ratios": {"a": {"b": "c"}}}}', '{"cpu": {"ratios": {"a": {"b": 0}}}}']
+)
 def test_a_file_that_has_no_ratios_is_refused(tmp_path: Path, text: str) -> None:
     (path := tmp_path / "ratios.json").write_text(text)
     with pytest.raises(UserError, match="is not a file of recorded ratios; `clew bench --record FILE` writes one"):
@@ -47,7 +52,8 @@ def test_a_file_that_has_no_ratios_is_refused(tmp_path: Path, text: str) -> None
 def test_a_form_that_is_not_recorded_is_told(tmp_path: Path) -> None:
     (path := tmp_path / "ratios.json").write_text(json.dumps({"cpu": {"ratios": {}}}))
     with pytest.raises(
-        UserError, match="ratios.json has no ratios for cuda, only for cpu; `clew bench --record FILE` measures and writes them"
+        UserError,
+        match="ratios.json has no ratios for cuda, only for cpu; `clew bench --record FILE` measures and writes them",
     ):
         read_recorded(path, "cuda")
 

@@ -5,7 +5,14 @@ import torch
 
 from clew.bench.gguf_files import BYTES
 from clew.bench.published import continuation, generation, gpt2_model, llama_model, marian_model
-from clew.bench.runtimes import checked, ctranslate2_generator, ctranslate2_translator, llama_cpp, onnx_beam, onnx_greedy
+from clew.bench.runtimes import (
+    checked,
+    ctranslate2_generator,
+    ctranslate2_translator,
+    llama_cpp,
+    onnx_beam,
+    onnx_greedy,
+)
 from clew.bench.workload import Setting
 from clew.bench.workloads import WORKLOADS
 from clew.bench.workloads.runtimes import SMALL_GPT, SMALL_LLAMA
@@ -62,7 +69,9 @@ def test_ctranslate2_translates_as_transformers_does():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a folder that its quantisation leaves to the collector
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a folder that its quantisation leaves to the collector
 @pytest.mark.parametrize("sizes", [SMALL_GPT, SMALL_LLAMA])
 def test_onnx_runtime_writes_what_our_model_does(sizes):
     pytest.importorskip("onnxruntime")

@@ -1,4 +1,5 @@
-"""Every score and hard attention has a setting that is built, and every step of a target whose place is known is counted."""
+"""Every score and hard attention has a setting that is built, and every step of a target whose place is known is
+counted."""
 
 import pytest
 
@@ -23,7 +24,9 @@ def test_every_step_is_counted_once(task: str, attention: str) -> None:
     config = small(task, attention)
     parts = PAIRS.read(config.data, config.seed)
     pairs = [pair for part in parts.values() for pair in part]
-    vocabularies = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), True, pairs, config.task)  # type: ignore[arg-type]
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, more: train_word(texts, specials=more), True, pairs, config.task
+    )  # type: ignore[arg-type]
     found = aligned(config, build_task(config, vocabularies).eval())
     assert found.total == sum(len(pair.target.split()) for pair in parts["valid"])
     assert found.right < found.total

@@ -9,7 +9,9 @@ from benchmarks.by_length import BINS, named, scores
 def test_every_sentence_is_in_the_bin_of_its_length(tmp_path: Path) -> None:
     lengths = [1, 6, 7, 19, 20, 500]
     wanted = "a dog runs over the green field"
-    lines = [{"source": "w " * length, "target": wanted, "prediction": wanted if length < 20 else "no"} for length in lengths]
+    lines = [
+        {"source": "w " * length, "target": wanted, "prediction": wanted if length < 20 else "no"} for length in lengths
+    ]
     (tmp_path / "predictions.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
     found = {named(*each): (count, round(score)) for each, (count, score) in scores(tmp_path).items()}
     assert found == {"1-6": (2, 100), "7-9": (1, 100), "16-19": (1, 100), "20 or more": (2, 0)}

@@ -40,7 +40,9 @@ def test_thirty_fuzzed_commands_end_with_a_step_or_a_sentence() -> None:
     assert len(result.outcomes) == 2
 
 
-@pytest.mark.parametrize("with_commands", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["readers", "commands"])
+@pytest.mark.parametrize(
+    "with_commands", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["readers", "commands"]
+)
 def test_two_hundred_broken_pictures_and_sounds_are_read_or_refused_with_a_sentence(
     with_commands: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,7 +65,9 @@ def stranger(verb: str, *edits: str) -> strangers.Case:
 
 
 @pytest.mark.slow
-def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def by_python(case: strangers.Case, folder: Path, out: Path) -> str:
         (tmp_path / "secret" / "file").read_text()
         return "read"
@@ -78,7 +82,11 @@ def test_a_trial_that_reads_outside_of_its_folder_would_be_seen(tmp_path: Path, 
 
     with strangers.surroundings(tmp_path):
         assert strangers.attempt(stranger("load"), tmp_path) == "loaded"
-        expected = {by_python: "read file outside", by_a_library: "a library read file outside", much: r"took [24] GB of memory"}
+        expected = {
+            by_python: "read file outside",
+            by_a_library: "a library read file outside",
+            much: r"took [24] GB of memory",
+        }
         for use, complaint in expected.items():
             monkeypatch.setattr(strangers, "used", use)
             with pytest.raises(AssertionError, match=complaint):
@@ -169,6 +177,8 @@ def test_an_obeyed_tag_would_be_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 def test_every_kind_of_fault_is_a_file_and_the_command_runs_it() -> None:
     assert all((ROOT / "benchmarks" / "faults" / f"{name}.py").is_file() for name in KINDS)
     command = [sys.executable, "-m", "benchmarks.faults", "configs", "--count", "5"]
-    found = subprocess.run(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    found = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True
+    )
     assert found.returncode == 0, found.stderr
     assert found.stdout.startswith("5 fuzzed configs: no traceback, ")

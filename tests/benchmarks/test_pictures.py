@@ -9,7 +9,10 @@ from benchmarks.pictures import compare, fixed_parts
 from clew.drawing.parts import Part
 from clew.drawing.png import png
 
-PICTURE = '<svg width="640"><path d="M12.5 3V40.25" fill="#1f77b4"/><text id="v0123456789ab-1">loss 0.512 in 3 seconds</text></svg>'
+PICTURE = (
+    '<svg width="640"><path d="M12.5 3V40.25" fill="#1f77b4"/><text id="v0123456789ab-1">loss 0.512 in 3'
+    " seconds</text></svg>"
+)
 
 
 def image(level: int) -> str:
@@ -41,12 +44,19 @@ def test_a_changed_picture_is_told_of(tmp_path: Path, then: str, now: str) -> No
 
 
 def test_last_digits_ids_and_times_are_passed_over(tmp_path: Path) -> None:
-    after = PICTURE.replace("0.512", "0.513").replace("40.25", "40.26").replace("v0123456789ab", "vba9876543210").replace("3 sec", "4 sec")
+    after = (
+        PICTURE.replace("0.512", "0.513")
+        .replace("40.25", "40.26")
+        .replace("v0123456789ab", "vba9876543210")
+        .replace("3 sec", "4 sec")
+    )
     assert compared(tmp_path, PICTURE, after) == []
 
 
 def test_embedded_images_are_compared_by_their_pixels(tmp_path: Path) -> None:
-    assert compared(tmp_path, f"<image {image(100)}/>", f"<image {image(200)}/>") == ["picture.svg: 4 of 4 pixels of an image are others"]
+    assert compared(tmp_path, f"<image {image(100)}/>", f"<image {image(200)}/>") == [
+        "picture.svg: 4 of 4 pixels of an image are others"
+    ]
 
 
 def test_a_picture_that_is_missing_or_new_is_told_of(tmp_path: Path) -> None:

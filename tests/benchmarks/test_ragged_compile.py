@@ -7,7 +7,14 @@ from torch._dynamo.utils import clear_compilation_metrics, counters
 
 from benchmarks.ragged_compile import COLUMNS, WAYS, Measured, cells, main, within
 
-TINY = ["model.num_layers=1", "model.dim=16", "model.hidden_dim=16", "model.num_heads=2", "data.limit=200", "training.batch_tokens=200"]
+TINY = [
+    "model.num_layers=1",
+    "model.dim=16",
+    "model.hidden_dim=16",
+    "model.num_heads=2",
+    "data.limit=200",
+    "training.batch_tokens=200",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -15,7 +22,9 @@ def nothing_compiled(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))  # inductor takes a minute on the CPU
+    monkeypatch.setattr(
+        torch, "compile", partial(torch.compile, backend="aot_eager")
+    )  # inductor takes a minute on the CPU
     torch._dynamo.reset()
     clear_compilation_metrics()
     counters.clear()
@@ -56,7 +65,13 @@ def test_a_row_tells_the_steps_from_their_place():
         "1,000",
         "7.3",
     ]
-    assert [row[name] for name in ("steps", "shapes", "graphs", "recompiled", "cache")] == ["120", "9", "2", "1", "empty"]
+    assert [row[name] for name in ("steps", "shapes", "graphs", "recompiled", "cache")] == [
+        "120",
+        "9",
+        "2",
+        "1",
+        "empty",
+    ]
 
 
 def test_a_row_leaves_out_what_was_not_compiled_or_not_come_to():
@@ -69,7 +84,11 @@ def test_a_row_leaves_out_what_was_not_compiled_or_not_come_to():
 
 def test_steps_are_scaled_to_shorter_runs():
     seconds = list(range(1, 13))
-    assert [within(seconds, *span, 12) for span in ((90, 110), (100, 100), (50, 120))] == [[9, 10, 11], [10], [5, 6, 7, 8, 9, 10, 11, 12]]
+    assert [within(seconds, *span, 12) for span in ((90, 110), (100, 100), (50, 120))] == [
+        [9, 10, 11],
+        [10],
+        [5, 6, 7, 8, 9, 10, 11, 12],
+    ]
 
 
 def test_code_is_found_again_where_the_way_before_left_it():

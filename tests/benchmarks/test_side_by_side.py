@@ -9,7 +9,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_both_sides_are_called_in_every_round() -> None:
     called: list[str] = []
-    found = compare("work", "peer", lambda: called.append("a"), lambda: called.append("b"), tokens=1, rounds=3, warmup=2)
+    found = compare(
+        "work", "peer", lambda: called.append("a"), lambda: called.append("b"), tokens=1, rounds=3, warmup=2
+    )
     assert "".join(called) == "ab" + "ba" + "ab" + "ba" + "ab"  # the warm-up begins with ours, and so does what counts
     assert isinstance(found, Comparison) and found.ours > 0 and found.theirs > 0
 

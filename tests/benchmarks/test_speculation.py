@@ -39,7 +39,11 @@ def test_a_text_that_differs_is_counted():
 def test_speed_is_told_beside_the_acceptance(capsys):
     main(["speed", str(FROZEN), "prompt", str(FROZEN), "--max-new", "12", "--rounds", "1", "--prompt", "the"])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines[:3]] == ["prompt, greedy", "prompt, sample at 0.8", "prompt, sample at 1.0"]
+    assert [line.split(":")[0] for line in lines[:3]] == [
+        "prompt, greedy",
+        "prompt, sample at 0.8",
+        "prompt, sample at 1.0",
+    ]
     assert lines[3].endswith("100% of guesses accepted, 5.50 tokens a call, 1 of 1 texts are the same")
     assert re.search(r": \d+\.\d\d times as fast \(\d+\.\d\d s, \d+\.\d\d s\), by CPU time \d+\.\d\d; ", lines[0])
 

@@ -1,4 +1,5 @@
-"""The benchmark of streams, on a folder that is small enough for a test; docs/results.md has it on 500 MB and on 5 GB."""
+"""The benchmark of streams, on a folder that is small enough for a test; docs/results.md has it on 500 MB and on 5
+GB."""
 
 import signal
 import sys
@@ -14,7 +15,9 @@ MEGABYTES, STEPS = 60, 24
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is told in kilobytes there")
-def test_a_folder_of_parquet_trains_in_little_memory_and_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_parquet_trains_in_little_memory_and_goes_on_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(stream_memory, "SHARD_BYTES", 2**24)

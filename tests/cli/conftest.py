@@ -63,7 +63,8 @@ def gpt(trained: dict[str, Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Small runs on pairs of one's own, words reversed: two of the same vocabularies, one of subwords; and one of several languages."""
+    """Small runs on pairs of one's own, words reversed: two of the same vocabularies, one of subwords; and one of
+    several languages."""
     from clew.recipes.running import run_recipe
     from tests.runs.small import pair_settings, save_many_languages
 
@@ -71,7 +72,9 @@ def translators(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     settings = pair_settings(folder)
     run_recipe("tatoeba-lstm", settings, out=folder / "lstm")
     run_recipe("tatoeba-lstm", [*settings, "model.cell=gru"], out=folder / "gru")
-    run_recipe("tatoeba-transformer", [*settings, "model.num_heads=2", "text.tokenizer=bpe"], out=folder / "transformer")
+    run_recipe(
+        "tatoeba-transformer", [*settings, "model.num_heads=2", "text.tokenizer=bpe"], out=folder / "transformer"
+    )
     save_many_languages(folder / "many")
     return {name: folder / name for name in ("lstm", "gru", "transformer", "many", "pairs.tsv")}
 

@@ -25,12 +25,18 @@ def squad(path: Path, questions: Any) -> Path:
         {
             "context": each.passage,
             "qas": [
-                {"id": each.id, "question": each.question, "answers": [{"text": a.text, "answer_start": a.start} for a in each.answers]}
+                {
+                    "id": each.id,
+                    "question": each.question,
+                    "answers": [{"text": a.text, "answer_start": a.start} for a in each.answers],
+                }
             ],
         }
         for each in questions
     ]
-    path.write_text(json.dumps({"version": "v2.0", "data": [{"title": "facts", "paragraphs": paragraphs}]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"version": "v2.0", "data": [{"title": "facts", "paragraphs": paragraphs}]}), encoding="utf-8"
+    )
     return path
 
 
@@ -38,8 +44,13 @@ def squad(path: Path, questions: Any) -> Path:
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Trained a little, on a file in SQuAD's format."""
     folder = tmp_path_factory.mktemp("answers")
-    train, dev = (squad(folder / f"{name}.json", synthetic_questions(size, 1, 2, 9)) for name, size in (("train", 60), ("dev", 20)))
-    run_recipe("answer-facts", ["data.corpus=null", f"data.train={train}", f"data.valid={dev}", *SMALL], out=folder / "run")
+    train, dev = (
+        squad(folder / f"{name}.json", synthetic_questions(size, 1, 2, 9))
+        for name, size in (("train", 60), ("dev", 20))
+    )
+    run_recipe(
+        "answer-facts", ["data.corpus=null", f"data.train={train}", f"data.valid={dev}", *SMALL], out=folder / "run"
+    )
     return {"run": folder / "run", "dev": dev}
 
 
@@ -89,30 +100,43 @@ def test_a_file_is_answered_and_scored_as_its_official_form_would_be(clew: Clew,
 def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[str, Path]) -> None:
     run = facts["run"]
     assert_refused(
-        clew("answer", run, "Where?"), f"text 1: {run} takes question and passage together; --passage has the other, or --file has both"
+        clew("answer", run, "Where?"),
+        f"text 1: {run} takes question and passage together; --passage has the other, or --file has both",
     )
-    assert_refused(clew("answer", run, facts["dev"]), f"{facts['dev']} is a file; its lines are read with --file {facts['dev']}")
+    assert_refused(
+        clew("answer", run, facts["dev"]), f"{facts['dev']} is a file; its lines are read with --file {facts['dev']}"
+    )
     assert_refused(clew("answer", run, "--passage", "nowhere.txt", "Where?"), "no such file: nowhere.txt")
     assert_refused(clew("answer", run, "--passage", " ", "Where?"), "the passage is empty")
     assert_refused(clew("answer", run, "--passage", PASSAGE, " "), "question 1 is empty")
-    assert_refused(clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best must be at least 1, not 0")
     assert_refused(
-        clew("answer", run, "--file", facts["dev"], "--official", "--json"), "argument --json: not allowed with argument --official"
+        clew("answer", run, "--passage", PASSAGE, "Where?", "--n-best", "0"), "--n-best must be at least 1, not 0"
+    )
+    assert_refused(
+        clew("answer", run, "--file", facts["dev"], "--official", "--json"),
+        "argument --json: not allowed with argument --official",
     )
     Path("table.tsv").write_text(f"asked\ttext\nWhere?\t{' '.join(PASSAGE.split())}\n", encoding="utf-8")
     assert_refused(
-        clew("answer", run, "--file", "table.tsv"), "table.tsv: no column 'question'; say which one it is with --question NAME; there are: "
+        clew("answer", run, "--file", "table.tsv"),
+        "table.tsv: no column 'question'; say which one it is with --question NAME; there are: ",
     )
     assert_refused(
-        clew("answer", run, "--file", "table.tsv", "Where?"), "texts are given, and a file of texts too; leave out --file or the texts"
+        clew("answer", run, "--file", "table.tsv", "Where?"),
+        "texts are given, and a file of texts too; leave out --file or the texts",
     )
     named_columns = clew("answer", run, "--file", "table.tsv", "--question", "asked", "--passage", "text")
     assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
     Path("holes.csv").write_text("question,passage\nWhere?,Ada lives in Rome.\nWhat?,\n", encoding="utf-8")
     refused = clew("answer", run, "--file", "holes.csv")
     assert refused.err == "clew: holes.csv:3: the field for --passage is empty; mend it\n" and refused.status == 2
-    assert_refused(clew("answer", run, "--question", "asked", "Where?"), "--question is a column of a table; name its file with --file")
-    assert_refused(clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and ")
+    assert_refused(
+        clew("answer", run, "--question", "asked", "Where?"),
+        "--question is a column of a table; name its file with --file",
+    )
+    assert_refused(
+        clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and "
+    )
     of_task = f"{run} is a run of the task question_answering, which does not classify; `clew answer` is what it does"
     assert_refused(clew("classify", run), of_task)
     with pytest.raises(UserError, match="the passage is empty; give a text that may hold the answer"):
@@ -121,7 +145,10 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
 
 def test_questions_from_python_are_learnt_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
-    rows = [(each.question, each.passage, *(() if not each.answers else each.answers[0])) for each in synthetic_questions(40, 1, 1, 3)]
+    rows = [
+        (each.question, each.passage, *(() if not each.answers else each.answers[0]))
+        for each in synthetic_questions(40, 1, 1, 3)
+    ]
     run = library.train("answer-facts", *SMALL, data=rows, out=tmp_path / "run", quiet=True)
     assert run.answer("Where does Ada live?", PASSAGE).no_answer is not None
 

@@ -41,7 +41,10 @@ def test_sources_are_chosen_by_options(clew: Clew, run: Path) -> None:
     ("arguments", "sentence"),
     [
         (["--last", "0", "--out", "mean"], "--last (0) must be at least 1"),
-        (["--last", "2", "--checkpoints", "4", "--out", "mean"], "--last and --checkpoints exclude each other; give one of them"),
+        (
+            ["--last", "2", "--checkpoints", "4", "--out", "mean"],
+            "--last and --checkpoints exclude each other; give one of them",
+        ),
         (["--last", "1", "--out", "mean"], "an average needs at least two weights, and there is 1 to take"),
         (["--last", "9", "--out", "mean"], "runs/one has 2 whole checkpoints, not 9; it has: 4, 8"),
         ([], "the following arguments are required: --out; `clew runs average --help` shows how"),

@@ -32,7 +32,10 @@ def test_workloads_are_listed(clew: Clew) -> None:
     [
         (["lstm-trian"], "unknown workload 'lstm-trian'; did you mean 'lstm-train'?"),
         (["nothing-*"], "unknown workload 'nothing-*'"),
-        (["gpt2-train", "--device", "cpu"], "gpt2-train runs on cuda alone, not on cpu; `clew bench --list` names the others"),
+        (
+            ["gpt2-train", "--device", "cpu"],
+            "gpt2-train runs on cuda alone, not on cpu; `clew bench --list` names the others",
+        ),
         (["--plot", "ratios.txt"], "--plot (ratios.txt) must end in .html, .svg, .json, .png, .pdf"),
         (["--plot", "nowhere/ratios.svg"], "no such folder: nowhere, where --plot is to write; make it first"),
         (["--record", "nowhere/ratios.json"], "no such folder: nowhere, where --record is to write; make it first"),
@@ -53,14 +56,18 @@ def test_medians_and_ratios_are_shown(clew: Clew, fakes: Clock) -> None:
     assert " ".join(another[4:]) == "0.50 (0.50 to 0.50)"
 
 
-def test_a_profile_names_what_each_side_spends_its_time_on(clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_names_what_each_side_spends_its_time_on(
+    clew: Clew, fakes: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spent = [Spent("a kernel" + "s" * 200, 2.0, 0.0015), Spent("others", 1.0, 0.0)]
     monkeypatch.setattr("clew.bench.measuring.profiled", lambda call, device, wait: spent)
     shown = clew("bench", "fake-a", "--device", "cpu", "--profile").out
     assert "clew spends its time on" in shown and "plain spends its time on" in shown
     line = next(line for line in shown.splitlines() if line.startswith("a kernel"))
     assert line.endswith("2  1.50") and "..." in line and len(line) < 130
-    (record,) = (json.loads(line) for line in clew("bench", "fake-a", "--device", "cpu", "--profile", "--json").out.splitlines())
+    (record,) = (
+        json.loads(line) for line in clew("bench", "fake-a", "--device", "cpu", "--profile", "--json").out.splitlines()
+    )
     assert record["profiles"]["plain"][1] == {"kernel": "others", "runs": 1.0, "seconds": 0.0}
     assert "profiles" not in json.loads(clew("bench", "fake-a", "--device", "cpu", "--json").out)
 
@@ -69,7 +76,12 @@ def test_json_has_a_line_a_workload_with_sides_and_ratios(clew: Clew, fakes: Clo
     lines = [json.loads(line) for line in clew("bench", "fake-*", "--json", "--device", "cpu").out.splitlines()]
     assert [line["workload"] for line in lines] == ["fake-a", "fake-b"]
     first = lines[0]
-    assert first["form"] == "cpu" and first["tokens"] == 100 and first["notes"] == [] and first["machine"].startswith("CPU")
+    assert (
+        first["form"] == "cpu"
+        and first["tokens"] == 100
+        and first["notes"] == []
+        and first["machine"].startswith("CPU")
+    )
     assert first["sides"][0] == {
         "side": "clew",
         "median": 2.0,
@@ -89,8 +101,10 @@ def test_a_check_fails_with_a_sentence_after_a_second_try(clew: Clew, fakes: Clo
     found = clew("bench", "fake-*", "--check", "ratios.json", "--device", "cpu")
     assert found.status == 1
     assert "fake-a is above what is recorded; it is measured again" in found.err
-    assert found.err.splitlines()[-1] == (
-        "clew: fake-a takes 2.00 times as long as plain, and 1.20 is recorded; more than 1.5 times that (1.80) is a loss"
+    assert (
+        found.err.splitlines()[-1]
+        == "clew: fake-a takes 2.00 times as long as plain, and 1.20 is recorded; more than 1.5 times that (1.80) is a"
+        " loss"
     )
     assert "fake-b takes" not in found.err
     assert clew("bench", "fake-b", "--check", "ratios.json", "--device", "cpu").status == 0

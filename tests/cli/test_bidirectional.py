@@ -58,7 +58,10 @@ def test_what_it_does_not_do_is_told(clew: Clew, elmo: Path) -> None:
     assert streams.status == 2 and "set training.batching=windows" in streams.err
     gpt = clew("train", "text-elmo", f"data.train={elmo.parent / 'story.txt'}", "model.family=gpt")
     assert gpt.status == 2
-    assert "needs a body that reads in two directions that never meet, which a gpt does not; these would do: elmo\n" in gpt.err
+    assert (
+        "needs a body that reads in two directions that never meet, which a gpt does not; these would do: elmo\n"
+        in gpt.err
+    )
 
 
 def test_every_part_is_described(clew: Clew, elmo: Path) -> None:
@@ -73,4 +76,6 @@ def test_the_text_of_a_treebank_is_its_words_a_sentence_a_line() -> None:
     assert {name: text.splitlines()[0] for name, text in parts.items()} == {
         name: " ".join(part[0].words) for name, part in sentences.items()
     }
-    assert {name: text.count("\n") for name, text in parts.items()} == {name: len(part) for name, part in sentences.items()}
+    assert {name: text.count("\n") for name, text in parts.items()} == {
+        name: len(part) for name, part in sentences.items()
+    }

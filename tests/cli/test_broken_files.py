@@ -1,4 +1,5 @@
-"""A broken picture or sound among good ones: it has its sentence, the others their answers, and no file from before is lost."""
+"""A broken picture or sound among good ones: it has its sentence, the others their answers, and no file from before is
+lost."""
 
 from pathlib import Path
 
@@ -41,7 +42,9 @@ def test_a_broken_file_is_passed_over_with_its_sentence(
 
 
 @every_verb
-def test_where_nothing_is_answered_a_file_from_before_stays(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_nothing_is_answered_a_file_from_before_stays(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, broken, _ = good_and_broken(verb, tmp_path)
     out = tmp_path / "answers.txt"
     out.write_text("from before\n", encoding="utf-8")
@@ -79,9 +82,13 @@ def test_an_instrument_refuses_what_is_no_file_of_its_kind(
     (tmp_path / "empty").touch()
     assert main(["look", instrument, str(FROZEN / run / "run"), str(tmp_path / name), "--device", "cpu"]) == 2
     found = capsys.readouterr()
-    assert found.out == "" and found.err.startswith(f"clew: {told.format(tmp_path / name)}") and found.err.count("\n") == 1
+    assert (
+        found.out == "" and found.err.startswith(f"clew: {told.format(tmp_path / name)}") and found.err.count("\n") == 1
+    )
 
 
-def test_a_misspelt_run_beside_one_that_reads_texts_is_still_told_so(lstm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_misspelt_run_beside_one_that_reads_texts_is_still_told_so(
+    lstm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["look", "tokens", str(lstm), "runs/typo", "--text", "a"]) == 2
     assert "clew: runs/typo is not a run directory" in capsys.readouterr().err

@@ -33,18 +33,26 @@ def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> N
 
 def test_texts_that_were_cut_are_told(clew: Clew, gpt: Path) -> None:
     found = clew("classify", gpt, *CHOICES, stdin="and the small " * 40)
-    assert found.err == "1 of the texts are longer than the 32 tokens that the model reads; their ends alone were read\n"
+    assert (
+        found.err == "1 of the texts are longer than the 32 tokens that the model reads; their ends alone were read\n"
+    )
 
 
 def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> None:
     Path("some.csv").write_text("review,kind\nthe old,1\nthe young,0\nthe king and the,1\n")
     columns = ("data.text=review", "data.label=kind")
-    found = clew("evaluate", gpt, "some.csv", *CHOICES, *columns, "--json", "--out", "out.jsonl", "--normalise", "tokens")
+    found = clew(
+        "evaluate", gpt, "some.csv", *CHOICES, *columns, "--json", "--out", "out.jsonl", "--normalise", "tokens"
+    )
     told = json.loads(found.out)
-    right = library.load(gpt).choose(["the old", "the young", "the king and the"], {"1": "small", "0": "tall"}, normalise="tokens")
+    right = library.load(gpt).choose(
+        ["the old", "the young", "the king and the"], {"1": "small", "0": "tall"}, normalise="tokens"
+    )
     share = 100 * sum(each.label == gold for each, gold in zip(right, "101", strict=True)) / 3
     assert told["examples"] == 3 and abs(told["accuracy"] - share) < 1e-9
-    assert [json.loads(line)["prediction"] for line in Path("out.jsonl").read_text().splitlines()] == [each.label for each in right]
+    assert [json.loads(line)["prediction"] for line in Path("out.jsonl").read_text().splitlines()] == [
+        each.label for each in right
+    ]
     text = clew("evaluate", gpt, "some.csv", *CHOICES, *columns, "--errors", "1")
     assert text.out.startswith("some.csv: loss ") and "accuracy" in text.out
 
@@ -54,21 +62,39 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
         clew("classify", gpt, stdin="x"),
         "--choices is what a language model chooses from, which was not trained to classify; give some, e.g. good,bad",
     )
-    assert_refused(clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']")
+    assert_refused(
+        clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']"
+    )
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
-    assert_refused(clew("classify", gpt, "--calibrate", stdin="x"), "--calibrate is for --choices, which a language model chooses from")
-    assert_refused(clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts")
-    assert_refused(clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"), "texts are given, and a file of texts too; leave out --file")
-    assert_refused(clew("evaluate", gpt, *CHOICES), "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv")
+    assert_refused(
+        clew("classify", gpt, "--calibrate", stdin="x"),
+        "--calibrate is for --choices, which a language model chooses from",
+    )
+    assert_refused(
+        clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts"
+    )
+    assert_refused(
+        clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"),
+        "texts are given, and a file of texts too; leave out --file",
+    )
+    assert_refused(
+        clew("evaluate", gpt, *CHOICES),
+        "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv",
+    )
     Path("some.csv").write_text("text,label\nthe old,2\n")
-    assert_refused(clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)")
+    assert_refused(
+        clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)"
+    )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),
-        f"standard input, line 1: {gpt} takes text and second together, and a line has both with a tab between; found 1",
+        f"standard input, line 1: {gpt} takes text and second together, and a line has both with a tab between;"
+        " found 1",
     )
 
 
-def test_the_code_of_the_guide_runs(gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_guide_runs(
+    gpt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/text-gpt").symlink_to(gpt)

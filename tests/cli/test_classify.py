@@ -23,7 +23,9 @@ SMALL = [
     "training.steps=20",
     "device=cpu",
 ]
-ROWS = [(f"my parcel {n} is late", "delivery") for n in range(10)] + [(f"I paid {n} times", "billing") for n in range(10)]
+ROWS = [(f"my parcel {n} is late", "delivery") for n in range(10)] + [
+    (f"I paid {n} times", "billing") for n in range(10)
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("classifiers")
     tickets = "".join(f'{number},"{text},\nthanks",{label}\n' for number, (text, label) in enumerate(ROWS))
     (folder / "tickets.csv").write_text("id,body,queue\n" + tickets, encoding="utf-8")
-    run_recipe("classify", [f"data.train={folder / 'tickets.csv'}", "data.text=body", "data.label=queue", *SMALL], out=folder / "tickets")
+    run_recipe(
+        "classify",
+        [f"data.train={folder / 'tickets.csv'}", "data.text=body", "data.label=queue", *SMALL],
+        out=folder / "tickets",
+    )
     lists: dict[str, tuple[list[str], Any]] = {
         "pairs": ([], [(text, "is it?", label) for text, label in ROWS]),
         "several": (["task.labels=several"], [(text, [label, "ticket"]) for text, label in ROWS]),
@@ -50,13 +56,24 @@ def test_a_line_has_its_label_its_probability_and_itself(clew: Clew, runs: dict[
     found = clew("classify", runs["tickets"], stdin=lines)
     assert found.status == 0 and found.err == ""
     first, empty, last = found.out.splitlines()
-    assert empty == "" and first.split("\t")[::2] == ["delivery", "my parcel is late"] and 0.5 < float(first.split("\t")[1]) <= 1
+    assert (
+        empty == ""
+        and first.split("\t")[::2] == ["delivery", "my parcel is late"]
+        and 0.5 < float(first.split("\t")[1]) <= 1
+    )
     assert last.split("\t")[::2] == ["billing", "I paid too often"]
     objects = [json.loads(line) for line in clew("classify", runs["tickets"], "--json", stdin=lines).out.splitlines()]
     assert [each["label"] for each in objects] == ["delivery", None, "billing"]
-    assert sum(objects[0]["probabilities"].values()) == pytest.approx(1) and list(objects[0]["probabilities"]) == ["delivery", "billing"]
+    assert sum(objects[0]["probabilities"].values()) == pytest.approx(1) and list(objects[0]["probabilities"]) == [
+        "delivery",
+        "billing",
+    ]
     Path("lines.txt").write_text(lines, encoding="utf-8")
-    assert clew("classify", runs["tickets"], "--file", "lines.txt").out == found.out == clew("predict", runs["tickets"], "lines.txt").out
+    assert (
+        clew("classify", runs["tickets"], "--file", "lines.txt").out
+        == found.out
+        == clew("predict", runs["tickets"], "lines.txt").out
+    )
     assert clew("classify", runs["tickets"], stdin="") == (0, "", "")
 
 
@@ -69,20 +86,29 @@ def test_a_table_is_read_by_the_columns_of_the_training_or_by_others(clew: Clew,
     Path("more.jsonl").write_text('{"message": "I paid"}\n{"message": "a parcel"}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "more.jsonl", "--text", "message").out.startswith("billing\t")
     assert_refused(
-        clew("classify", runs["tickets"], "--file", "more.jsonl"), "more.jsonl:1: no column 'body' for --text; there are: message"
+        clew("classify", runs["tickets"], "--file", "more.jsonl"),
+        "more.jsonl:1: no column 'body' for --text; there are: message",
     )
-    assert_refused(clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text is a column of a table; name its file")
+    assert_refused(
+        clew("classify", runs["tickets"], "--text", "body", stdin="a\n"), "--text is a column of a table; name its file"
+    )
 
 
 def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> None:
     Path("holes.csv").write_text("id,body\n1,I paid\n2,\n3,a parcel\n", encoding="utf-8")
-    assert [line.split("\t")[0] for line in clew("classify", runs["tickets"], "--file", "holes.csv").out.splitlines()] == [
+    assert [
+        line.split("\t")[0] for line in clew("classify", runs["tickets"], "--file", "holes.csv").out.splitlines()
+    ] == [
         "billing",
         "",
         "delivery",
     ]
-    Path("holes.jsonl").write_text('{"text": "I paid", "second": null}\n{"text": "I paid", "second": "is it?"}\n', encoding="utf-8")
-    found = [json.loads(line) for line in clew("classify", runs["pairs"], "--file", "holes.jsonl", "--json").out.splitlines()]
+    Path("holes.jsonl").write_text(
+        '{"text": "I paid", "second": null}\n{"text": "I paid", "second": "is it?"}\n', encoding="utf-8"
+    )
+    found = [
+        json.loads(line) for line in clew("classify", runs["pairs"], "--file", "holes.jsonl", "--json").out.splitlines()
+    ]
     assert [each["label"] for each in found] == [None, "billing"]
     Path("zero.jsonl").write_text('{"body": 0}\n', encoding="utf-8")
     assert clew("classify", runs["tickets"], "--file", "zero.jsonl").out.endswith("\t0\n")
@@ -97,15 +123,21 @@ def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str
     assert re.fullmatch(r"delivery\t[\d.]+\tmy parcel is late\tis it\?\n\n", found.out)
     assert_refused(
         clew("classify", runs["pairs"], stdin="a\tb\nc\n"),
-        f"standard input, line 2: {runs['pairs']} takes text and second together, and a line has both with a tab between; found 1",
+        f"standard input, line 2: {runs['pairs']} takes text and second together, and a line has both with a tab"
+        " between; found 1",
     )
-    assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix("\n")
+    assert clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out == found.out.removesuffix(
+        "\n"
+    )
     assert_refused(
         clew("classify", runs["pairs"], "my parcel is late"),
         f"text 1: {runs['pairs']} takes text and second together; --second has the other, or --file has both",
     )
     assert_refused(clew("classify", runs["tickets"], "a", "--second", "b"), "--second is for runs that read two texts")
-    assert_refused(clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts")
+    assert_refused(
+        clew("classify", runs["tickets"], "--second", "b", "--file", "x.csv"),
+        "--second is for runs that read two texts",
+    )
 
 
 def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, runs: dict[str, Path]) -> None:
@@ -115,7 +147,9 @@ def test_what_can_be_done_next_is_a_command_of_one_line_that_works(clew: Clew, r
     trained = clew("train", "classify", *settings)
     assert "\nsecond:  is it?\n" in trained.out
     (used,) = re.findall(r"^next:  (.*)$", trained.err, re.MULTILINE)
-    first, second = re.fullmatch(r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", used).groups()  # type: ignore[union-attr]
+    first, second = re.fullmatch(
+        r"printf '%s\\t%s\\n' '([^']*)' '([^']*)' \| clew classify runs/classify", used
+    ).groups()  # type: ignore[union-attr]
     assert len(first) <= 100 and second == "is it?"
     assert clew("classify", "runs/classify", stdin=f"{first}\t{second}\n").status == 0
     again = clew("train", "classify", "--resume").err.splitlines()[-1].split()
@@ -132,12 +166,17 @@ def test_several_labels_and_numbers_come_out(clew: Clew, runs: dict[str, Path]) 
 
 
 def test_the_evaluation_has_labels_confusions_and_the_worst_predictions(clew: Clew, runs: dict[str, Path]) -> None:
-    Path("test.csv").write_text("body,queue\nmy parcel,billing\nI paid 4 times,billing\nI paid,delivery\n", encoding="utf-8")
+    Path("test.csv").write_text(
+        "body,queue\nmy parcel,billing\nI paid 4 times,billing\nI paid,delivery\n", encoding="utf-8"
+    )
     found = clew("evaluate", runs["tickets"], "test.csv", "--errors", 5)
     assert re.search(r"^label +precision +recall +F1 +support$", found.out, re.MULTILINE)
     assert re.search(r"^gold \\ predicted  billing  delivery\nbilling +1 +1\ndelivery +1 +0$", found.out, re.MULTILINE)
     rows = [line.split("\t") for line in found.out[found.out.index("id\t") :].splitlines()[1:]]
-    assert {row[0]: row[1:3] for row in rows} == {"test.csv:2": ["billing", "delivery"], "test.csv:4": ["delivery", "billing"]}
+    assert {row[0]: row[1:3] for row in rows} == {
+        "test.csv:2": ["billing", "delivery"],
+        "test.csv:4": ["delivery", "billing"],
+    }
     assert [float(row[3]) for row in rows] == sorted(float(row[3]) for row in rows)
     scored = json.loads(clew("evaluate", runs["tickets"], "test.csv", "--errors", 1, "--json").out)
     assert len(scored["errors"]) == 1 and scored["intervals"]["accuracy"][0] <= scored["accuracy"]
@@ -165,8 +204,12 @@ def test_a_loaded_run_tells_what_the_trained_one_told(clew: Clew) -> None:
 
 def test_a_temperature_that_is_not_used_is_told_in_the_log(clew: Clew) -> None:
     """All validation texts are told right and surely; a temperature that doubts them makes both numbers worse."""
-    Path("tickets.csv").write_text("body,queue\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8")
-    found = clew("train", "classify", "data.train=tickets.csv", "data.text=body", "data.label=queue", *SMALL, "--out", "run")
+    Path("tickets.csv").write_text(
+        "body,queue\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8"
+    )
+    found = clew(
+        "train", "classify", "data.train=tickets.csv", "data.text=body", "data.label=queue", *SMALL, "--out", "run"
+    )
     assert found.status == 0, found.err
     assert "probabilities are not calibrated: the temperature " in found.err
     assert float(library.load("run", device="cpu").task.answer.temperature) == 1
@@ -195,8 +238,18 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("recipe", "settings", "data", "message"),
     [
-        ("classify", [], [("a", "x"), ("b",)], r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)"),
-        ("classify", ["data.train=a.csv"], ROWS, "examples are given by data=, and by data__train='a.csv' too; leave one of them out"),
+        (
+            "classify",
+            [],
+            [("a", "x"), ("b",)],
+            r"example 2: expected \(text, label\) or \(text, second, label\), found \('b',\)",
+        ),
+        (
+            "classify",
+            ["data.train=a.csv"],
+            ROWS,
+            "examples are given by data=, and by data__train='a.csv' too; leave one of them out",
+        ),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
         ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
         ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
@@ -205,11 +258,16 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
             "parse",
             [],
             ["a"],
-            "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns from",
+            (
+                "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns"
+                " from"
+            ),
         ),
     ],
 )
-def test_a_list_that_cannot_be_learnt_from_is_refused(clew: Clew, recipe: str, settings: list[str], data: Any, message: str) -> None:
+def test_a_list_that_cannot_be_learnt_from_is_refused(
+    clew: Clew, recipe: str, settings: list[str], data: Any, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         library.train(recipe, *settings, data=data)
 
@@ -219,9 +277,17 @@ def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
     for text, settings, sentence in [
         (rows + '"open,billing\n', [], "t.csv:22: a quote opens in the record that begins here and does not close"),
         (rows, ["data.label=lable"], "t.csv: no column 'lable' for data.label; did you mean 'label'?"),
-        (rows + "x,\n", [], "t.csv:22: the field for data.label is empty; mend it, or leave such records out with data.faults=skip"),
+        (
+            rows + "x,\n",
+            [],
+            "t.csv:22: the field for data.label is empty; mend it, or leave such records out with data.faults=skip",
+        ),
         (rows, ["data.test=more.csv"], "more.csv:2: unknown label 'biling'; did you mean 'billing'?"),
-        (rows, ["task.class_weights=balancd"], "task.class_weights: unknown weighting of classes 'balancd'; did you mean 'balanced'?"),
+        (
+            rows,
+            ["task.class_weights=balancd"],
+            "task.class_weights: unknown weighting of classes 'balancd'; did you mean 'balanced'?",
+        ),
         ("", [], "t.csv: there is a header and no record below it; give a file with records in it"),
     ]:
         Path("t.csv").write_text("text,label\n" + text, encoding="utf-8")
@@ -247,14 +313,23 @@ def test_options_of_predict_stand_anywhere_and_a_text_is_told_from_a_file(clew: 
     Path("lines.txt").write_text("my parcel is late\n", encoding="utf-8")
     found = clew("predict", runs["tickets"], "lines.txt", "--json").out
     assert (
-        found == clew("predict", "--json", runs["tickets"], "lines.txt").out == clew("predict", runs["tickets"], "--json", "lines.txt").out
+        found
+        == clew("predict", "--json", runs["tickets"], "lines.txt").out
+        == clew("predict", runs["tickets"], "--json", "lines.txt").out
     )
     assert clew("predict", runs["tickets"], "late?", "--json").out.startswith('{"line": 1, "text": "late?"')
     assert_refused(clew("predict", runs["tickets"], "late"), "no such file: late; a text itself goes to standard input")
     pair = clew("predict", runs["pairs"], "my parcel is late\tis it?").out
     assert pair == clew("classify", runs["pairs"], "my parcel is late", "--second", "is it?").out != ""
-    assert_refused(clew("classify", runs["pairs"], stdin="a\tb\tc\n"), f"standard input, line 1: {runs['pairs']} takes text and second")
-    assert clew("predict", runs["tickets"], "late?", "late").out == clew("classify", runs["tickets"], "late?", "late").out != ""
+    assert_refused(
+        clew("classify", runs["pairs"], stdin="a\tb\tc\n"),
+        f"standard input, line 1: {runs['pairs']} takes text and second",
+    )
+    assert (
+        clew("predict", runs["tickets"], "late?", "late").out
+        == clew("classify", runs["tickets"], "late?", "late").out
+        != ""
+    )
     assert clew("predict", runs["tickets"], "").out == "\n"
 
 

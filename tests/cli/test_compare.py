@@ -18,8 +18,18 @@ def new_run(folder: str, loss: float | None, *settings: str, recipe: str = "shak
     if loss is not None:
         for step in (500, 1000, config.training.steps):
             append_metrics(path, {"step": step, "train.loss": loss + 100 / step})
-            append_metrics(path, {"step": step, "valid.loss": loss + 200 / step, "valid.perplexity": 2 ** (loss + 200 / step)})
-        append_metrics(path, {"step": config.training.steps, "best.step": 1000, "best.valid.loss": loss, "best.valid.perplexity": 2**loss})
+            append_metrics(
+                path, {"step": step, "valid.loss": loss + 200 / step, "valid.perplexity": 2 ** (loss + 200 / step)}
+            )
+        append_metrics(
+            path,
+            {
+                "step": config.training.steps,
+                "best.step": 1000,
+                "best.valid.loss": loss,
+                "best.valid.perplexity": 2**loss,
+            },
+        )
     return path
 
 
@@ -52,7 +62,9 @@ def test_the_first_group_can_be_what_others_are_tested_against(clew: Clew) -> No
     rows = [json.loads(line) for line in clew("compare", *given, "--against", "first", "--json").out.splitlines()]
     assert [(row["group"], row.get("against")) for row in rows] == [("cell=gru", "cell=elman"), ("cell=elman", None)]
     assert rows[0]["test"] == "Welch" and rows[0]["over"] == "3 and 2 seeds" and rows[0]["p"] < 0.01
-    assert rows[0]["mean"]["valid.loss"] == pytest.approx(1.55) and rows[0]["spread"]["valid.loss"] == pytest.approx(0.01)
+    assert rows[0]["mean"]["valid.loss"] == pytest.approx(1.55) and rows[0]["spread"]["valid.loss"] == pytest.approx(
+        0.01
+    )
     assert rows[0]["settings"] == {"model.cell": "gru"} and len(rows[0]["runs"]) == rows[0]["n"] == 3
 
 
@@ -69,14 +81,21 @@ def test_two_paired_tests_stand_side_by_side_and_either_may_be_first(clew: Clew)
     for cell, right in (("lstm", 3), ("gru", 4)):
         rows = {f"example {i}": {"accuracy": {"share": [float(i % 5 < right), 1]}} for i in range(40)}
         write_predictions(Path(f"runs/cell={cell}-seed=1"), dict.fromkeys(rows, 0.0), None, rows)
-        append_metrics(Path(f"runs/cell={cell}-seed=1"), {"step": 1500, "best.step": 1000, "best.valid.accuracy": 20.0 * right})
+        append_metrics(
+            Path(f"runs/cell={cell}-seed=1"), {"step": 1500, "best.step": 1000, "best.valid.accuracy": 20.0 * right}
+        )
     given = ["compare", "runs/cell=lstm-seed=1", "runs/cell=gru-seed=1", "--measure", "valid.accuracy"]
     found = clew(*given)
     assert found.err == "" and found.out.splitlines()[0].endswith("p  p, approximate randomisation  test")
     assert found.out.splitlines()[2].endswith("paired bootstrap, accuracy of 40 examples")
-    one, other = (json.loads(clew(*given, "--json", *more).out.splitlines()[1]) for more in ([], ["--test", "randomisation"]))
+    one, other = (
+        json.loads(clew(*given, "--json", *more).out.splitlines()[1]) for more in ([], ["--test", "randomisation"])
+    )
     assert (one["test"], other["test"]) == ("paired bootstrap", "approximate randomisation")
-    assert one["beside"] == {"test": other["test"], "p": other["p"]} and other["beside"] == {"test": one["test"], "p": one["p"]}
+    assert one["beside"] == {"test": other["test"], "p": other["p"]} and other["beside"] == {
+        "test": one["test"],
+        "p": one["p"],
+    }
     # 8 of 40 differ, all to one side: 2 of 2^8 swaps do not take from the difference.
     assert other["p"] == pytest.approx(2 / 2**8, abs=0.005)
 
@@ -101,7 +120,11 @@ def test_curves_are_drawn_into_a_file(clew: Clew, name: str) -> None:
     assert content.startswith({"html": b"<!doctype html>", "png": b"\x89PNG", "pdf": b"%PDF"}[name[7:]])
     if name.endswith(".html"):
         text = content.decode()
-        assert "Learning curves of shakespeare-lstm" in text and "9 runs in 3 groups" in text and "nats per character" in text
+        assert (
+            "Learning curves of shakespeare-lstm" in text
+            and "9 runs in 3 groups" in text
+            and "nats per character" in text
+        )
         assert text.count('class="run"') == 2 * 9 and text.count('class="mean"') == 2 * 3
 
 
@@ -173,13 +196,16 @@ def test_where_no_run_can_be_compared_that_is_said(clew: Clew) -> None:
     ]
 
 
-def test_without_matplotlib_a_picture_is_refused_and_the_page_named(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_a_picture_is_refused_and_the_page_named(
+    clew: Clew, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import sys
 
     new_run("runs/a", 1.5)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     assert_refused(
-        clew("compare", "runs/a", "--curves", "x.png"), "pictures are drawn with matplotlib, which is not installed; `pip install"
+        clew("compare", "runs/a", "--curves", "x.png"),
+        "pictures are drawn with matplotlib, which is not installed; `pip install",
     )
     assert clew("compare", "runs/a", "--curves", "x.html").status == 0

@@ -65,10 +65,15 @@ def test_without_a_shell_the_three_are_named(clew: Clew) -> None:
 
 
 COMPLETE = {
-    "bash": 'eval "$(clew completion bash)"; COMP_WORDS=(clew train shakespeare-ll); COMP_CWORD=2; _clew; echo "${COMPREPLY[@]}"',
+    "bash": (
+        'eval "$(clew completion bash)"; COMP_WORDS=(clew train shakespeare-ll); COMP_CWORD=2; _clew; echo'
+        ' "${COMPREPLY[@]}"'
+    ),
     "fish": 'clew completion fish | source; complete -C "clew train shakespeare-ll"',
-    "zsh": "eval \"$(clew completion zsh | sed '/^compdef/d')\"; compadd() { print -l $candidates }; "
-    "words=(clew train shakespeare-ll); CURRENT=3; _clew",
+    "zsh": (
+        "eval \"$(clew completion zsh | sed '/^compdef/d')\"; compadd() { print -l $candidates }; "
+        "words=(clew train shakespeare-ll); CURRENT=3; _clew"
+    ),
 }
 
 

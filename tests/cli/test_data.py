@@ -11,7 +11,9 @@ from clew.recipes.running import config_of
 from tests.cli.conftest import Clew
 from tests.tasks.test_transcription import write_wav
 
-TICKETS = "body,queue\n" + "".join(f"the {n}th bill is wrong,{'money' if n % 2 else 'other'}\n" for n in range(8)) + "x\n"
+TICKETS = (
+    "body,queue\n" + "".join(f"the {n}th bill is wrong,{'money' if n % 2 else 'other'}\n" for n in range(8)) + "x\n"
+)
 
 
 def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
@@ -30,7 +32,11 @@ def test_a_file_is_described_and_the_command_is_last(clew: Clew) -> None:
 def test_json_has_the_same(clew: Clew) -> None:
     Path("tickets.csv.gz").write_bytes(gzip.compress(TICKETS.encode()))
     found = json.loads(clew("data", "tickets.csv.gz", "--json").out)
-    assert (found["num_records"], found["num_faults"], found["columns"][1]["labels"]) == (8, 1, {"money": 4, "other": 4})
+    assert (found["num_records"], found["num_faults"], found["columns"][1]["labels"]) == (
+        8,
+        1,
+        {"money": 4, "other": 4},
+    )
     assert found["command"].startswith("clew train classify data.train=tickets.csv.gz ")
 
 
@@ -54,7 +60,10 @@ def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
     assert (mixed["num_files"], mixed["num_records"], mixed["num_faults"]) == (3, 4, 1)
     Path("objects").mkdir()
     Path("objects/a.jsonl").write_text('{"body": "snow on the hill"}\n{"body": "and some hail"}\n', encoding="utf-8")
-    assert json.loads(clew("data", "objects", "--json").out)["command"] == "clew train text-gpt data.train=objects data.text=body"
+    assert (
+        json.loads(clew("data", "objects", "--json").out)["command"]
+        == "clew train text-gpt data.train=objects data.text=body"
+    )
     assert "corpus is a folder, of which .txt files are text" in clew("data", "corpus", "--format", "csv").err
     Path("tables").mkdir()
     Path("tables/a.csv").write_text(TICKETS, encoding="utf-8")
@@ -75,21 +84,33 @@ def test_what_was_asked_for_is_in_the_command_and_odd_names_are_quoted(clew: Cle
 
 
 def test_the_command_for_a_column_of_trees_is_one_that_train_takes(clew: Clew) -> None:
-    Path("trees.csv").write_text("kind,tree\ndecl,(S (NN It) (VP rains))\nfrag,(NP (NN Rain))\ndecl,(S (NP (NN a)))\n", encoding="utf-8")
+    Path("trees.csv").write_text(
+        "kind,tree\ndecl,(S (NN It) (VP rains))\nfrag,(NP (NN Rain))\ndecl,(S (NP (NN a)))\n", encoding="utf-8"
+    )
     command = shlex.split(clew("data", "trees.csv").out.splitlines()[-1])
-    assert command[2:] == ["classify-trees", "data.train=trees.csv", "data.text=tree", "data.label=kind", "task.phrases=true"]
+    assert command[2:] == [
+        "classify-trees",
+        "data.train=trees.csv",
+        "data.text=tree",
+        "data.label=kind",
+        "task.phrases=true",
+    ]
     assert config_of(command[2], command[3:]).task.model_dump()["phrases"] is True
 
 
 def test_a_label_that_is_always_the_same_is_no_label(clew: Clew) -> None:
-    Path("a.csv").write_text("id,body,queue\na7,it broke,money\nb8,so late again,money\nc9,no bill,money\n", encoding="utf-8")
+    Path("a.csv").write_text(
+        "id,body,queue\na7,it broke,money\nb8,so late again,money\nc9,no bill,money\n", encoding="utf-8"
+    )
     lines = clew("data", "a.csv").out.splitlines()
     assert lines[-1] == "column queue has one value alone, 'money'; to learn a label, there have to be two"
     assert not any(line.startswith("words of the second text") for line in lines)
 
 
 def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
-    rows = "".join(f"{n} May 2020,the thing {n} broke,{'a' if n % 2 else 'b'},{'mail' if n % 3 else 'phone'}\n" for n in range(9))
+    rows = "".join(
+        f"{n} May 2020,the thing {n} broke,{'a' if n % 2 else 'b'},{'mail' if n % 3 else 'phone'}\n" for n in range(9)
+    )
     Path("a.csv").write_text("date,body,queue,channel\n" + rows, encoding="utf-8")
     lines = clew("data", "a.csv").out.splitlines()
     assert not any(line.startswith("words of the second text") for line in lines)
@@ -99,10 +120,15 @@ def test_two_texts_are_compared_only_where_both_are_used(clew: Clew) -> None:
 def test_tags_that_are_numbers_are_told_with_what_to_do(clew: Clew) -> None:
     rows = [{"id": n, "tokens": ["Ada", f"ran{n}"], "ner_tags": [1, n % 2]} for n in range(6)]
     Path("a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    remedy = 'is a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+    remedy = (
+        'is a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in'
+        " quotes"
+    )
     assert clew("data", "a.jsonl").out.splitlines()[-1] == f"tags are lists of strings, and ner_tags {remedy}"
     refused = clew("train", "tag", "data.train=a.jsonl", "data.words=tokens", "data.tags=ner_tags")
-    assert refused.status == 2 and f"data.tags takes a list of strings, found {remedy.removeprefix('is ')}" in refused.err
+    assert (
+        refused.status == 2 and f"data.tags takes a list of strings, found {remedy.removeprefix('is ')}" in refused.err
+    )
 
 
 def test_a_file_that_ends_badly_has_no_command(clew: Clew) -> None:
@@ -126,7 +152,10 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
         (["none.csv"], "no such file: none.csv; "),
         (["folder"], "folder: this is a folder; name a file in it: the folder folder is empty"),
         (["a", "b", "c"], "one file is described at a time, or two of parallel text, not 3"),
-        (["a", "b", "--format", "csv"], "two files are parallel text, line by line; --format and --header are for one file"),
+        (
+            ["a", "b", "--format", "csv"],
+            "two files are parallel text, line by line; --format and --header are for one file",
+        ),
         (["empty.csv", "--format", "cvs"], "unknown data.format 'cvs'; did you mean 'csv'?"),
         (["train", "--format", "parallel"], "train: parallel text is two files; name both"),
     ],
@@ -144,7 +173,9 @@ def test_sounds_that_a_table_names_are_measured_by_their_headers(clew: Clew, tmp
     for number, seconds in enumerate((1, 2)):
         write_wav(tmp_path / f"{number}.wav", torch.zeros(8000 * seconds))
     (tmp_path / "broken.wav").write_text("no sound", encoding="utf-8")
-    (tmp_path / "said.csv").write_text("file,said\n0.wav,one word\n1.wav,two more words\nbroken.wav,none at all\n", encoding="utf-8")
+    (tmp_path / "said.csv").write_text(
+        "file,said\n0.wav,one word\n1.wav,two more words\nbroken.wav,none at all\n", encoding="utf-8"
+    )
     out = clew("data", str(tmp_path / "said.csv")).out
     assert "3 sound files, 3.0 seconds: mean 1.50 s, longest 2.00 s; rates: 8,000 Hz (2)\n" in out
     assert f"cannot be read: {tmp_path}/broken.wav: this is no sound file" in out
@@ -166,21 +197,28 @@ def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Pa
     for name in ("dog/1.wav", "dog/2.wav", "cat/1.wav"):
         (tmp_path / "sounds" / name).parent.mkdir(parents=True, exist_ok=True)
         write_wav(tmp_path / "sounds" / name, torch.zeros(4000))
-    assert clew("data", str(tmp_path / "sounds")).out == (
-        f"{tmp_path}/sounds: a folder a class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s; rates: 8,000 Hz (3)\n"
-        f"classes: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds data.train={tmp_path}/sounds\n"
+    assert (
+        clew("data", str(tmp_path / "sounds")).out
+        == f"{tmp_path}/sounds: a folder a class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s;"
+        " rates: 8,000 Hz (3)\nclasses: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds"
+        f" data.train={tmp_path}/sounds\n"
     )
 
 
 def test_a_file_of_vectors_is_told_with_what_reads_it(clew: Clew) -> None:
     Path("vectors.txt").write_text("".join(f"w{n} {' '.join(['0.5'] * 10)}\n" for n in range(9)), encoding="utf-8")
     found = clew("data", "vectors.txt")
-    assert found.out == (
-        "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
+    assert (
+        found.out
+        == "vectors.txt: word vectors of 10 numbers\nlook at them with:\n  clew vectors neighbours vectors.txt WORD\n"
         "or begin a model of words with them:\n  clew train tag data.train=FILE embedding.vectors=vectors.txt\n"
     )
     told = json.loads(clew("data", "vectors.txt", "--json").out)
-    assert (told["format"], told["width"], told["command"]) == ("word vectors", 10, "clew vectors neighbours vectors.txt WORD")
+    assert (told["format"], told["width"], told["command"]) == (
+        "word vectors",
+        10,
+        "clew vectors neighbours vectors.txt WORD",
+    )
 
 
 def test_what_was_said_of_a_file_is_in_the_command(clew: Clew) -> None:

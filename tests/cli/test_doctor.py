@@ -23,7 +23,9 @@ def test_it_says_versions_devices_cache_and_disks(clew: Clew, tmp_path: Path) ->
     assert f"{tmp_path / 'cache'}: 2.0 kB in 1 files" in found.out
     facts = json.loads(clew("doctor", "--json").out)
     assert facts["gpus"] == [] or torch.cuda.is_available()
-    assert [disk["for"] for disk in facts["disks"]] == ["runs", "cache"] and all(disk["free"] > 0 for disk in facts["disks"])
+    assert [disk["for"] for disk in facts["disks"]] == ["runs", "cache"] and all(
+        disk["free"] > 0 for disk in facts["disks"]
+    )
 
 
 def test_every_extra_of_the_project_has_its_purpose() -> None:
@@ -33,7 +35,9 @@ def test_every_extra_of_the_project_has_its_purpose() -> None:
 
 
 def test_what_an_extra_lacks_is_said_with_what_it_is_for(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "requires", lambda name: ["torch>=2.11", 'nosuchpackage>=1.0; extra == "onnx"', 'other; extra == "dev"'])
+    monkeypatch.setattr(
+        doctor, "requires", lambda name: ["torch>=2.11", 'nosuchpackage>=1.0; extra == "onnx"', 'other; extra == "dev"']
+    )
     found = clew("doctor")
     assert found.status == 0
     assert re.search(r"nosuchpackage +`clew export --to onnx` +pip install 'clew\[onnx\]'", found.out)

@@ -53,27 +53,43 @@ def test_tokens_have_an_index_beside_their_vectors(clew: Clew, lstm: Path, lines
 
 def test_search_finds_the_line_itself_with_an_index_and_without(clew: Clew, gpt: Path, lines: Path) -> None:
     clew("embed", gpt, "--file", lines, "--out", "x.npy")
-    found = [json.loads(line) for line in clew("embed", gpt, "--search", LINES[3], "--file", lines, "--json").out.splitlines()]
+    found = [
+        json.loads(line)
+        for line in clew("embed", gpt, "--search", LINES[3], "--file", lines, "--json").out.splitlines()
+    ]
     assert found[0] == {"query": LINES[3], "rank": 1, "line": 4, "cosine": pytest.approx(1, abs=1e-5), "text": LINES[3]}
     assert [each["line"] for each in found][1:] in ([1, 3], [3, 1])
     indexed = clew("embed", gpt, "--search", LINES[3], "--index", "x.npy", "--file", lines, "--json").out.splitlines()
     assert [json.loads(line)["text"] for line in indexed] == [each["text"] for each in found]
-    table = clew("embed", gpt, "--search", LINES[0], "--search", LINES[2], "--index", "x.npy", "--top", "1").out.splitlines()
+    table = clew(
+        "embed", gpt, "--search", LINES[0], "--search", LINES[2], "--index", "x.npy", "--top", "1"
+    ).out.splitlines()
     assert table == [LINES[0], "cosine  line", " 1.000     1", "", LINES[2], "cosine  line", " 1.000     3"]
     lines.write_text("one line\n", encoding="utf-8")
-    assert_refused(clew("embed", gpt, "--search", "a", "--index", "x.npy", "--file", lines), "x.npy has 4 vectors and lines.txt 1 lines")
+    assert_refused(
+        clew("embed", gpt, "--search", "a", "--index", "x.npy", "--file", lines),
+        "x.npy has 4 vectors and lines.txt 1 lines",
+    )
 
 
 def test_what_cannot_be_embedded_is_refused_in_a_line(clew: Clew, lstm: Path, lines: Path) -> None:
     assert_refused(clew("embed", lstm, "a", "--layer", "7"), "there is no layer 7; this model has 0 (the embedding) to")
-    assert_refused(clew("embed", lstm, "a", "--out", "x.txt"), "--out takes a name that ends in .npy or .jsonl, not x.txt")
-    assert_refused(clew("embed", lstm, "a", "--tokens", "--pooling", "max"), "--pooling makes one vector of a text's, and --tokens has")
+    assert_refused(
+        clew("embed", lstm, "a", "--out", "x.txt"), "--out takes a name that ends in .npy or .jsonl, not x.txt"
+    )
+    assert_refused(
+        clew("embed", lstm, "a", "--tokens", "--pooling", "max"),
+        "--pooling makes one vector of a text's, and --tokens has",
+    )
     assert_refused(clew("embed", lstm, "a", "--search", " "), "--search is empty")
-    assert_refused(clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers")
+    assert_refused(
+        clew("embed", lstm, "--search", "a", "--index", lines), "lines.txt: this is no whole .npy file of numbers"
+    )
     assert_refused(clew("embed", lstm, "--search", "a", "--index", "no.npy"), "no such file: no.npy")
     np.save("wide.npy", np.ones((2, 3), dtype="f4"))
     assert_refused(
-        clew("embed", lstm, "--search", "a", "--index", "wide.npy"), "vectors of 3 numbers cannot be compared with vectors of 16"
+        clew("embed", lstm, "--search", "a", "--index", "wide.npy"),
+        "vectors of 3 numbers cannot be compared with vectors of 16",
     )
     assert_refused(clew("embed", lstm, "--search", "a", stdin=""), "there is no text to search")
     assert_refused(clew("embed", lstm, "a", "--index", "x.npy"), "--index is what --search looks through")

@@ -1,4 +1,5 @@
-"""Every mistake at the command line: one line on standard error, exit code 2, no traceback, nothing on standard output."""
+"""Every mistake at the command line: one line on standard error, exit code 2, no traceback, nothing on standard
+output."""
 
 import os
 import shutil
@@ -29,13 +30,22 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["--verbose"], "unrecognized arguments: --verbose; `clew --help` shows how"),
         (["train"], "the following arguments are required: RECIPE; `clew train --help` shows how"),
         (["train", "shakespear-lstm"], "unknown recipe 'shakespear-lstm'; did you mean 'shakespeare-lstm'?"),
-        (["train", "text-lstm", "--out", "x", "--bogus"], "unrecognized arguments: --bogus; `clew train --help` shows how"),
+        (
+            ["train", "text-lstm", "--out", "x", "--bogus"],
+            "unrecognized arguments: --bogus; `clew train --help` shows how",
+        ),
         (
             ["train", "text-lstm", "--steps", "10"],
             "unrecognized arguments: --steps 10; did you mean training.steps=10? `clew train --help` shows how",
         ),
-        (["train", "text-lstm", "--lr=0.1"], "unrecognized arguments: --lr=0.1; did you mean training.learning_rate=0.1?"),
-        (["train", "text-lstm", "--batch-size", "8"], "unrecognized arguments: --batch-size 8; did you mean training.batch_size=8?"),
+        (
+            ["train", "text-lstm", "--lr=0.1"],
+            "unrecognized arguments: --lr=0.1; did you mean training.learning_rate=0.1?",
+        ),
+        (
+            ["train", "text-lstm", "--batch-size", "8"],
+            "unrecognized arguments: --batch-size 8; did you mean training.batch_size=8?",
+        ),
         (["train", "text-lstm", "--output", "x"], "unrecognized arguments: --output x; did you mean --out?"),
         (["generate", "x", "--temprature", "1"], "unrecognized arguments: --temprature 1; did you mean --temperature?"),
         (["train", "text-lstm", "training.stepps=5"], "unknown field 'stepps' of training; did you mean 'steps'?"),
@@ -56,15 +66,24 @@ def assert_refused(found: Outcome, sentence: str) -> None:
         (["recipes", "text-lsmt"], "unknown recipe 'text-lsmt'; did you mean 'text-lstm'?"),
         (
             ["describe", "text-lsmt"],
-            "text-lsmt is neither a run directory nor a recipe; did you mean 'text-lstm'? `clew recipes` lists the recipes",
+            (
+                "text-lsmt is neither a run directory nor a recipe; did you mean 'text-lstm'? `clew recipes` lists the"
+                " recipes"
+            ),
         ),
         (
             ["generate", "runs/none"],
-            "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train shakespeare-lstm`",
+            (
+                "runs/none is not a run directory (it has no config.json); train one first, e.g. `clew train"
+                " shakespeare-lstm`"
+            ),
         ),
         (["evaluate", "."], ". is not a run directory (it has no config.json)"),
         (["generate"], "the following arguments are required: RUN; `clew generate --help` shows how"),
-        (["runs", "comprae", "A", "B"], "unrecognized arguments: A B; did you mean `clew runs compare`? `clew runs --help` shows how"),
+        (
+            ["runs", "comprae", "A", "B"],
+            "unrecognized arguments: A B; did you mean `clew runs compare`? `clew runs --help` shows how",
+        ),
         (["runs", "lst"], "no such folder: lst; give the one that your runs are below; did you mean `clew runs list`?"),
         (["vectors", "neighbors", "x"], "unrecognized arguments: x; did you mean `clew vectors neighbours`?"),
         (["train", "text-lstm", "--code", "none.py"], "no such file: none.py; --code takes a Python file of yours"),
@@ -84,8 +103,14 @@ def test_a_misspelt_command_is_one_line(clew: Clew, arguments: list[str], senten
         (["the", "--temperature", "nan"], "--temperature"),
         (["the", "--top-p", "1.5"], "--top-p must be at most 1, not 1.5"),
         (["the", "--samples", "0"], "--samples must be at least 1, not 0"),
-        (["the", "--method", "greedy", "--beams", "2"], "--beams is for beam search, and --method is greedy; leave one of them out"),
-        (["the", "--method", "beam", "--samples", "2"], "--samples is for sampling, and --method is beam, which writes the same text each"),
+        (
+            ["the", "--method", "greedy", "--beams", "2"],
+            "--beams is for beam search, and --method is greedy; leave one of them out",
+        ),
+        (
+            ["the", "--method", "beam", "--samples", "2"],
+            "--samples is for sampling, and --method is beam, which writes the same text each",
+        ),
         (["the", "the", "the %"], "text 3: the prompt has characters the model has never seen: '%' (U+0025)"),
         (["the %"], "the prompt has characters the model has never seen: '%' (U+0025); it knows"),
         (["the", "she \udc80"], "text 2: character 5 of the prompt (U+DC80) is half a character; give it as UTF-8"),
@@ -100,24 +125,31 @@ def test_a_mistake_in_generating_is_one_line(clew: Clew, lstm: Path, arguments: 
 def test_a_prompt_longer_than_the_positions_is_refused(clew: Clew, gpt: Path) -> None:
     found = clew("generate", gpt, "the thread " * 4)
     assert_refused(
-        found, "the prompt has 44 tokens, but the model has learnt 32 positions; shorten it, or train with a larger model.max_length"
+        found,
+        "the prompt has 44 tokens, but the model has learnt 32 positions; shorten it, or train with a larger"
+        " model.max_length",
     )
 
 
 def test_a_text_that_is_not_there_is_refused_and_what_is_near_named(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path, name="story.txt")
-    assert_refused(clew("train", "text-lstm", "data.train=storry.txt"), "no such file: storry.txt; near it there is story.txt")
+    assert_refused(
+        clew("train", "text-lstm", "data.train=storry.txt"), "no such file: storry.txt; near it there is story.txt"
+    )
 
 
 def test_a_text_without_text_is_refused(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path, "", "empty.txt")
-    assert_refused(clew("train", "text-lstm", "data.train=empty.txt"), "empty.txt: the file is empty; give one with text in it")
+    assert_refused(
+        clew("train", "text-lstm", "data.train=empty.txt"), "empty.txt: the file is empty; give one with text in it"
+    )
 
 
 def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "mixed.txt").write_bytes("öne\n".encode() + "café\n".encode("latin1"))
     assert_refused(
-        clew("train", "text-lstm", "data.train=mixed.txt"), "mixed.txt: byte 0xe9 at offset 8 (line 2) is not UTF-8; say what it is with"
+        clew("train", "text-lstm", "data.train=mixed.txt"),
+        "mixed.txt: byte 0xe9 at offset 8 (line 2) is not UTF-8; say what it is with",
     )
 
 
@@ -127,16 +159,24 @@ def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path:
         (
             "text-lstm",
             lstm_settings,
-            "the text has 18 tokens, 4 for each of 4 streams, fewer than one chunk of 16; give more text or set training.batch_size=1",
+            (
+                "the text has 18 tokens, 4 for each of 4 streams, fewer than one chunk of 16; give more text or set"
+                " training.batch_size=1"
+            ),
         ),
         (
             "text-gpt",
             gpt_settings,
-            "the text has 18 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=8",
+            (
+                "the text has 18 tokens, fewer than one window of 64 and the token after it; give more text or set"
+                " training.length=8"
+            ),
         ),
     ],
 )
-def test_a_text_shorter_than_one_window_is_refused(clew: Clew, tmp_path: Path, recipe: str, settings, sentence: str) -> None:
+def test_a_text_shorter_than_one_window_is_refused(
+    clew: Clew, tmp_path: Path, recipe: str, settings, sentence: str
+) -> None:
     given = [*settings(tmp_path), *(["training.length=64", "model.max_length=64"] if recipe == "text-gpt" else [])]
     write_text(tmp_path, "twenty characters at", "story.txt")
     found = clew("train", recipe, *given, "--out", "run")
@@ -149,7 +189,8 @@ def test_a_run_of_another_format_is_refused(clew: Clew, tmp_path: Path) -> None:
     write_text(tmp_path / "old", '{"format": 0, "recipe": "text-lstm"}', "config.json")
     for verb in ("generate", "evaluate", "describe"):
         assert_refused(
-            clew(verb, "old"), "old/config.json is of format 0, but this clew reads formats 1 to 3; use the version of clew that wrote it"
+            clew(verb, "old"),
+            "old/config.json is of format 0, but this clew reads formats 1 to 3; use the version of clew that wrote it",
         )
 
 
@@ -172,10 +213,14 @@ def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
     given = lstm_settings(tmp_path, steps=2)
     assert clew("train", "text-lstm", *given, "--out", "run").status == 0
     again = clew("train", "text-lstm", *given, "--out", "run")
-    assert_refused(again, "run is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder")
+    assert_refused(
+        again,
+        "run is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder",
+    )
     write_text(tmp_path, "a letter", "letter.txt")
     assert_refused(
-        clew("train", "text-lstm", *given, "--out", "letter.txt"), "letter.txt is there and not an empty folder; choose another with --out"
+        clew("train", "text-lstm", *given, "--out", "letter.txt"),
+        "letter.txt is there and not an empty folder; choose another with --out",
     )
 
 
@@ -185,13 +230,19 @@ def test_a_folder_that_cannot_be_written_is_refused(clew: Clew, tmp_path: Path) 
     (tmp_path / "locked").mkdir(mode=0o500)
     found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "locked/run")
     assert found.status == 2
-    assert found.err.splitlines()[-1] == "clew: cannot write the run to locked/run: Permission denied; choose another place with --out"
+    assert (
+        found.err.splitlines()[-1]
+        == "clew: cannot write the run to locked/run: Permission denied; choose another place with --out"
+    )
 
 
 def test_a_folder_below_a_file_is_refused(clew: Clew, tmp_path: Path) -> None:
     found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=2), "--out", "story.txt/run")
     assert found.status == 2
-    assert found.err.splitlines()[-1] == "clew: cannot write the run to story.txt/run: Not a directory; choose another place with --out"
+    assert (
+        found.err.splitlines()[-1]
+        == "clew: cannot write the run to story.txt/run: Not a directory; choose another place with --out"
+    )
 
 
 def test_settings_are_not_laid_over_a_run(clew: Clew, lstm: Path) -> None:
@@ -209,8 +260,13 @@ def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> Non
 
 
 def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:
-    assert_refused(clew("evaluate", lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first")
-    assert_refused(clew("predict", lstm, "-", stdin="the \udcff end"), "standard input, line 1: byte 5 is not UTF-8; convert it first")
+    assert_refused(
+        clew("evaluate", lstm, "-", stdin="the \udcff end"), "standard input is not UTF-8 at 4; convert it first"
+    )
+    assert_refused(
+        clew("predict", lstm, "-", stdin="the \udcff end"),
+        "standard input, line 1: byte 5 is not UTF-8; convert it first",
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,22 +277,28 @@ def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> No
         ("import nothing_of_that_name\n", "mine.py:1: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
     ],
 )
-def test_a_mistake_in_ones_own_code_is_one_line_with_its_place(clew: Clew, tmp_path: Path, source: str, sentence: str) -> None:
+def test_a_mistake_in_ones_own_code_is_one_line_with_its_place(
+    clew: Clew, tmp_path: Path, source: str, sentence: str
+) -> None:
     write_text(tmp_path, source, "mine.py")
     assert_refused(clew("recipes", "--code", "mine.py"), sentence)
     write_text(tmp_path, source, "mine.txt")
-    assert_refused(clew("recipes", "--code", "mine.txt"), "mine.txt is not a Python file; --code takes one that ends in .py")
+    assert_refused(
+        clew("recipes", "--code", "mine.txt"), "mine.txt is not a Python file; --code takes one that ends in .py"
+    )
 
 
-def test_a_fault_of_ours_says_so_and_debug_shows_where(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_says_so_and_debug_shows_where(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from clew.recipes import RECIPES
 
     monkeypatch.setitem(RECIPES, "broken", None)
     found = clew("recipes")
     assert found.status == 1
-    assert found.err.startswith("clew: this is a fault in clew or in code of yours: AttributeError: ") and found.err.endswith(
-        "--debug shows where\n"
-    )
+    assert found.err.startswith(
+        "clew: this is a fault in clew or in code of yours: AttributeError: "
+    ) and found.err.endswith("--debug shows where\n")
     with pytest.raises(AttributeError):
         clew("recipes", "--debug")
 
@@ -252,5 +314,13 @@ def test_a_suggested_command_takes_a_name_as_it_is(clew: Clew, tmp_path: Path) -
     assert "and add `--code 'b;touch y/code.py'`" in clew("generate", "b;touch y").err
     shutil.copytree(FROZEN / "classification_adapter" / "run", tmp_path / "c;touch z")
     (tmp_path / "x.conll").write_text("".join(f"a{n} N{n % 2}\n\n" for n in range(20)), encoding="utf-8")
-    found = clew("train", "tag", "data.train=x.conll", "data.words=1", "data.tags=2", "text.min_count=1", "embedding.from=c;touch z")
+    found = clew(
+        "train",
+        "tag",
+        "data.train=x.conll",
+        "data.words=1",
+        "data.tags=2",
+        "text.min_count=1",
+        "embedding.from=c;touch z",
+    )
     assert "`clew runs merge 'c;touch z' --out DIR` makes a run of both" in found.err

@@ -6,12 +6,21 @@ from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 
 WORDS = "the\tDET\n{noun}\tNOUN\n{verb}\tVERB\n\n"
-SMALL = ["model.dim=8", "model.embedding_dim=8", "embedding.dim=8", "embedding.characters=null", "training.steps=1", "device=cpu"]
+SMALL = [
+    "model.dim=8",
+    "model.embedding_dim=8",
+    "embedding.dim=8",
+    "embedding.characters=null",
+    "training.steps=1",
+    "device=cpu",
+]
 
 
 def test_a_score_stands_beside_its_baseline_while_the_training_data_are_there(clew: Clew) -> None:
     for name, nouns in {"train": ["dog", "cat", "run"], "valid": ["dog", "sun"]}.items():
-        Path(f"{name}.conll").write_text("".join(WORDS.format(noun=noun, verb="runs") for noun in nouns * 2), encoding="utf-8")
+        Path(f"{name}.conll").write_text(
+            "".join(WORDS.format(noun=noun, verb="runs") for noun in nouns * 2), encoding="utf-8"
+        )
     files = ["data.train=train.conll", "data.valid=valid.conll", "training.schedule=constant"]
     trained = run_recipe("tag", [*files, *SMALL], out=Path("run"))
     accuracy = trained.valid.measures["baseline_most_frequent_tag"]

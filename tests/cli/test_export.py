@@ -34,9 +34,15 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
         {"name": "tokens", "dtype": "int64", "shape": ["batch", "length"]},
         {"name": "mask", "dtype": "bool", "shape": ["batch", "length"]},
     ]
-    assert about["programs"]["classifier"]["outputs"][1] == {"name": "probabilities", "dtype": "float32", "shape": ["batch", 3]}
+    assert about["programs"]["classifier"]["outputs"][1] == {
+        "name": "probabilities",
+        "dtype": "float32",
+        "shape": ["batch", 3],
+    }
     card = Path("exports/bag-torch/README.md").read_text(encoding="utf-8")
-    assert "license: cc0-1.0" in card and "- command: `clew train sentiment-bag data.corpus=null data.train=mine`" in card
+    assert (
+        "license: cc0-1.0" in card and "- command: `clew train sentiment-bag data.corpus=null data.train=mine`" in card
+    )
     assert [path.name for path in Path("exports").iterdir()] == ["bag-torch"]
 
 
@@ -44,7 +50,10 @@ def test_an_export_is_a_folder_of_programs_vocabularies_and_a_card(clew: Clew, r
     ("arguments", "sentence"),
     [
         (["--to", "onxn"], "unknown format 'onxn'; did you mean 'onnx'? known:"),
-        (["--to", "hf", "--license", " "], "--license is empty; name the model's licence, such as apache-2.0, or leave it out"),
+        (
+            ["--to", "hf", "--license", " "],
+            "--license is empty; name the model's licence, such as apache-2.0, or leave it out",
+        ),
         ([], "the following arguments are required: --to; `clew export --help` shows how"),
         (["--to", "onnx", "--out", "runs/bag"], "runs/bag is a run; choose another folder with --out"),
         (["--to", "onnx", "--out", "runs/bag/config.json"], "runs/bag/config.json is a file; --out takes a folder"),
@@ -61,7 +70,10 @@ def test_mistakes_in_exporting_are_one_line(clew: Clew, run: Path, arguments: li
 def test_without_onnx_it_is_said_how_to_get_it(clew: Clew, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     found = clew("export", run, "--to", "onnx")
-    assert_refused(found, "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`")
+    assert_refused(
+        found,
+        "exporting to ONNX needs onnxscript, which is not installed; `pip install 'clew[onnx]'`, or use `--to torch`",
+    )
     assert not Path("exports/bag-onnx").exists()
 
 
@@ -85,7 +97,9 @@ def test_an_interrupted_export_leaves_nothing(clew: Clew, run: Path) -> None:
     assert not Path("mine").exists() and not Path("mine.partial").exists()
     Path("mine.partial").mkdir()  # as a killed one leaves it
     assert clew("export", run, "--to", "text", "--out", "mine").status == 0
-    assert [str(path) for path in Path("mine").rglob("*.txt")] == ["mine/deep/new.txt"] and not Path("mine.partial").exists()
+    assert [str(path) for path in Path("mine").rglob("*.txt")] == ["mine/deep/new.txt"] and not Path(
+        "mine.partial"
+    ).exists()
 
 
 @pytest.mark.usefixtures("slowly")

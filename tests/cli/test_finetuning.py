@@ -12,7 +12,14 @@ def adapted(clew: Clew, tmp_path: Path) -> Path:
     """A run with an adapter on a tiny BERT beside it."""
     save_pretrained(tmp_path / "bert")
     done = clew(
-        "train", "finetune-classify", "transfer.from=bert", "transfer.adapter=lora", *labelled_file(tmp_path), *TINY, "--out", "runs/small"
+        "train",
+        "finetune-classify",
+        "transfer.from=bert",
+        "transfer.adapter=lora",
+        *labelled_file(tmp_path),
+        *TINY,
+        "--out",
+        "runs/small",
     )
     assert done.status == 0
     assert "bert: starts with 39 of its tensors" in done.err and "; new: adapters, output" in done.err

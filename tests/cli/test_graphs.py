@@ -1,4 +1,5 @@
-"""Words labelled by their graphs, through the command: trained on, labelled and scored; and by a chain, which reads the words alone."""
+"""Words labelled by their graphs, through the command: trained on, labelled and scored; and by a chain, which reads the
+words alone."""
 
 import json
 from pathlib import Path
@@ -27,7 +28,13 @@ CHAIN = ["model.family=recurrent", "model.bidirectional=true"]
 
 def sentence(words: str, heads: str, relations: str) -> str:
     rows = zip(words.split(), heads.split(), relations.split(), strict=True)
-    return "".join(f"{n}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_\n" for n, (word, head, relation) in enumerate(rows, start=1)) + "\n"
+    return (
+        "".join(
+            f"{n}\t{word}\t_\tX\t_\t_\t{head}\t{relation}\t_\t_\n"
+            for n, (word, head, relation) in enumerate(rows, start=1)
+        )
+        + "\n"
+    )
 
 
 NAMES = ("Ada", "Bo", "Cy", "Di")
@@ -49,7 +56,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_label_comes_out_for_every_word_of_a_file(clew: Clew, run: Path) -> None:
     Path("new.conllu").write_text(
-        sentence("Bo and Bo ran", "4 3 1 0", "_ _ _ _") + sentence("Bo and Bo ran", "0 4 4 1", "_ _ _ _"), encoding="utf-8"
+        sentence("Bo and Bo ran", "4 3 1 0", "_ _ _ _") + sentence("Bo and Bo ran", "0 4 4 1", "_ _ _ _"),
+        encoding="utf-8",
     )
     found = clew("predict", run, "--file", "new.conllu")
     assert found.status == 0 and found.err == ""
@@ -57,7 +65,12 @@ def test_a_label_comes_out_for_every_word_of_a_file(clew: Clew, run: Path) -> No
     assert labels == [["nsubj", "cc", "conj", "root"], ["root", "cc", "nsubj", "conj"]]
     assert clew("tag", run, "--file", "new.conllu").out == clew("predict", run, "new.conllu").out == found.out
     second = json.loads(clew("tag", run, "--file", "new.conllu", "--json").out.splitlines()[1])
-    assert [(word["word"], word["tag"]) for word in second["words"]] == [("Bo", "root"), ("and", "cc"), ("Bo", "nsubj"), ("ran", "conj")]
+    assert [(word["word"], word["tag"]) for word in second["words"]] == [
+        ("Bo", "root"),
+        ("and", "cc"),
+        ("Bo", "nsubj"),
+        ("ran", "conj"),
+    ]
 
 
 def test_words_are_labelled_from_python(run: Path) -> None:
@@ -78,7 +91,17 @@ def test_a_text_without_its_graph_is_refused(clew: Clew, run: Path) -> None:
 
 def test_a_chain_reads_the_words_alone_and_cannot_know(clew: Clew, run: Path) -> None:
     files = [f"data.{part}={run.parent / 'train.conllu'}" for part in ("train", "valid")]
-    trained = clew("train", "label-nodes", *files, *CHAIN, *SETTINGS, "training.steps=20", "training.evaluate_every=20", "--out", "chain")
+    trained = clew(
+        "train",
+        "label-nodes",
+        *files,
+        *CHAIN,
+        *SETTINGS,
+        "training.steps=20",
+        "training.evaluate_every=20",
+        "--out",
+        "chain",
+    )
     assert trained.status == 0
     found = clew("evaluate", "chain", str(run.parent / "train.conllu"), "--json")
     assert json.loads(found.out)["accuracy"] <= 62.5  # the second word, and of the others one of two labels
@@ -89,11 +112,13 @@ def test_a_cycle_under_the_order_along_the_edges_is_refused(clew: Clew, run: Pat
     settings = [f"data.train={run.parent / 'train.conllu'}", 'task.edges=["up","down"]', *SETTINGS]
     assert_refused(
         clew("train", "label-nodes", *settings, "--out", "cycle"),
-        f"{run.parent / 'train.conllu'}:1: the edges of this sentence make a cycle, and a body that reads along them has no order for it; "
-        'set task.edges=["next","forward"], or model.layer.order=rounds',
+        f"{run.parent / 'train.conllu'}:1: the edges of this sentence make a cycle, and a body that reads along them"
+        ' has no order for it; set task.edges=["next","forward"], or model.layer.order=rounds',
     )
     rounds = 'model.layer={"name":"graph_lstm","order":"rounds"}'
-    found = clew("train", "label-nodes", *settings, rounds, "training.steps=1", "training.evaluate_every=1", "--out", "rounds")
+    found = clew(
+        "train", "label-nodes", *settings, rounds, "training.steps=1", "training.evaluate_every=1", "--out", "rounds"
+    )
     assert found.status == 0
 
 

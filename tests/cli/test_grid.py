@@ -67,7 +67,9 @@ def test_a_run_that_fails_stops_no_other_and_the_status_says_so(clew: Clew, tmp_
     assert "runs/text-lstm-learning_rate=1e+38 failed: 10 steps in a row had no finite gradient" in listed.err
 
 
-def test_a_fault_in_one_run_is_told_and_debug_shows_where(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_one_run_is_told_and_debug_shows_where(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from clew.layers.cells import CELLS, Cell
 
     class Broken(Cell):
@@ -95,7 +97,9 @@ def test_a_run_of_another_process_is_passed_over(clew: Clew, tmp_path: Path) -> 
 
 
 def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
-    assert_refused(clew("train", "text-lstm", "model.cell=gru,lsmt"), "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?")
+    assert_refused(
+        clew("train", "text-lstm", "model.cell=gru,lsmt"), "model.cell: unknown cell 'lsmt'; did you mean 'lstm'?"
+    )
     assert_refused(clew("train", "text-lstm", "seed=1,"), "'seed=1,' has a comma with nothing beside it; leave it out")
     assert_refused(clew("train", "text-lstm", "seed=1,2", "seed=3"), "seed is given 2 times, once with several values")
     assert_refused(clew("train", "text-lstm,text-gtp"), "unknown recipe 'text-gtp'; did you mean 'text-gpt'?")
@@ -104,7 +108,14 @@ def test_mistakes_in_a_grid_are_one_line(clew: Clew, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_path: Path) -> None:
-    arguments = ["train", "text-lstm", *lstm_settings(tmp_path, steps=200), "model.dim=64", "training.evaluate_every=100", "seed=1,2,3"]
+    arguments = [
+        "train",
+        "text-lstm",
+        *lstm_settings(tmp_path, steps=200),
+        "model.dim=64",
+        "training.evaluate_every=100",
+        "seed=1,2,3",
+    ]
     second = tmp_path / "runs" / "text-lstm-seed=2" / "metrics.jsonl"
     code, out, err = Command(arguments, tmp_path).stop(signal.SIGINT, when=lambda: has_lines(second, 20))
     assert code == 130 and "Traceback" not in err

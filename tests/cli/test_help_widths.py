@@ -25,13 +25,17 @@ def test_a_help_fits_eighty_columns(verb: str, monkeypatch: pytest.MonkeyPatch) 
 def test_a_help_runs_over_forty_columns_by_a_single_word_at_most(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     for line in helped(verb).format_help().splitlines():
-        words = shlex.split(line.removesuffix("\\")) if "'" in line and line.startswith("  ") and len(line) > 40 else [line]
+        words = (
+            shlex.split(line.removesuffix("\\")) if "'" in line and line.startswith("  ") and len(line) > 40 else [line]
+        )
         assert len(line) <= 40 or (len(words) == 1 and line.startswith("      ")), line
 
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("columns", ["40", "80"])
-def test_examples_are_the_same_commands_whatever_the_width(verb: str, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_are_the_same_commands_whatever_the_width(
+    verb: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def commands(width: str) -> list[list[str]]:
         monkeypatch.setenv("COLUMNS", width)
         text = re.sub(r" \\\n\s+", " ", verb_parser(verb).format_help().partition("see also:")[0])

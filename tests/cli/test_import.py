@@ -9,7 +9,9 @@ from tests.cli.conftest import Clew
 from tests.interop.test_llama2c import make
 
 
-def test_a_checkpoint_becomes_a_run_that_verbs_take(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_becomes_a_run_that_verbs_take(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     make(tmp_path, tied=True)
     found = clew("import", "stories.bin")
@@ -21,7 +23,10 @@ def test_a_checkpoint_becomes_a_run_that_verbs_take(clew: Clew, tmp_path: Path, 
     assert clew("generate", "runs/stories", "the cat", "--max-new", "3", "--method", "greedy").status == 0
     assert json.loads(clew("runs", "--json").out)["state"] == "imported"
     alone = clew("evaluate", "runs/stories")
-    assert alone.status == 2 and alone.err == "clew: runs/stories was imported and has no data of its own; name a FILE to score it on\n"
+    assert (
+        alone.status == 2
+        and alone.err == "clew: runs/stories was imported and has no data of its own; name a FILE to score it on\n"
+    )
     again = clew("import", "stories.bin")
     assert again.status == 2 and "runs/stories is a run already; choose another folder with --out" in again.err
     facts = json.loads(clew("import", "stories.bin", "--out", "other", "--json").out)

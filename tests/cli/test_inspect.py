@@ -1,4 +1,5 @@
-"""What `clew inspect` refuses, each in one line; that it serves and ends is shown in tests/serving/test_page_browser.py."""
+"""What `clew inspect` refuses, each in one line; that it serves and ends is shown in
+tests/serving/test_page_browser.py."""
 
 import socket
 from pathlib import Path

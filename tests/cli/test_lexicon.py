@@ -12,7 +12,8 @@ NUMBER = 60
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """Two languages whose words have the same vectors but for a turn; the second also has two numbers more, both 0, before it."""
+    """Two languages whose words have the same vectors but for a turn; the second also has two numbers more, both 0,
+    before it."""
     generator = np.random.default_rng(0)
     rows = generator.normal(size=(NUMBER, 6))
     turn = np.linalg.qr(generator.normal(size=(8, 8)))[0]
@@ -20,8 +21,12 @@ def files(tmp_path: Path) -> Path:
     for name, vectors, word in (("en.txt", rows, "w"), ("xx.txt", other, "Y")):
         lines = (f"{word}{row} " + " ".join(f"{value:.6f}" for value in vector) for row, vector in enumerate(vectors))
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (tmp_path / "train.tsv").write_text("".join(f"w{row}\tY{row}\n" for row in range(30)) + "nowhere\tY1\n", encoding="utf-8")
-    (tmp_path / "test.txt").write_text("".join(f"w{row} Y{row}\n" for row in range(30, 60)) + "gone Y1\n", encoding="utf-8")
+    (tmp_path / "train.tsv").write_text(
+        "".join(f"w{row}\tY{row}\n" for row in range(30)) + "nowhere\tY1\n", encoding="utf-8"
+    )
+    (tmp_path / "test.txt").write_text(
+        "".join(f"w{row} Y{row}\n" for row in range(30, 60)) + "gone Y1\n", encoding="utf-8"
+    )
     return tmp_path
 
 
@@ -39,12 +44,19 @@ def test_words_are_translated_and_a_dictionary_written(clew: Clew, files: Path):
     assert clew(*asked, "w41", "W3").out.split()[:2] == ["w41", "Y41"]
     found = clew(*asked, "--out", "dictionary.tsv", "--words", "40", "--n", "2", "--by", "nearest")
     lines = [line.split("\t") for line in (files / "dictionary.tsv").read_text(encoding="utf-8").splitlines()]
-    assert found.status == 0 and len(lines) == 80 and lines[0][:2] == ["w0", "Y0"] and float(lines[0][2]) == pytest.approx(1, abs=1e-3)
+    assert (
+        found.status == 0
+        and len(lines) == 80
+        and lines[0][:2] == ["w0", "Y0"]
+        and float(lines[0][2]) == pytest.approx(1, abs=1e-3)
+    )
 
 
 def test_words_spelt_alike_are_a_dictionary_themselves(clew: Clew, files: Path):
     lines = (files / "xx.txt").read_text(encoding="utf-8").splitlines(True)
-    (files / "alike.txt").write_text("".join(line.replace("Y", "w") if row < 20 else line for row, line in enumerate(lines)))
+    (files / "alike.txt").write_text(
+        "".join(line.replace("Y", "w") if row < 20 else line for row, line in enumerate(lines))
+    )
     found = clew("lexicon", "en.txt", "alike.txt", "w50", "--prepare", "centre", "--rounds", "0")
     assert found.out.split()[:2] == ["w50", "Y50"]
 
@@ -74,7 +86,9 @@ def test_a_mistake_is_one_line(clew: Clew, files: Path, arguments: list[str], se
 @pytest.mark.corpus
 def test_english_into_russian_is_better_by_csls(clew: Clew):
     data = Path(os.environ["CLEW_DATA"])
-    vectors = [data / "vectors" / name for name in ("glove.6B.100d.top40k.txt.gz", "navec_news_v1_1B_250K_300d_100q.tar")]
+    vectors = [
+        data / "vectors" / name for name in ("glove.6B.100d.top40k.txt.gz", "navec_news_v1_1B_250K_300d_100q.tar")
+    ]
     train, test = (data / "lexicons" / f"yacle.{name}.en-ru.tsv" for name in ("train.freq.5k", "test.freq.2k"))
     settings = ["--first", "20000", "--prepare", "unit_centre", "--rounds", "0"]
     found = clew("lexicon", *vectors, "--train", train, "--test", test, *settings, "--json")

@@ -44,6 +44,8 @@ def test_a_listing_command_loads_neither_torch_nor_pydantic(command: list[str], 
     (tmp_path / "runs" / "one").mkdir(parents=True)
     write_config(tmp_path / "runs" / "one", config_of("shakespeare-lstm", ["model.dim=16"]))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    found = subprocess.run([sys.executable, "-c", PROGRAM, *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
     assert found.stderr.splitlines()[-1] == "0 []", found.stderr
     assert found.stdout

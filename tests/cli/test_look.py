@@ -30,7 +30,10 @@ def test_instruments_are_listed_described_and_told_for_a_run(clew: Clew, lstm: P
 def test_a_run_in_the_instruments_place_and_a_text_for_what_reads_none_are_told(clew: Clew, lstm: Path) -> None:
     assert "the instrument comes first, and then the run" in clew("look", lstm, "surprisal").err
     assert "runs/nowhere is not a run directory" in clew("look", "runs/nowhere").err
-    assert clew("look", "cost", lstm, "--text", "the").err == "clew: cost reads no text of yours; leave --text and --file out\n"
+    assert (
+        clew("look", "cost", lstm, "--text", "the").err
+        == "clew: cost reads no text of yours; leave --text and --file out\n"
+    )
 
 
 def test_what_is_unknown_to_the_model_is_said_beside_the_surprisal(clew: Clew, lstm: Path) -> None:
@@ -51,7 +54,10 @@ def test_what_is_seen_is_printed_as_text_or_as_json(clew: Clew, lstm: Path, gpt:
     file = tmp_path / "poem.txt"
     file.write_text("the red door\n", encoding="utf-8")
     assert json.loads(clew("look", "surprisal", lstm, "--file", file, "--json").out)["bits"] == facts["bits"]
-    assert json.loads(clew("look", "surprisal", lstm, "--file", "-", "--json", stdin="the red door").out)["bits"] == facts["bits"]
+    assert (
+        json.loads(clew("look", "surprisal", lstm, "--file", "-", "--json", stdin="the red door").out)["bits"]
+        == facts["bits"]
+    )
     both = json.loads(clew("look", "next", lstm, gpt, "text=the", "top=2", "--json").out)
     assert [len(both[run.name]["next"][0]["tokens"]) for run in (lstm, gpt)] == [2, 2]
 
@@ -74,7 +80,10 @@ def test_what_is_seen_is_drawn_by_the_ending_of_the_name(clew: Clew, lstm: Path,
         (["look", "surprisal", "RUN"], "there is no text to read"),
         (["look", "next", "nowhere"], "nowhere"),
         (["look", "next", "RUN", "--out", "no/where.html"], "no is no folder"),
-        (["look", "next", "RUN", "--out", "seen.gif"], "--out draws by the ending of a name, .html, .svg, .json, .png, .pdf"),
+        (
+            ["look", "next", "RUN", "--out", "seen.gif"],
+            "--out draws by the ending of a name, .html, .svg, .json, .png, .pdf",
+        ),
         (["look", "surprisal", "RUN", "--text", "a", "off=1.1"], "no attention"),
     ],
 )

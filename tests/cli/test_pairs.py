@@ -1,4 +1,5 @@
-"""`clew train` on pairs of one's own: what is refused, what is passed over and said, and what is learnt from all the same."""
+"""`clew train` on pairs of one's own: what is refused, what is passed over and said, and what is learnt from all the
+same."""
 
 from pathlib import Path
 
@@ -21,16 +22,37 @@ def write(name: str, text: str) -> None:
         (
             "a\nb\nc\n",
             "A\nB\n",
-            "train.de has 3 lines and train.en 2: line 3 of train.de has no partner; line n of one must translate line n",
+            (
+                "train.de has 3 lines and train.en 2: line 3 of train.de has no partner; line n of one must translate"
+                " line n"
+            ),
         ),
-        ("a\n\nc\n", "A\nB\nC\n", "train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out with"),
-        ("a\nb\n", "A\n\n", "train.en:2: this line is empty, and line 2 of train.de is not; mend it, or leave such records out with data."),
+        (
+            "a\n\nc\n",
+            "A\nB\nC\n",
+            "train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out with",
+        ),
+        (
+            "a\nb\n",
+            "A\n\n",
+            (
+                "train.en:2: this line is empty, and line 2 of train.de is not; mend it, or leave such records out with"
+                " data."
+            ),
+        ),
         (
             "a\n",
             "A\n",
-            "1 example with 1 different text cannot give a valid part (valid_fraction=0.1) and something to train on; give more",
+            (
+                "1 example with 1 different text cannot give a valid part (valid_fraction=0.1) and something to train"
+                " on; give more"
+            ),
         ),
-        ("a\nb\0\n", "A\nB\n", "train.de:2: a NUL character, so this is no plain text, or is damaged; mend it, or give another file"),
+        (
+            "a\nb\0\n",
+            "A\nB\n",
+            "train.de:2: a NUL character, so this is no plain text, or is damaged; mend it, or give another file",
+        ),
         ("", "A\n", "train.de: the file is empty; give one with text in it"),
     ],
 )
@@ -44,9 +66,24 @@ def test_parallel_files_that_are_no_pairs_are_refused(clew: Clew, source: str, t
 @pytest.mark.parametrize(
     ("name", "text", "settings", "sentence"),
     [
-        ("p.tsv", "a\tb\nc\n", [], "p.tsv:2: expected 2 tab-separated columns, found 1; mend it, or leave such records out with data.fau"),
-        ("p.csv", "in,out\na,b\n", ["data.source=inn", "data.target=out"], "p.csv: no column 'inn' for data.source; did you mean 'in'?"),
-        ("p.jsonl", '{"in": "a", "out": "b"}\n{"in": "a"}\n', ["data.source=in", "data.target=out"], "p.jsonl:2: no field 'out'; there"),
+        (
+            "p.tsv",
+            "a\tb\nc\n",
+            [],
+            "p.tsv:2: expected 2 tab-separated columns, found 1; mend it, or leave such records out with data.fau",
+        ),
+        (
+            "p.csv",
+            "in,out\na,b\n",
+            ["data.source=inn", "data.target=out"],
+            "p.csv: no column 'inn' for data.source; did you mean 'in'?",
+        ),
+        (
+            "p.jsonl",
+            '{"in": "a", "out": "b"}\n{"in": "a"}\n',
+            ["data.source=in", "data.target=out"],
+            "p.jsonl:2: no field 'out'; there",
+        ),
         ("p.jsonl", '{"in": "a"\n', ["data.source=in", "data.target=out"], "p.jsonl:1: "),
     ],
 )
@@ -60,9 +97,13 @@ def test_tables_that_are_no_pairs_are_refused_with_file_and_line(
 def test_what_is_passed_over_is_said_and_the_rest_is_learnt_from(clew: Clew) -> None:
     """A byte order mark, CRLF, an empty line on both sides, one on one side, and a line of ten thousand words."""
     words = [f"w{n}" for n in range(30)]
-    write("train.de", "\ufeff" + "".join(f"{word} x\r\n" for word in words) + "\r\n" + "\r\n" + "long " * 10_000 + "\r\n")
+    write(
+        "train.de", "\ufeff" + "".join(f"{word} x\r\n" for word in words) + "\r\n" + "\r\n" + "long " * 10_000 + "\r\n"
+    )
     write("train.en", "".join(f"y {word}\n" for word in words) + "\n" + "alone\n" + "short\n")
-    found = clew("train", "translate", "data.train=[train.de,train.en]", "data.faults=skip", *SMALL, "seed=3", "--out", "run")
+    found = clew(
+        "train", "translate", "data.train=[train.de,train.en]", "data.faults=skip", *SMALL, "seed=3", "--out", "run"
+    )
     assert found.status == 0, found.err
     assert "skipped 1 x line empty on both sides (first: train.de:31)" in found.err
     assert "skipped 1 x line empty on one side (first: train.de:32)" in found.err
@@ -95,7 +136,10 @@ def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
             ["data.train=p.tsv", "task.longest=1"],
             "none of the 9 training examples has at most 1 tokens on a side, the end among them; raise",
         ),
-        (["data.train=p.tsv", "training.batching=streams"], "training.batching=streams carries a state through one text"),
+        (
+            ["data.train=p.tsv", "training.batching=streams"],
+            "training.batching=streams carries a state through one text",
+        ),
         (["data.train=p.tsv", "data.turns=0"], "data.turns must be at least 1, not 0"),
         (["data.train=p.tsv", "model.shared_embeddings=true"], "shared embeddings need one vocabulary"),
     ],
@@ -108,7 +152,11 @@ def test_settings_that_cannot_be_are_refused(clew: Clew, settings: list[str], se
 def test_a_body_that_reads_no_source_is_refused(clew: Clew) -> None:
     write("p.tsv", "a\tb\nc\td\n")
     found = clew("train", "translate", "data.train=p.tsv", "model.family=gpt", "--out", "run")
-    assert_refused(found, "the task translation has a source, which a gpt cannot read; these would do: seq2seq, transformer, convolutional")
+    assert_refused(
+        found,
+        "the task translation has a source, which a gpt cannot read; these would do: seq2seq, transformer,"
+        " convolutional",
+    )
 
 
 def test_dialogues_code_and_summaries_are_learnt_from(clew: Clew) -> None:

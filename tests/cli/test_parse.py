@@ -12,7 +12,8 @@ from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused
 
 TREES = "\n".join(
-    f"( (S (NP (DT the) (NN {noun})) (VP (VBZ {verb})) (. .)) )\n(S (NP (PRP it)) (VP (VBZ {verb}) (NP (DT a) (NN {noun}))) (. .))"
+    f"( (S (NP (DT the) (NN {noun})) (VP (VBZ {verb})) (. .)) )\n(S (NP (PRP it)) (VP (VBZ {verb}) (NP (DT a) (NN"
+    f" {noun}))) (. .))"
     for noun in ("dog", "cat", "bird", "fish")
     for verb in ("sees", "hears", "likes")
 )
@@ -42,7 +43,10 @@ def test_a_tree_comes_out_for_every_line_in_order(clew: Clew, run: Path) -> None
     assert found.status == 0 and found.err == ""
     first, empty, last = found.out.splitlines()
     assert empty == ""
-    assert [parse_trees(tree)[0].words for tree in (first, last)] == [words_of("the dog sees ."), words_of("it ( never ) rains")]
+    assert [parse_trees(tree)[0].words for tree in (first, last)] == [
+        words_of("the dog sees ."),
+        words_of("it ( never ) rains"),
+    ]
     assert re.search(r"-LRB-\).* never\).* -RRB-\)", last)
 
 
@@ -59,7 +63,10 @@ def test_a_file_and_standard_input_give_the_same_and_so_does_each_sentence_alone
 def test_sentences_stand_on_the_command_line(clew: Clew, run: Path) -> None:
     first, _, last = clew("parse", run, stdin=SENTENCES).out.splitlines()
     assert clew("parse", run, "the dog sees .", "it ( never ) rains").out == f"{first}\n{last}\n"
-    assert_refused(clew("parse", run, "it", "--file", "x"), "texts are given, and a file of texts too; leave out --file or the texts")
+    assert_refused(
+        clew("parse", run, "it", "--file", "x"),
+        "texts are given, and a file of texts too; leave out --file or the texts",
+    )
 
 
 def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
@@ -68,14 +75,17 @@ def test_predict_parses_with_a_parser(clew: Clew, run: Path) -> None:
     several = clew("predict", run, "sentences.txt", "--n-best", 2, "--json").out
     assert several == clew("parse", run, "--n-best", 2, "--format", "json", stdin=SENTENCES).out
     assert_refused(
-        clew("predict", run, "--samples", 9, stdin=SENTENCES), "unrecognized arguments: --samples 9; `clew parse --help` shows how"
+        clew("predict", run, "--samples", 9, stdin=SENTENCES),
+        "unrecognized arguments: --samples 9; `clew parse --help` shows how",
     )
 
 
 def test_several_trees_have_scores_that_fall(clew: Clew, run: Path) -> None:
     found = clew("parse", run, "--n-best", 3, "--beams", 5, stdin=SENTENCES)
     groups = found.out.split("\n\n")
-    assert [len(group.splitlines()) for group in groups] == [3, 0, 3] or [len(g.strip().splitlines()) for g in groups] == [3, 3, 0]
+    assert [len(group.splitlines()) for group in groups] == [3, 0, 3] or [
+        len(g.strip().splitlines()) for g in groups
+    ] == [3, 3, 0]
     scores = [float(line.split("\t")[1]) for line in groups[0].splitlines()]
     assert scores == sorted(scores, reverse=True)
 
@@ -109,12 +119,17 @@ def test_the_evaluation_stands_beside_the_right_branching_one(clew: Clew, run: P
     found = clew("evaluate", run)
     assert found.status == 0
     for part in ("valid", "test"):
-        assert re.search(rf"^{part}: .*F1 [\d.]+, .*well-formed 100\.0 %.*right-branching trees have F1 [\d.]+", found.out, re.MULTILINE)
+        assert re.search(
+            rf"^{part}: .*F1 [\d.]+, .*well-formed 100\.0 %.*right-branching trees have F1 [\d.]+",
+            found.out,
+            re.MULTILINE,
+        )
 
 
 def test_a_parser_does_nothing_but_parse(clew: Clew, run: Path, lstm: Path) -> None:
     assert_refused(
-        clew("generate", run, "the"), f"{run} is a run of the task parsing, which does not generate; `clew parse` is what it does"
+        clew("generate", run, "the"),
+        f"{run} is a run of the task parsing, which does not generate; `clew parse` is what it does",
     )
     assert_refused(
         clew("parse", lstm, stdin="a\n"),
@@ -143,14 +158,26 @@ def test_a_mistake_in_an_option_is_one_line(clew: Clew, run: Path, options: list
             "(S (NP (DT the) (NN dog))\n",
             "trees.mrg:1: the tree that begins here is not closed; 1 closing bracket is missing before the end",
         ),
-        ("(S (NN a))\n(S (NN b)))\n", "trees.mrg:2: a closing bracket has no opening one before it; take it away, or add the opening one"),
+        (
+            "(S (NN a))\n(S (NN b)))\n",
+            "trees.mrg:2: a closing bracket has no opening one before it; take it away, or add the opening one",
+        ),
         ("", "trees.mrg: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"),
-        ("It rains .\n", "trees.mrg:1: 'It' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"),
-        ("a,b\n1,2\n", "trees.mrg:1: 'a,b' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"),
+        (
+            "It rains .\n",
+            "trees.mrg:1: 'It' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+        ),
+        (
+            "a,b\n1,2\n",
+            "trees.mrg:1: 'a,b' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+        ),
         ("(S\n ((NN a)))\n", "trees.mrg:2: a bracket inside another has no label; only the outermost may have none."),
         (
             "(S (NP the dog))\n",
-            "trees.mrg:1: 2 words, 'the' and 'dog', stand in one bracket (NP ...); each word needs a bracket of its own",
+            (
+                "trees.mrg:1: 2 words, 'the' and 'dog', stand in one bracket (NP ...); each word needs a bracket of"
+                " its own"
+            ),
         ),
         ("(S ())\n", "trees.mrg:1: the bracket () is empty; it needs a label, and brackets or one word after it"),
         ("((-NONE- *T*))\n", "0 examples with 0 different texts cannot give a valid part"),
@@ -168,14 +195,20 @@ def test_what_is_missing_or_does_not_fit_is_one_line(clew: Clew) -> None:
     Path("trees.mrg").write_text(TREES, encoding="utf-8")
     given = ["train", "parse", "data.train=trees.mrg", *SETTINGS]
     assert_refused(
-        clew(*given, "text.joint=true"), "a parser reads words and writes brackets, which share no vocabulary; set text.joint=false"
+        clew(*given, "text.joint=true"),
+        "a parser reads words and writes brackets, which share no vocabulary; set text.joint=false",
     )
     assert_refused(clew(*given, "task.best=bleu"), "task.best must be one of 'loss' or 'f1', not 'bleu'")
-    assert_refused(clew(*given, "model.family=recurrent"), "the task parsing has a source, which a recurrent cannot read; these would do: ")
+    assert_refused(
+        clew(*given, "model.family=recurrent"),
+        "the task parsing has a source, which a recurrent cannot read; these would do: ",
+    )
     assert_refused(clew(*given, "task.longest=3"), "none of the 2")
 
 
-def test_the_code_of_the_guide_runs(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_guide_runs(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/craft-parser").symlink_to(run)

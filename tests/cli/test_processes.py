@@ -56,7 +56,10 @@ def one_thread() -> Iterator[None]:
 
 
 def measured(folder: Path) -> list[dict]:
-    return [{key: value for key, value in record.items() if key not in ("tokens_per_second", "seconds")} for record in read_metrics(folder)]
+    return [
+        {key: value for key, value in record.items() if key not in ("tokens_per_second", "seconds")}
+        for record in read_metrics(folder)
+    ]
 
 
 @pytest.mark.slow
@@ -74,7 +77,10 @@ def test_an_interrupted_run_goes_on_to_the_bit(
     assert code == status
     assert out == "" and "Traceback" not in err
     message = err.splitlines()[-1]
-    assert message.startswith("clew: stopped at step ") and f" of {STEPS}; saved in in a maze; go on with `clew train text-lstm" in message
+    assert (
+        message.startswith("clew: stopped at step ")
+        and f" of {STEPS}; saved in in a maze; go on with `clew train text-lstm" in message
+    )
     resume = shlex.split(message.split("`")[1])
     assert resume == ["clew", *arguments, "--resume"]
     monkeypatch.chdir(tmp_path)
@@ -85,7 +91,11 @@ def test_an_interrupted_run_goes_on_to_the_bit(
     folder = tmp_path / "in a maze"
     assert measured(folder) == measured(straight)
     newest = checkpoint_folders(straight)[0].name
-    for path in ("model.safetensors", f"checkpoints/{newest}/model.safetensors", f"checkpoints/{newest}/optimiser.safetensors"):
+    for path in (
+        "model.safetensors",
+        f"checkpoints/{newest}/model.safetensors",
+        f"checkpoints/{newest}/optimiser.safetensors",
+    ):
         there, here = read_weights(straight / path), read_weights(folder / path)
         assert there.keys() == here.keys()
         assert all(torch.equal(value, here[name]) for name, value in there.items()), path
@@ -93,7 +103,9 @@ def test_an_interrupted_run_goes_on_to_the_bit(
 
 @pytest.mark.slow
 def test_a_reader_that_leaves_ends_the_command_quietly(environment: dict[str, str], tmp_path: Path) -> None:
-    process = subprocess.Popen([*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, "recipes"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     process.stdout.close()
     assert process.stderr.read() == b""
     assert process.wait() == 0
@@ -119,4 +131,6 @@ def test_a_text_whose_name_is_no_utf8_is_trained_on_and_named(tmp_path: Path) ->
     code, _, err = Command(["train", "text-lstm", *given], tmp_path).wait()
     assert code == 0, err
     assert "data.train=caf\\udce9.txt" in err
-    assert Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")  # the byte, as it was
+    assert (
+        Command(["evaluate", "run", "caf\udce9.txt"], tmp_path).wait()[1].startswith("caf\udce9.txt: loss ")
+    )  # the byte, as it was

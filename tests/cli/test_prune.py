@@ -12,19 +12,28 @@ from tests.runs.pretrained import save_pretrained
 
 
 def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, gpt: Path, tmp_path: Path):
-    found = clew("prune", gpt, "--heads", "0.5", "--points", "2", "--batches", "2", "--device", "cpu", "--json", "--out", "half")
+    found = clew(
+        "prune", gpt, "--heads", "0.5", "--points", "2", "--batches", "2", "--device", "cpu", "--json", "--out", "half"
+    )
     assert found.status == 0, found.err
     *points, written = map(json.loads, found.out.splitlines())
     assert [point["kept"] for point in points] == [2, 1, 0] and written["kept"] == 1 and len(written["off"]) == 1
     assert written["measures"]["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
-    assert written["parameters"][1] < written["parameters"][0] and all(seconds > 0 for seconds in written["seconds_per_batch"])
+    assert written["parameters"][1] < written["parameters"][0] and all(
+        seconds > 0 for seconds in written["seconds_per_batch"]
+    )
     evaluated = json.loads(clew("evaluate", "half", "--device", "cpu", "--json").out.splitlines()[0])
     assert evaluated["loss"] == pytest.approx(points[1]["loss"], abs=1e-6)
     kept = json.loads((tmp_path / "half" / "pruning.json").read_text())
-    assert [point["loss"] for point in kept["points"]] == [point["loss"] for point in points] and set(kept["importance"]) == {"1.1", "1.2"}
+    assert [point["loss"] for point in kept["points"]] == [point["loss"] for point in points] and set(
+        kept["importance"]
+    ) == {"1.1", "1.2"}
     page = (tmp_path / "half" / "pruning.html").read_text()
     assert "heads kept" in page and "loss (nats)" in page and page.count("parameters became") == 1
-    assert "weight 8 x 16" in clew("describe", "half").out and clew("generate", "half", "the", "--max-new", "3").status == 0
+    assert (
+        "weight 8 x 16" in clew("describe", "half").out
+        and clew("generate", "half", "the", "--max-new", "3").status == 0
+    )
 
     again = clew("train", "text-gpt", "--out", "half", "--resume")
     assert again.status == 2 and "was pruned and has no checkpoint to go on from" in again.err
@@ -38,7 +47,11 @@ def test_named_heads_go_and_a_layer_may_lose_all(clew: Clew, gpt: Path, tmp_path
 
 def test_an_encoder_without_a_loss_stays_near_its_own_vectors(clew: Clew, tmp_path: Path):
     folder = save_pretrained(tmp_path / "encoder", "gpt")
-    settings = {name: part for name, part in read_json(folder / "config.json").items() if name not in ("format", "sha256", "files")}
+    settings = {
+        name: part
+        for name, part in read_json(folder / "config.json").items()
+        if name not in ("format", "sha256", "files")
+    }
     weights = load_run(folder, device="cpu").task.body.state_dict()
     write_weights(folder / "model.safetensors", {f"body.{name}": value for name, value in weights.items()})
     write_config(folder, resolve({**settings, "task": {"name": "representation"}, "data": {}}))

@@ -10,7 +10,9 @@ def test_a_quiet_training_says_nothing_and_writes_the_run(clew: Clew, tmp_path: 
     found = clew("train", "text-lstm", *lstm_settings(tmp_path, steps=4), "--out", "run", "--quiet")
     assert found == (0, "", "")
     assert Path("run/model.safetensors").is_file()
-    assert clew("train", "text-lstm", "--out", "run", "--resume").err.startswith("device cpu")  # the next command speaks again
+    assert clew("train", "text-lstm", "--out", "run", "--resume").err.startswith(
+        "device cpu"
+    )  # the next command speaks again
 
 
 def test_a_quiet_answer_is_the_answer(clew: Clew, lstm: Path) -> None:
@@ -28,4 +30,6 @@ def test_quiet_word_vectors_are_written(clew: Clew, tmp_path: Path) -> None:
 
 def test_a_mistake_is_said_however_quiet(clew: Clew) -> None:
     found = clew("train", "text-lstm", "lr=0.1", "--quiet")
-    assert found.status == 2 and found.err.startswith("clew: unknown field 'lr'; did you mean 'training.learning_rate'?")
+    assert found.status == 2 and found.err.startswith(
+        "clew: unknown field 'lr'; did you mean 'training.learning_rate'?"
+    )

@@ -33,7 +33,19 @@ def test_the_list_says_what_each_run_is_and_how_it_went(clew: Clew) -> None:
     found = clew("runs")
     assert (found.status, found.err) == (0, "")
     header, *lines = found.out.splitlines()
-    assert header.split() == ["run", "recipe", "steps", "valid", "loss", "perplexity", "test", "perplexity", "state", "size", "changed"]
+    assert header.split() == [
+        "run",
+        "recipe",
+        "steps",
+        "valid",
+        "loss",
+        "perplexity",
+        "test",
+        "perplexity",
+        "state",
+        "size",
+        "changed",
+    ]
     assert [line.split()[0] for line in lines] == ["runs/a", "runs/b", "runs/study/c"]
     assert lines[0].split()[:5] == ["runs/a", "shakespeare-lstm", "200/200", "1.7000", "5.47"]
     assert "finished" in lines[0] and lines[0].endswith("seed=2 training.steps=200")
@@ -55,7 +67,15 @@ def test_what_all_runs_changed_is_said_once(clew: Clew) -> None:
 @pytest.mark.usefixtures("three")
 @pytest.mark.parametrize(
     ("sort", "order"),
-    [("name", "a b c"), ("valid", "b a c"), ("test", "b a c"), ("steps", "b a c"), ("size", None), ("time", None), ("newest", None)],
+    [
+        ("name", "a b c"),
+        ("valid", "b a c"),
+        ("test", "b a c"),
+        ("steps", "b a c"),
+        ("size", None),
+        ("time", None),
+        ("newest", None),
+    ],
 )
 def test_runs_are_sorted_as_asked(clew: Clew, sort: str, order: str | None) -> None:
     def names(*arguments: str) -> list[str]:
@@ -74,7 +94,10 @@ def test_runs_as_json_have_every_fact(clew: Clew) -> None:
     Path("runs/broken/config.json").write_text("{")
     rows = [json.loads(line) for line in clew("runs", "--json").out.splitlines()]
     assert [row["folder"] for row in rows] == ["runs/a", "runs/b", "runs/study/c", "runs/broken"]
-    first = {key: rows[1][key] for key in ("recipe", "changes", "seed", "step", "steps", "state", "failure", "averaged", "seconds")}
+    first = {
+        key: rows[1][key]
+        for key in ("recipe", "changes", "seed", "step", "steps", "state", "failure", "averaged", "seconds")
+    }
     assert first == {
         "recipe": "shakespeare-lstm",
         "changes": {"model.cell": "gru"},
@@ -116,7 +139,10 @@ def test_checkpoints_of_other_programs_are_passed_over(clew: Clew) -> None:
         Path(f"runs/{name}/config.json").write_text(content)
     found = clew("runs")
     assert found.err == "" and [line.split()[0] for line in found.out.splitlines()[1:]] == ["runs/fine"]
-    assert "runs/bert is a checkpoint of Hugging Face's; `clew import runs/bert` makes a run of it" in clew("compare", "runs/bert").err
+    assert (
+        "runs/bert is a checkpoint of Hugging Face's; `clew import runs/bert` makes a run of it"
+        in clew("compare", "runs/bert").err
+    )
 
 
 def test_where_there_is_no_run_that_is_said(clew: Clew) -> None:

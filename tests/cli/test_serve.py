@@ -42,7 +42,9 @@ def test_a_server_answers_and_a_signal_ends_it(clew: Clew, tmp_path: Path, numbe
     folder = tmp_path / "run"
     assert clew("train", "text-lstm", *lstm_settings(tmp_path), "--out", str(folder)).status == 0
     command = [sys.executable, "-m", "clew", "serve", str(folder), "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as server:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    ) as server:
         assert server.stderr is not None
         try:
             first = next(line for line in server.stderr if line.startswith("serving "))

@@ -42,7 +42,18 @@ def test_every_word_has_a_line_and_every_sentence_an_empty_one(clew: Clew, names
     assert [row[0] for row in rows] == ["Ada", "did", "n't", "leave", "Rome", ".", "", "", "Bo", "left", "!", ""]
     assert all(len(row) == 3 and 0 < float(row[2]) <= 1 for row in rows if row != [""])
     spaced = clew("tag", names, "--tokenised", stdin=TEXT).out
-    assert [line.split("\t")[0] for line in spaced.splitlines()] == ["Ada", "didn't", "leave", "Rome.", "", "", "Bo", "left", "!", ""]
+    assert [line.split("\t")[0] for line in spaced.splitlines()] == [
+        "Ada",
+        "didn't",
+        "leave",
+        "Rome.",
+        "",
+        "",
+        "Bo",
+        "left",
+        "!",
+        "",
+    ]
 
 
 def test_characters_are_those_of_the_untouched_line_in_every_form(clew: Clew, names: Path) -> None:
@@ -64,9 +75,13 @@ def test_characters_are_those_of_the_untouched_line_in_every_form(clew: Clew, na
 def test_tags_of_single_words_stand_behind_them(clew: Clew, taggers: dict[str, Path]) -> None:
     run = taggers["parts"]
     assert re.fullmatch(
-        r"Ada/\S+ did/\S+ n't/\S+ leave/\S+  Rome/\S+ \./\S+", clew("tag", run, "--format", "inline", stdin=TEXT).out.split("\n")[0]
+        r"Ada/\S+ did/\S+ n't/\S+ leave/\S+  Rome/\S+ \./\S+",
+        clew("tag", run, "--format", "inline", stdin=TEXT).out.split("\n")[0],
     )
-    assert_refused(clew("tag", run, "--format", "spans", stdin=TEXT), "--format spans is for tags of phrases, such as B-PER, and those of ")
+    assert_refused(
+        clew("tag", run, "--format", "spans", stdin=TEXT),
+        "--format spans is for tags of phrases, such as B-PER, and those of ",
+    )
 
 
 def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, names: Path) -> None:
@@ -80,8 +95,15 @@ def test_a_file_gives_what_standard_input_gives_and_predict_too(clew: Clew, name
 
 
 def test_sentences_stand_on_the_command_line(clew: Clew, names: Path) -> None:
-    assert clew("tag", names, "Ada sees Bo.", "it rains").out == clew("tag", names, stdin="Ada sees Bo.\nit rains\n").out != ""
-    assert_refused(clew("tag", names, "Ada", "--file", "x"), "texts are given, and a file of texts too; leave out --file or the texts")
+    assert (
+        clew("tag", names, "Ada sees Bo.", "it rains").out
+        == clew("tag", names, stdin="Ada sees Bo.\nit rains\n").out
+        != ""
+    )
+    assert_refused(
+        clew("tag", names, "Ada", "--file", "x"),
+        "texts are given, and a file of texts too; leave out --file or the texts",
+    )
     Path("lines.txt").write_text("Ada\n", encoding="utf-8")
     assert_refused(clew("tag", names, "lines.txt"), "lines.txt is a file; its lines are read with --file lines.txt")
 
@@ -91,18 +113,30 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
         return [line.split("\t")[0] for line in clew("tag", names, *arguments).out.splitlines()]
 
     Path("a.conll").write_text("-DOCSTART- -X- O\n\nAda NNP B-PER\ndidn't VBD O\n\nBo NNP B-PER\n", encoding="utf-8")
-    Path("a.conllu").write_text("# text = no\n1\tAda\t_\tX\t_\t_\t0\troot\t_\t_\n2\tdidn't\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8")
+    Path("a.conllu").write_text(
+        "# text = no\n1\tAda\t_\tX\t_\t_\t0\troot\t_\t_\n2\tdidn't\t_\tX\t_\t_\t1\tdep\t_\t_\n\n", encoding="utf-8"
+    )
     assert words("--file", "a.conll")[-5:] == ["Ada", "didn't", "", "Bo", ""]
     assert words("--file", "a.conllu") == ["Ada", "didn't", ""]
     Path("a.csv").write_text('id,body\n1,"Ada, Bo"\n2,\n3,Rome\n', encoding="utf-8")
     assert words("--file", "a.csv", "--text", "body") == ["Ada", ",", "Bo", "", "", "Rome", ""]
-    assert_refused(clew("tag", names, "--file", "a.csv"), "a.csv: no column 'text'; say which one it is with --text NAME; there are")
-    assert_refused(clew("tag", names, "--file", "a.csv", "--text", "boddy"), "a.csv: no column 'boddy' for --text; did you mean 'body'?")
-    assert_refused(clew("tag", names, "--text", "body", stdin="a\n"), "--text is a column of a table; name its file with --file")
+    assert_refused(
+        clew("tag", names, "--file", "a.csv"),
+        "a.csv: no column 'text'; say which one it is with --text NAME; there are",
+    )
+    assert_refused(
+        clew("tag", names, "--file", "a.csv", "--text", "boddy"),
+        "a.csv: no column 'boddy' for --text; did you mean 'body'?",
+    )
+    assert_refused(
+        clew("tag", names, "--text", "body", stdin="a\n"), "--text is a column of a table; name its file with --file"
+    )
 
 
 def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew, names: Path) -> None:
-    Path("test.conll").write_text("Ada NNP B-PER\nleft VBD O\n\nAda NNP B-LOC\nleft VBD B-LOC\nBo NNP O\n\n", encoding="utf-8")
+    Path("test.conll").write_text(
+        "Ada NNP B-PER\nleft VBD O\n\nAda NNP B-LOC\nleft VBD B-LOC\nBo NNP O\n\n", encoding="utf-8"
+    )
     found = clew("evaluate", names, "test.conll", "--errors", 5)
     assert found.status == 0
     assert re.search(r"^test.conll: .*F1 [\d.]+.*95 % intervals: F1 [\d.]+ to [\d.]+, precision", found.out)
@@ -115,37 +149,60 @@ def test_the_worst_sentences_are_listed_with_their_wrong_words_marked(clew: Clew
     scored = json.loads(clew("evaluate", names, "test.conll", "--errors", 1, "--json").out)
     for measure in ("f1", "precision", "recall", "accuracy"):
         assert scored["intervals"][measure][0] <= scored[measure] <= scored["intervals"][measure][1]
-    assert [each["id"] for each in scored["errors"]] == ["test.conll:4"] and len(scored["errors"][0]["wrong"]) == int(number)
+    assert [each["id"] for each in scored["errors"]] == ["test.conll:4"] and len(scored["errors"][0]["wrong"]) == int(
+        number
+    )
 
 
 def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
     assert_refused(clew("tag", "runs/none", stdin="a"), "runs/none is not a run directory (it has no config.json)")
     assert_refused(
-        clew("tag", lstm, stdin="a"), f"{lstm} is a run of the task language_model, which does not tag; `clew generate` is what it does"
+        clew("tag", lstm, stdin="a"),
+        f"{lstm} is a run of the task language_model, which does not tag; `clew generate` is what it does",
     )
     assert_refused(clew("tag", names, "--file", "none.txt"), "no such file: none.txt")
-    assert_refused(clew("tag", names, stdin="a\0b\n"), "standard input, line 1: a NUL character, so this is no plain text")
+    assert_refused(
+        clew("tag", names, stdin="a\0b\n"), "standard input, line 1: a NUL character, so this is no plain text"
+    )
     assert_refused(clew("evaluate", names, "--errors", -1), "--errors (-1) must be at least 1")
-    assert_refused(clew("evaluate", lstm, "--errors", 3), "--errors is for tasks that have a target; a language model is scored")
+    assert_refused(
+        clew("evaluate", lstm, "--errors", 3), "--errors is for tasks that have a target; a language model is scored"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "settings", "sentence"),
     [
-        (CONLL + "Ada NNP\n", [], "a.conll:37: expected 3 space-separated columns, found 2; mend it, or leave such records out with"),
-        (CONLL, ["data.tags=5"], "a.conll: no column 5 for data.tags; there are 3, counted from 1, or from -1 at the last"),
+        (
+            CONLL + "Ada NNP\n",
+            [],
+            "a.conll:37: expected 3 space-separated columns, found 2; mend it, or leave such records out with",
+        ),
+        (
+            CONLL,
+            ["data.tags=5"],
+            "a.conll: no column 5 for data.tags; there are 3, counted from 1, or from -1 at the last",
+        ),
         (CONLL, ["data.tags=1"], "a.conll: data.words and data.tags are the same column, 1 of 3; name two"),
         ("one\ntwo\n\nthree\n", [], "a.conll: there is one column, and words and tags need two"),
         ("", [], "a.conll: the file is empty; give one with text in it"),
         ("\n\n\n", [], "a.conll: there is no record in it; give a file with records in it"),
-        (CONLL.replace("B-", "O").replace("I-", "O"), ["data.test=b.conll"], "b.conll:1, word 1: unknown label 'B-PER'"),
+        (
+            CONLL.replace("B-", "O").replace("I-", "O"),
+            ["data.test=b.conll"],
+            "b.conll:1, word 1: unknown label 'B-PER'",
+        ),
         (CONLL, ["data.test=b.conll", "data.tags=2"], "b.conll:1, word 1: unknown label 'X'"),
     ],
 )
-def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(clew: Clew, text: str, settings: list[str], sentence: str) -> None:
+def test_a_file_that_cannot_be_learnt_from_is_refused_with_its_line(
+    clew: Clew, text: str, settings: list[str], sentence: str
+) -> None:
     Path("a.conll").write_text(text, encoding="utf-8")
     Path("b.conll").write_text("Bo X B-PER\n\n", encoding="utf-8")
-    assert_refused(clew("train", "tag", "data.train=a.conll", *settings, *SMALL, "training.steps=2", "--out", "run"), sentence)
+    assert_refused(
+        clew("train", "tag", "data.train=a.conll", *settings, *SMALL, "training.steps=2", "--out", "run"), sentence
+    )
     assert not Path("run").exists()
 
 
@@ -155,16 +212,25 @@ def test_a_part_with_tags_that_training_never_saw_is_scored_and_noted(clew: Clew
     train = "".join("".join(f"{word}{number} {tag}\n" for word, tag in rows) + "\n" for number in range(12))
     Path("train.conll").write_text(train, encoding="utf-8")
     for part, odd in (("dev", "Gender=Fem"), ("test", "Number=Dual")):
-        Path(f"{part}.conll").write_text(f"Bo1 Gender=Masc\nran {odd}\n\nBo2 Gender=Masc\nfast1 _\n\n", encoding="utf-8")
+        Path(f"{part}.conll").write_text(
+            f"Bo1 Gender=Masc\nran {odd}\n\nBo2 Gender=Masc\nfast1 _\n\n", encoding="utf-8"
+        )
     settings = ["data.train=train.conll", "data.valid=dev.conll", "data.test=test.conll", *SMALL, "training.steps=40"]
     found = clew("train", "tag", *settings, "--out", "run")
     assert found.status == 0, found.err
-    assert "valid: 1 of 4 labels is not in the training part ('Gender=Fem'; first: dev.conll:1, word 2); counted as wrong" in found.err
+    assert (
+        "valid: 1 of 4 labels is not in the training part ('Gender=Fem'; first: dev.conll:1, word 2); counted as wrong"
+        in found.err
+    )
     assert "test: 1 of 4 labels is not in the training part ('Number=Dual'" in found.err
     again = clew("evaluate", "run", "test.conll", "--json", "--errors", 9)
-    assert again.status == 0 and again.err.startswith("test.conll: 1 of 4 labels is not in the training part ('Number=Dual'; first:")
+    assert again.status == 0 and again.err.startswith(
+        "test.conll: 1 of 4 labels is not in the training part ('Number=Dual'; first:"
+    )
     scored = json.loads(again.out)
-    assert scored["accuracy"] <= 75 and any(wrong["gold"] == "Number=Dual" for error in scored["errors"] for wrong in error["wrong"])
+    assert scored["accuracy"] <= 75 and any(
+        wrong["gold"] == "Number=Dual" for error in scored["errors"] for wrong in error["wrong"]
+    )
 
 
 def test_the_code_of_the_guide_runs(
@@ -177,6 +243,12 @@ def test_the_code_of_the_guide_runs(
     names: dict = {}
     exec(re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0], names)
     shown = capsys.readouterr().out
-    assert re.search(r"^jumps\t\S+\t[\d.]+$", shown, re.MULTILINE) and re.search(r"^jumps \S+ [\d.]+ jumps$", shown, re.MULTILINE)
+    assert re.search(r"^jumps\t\S+\t[\d.]+$", shown, re.MULTILINE) and re.search(
+        r"^jumps \S+ [\d.]+ jumps$", shown, re.MULTILINE
+    )
     assert [word.word for word in names["several"][0].words] == ["New York", "is", "big"]
-    assert [names["several"][0].text[word.start : word.stop] for word in names["several"][0].words] == ["New York", "is", "big"]
+    assert [names["several"][0].text[word.start : word.stop] for word in names["several"][0].words] == [
+        "New York",
+        "is",
+        "big",
+    ]

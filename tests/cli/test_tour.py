@@ -10,7 +10,9 @@ from tests.tour.findings import Counting
 def test_stops_are_listed(clew: Clew) -> None:
     found = clew("tour", "--list")
     assert found.status == 0 and "reach" in found.out and "models" in found.out
-    assert len(clew("tour", "--list", "--json").out.splitlines()) == len(found.out.splitlines()) - 1  # the head of the table
+    assert (
+        len(clew("tour", "--list", "--json").out.splitlines()) == len(found.out.splitlines()) - 1
+    )  # the head of the table
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,10 @@ def test_a_tour_leaves_a_report_and_goes_on_after_ctrl_c(clew: Clew, monkeypatch
     monkeypatch.setitem(EXPERIMENTS, "second", second.experiment)
     found = clew("tour", "--only", "first", "second", "--seed", "5")
     assert found.status == 130
-    assert found.err.splitlines()[-1] == "clew: interrupted; what was found is kept, and the same command goes on from there"
+    assert (
+        found.err.splitlines()[-1]
+        == "clew: interrupted; what was found is kept, and the same command goes on from there"
+    )
     second.interrupted = False
     found = clew("tour", "--only", "first", "second", "--seed", "5")
     assert found.status == 0 and Path(found.out.strip()) == Path("runs/tour/report.html")

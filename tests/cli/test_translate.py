@@ -88,7 +88,8 @@ def test_given_translations_are_scored_as_those_that_are_found(clew: Clew, trans
     refused = clew("translate", translator, "--score", "targets.txt", stdin="a\nb\nc\n")
     assert refused.err == "clew: targets.txt has 2 lines, and standard input has more: line 3 has no partner\n"
     assert_refused_late(
-        clew("translate", translator, "--score", "targets.txt", stdin="cat\n"), "standard input has 1 lines, and targets.txt"
+        clew("translate", translator, "--score", "targets.txt", stdin="cat\n"),
+        "standard input has 1 lines, and targets.txt",
     )
 
 
@@ -109,7 +110,8 @@ def test_several_runs_translate_together(clew: Clew, translators: dict[str, Path
     assert [each.text for each in library.translate(runs, SOURCES.splitlines())] == [row["text"] for row in both]
     assert_refused(
         clew("translate", lstm, translators["transformer"], stdin="a\n"),
-        f"runs that translate together need the same tokens, but the source vocabularies of {lstm} and {translators['transformer']} differ",
+        f"runs that translate together need the same tokens, but the source vocabularies of {lstm} and"
+        f" {translators['transformer']} differ",
     )
 
 
@@ -127,30 +129,50 @@ def test_attention_is_written_as_lines_and_as_pictures(clew: Clew, translators: 
     assert Path("a.svg").read_text(encoding="utf-8").count("<g ") == 3
     pytest.importorskip("matplotlib")
     Path("targets.txt").write_text("fox big red\n", encoding="utf-8")
-    assert clew("translate", translators[name], "--score", "targets.txt", "--attention", "a.png", stdin="red big fox\n").status == 0
+    assert (
+        clew(
+            "translate", translators[name], "--score", "targets.txt", "--attention", "a.png", stdin="red big fox\n"
+        ).status
+        == 0
+    )
     assert Path("a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_language_is_asked_for(clew: Clew, translators: dict[str, Path]) -> None:
     many = translators["many"]
-    asked = {into: objects(clew("translate", many, "--into", into, "--json", stdin="a red fox\n").out)[0] for into in ("de", "fr")}
+    asked = {
+        into: objects(clew("translate", many, "--into", into, "--json", stdin="a red fox\n").out)[0]
+        for into in ("de", "fr")
+    }
     assert asked["de"]["log_prob"] != asked["fr"]["log_prob"]
     refused = clew("translate", many, stdin="a red fox\n")
     assert_refused(refused, "this model translates into de, en, fr; say which (--into on the command line)")
     assert_refused(
-        clew("translate", many, "--into", "cs", stdin="a\n"), "the model was not trained to write 'cs'; it translates into de, en, fr"
+        clew("translate", many, "--into", "cs", stdin="a\n"),
+        "the model was not trained to write 'cs'; it translates into de, en, fr",
     )
 
 
-def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_another(clew: Clew, translators: dict[str, Path]) -> None:
+def test_a_model_of_several_languages_is_scored_on_any_direction_and_through_another(
+    clew: Clew, translators: dict[str, Path]
+) -> None:
     Path("pairs.tsv").write_text("a red fox\tun renard roux\n", encoding="utf-8")
     direct = clew("evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--out", "direct.jsonl")
-    assert direct.out.startswith("pairs.tsv: loss ") and "BLEU 0.00 (nrefs:1" in direct.out and direct.out.endswith("(1 example)\n")
-    through = clew("evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--pivot", "de", "--out", "through.jsonl")
+    assert (
+        direct.out.startswith("pairs.tsv: loss ")
+        and "BLEU 0.00 (nrefs:1" in direct.out
+        and direct.out.endswith("(1 example)\n")
+    )
+    through = clew(
+        "evaluate", translators["many"], "pairs.tsv", "--into", "fr", "--pivot", "de", "--out", "through.jsonl"
+    )
     assert through.out.startswith("pairs.tsv: through de: BLEU")
     [row] = objects(Path("through.jsonl").read_text(encoding="utf-8"))
     assert row["pivot"] == clew("translate", translators["many"], "--into", "de", stdin="a red fox\n").out.strip()
-    assert row["prediction"] == clew("translate", translators["many"], "--into", "fr", stdin=row["pivot"] + "\n").out.strip()
+    assert (
+        row["prediction"]
+        == clew("translate", translators["many"], "--into", "fr", stdin=row["pivot"] + "\n").out.strip()
+    )
 
 
 def test_directions_are_scored_one_by_one() -> None:
@@ -159,7 +181,9 @@ def test_directions_are_scored_one_by_one() -> None:
     learning = TASKS["translation"].learns
     found = learning.apart(parts, PairsData(directions=["de-en", "en-de"]))
     assert found == {"valid de-en": pairs[:1], "test de-en": pairs[:1], "test en-de": pairs[1:]}
-    assert learning.apart(parts, PairsData(directions=["de-en"])) == parts and learning.apart(parts, PairsData()) == parts
+    assert (
+        learning.apart(parts, PairsData(directions=["de-en"])) == parts and learning.apart(parts, PairsData()) == parts
+    )
 
 
 def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, translators: dict[str, Path]) -> None:
@@ -173,7 +197,10 @@ def test_a_run_is_evaluated_on_its_own_examples_and_on_others(clew: Clew, transl
         for name in ("loss", "bleu", "chrf"):
             assert row[name] == pytest.approx(logged[f"best.{row['part']}.{name}"], abs=1e-4)
     written = objects(Path("all.jsonl").read_text(encoding="utf-8"))
-    assert len(written) == sum(row["examples"] for row in rows) and {row["part"] for row in written} == {"valid", "test"}
+    assert len(written) == sum(row["examples"] for row in rows) and {row["part"] for row in written} == {
+        "valid",
+        "test",
+    }
     kept = {row["id"]: row for row in objects((run / "predictions.jsonl").read_text(encoding="utf-8"))}
     for row in written:
         if row["part"] == "test":
@@ -193,7 +220,9 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
     lines = clew("translate", lstm, stdin="red old fox\nfox\n").out
     assert clew("translate", lstm, "red old fox", "fox").out == lines != ""
     together = clew("translate", lstm, gru, stdin="red old fox\n").out
-    assert clew("translate", lstm, gru, "red old fox").out == together == clew("translate", lstm, "red old fox", gru).out
+    assert (
+        clew("translate", lstm, gru, "red old fox").out == together == clew("translate", lstm, "red old fox", gru).out
+    )
     Path("targets.txt").write_text("fox old red\n", encoding="utf-8")
     piped = clew("translate", lstm, "--score", "targets.txt", stdin="red old fox\n").out
     assert clew("translate", lstm, "red old fox", "--score", "targets.txt").out == piped
@@ -206,15 +235,30 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["RUN", "red fox", "--file", "no.txt"], "texts are given, and a file of texts too; leave out --file or the texts"),
+        (
+            ["RUN", "red fox", "--file", "no.txt"],
+            "texts are given, and a file of texts too; leave out --file or the texts",
+        ),
         (["RUN", "./no-such-run"], "no-such-run is not a run directory (it has no config.json)"),
-        (["RUN", "--beams", 3, "--method", "sample"], "--beams is for beam search, and --method is sample; leave one of them out"),
-        (["RUN", "--n-best", 2, "--method", "greedy"], "--n-best is for beam search, and --method is greedy; leave one of them out"),
+        (
+            ["RUN", "--beams", 3, "--method", "sample"],
+            "--beams is for beam search, and --method is sample; leave one of them out",
+        ),
+        (
+            ["RUN", "--n-best", 2, "--method", "greedy"],
+            "--n-best is for beam search, and --method is greedy; leave one of them out",
+        ),
         (["RUN", "--attention", "a.gif"], "--attention (a.gif) must end in .jsonl, .svg, .png or .pdf"),
         (["RUN", "--attention", "none/a.svg"], "no such folder: none, where --attention is to write; make it first"),
         (["RUN", "--attention", "a.svg", "--layer", 4], "there is no layer 4; 1 of the decoder's look at the source"),
-        (["RUN", "--layer", 1], "--layer says which layer --attention shows; give a file with --attention, or leave it out"),
-        (["RUN", "--score", "t.txt", "--n-best", 2], "--n-best is for writing, and --score scores what is written already; leave one"),
+        (
+            ["RUN", "--layer", 1],
+            "--layer says which layer --attention shows; give a file with --attention, or leave it out",
+        ),
+        (
+            ["RUN", "--score", "t.txt", "--n-best", 2],
+            "--n-best is for writing, and --score scores what is written already; leave one",
+        ),
         (["RUN", "--score", "t.txt", "--seed", 0], "--seed is for writing"),
         (["RUN", "--score", "t.txt", "--replace-unknown"], "--replace-unknown is for writing"),
         (["RUN", "--beams", 0], "--beams must be at least 1, not 0"),
@@ -223,7 +267,9 @@ def test_texts_stand_beside_runs(clew: Clew, translators: dict[str, Path]) -> No
         (["LM"], "{LM} is a run of the task language_model, which does not translate; `clew generate` is what it does"),
     ],
 )
-def test_mistakes_are_sentences(clew: Clew, translator: Path, gpt: Path, arguments: list[object], sentence: str) -> None:
+def test_mistakes_are_sentences(
+    clew: Clew, translator: Path, gpt: Path, arguments: list[object], sentence: str
+) -> None:
     names = {"RUN": translator, "LM": gpt}
     given = [names.get(str(argument), argument) for argument in arguments]
     assert_refused(clew("translate", *given, stdin="red fox\n"), sentence.format(**names))
@@ -240,11 +286,15 @@ def test_mistakes_are_sentences(clew: Clew, translator: Path, gpt: Path, argumen
         (["data.sorce=x"], "unknown field 'sorce' of data; did you mean 'source'?"),
     ],
 )
-def test_mistakes_in_an_evaluation_are_sentences(clew: Clew, translator: Path, arguments: list[object], sentence: str) -> None:
+def test_mistakes_in_an_evaluation_are_sentences(
+    clew: Clew, translator: Path, arguments: list[object], sentence: str
+) -> None:
     assert_refused(clew("evaluate", translator, *arguments), sentence)
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line(clew: Clew, translator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_no_text_are_refused_with_their_line(
+    clew: Clew, translator: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Typed(io.StringIO):
         def read(self, size: int | None = -1) -> str:
             return b"red fox\n\xff\n".decode("utf-8", "surrogateescape")
@@ -255,13 +305,24 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(clew: Clew, translat
 
 def test_each_verb_says_which_fits_a_run(clew: Clew, translator: Path) -> None:
     assert_refused(
-        clew("generate", translator, "red"), f"{translator} is a run of the task translation, which does not generate; `clew translate`"
+        clew("generate", translator, "red"),
+        f"{translator} is a run of the task translation, which does not generate; `clew translate`",
     )
     run = library.load(translator, device="cpu")
-    for refused in (lambda: run.stream("red"), lambda: run.score("red"), lambda: run.generate("red"), lambda: run.parse("red")):
-        with pytest.raises(UserError, match="a run of the task translation, which does not .*; `clew translate` is what it does"):
+    for refused in (
+        lambda: run.stream("red"),
+        lambda: run.score("red"),
+        lambda: run.generate("red"),
+        lambda: run.parse("red"),
+    ):
+        with pytest.raises(
+            UserError, match="a run of the task translation, which does not .*; `clew translate` is what it does"
+        ):
             refused()
-    assert_refused(clew("predict", translator, "--samples", 3, stdin="a\n"), "unrecognized arguments: --samples 3; `clew translate --help`")
+    assert_refused(
+        clew("predict", translator, "--samples", 3, stdin="a\n"),
+        "unrecognized arguments: --samples 3; `clew translate --help`",
+    )
 
 
 def test_from_python_one_text_gives_one_translation_and_several_give_lists(translator: Path) -> None:
@@ -281,11 +342,18 @@ def test_from_python_one_text_gives_one_translation_and_several_give_lists(trans
 def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, translators: dict[str, Path]) -> None:
     rows = objects(clew("describe", translators["transformer"], "--json").out)
     assert rows[-1]["kind"] == "SequenceToSequence"
-    assert rows[-1]["parameters"] == sum(row["parameters"] for row in rows if row["path"].count(".") == 0 and row["path"]) + sum(
-        size for shape in rows[-1]["shapes"].values() for size in shape
-    )
+    assert rows[-1]["parameters"] == sum(
+        row["parameters"] for row in rows if row["path"].count(".") == 0 and row["path"]
+    ) + sum(size for shape in rows[-1]["shapes"].values() for size in shape)
     assert "Bidirectional" in clew("describe", translators["lstm"]).out
-    settings = ["data.corpus=copy", "data.size=50", "data.source=null", "data.target=null", "text.tokenizer=word", "text.size=null"]
+    settings = [
+        "data.corpus=copy",
+        "data.size=50",
+        "data.source=null",
+        "data.target=null",
+        "text.tokenizer=word",
+        "text.size=null",
+    ]
     assert "EncoderDecoder" in clew("describe", "tatoeba-lstm", *settings).out
     listed = clew("runs", translators["lstm"].parent).out
     assert "test bleu" in listed
@@ -295,7 +363,9 @@ def test_a_run_and_a_recipe_of_pairs_are_described_and_compared(clew: Clew, tran
     assert clew("translate", "average", stdin="red big fox\n").out.strip()
 
 
-def test_training_ends_with_examples_and_the_verb_that_fits(clew: Clew, translators: dict[str, Path], tmp_path: Path) -> None:
+def test_training_ends_with_examples_and_the_verb_that_fits(
+    clew: Clew, translators: dict[str, Path], tmp_path: Path
+) -> None:
     from tests.runs.small import pair_settings
 
     found = clew("train", "tatoeba-lstm", *pair_settings(tmp_path), "--out", "run")
@@ -313,7 +383,9 @@ def test_training_ends_with_examples_and_the_verb_that_fits(clew: Clew, translat
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "translation.md"
 
 
-def test_the_code_of_the_guide_runs(translators: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_guide_runs(
+    translators: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     for name in ("tatoeba-transformer", "tatoeba-transformer-2"):
@@ -335,4 +407,6 @@ def test_an_encoder_gives_vectors_of_texts(clew: Clew, translator: Path, transla
     np.testing.assert_allclose(run.embed(text), values.mean(0), atol=1e-6)
     np.testing.assert_allclose(run.embed(text, tokens=True), values[:-1], atol=1e-6)
     assert len(objects(clew("embed", translator, text, "--layer", "0").out)[0]["vector"]) > 0
-    assert_refused(clew("embed", translators["many"], text), "this model reads a text with the language that it goes into")
+    assert_refused(
+        clew("embed", translators["many"], text), "this model reads a text with the language that it goes into"
+    )

@@ -38,7 +38,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "films.txt").write_text(FILMS, encoding="utf-8")
     settings = [f"data.train={folder / 'films.txt'}", "data.valid_fraction=0.2", f"data.label_map={NAMES}", *SETTINGS]
     result = run_recipe("classify-trees", settings, out=folder / "run")
-    assert set(result.valid.measures) >= {"accuracy", "macro_f1", "node_accuracy", "baseline_most_frequent_class", "baseline_naive_bayes"}
+    assert set(result.valid.measures) >= {
+        "accuracy",
+        "macro_f1",
+        "node_accuracy",
+        "baseline_most_frequent_class",
+        "baseline_naive_bayes",
+    }
     assert result.valid.measures["accuracy"] == 100.0
     return folder / "run"
 
@@ -77,7 +83,10 @@ def test_a_file_is_scored_with_other_names_for_labels(clew: Clew, run: Path) -> 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("(4 (2 a) (2 film)\n", "test.txt:1: the tree that begins here is not closed; 1 closing bracket is missing before the end"),
+        (
+            "(4 (2 a) (2 film)\n",
+            "test.txt:1: the tree that begins here is not closed; 1 closing bracket is missing before the end",
+        ),
         (f"{FILMS}\n((4 film))\n", "test.txt:28: the root has no label; every node of a labelled tree needs one"),
     ],
 )
@@ -98,8 +107,13 @@ def test_a_label_that_training_never_saw_is_scored_as_wrong_and_noted(clew: Clew
 
 
 def test_lines_that_are_no_trees_are_refused(clew: Clew, run: Path) -> None:
-    assert_refused(clew("predict", run, stdin="a lovely film\n"), "standard input, line 1: 'a' stands outside all brackets")
-    assert_refused(clew("predict", run, stdin=f"{GOOD}\n(X (X a)\n"), "standard input, line 2: the tree that begins here is not closed")
+    assert_refused(
+        clew("predict", run, stdin="a lovely film\n"), "standard input, line 1: 'a' stands outside all brackets"
+    )
+    assert_refused(
+        clew("predict", run, stdin=f"{GOOD}\n(X (X a)\n"),
+        "standard input, line 2: the tree that begins here is not closed",
+    )
 
 
 def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
@@ -112,10 +126,24 @@ def test_dependency_trees_are_trained_on_and_classified(clew: Clew) -> None:
         ("one", "bird", "np"),
         ("he", "runs", "s"),
     ]
-    Path("a.conllu").write_text("".join(f"# kind = {kind}\n{rows.format(a, b)}" for a, b, kind in pairs), encoding="utf-8")
+    Path("a.conllu").write_text(
+        "".join(f"# kind = {kind}\n{rows.format(a, b)}" for a, b, kind in pairs), encoding="utf-8"
+    )
     refused = clew("train", "classify-trees", "data.train=a.conllu", *SETTINGS)
-    assert_refused(refused, "a.conllu: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: kind")
-    trained = clew("train", "classify-trees", "data.train=a.conllu", "data.label=kind", "data.valid=a.conllu", *SETTINGS, "--out", "run")
+    assert_refused(
+        refused,
+        "a.conllu: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: kind",
+    )
+    trained = clew(
+        "train",
+        "classify-trees",
+        "data.train=a.conllu",
+        "data.label=kind",
+        "data.valid=a.conllu",
+        *SETTINGS,
+        "--out",
+        "run",
+    )
     assert trained.status == 0 and "clew classify run --file sentences.conllu" in trained.err
     assert [line.split("\t")[0] for line in clew("predict", "run", "a.conllu").out.splitlines()] == ["np", "s"] * 3
     assert_refused(

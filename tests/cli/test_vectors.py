@@ -56,13 +56,19 @@ def test_a_corpus_of_running_text_is_known_by_its_name(clew: Clew, monkeypatch: 
     [
         ([], "give a text of yours or --corpus NAME, one of them, e.g. `clew vectors book.txt`"),
         (["book.txt", "--corpus", "ptb"], "give a text of yours or --corpus NAME, one of them"),
-        (["--corpus", "sentiment-sample"], "the corpus sentiment-sample holds labelled texts; this task reads running text, such as"),
+        (
+            ["--corpus", "sentiment-sample"],
+            "the corpus sentiment-sample holds labelled texts; this task reads running text, such as",
+        ),
         (["none.txt"], "no such file: none.txt"),
         (["book.txt", "--out", "none/v.txt"], "no such folder: none, where --out is to write; make it first"),
         (["book.txt", "--out", "."], ". is a folder; --out takes the name of a file in it"),
         (["book.txt", "--dim", "0"], "dim (0) must be at least 1"),
         (["book.txt", "--min-count", "99"], "no word occurs 99 times; give more text or a smaller min_count"),
-        (["book.txt", "--method", "pmi", "--epochs", "2"], "--epochs is for skip-gram and cbow; pmi counts the text once"),
+        (
+            ["book.txt", "--method", "pmi", "--epochs", "2"],
+            "--epochs is for skip-gram and cbow; pmi counts the text once",
+        ),
         (["book.txt", "--method", "glove"], "argument --method: invalid choice: 'glove'"),
         (["book.txt", "--seed", "-1"], "--seed (-1) must be at least 0"),
     ],
@@ -92,7 +98,11 @@ VECTORS = "king 2 2 0\nqueen 0 2 2\nman 2 0 0\nwoman 0 0 2\nroyal 0 9 0\n"
 def test_neighbours_are_shown_by_their_cosines(clew: Clew) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
     found = clew("neighbours", "v.txt", "king", "royal", "--n", 2)
-    assert found == (0, "king   cosine\nman     0.707\nroyal   0.707\n\nroyal  cosine\nking    0.707\nqueen   0.707\n", "")
+    assert found == (
+        0,
+        "king   cosine\nman     0.707\nroyal   0.707\n\nroyal  cosine\nking    0.707\nqueen   0.707\n",
+        "",
+    )
     assert clew("neighbours", "v.txt", "--n", 2, stdin="king\n\nroyal\n") == found
 
 
@@ -103,7 +113,9 @@ def test_a_line_without_an_answer_does_not_keep_the_next_from_one(clew: Clew) ->
     assert [row["question"] for row in lines(found.out)] == ["king", "royal"]
     told = found.err.splitlines()
     assert (
-        len(told) == 2 and told[0].startswith("clew: no vector for 'kings'") and told[1].startswith("clew: a word is missing after the -")
+        len(told) == 2
+        and told[0].startswith("clew: no vector for 'kings'")
+        and told[1].startswith("clew: a word is missing after the -")
     )
 
 
@@ -116,7 +128,10 @@ def test_a_question_is_put_as_the_vectors_write_words() -> None:
 def test_words_joined_by_signs_are_one_question(clew: Clew) -> None:
     Path("v.txt").write_text(VECTORS, encoding="utf-8")
     apart = lines(clew("neighbours", "v.txt", "king", "-", "man", "+", "woman", "royal", "--n", 1, "--json").out)
-    assert [(row["question"], row["rank"], row["word"]) for row in apart] == [("king - man + woman", 1, "queen"), ("royal", 1, "king")]
+    assert [(row["question"], row["rank"], row["word"]) for row in apart] == [
+        ("king - man + woman", 1, "queen"),
+        ("royal", 1, "king"),
+    ]
     assert apart[0]["cosine"] == pytest.approx(0.9586, abs=1e-4)  # (1/2 + sqrt(1/2)) / |(sqrt(1/2) - 1, sqrt(1/2), 1)|
     assert lines(clew("neighbours", "v.txt", "king - man + woman", "--n", 1, "--json").out) == apart[:1]
     assert lines(clew("neighbours", "v.txt", "-", "man", "--json").out)[-1]["word"] == "king"
@@ -152,7 +167,10 @@ def test_a_run_has_neighbours_in_its_own_table(clew: Clew, lstm: Path, translato
     pieces = lines(clew("neighbours", translators["transformer"], "red", "--json").out)
     assert len(pieces) == 10
     refused = clew("neighbours", lstm, "t", "--first", 3)
-    assert (refused.status, refused.err) == (2, f"clew: --first is for a file of vectors, and {lstm} is a folder; leave it out\n")
+    assert (refused.status, refused.err) == (
+        2,
+        f"clew: --first is for a file of vectors, and {lstm} is a folder; leave it out\n",
+    )
 
 
 def test_a_word_of_the_text_is_quoted_in_the_command_that_is_suggested(clew: Clew) -> None:

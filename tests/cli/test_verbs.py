@@ -60,7 +60,11 @@ def test_a_sample_is_shown_where_the_run_decodes_by_beam(clew: Clew, tmp_path: P
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_greedy_text_is_the_librarys(clew: Clew, trained: dict[str, Path], name: str) -> None:
     found = clew("generate", trained[name], "the thread", "--method", "greedy", "--max-new", 40)
-    assert found == (0, f"{library.load(trained[name], device='cpu').generate('the thread', method='greedy', max_new=40)}\n", "")
+    assert found == (
+        0,
+        f"{library.load(trained[name], device='cpu').generate('the thread', method='greedy', max_new=40)}\n",
+        "",
+    )
 
 
 def test_debug_says_how_decoding_runs_and_nothing_is_said_after_it(clew: Clew, lstm: Path) -> None:
@@ -117,7 +121,11 @@ def test_a_draft_writes_the_same_text_and_is_told_of(clew: Clew, lstm: Path, gpt
 
 def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators: dict[str, Path]) -> None:
     found = clew("generate", gpt, "the", "--draft", "prompt", "--beams", 3)
-    assert found == (2, "", "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n")
+    assert found == (
+        2,
+        "",
+        "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n",
+    )
     remedy = "which is not the folder of a run; name one, or say prompt for n-grams of the text"
     assert clew("generate", gpt, "the", "--draft", "nowhere") == (2, "", f"clew: --draft is 'nowhere', {remedy}\n")
     found = clew("generate", gpt, "the", "--draft", translators["lstm"])
@@ -163,7 +171,9 @@ def test_more_streams_score_as_many_tokens(clew: Clew, lstm: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
-def test_log_probabilities_of_a_file_add_up_to_its_loss(clew: Clew, trained: dict[str, Path], tmp_path: Path, name: str) -> None:
+def test_log_probabilities_of_a_file_add_up_to_its_loss(
+    clew: Clew, trained: dict[str, Path], tmp_path: Path, name: str
+) -> None:
     text = "when she had found him\nthey went in\n" * 3
     path = write_text(tmp_path, text, "new.txt")
     *tokens, total = lines(clew("evaluate", trained[name], path, "--json").out)
@@ -197,7 +207,9 @@ def test_recipes_are_listed_by_task(clew: Clew) -> None:
     assert names == [name for name, recipe in RECIPES.items() if recipe.task == "translation"]
 
 
-@pytest.mark.parametrize(("word", "some"), [("translation", "multi30k-lstm"), ("German", "tatoeba-lstm"), ("masked-language", "bert-base")])
+@pytest.mark.parametrize(
+    ("word", "some"), [("translation", "multi30k-lstm"), ("German", "tatoeba-lstm"), ("masked-language", "bert-base")]
+)
 def test_recipes_are_listed_that_a_word_is_about(clew: Clew, word: str, some: str) -> None:
     names = [row["name"] for row in lines(clew("recipes", word, "--json").out)]
     assert some in names and "shakespeare-lstm" not in names and len(names) < len(RECIPES) / 4
@@ -282,7 +294,15 @@ def cells() -> Iterator[dict]:
 def test_a_cell_of_ones_own_is_checked_trained_and_used(clew: Clew, tmp_path: Path, cells: dict) -> None:
     code = write_text(tmp_path, CELL.replace("NAME", "leaky"), "mine.py")
     found = clew(
-        "train", "text-lstm", *lstm_settings(tmp_path, steps=3), "model.cell=leaky", "model.cell.rate=0.3", "--code", code, "--out", "run"
+        "train",
+        "text-lstm",
+        *lstm_settings(tmp_path, steps=3),
+        "model.cell=leaky",
+        "model.cell.rate=0.3",
+        "--code",
+        code,
+        "--out",
+        "run",
     )
     assert found.status == 0, found.err
     assert Path("run/code.py").read_text() == code.read_text()

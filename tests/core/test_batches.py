@@ -40,7 +40,14 @@ def rows() -> Tensor:
 
 @pytest.mark.parametrize(
     "batch",
-    [Named(rows(), "a"), Frozen(rows(), "a"), {"x": rows(), "name": "a"}, Encoding(x=rows(), name="a"), [rows(), "a"], (rows(), "a")],
+    [
+        Named(rows(), "a"),
+        Frozen(rows(), "a"),
+        {"x": rows(), "name": "a"},
+        Encoding(x=rows(), name="a"),
+        [rows(), "a"],
+        (rows(), "a"),
+    ],
     ids=lambda batch: type(batch).__name__,
 )
 def test_a_batch_of_any_container_is_cut_by_rows_and_stays_what_it_is(batch: Any) -> None:
@@ -66,5 +73,8 @@ def test_a_dataclass_is_told_its_step() -> None:
 
 @pytest.mark.parametrize(("batch", "name"), [(object(), "object"), ({"x": [1, 2]}, "dict"), (Named, "type")])
 def test_a_batch_without_a_tensor_is_refused(batch: Any, name: str) -> None:
-    with pytest.raises(UserError, match=rf"a batch \({name}\) has no tensor, so there is nothing to train on; give tensors with the rows"):
+    with pytest.raises(
+        UserError,
+        match=rf"a batch \({name}\) has no tensor, so there is nothing to train on; give tensors with the rows",
+    ):
         num_rows(batch)

@@ -8,7 +8,9 @@ from clew.core.errors import UserError
 
 
 class Square:
-    def __init__(self, side: int, *, colour: str = "red", holes: int = 0, scale: float = 1.0, filled: bool = True, note=None):
+    def __init__(
+        self, side: int, *, colour: str = "red", holes: int = 0, scale: float = 1.0, filled: bool = True, note=None
+    ):
         self.side, self.colour, self.holes = side, colour, holes
 
 
@@ -37,7 +39,10 @@ def test_the_users_option_comes_before_the_callers():
 
 def test_a_parts_name_and_options_come_apart():
     assert (part_name("gru"), part_options("gru")) == ("gru", {})
-    assert (part_name({"name": "gru", "bias": False}), part_options({"name": "gru", "bias": False})) == ("gru", {"bias": False})
+    assert (part_name({"name": "gru", "bias": False}), part_options({"name": "gru", "bias": False})) == (
+        "gru",
+        {"bias": False},
+    )
 
 
 def test_options_are_the_keyword_only_arguments():
@@ -50,7 +55,10 @@ def test_options_are_the_keyword_only_arguments():
     [
         ("squar", r"unknown shape 'squar'; did you mean 'square'\? known: circle, square"),
         ("zzz", "unknown shape 'zzz'; known: circle, square"),
-        ({"name": "square", "color": "x"}, r"shape 'square' has no option 'color'; did you mean 'colour'\? its options: colour, holes"),
+        (
+            {"name": "square", "color": "x"},
+            r"shape 'square' has no option 'color'; did you mean 'colour'\? its options: colour, holes",
+        ),
         ({"name": "circle", "radius": 1}, "shape 'circle' has no option 'radius'; its options: none"),
         ({"name": "square", "holes": True}, "shape option 'square.holes' takes a whole number, not True"),
         ({"name": "square", "holes": 1.5}, "shape option 'square.holes' takes a whole number, not 1.5"),
@@ -62,7 +70,10 @@ def test_options_are_the_keyword_only_arguments():
             {"name": "square", "scale": 10**400},
             r"shape option 'square.scale' takes a number between -2\^63 and 2\^63, not a number of about",
         ),
-        ({"name": "square", "scale": -1e300}, r"shape option 'square.scale' takes a number between -1e38 and 1e38, not -1e\+300"),
+        (
+            {"name": "square", "scale": -1e300},
+            r"shape option 'square.scale' takes a number between -1e38 and 1e38, not -1e\+300",
+        ),
         ({"name": "square", "x" * 999: 1}, "shape 'square' has no option 'xxxxx"),
         (3, r"shape takes a name, or a name with options \(\{name: ..., option: ...\}\), not 3"),
         ({"colour": "red"}, "shape takes a name, or a name with options"),

@@ -29,7 +29,13 @@ def test_a_long_name_is_cut_and_still_finds_what_is_near():
 
 
 def test_a_value_is_quoted_as_python_writes_it_and_cut_where_it_is_long():
-    assert [shown(value) for value in (5, "a\n", None, {"name": "gru"}, [1.5])] == ["5", "'a\\n'", "None", "{'name': 'gru'}", "[1.5]"]
+    assert [shown(value) for value in (5, "a\n", None, {"name": "gru"}, [1.5])] == [
+        "5",
+        "'a\\n'",
+        "None",
+        "{'name': 'gru'}",
+        "[1.5]",
+    ]
     deep: list = []
     for _ in range(10_000):
         deep = [deep]
@@ -39,4 +45,9 @@ def test_a_value_is_quoted_as_python_writes_it_and_cut_where_it_is_long():
 
 
 def test_one_of_a_kind_is_counted_as_one() -> None:
-    assert [counted(count, "example") for count in (0, 1, 2, 1200)] == ["0 examples", "1 example", "2 examples", "1,200 examples"]
+    assert [counted(count, "example") for count in (0, 1, 2, 1200)] == [
+        "0 examples",
+        "1 example",
+        "2 examples",
+        "1,200 examples",
+    ]

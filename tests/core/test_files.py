@@ -20,7 +20,9 @@ def pipe(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("read", [open_file, read_bytes, read_text, read_json, file_hash, check_regular])
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(read, pipe: Path) -> None:
-    with pytest.raises(UserError, match="pipe.json is a pipe, and must be a regular file; put the file itself in its place"):
+    with pytest.raises(
+        UserError, match="pipe.json is a pipe, and must be a regular file; put the file itself in its place"
+    ):
         read(pipe)
 
 
@@ -42,7 +44,9 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_larger_than_a_file_of_its_kind_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "config.json").open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(UserError, match=r"config.json has 1,099,511,627,776 bytes, and a file of its kind has 67,108,864 at most"):
+    with pytest.raises(
+        UserError, match=r"config.json has 1,099,511,627,776 bytes, and a file of its kind has 67,108,864 at most"
+    ):
         read_json(tmp_path / "config.json")
 
 
@@ -66,7 +70,8 @@ def modes(folder: Path) -> set[int]:
 
 
 def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Encoded text and documents, how long they are, and lists of examples, with whatever rights the system gives to new files."""
+    """Encoded text and documents, how long they are, and lists of examples, with whatever rights the system gives to
+    new files."""
     from clew.data.caching.encoded import encode_corpus
     from clew.data.caching.encoded_documents import encode_documents
     from clew.data.documents import documents_at
@@ -93,7 +98,9 @@ def test_what_is_kept_of_texts_is_for_this_user_alone(tmp_path: Path, monkeypatc
     assert modes(tmp_path / "above") == {0o700, 0o600}
 
 
-def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old = tmp_path / "cache" / ("0a" * 16)
     old.mkdir(parents=True)
     (old / "000000.tokens").write_bytes(b"ids")
@@ -104,7 +111,10 @@ def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(tmp_path: Pa
     (old / "000000.tokens").chmod(0o644)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     assert cache_folder() == tmp_path / "cache"
-    assert {path: path.stat().st_mode & 0o777 for path in (tmp_path / "cache", old, old / "000000.tokens", tmp_path / "theirs")} == {
+    assert {
+        path: path.stat().st_mode & 0o777
+        for path in (tmp_path / "cache", old, old / "000000.tokens", tmp_path / "theirs")
+    } == {
         tmp_path / "cache": 0o700,
         old: 0o700,
         old / "000000.tokens": 0o600,
@@ -112,7 +122,9 @@ def test_a_cache_of_earlier_is_closed_to_others_and_nothing_else_is(tmp_path: Pa
     }
 
 
-def test_a_folder_that_others_use_too_stays_open_but_what_is_clew_s_in_it_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_others_use_too_stays_open_but_what_is_clew_s_in_it_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shared" / "examples").mkdir(parents=True)
     (tmp_path / "shared" / "notes.txt").write_text("theirs")
     (tmp_path / "shared" / "notes.txt").chmod(0o644)

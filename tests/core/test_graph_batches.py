@@ -10,7 +10,9 @@ from clew.core.graphs import CYCLIC, Graph, reversed_graph
 from tests.core.test_graphs import graphs
 
 DIAMOND = Graph(4, ((0, 1, 1), (0, 2, 0), (1, 3, 0), (2, 3, 2), (0, 3, 1)))
-dags = graphs.map(lambda graph: graph._replace(edges=tuple((min(a, b), max(a, b), type) for a, b, type in graph.edges if a != b)))
+dags = graphs.map(
+    lambda graph: graph._replace(edges=tuple((min(a, b), max(a, b), type) for a, b, type in graph.edges if a != b))
+)
 
 
 def test_a_batch_is_padded_and_its_rows_are_a_batch():
@@ -32,7 +34,9 @@ def test_a_node_on_a_cycle_is_real():
 
 @given(rows=st.lists(graphs, max_size=3))
 def test_a_turned_batch_is_that_of_the_reversed_graphs(rows):
-    for ours, theirs in zip(batch_graphs(rows).turned, batch_graphs([reversed_graph(graph) for graph in rows]), strict=True):
+    for ours, theirs in zip(
+        batch_graphs(rows).turned, batch_graphs([reversed_graph(graph) for graph in rows]), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
@@ -46,7 +50,9 @@ def test_edges_keep_their_ends_and_types(rows):
         for row, graph in enumerate(rows)
         for place, (source, target, type) in enumerate(graph.edges)
     ]
-    assert [(place, order[a], order[b], type) for place, a, b, type in zip(places, sources, targets, types, strict=True)] == expected
+    assert [
+        (place, order[a], order[b], type) for place, a, b, type in zip(places, sources, targets, types, strict=True)
+    ] == expected
     assert order == [row * size + node for row, graph in enumerate(rows) for node in range(graph.num_nodes)]
 
 
@@ -63,7 +69,9 @@ def test_levels_carry_every_edge_from_its_source_to_its_target(rows):
         assert batch.levels.flatten()[own].eq(number).all()
         starts = [start for piece in waiting[number] for start in piece]
         found += zip(starts, own[level.targets].tolist(), level.types.tolist(), strict=True)
-        for (end, _), piece in zip(level.leads, own[level.sources].split([count for _, count in level.leads]), strict=True):
+        for (end, _), piece in zip(
+            level.leads, own[level.sources].split([count for _, count in level.leads]), strict=True
+        ):
             assert end > number
             waiting[end].append(piece.tolist())
     expected = {

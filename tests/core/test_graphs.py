@@ -9,7 +9,9 @@ graphs = st.integers(1, 6).flatmap(
     lambda size: st.builds(
         Graph,
         st.just(size),
-        st.lists(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1), st.integers(0, 2)), max_size=9).map(tuple),
+        st.lists(st.tuples(st.integers(0, size - 1), st.integers(0, size - 1), st.integers(0, 2)), max_size=9).map(
+            tuple
+        ),
     )
 )
 
@@ -24,7 +26,9 @@ def ways_to(graph, node, taken=()):
 
 def is_behind_a_cycle(graph, node):
     """Whether some way back from a node comes by the same node twice."""
-    before = {place: {source for source, target, _ in graph.edges if target == place} for place in range(graph.num_nodes)}
+    before = {
+        place: {source for source, target, _ in graph.edges if target == place} for place in range(graph.num_nodes)
+    }
     led = {node}
     for _ in range(graph.num_nodes):
         led |= {source for place in led for source in before[place]}

@@ -21,7 +21,12 @@ def test_what_only_one_side_tells_refuses_nothing(before: dict, now: dict) -> No
 
 @pytest.mark.parametrize(
     ("before", "now"),
-    [({"tokens": 5}, {"tokens": 6}), ({"model": {"dim": 8}}, {"model": {"dim": 9}}), ({"a": None}, {"a": 1}), ({"a": {"b": 1}}, {"a": 1})],
+    [
+        ({"tokens": 5}, {"tokens": 6}),
+        ({"model": {"dim": 8}}, {"model": {"dim": 9}}),
+        ({"a": None}, {"a": 1}),
+        ({"a": {"b": 1}}, {"a": 1}),
+    ],
 )
 def test_a_fact_that_changed_is_told(before: dict, now: dict) -> None:
     assert not agree(before, now)

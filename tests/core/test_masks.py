@@ -2,7 +2,16 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.core.masks import advance, document_starts, has_documents, last_real, new_clock, real_positions, reverse_rows, row_lengths
+from clew.core.masks import (
+    advance,
+    document_starts,
+    has_documents,
+    last_real,
+    new_clock,
+    real_positions,
+    reverse_rows,
+    row_lengths,
+)
 
 BOOLEAN = torch.tensor([[True, True, True], [True, False, False], [False, False, False]])
 
@@ -102,5 +111,8 @@ def test_reversing_turns_real_positions_round_and_leaves_padding():
 def test_a_clock_is_not_rewound_past_the_start_of_its_document():
     _, clock = advance(None, torch.tensor([[1, 1, 2, 2], [1, 1, 1, 1]]), torch.zeros(2, 4, 1))
     assert clock.rewind(torch.tensor([3, 1])).count.tolist() == [3, 1]
-    with pytest.raises(UserError, match="row 0 began its document at position 2 and cannot be rewound to 1, before it; keep a copy_state"):
+    with pytest.raises(
+        UserError,
+        match="row 0 began its document at position 2 and cannot be rewound to 1, before it; keep a copy_state",
+    ):
         clock.rewind(torch.tensor([1, 1]))

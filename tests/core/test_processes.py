@@ -23,7 +23,8 @@ def curve(folder: Path) -> list[float]:
 
 @pytest.mark.slow
 def test_any_number_of_processes_trains_the_run_that_one_trains(tmp_path: Path, settings: list[str]) -> None:
-    """Five rows a batch, so that the processes' shares differ; half-way the run goes over to another number of processes."""
+    """Five rows a batch, so that the processes' shares differ; half-way the run goes over to another number of
+    processes."""
     half, fsdp = "training.steps=4", "training.parallel=fsdp"
     run_recipe("text-lstm", settings, out=Path("one"))
     run_recipe("text-lstm", [*settings, half], out=Path("one-then-two"))

@@ -102,7 +102,9 @@ def test_a_chunk_longer_than_a_ring_can_forget_is_refused():
     )
 
 
-@pytest.mark.parametrize("build", [lambda: SelfAttention(4, 2), lambda: SelfAttention(4, 2, window=2), lambda: Recurrent(LSTM(4, 4))])
+@pytest.mark.parametrize(
+    "build", [lambda: SelfAttention(4, 2), lambda: SelfAttention(4, 2, window=2), lambda: Recurrent(LSTM(4, 4))]
+)
 def test_a_chunk_in_which_documents_begin_can_be_taken_back(build):
     case = Case("documents", lambda sizes: build(), Sizes(2, 1, 4, 4))
     x, more = case.draw(length=6), case.draw(length=2)
@@ -132,7 +134,11 @@ WORDS = TreeTokens(opens=[2, 3], closes=[4, 5], words=[6], start=0, end=1)
 @pytest.mark.parametrize("kept", [[0, 3], [5, 1], [4, 4]])
 def test_steppers_with_a_past_of_their_own_are_rewound(build, kept):
     stepper, counts = build(), torch.tensor(kept)
-    first, chunk, more = torch.tensor([[0, 2, 6], [0, 3, 6]]), torch.tensor([[2, 6, 4, 6, 4], [6, 5, 2, 6, 4]]), torch.tensor([[6], [2]])
+    first, chunk, more = (
+        torch.tensor([[0, 2, 6], [0, 3, 6]]),
+        torch.tensor([[2, 6, 4, 6, 4], [6, 5, 2, 6, 4]]),
+        torch.tensor([[6], [2]]),
+    )
     _, state = stepper(first, None, stepper.initial_state(2, 20))
     place = mark(state)
     _, state = stepper(chunk, None, state)

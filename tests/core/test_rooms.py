@@ -45,5 +45,11 @@ def test_modules_are_reached_without_an_import() -> None:
 
 
 def test_nothing_heavy_is_loaded_before_it_is_asked_for() -> None:
-    code = "import sys, clew; dir(clew); dir(clew.layers); print({'torch', 'numpy', 'pydantic', 'sklearn'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout == "set()\n"
+    code = (
+        "import sys, clew; dir(clew); dir(clew.layers); print({'torch', 'numpy', 'pydantic', 'sklearn'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+        == "set()\n"
+    )

@@ -86,7 +86,11 @@ def test_written_rows_replace_those_named_and_no_others():
 def test_put_rows_are_written_in_place_as_far_as_both_have_room():
     state = {"cache": torch.zeros(3, 4, 2), "count": torch.zeros(3), "memory": MEMORY, "none": None}
     cache, count = state["cache"], state["count"]
-    put_rows(state, torch.tensor([2, 0]), {"cache": torch.ones(2, 2, 2), "count": torch.tensor([5.0, 7.0]), "memory": MEMORY, "none": None})
+    put_rows(
+        state,
+        torch.tensor([2, 0]),
+        {"cache": torch.ones(2, 2, 2), "count": torch.tensor([5.0, 7.0]), "memory": MEMORY, "none": None},
+    )
     assert cache[:, :, 0].tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]] and count.tolist() == [7, 0, 5]
     small = {"cache": torch.zeros(1, 1, 2), "count": torch.zeros(1), "memory": MEMORY, "none": None}
     put_rows(small, torch.tensor([0]), {"cache": cache[2:], "count": count[2:], "memory": MEMORY, "none": None})
@@ -108,7 +112,11 @@ def test_a_detached_state_has_the_values_and_no_graph_in_memory_either():
 
 
 def test_leaves_come_in_order():
-    assert [leaf.shape[0] for leaf in leaves((torch.zeros(1), [torch.zeros(2), None], {"x": torch.zeros(3)}))] == [1, 2, 3]
+    assert [leaf.shape[0] for leaf in leaves((torch.zeros(1), [torch.zeros(2), None], {"x": torch.zeros(3)}))] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_kept_nodes_come_from_the_first_tree():

@@ -115,7 +115,9 @@ def test_a_fault_has_its_place(tags, scheme, place, sentence):
 
 
 def test_what_is_no_tag_of_a_scheme_is_refused():
-    with pytest.raises(UserError, match="the tag 'NN' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"):
+    with pytest.raises(
+        UserError, match="the tag 'NN' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"
+    ):
         tag_spans(["O", "NN"])
     with pytest.raises(UserError, match="unknown scheme 'iob'; did you mean 'iob2'\\? known: bioes, iob1, iob2"):
         convert_tags(["O"], "iob")
@@ -123,11 +125,15 @@ def test_what_is_no_tag_of_a_scheme_is_refused():
 
 @pytest.mark.parametrize("spans", [[("X", 0, 0)], [("X", 0, 3)], [("X", 0, 2), ("Y", 1, 2)], [("X", -1, 1)]])
 def test_spans_that_no_tags_could_be_are_refused(spans):
-    with pytest.raises(UserError, match="must have words, lie within the 2 of its sentence and not overlap another span"):
+    with pytest.raises(
+        UserError, match="must have words, lie within the 2 of its sentence and not overlap another span"
+    ):
         span_tags([Span(*span) for span in spans], 2, "iob2")
 
 
-@pytest.mark.parametrize("tags", [["O", "B-A", "I-A", "E-A", "S-A", "I-B", "E-B"], ["B", "I", "S"], ["I-A", "O", "I-A-B"]])
+@pytest.mark.parametrize(
+    "tags", [["O", "B-A", "I-A", "E-A", "S-A", "I-B", "E-B"], ["B", "I", "S"], ["I-A", "O", "I-A-B"]]
+)
 def test_a_table_of_two_tags_gives_iob2_whatever_is_broken(tags):
     plain = plain_tags(tags)
     for sentence in product(range(len(tags)), repeat=4):

@@ -67,7 +67,12 @@ def test_a_loop_that_reads_backwards_is_shown_in_reading_order():
 
 def test_backwards_inside_backwards_is_forwards():
     tap, seen = Tap(), []
-    with watching({tap: seen.append}), reordered(lambda x: x.flip(1)), reordered(lambda x: x.flip(1)), steps_of_a_loop():
+    with (
+        watching({tap: seen.append}),
+        reordered(lambda x: x.flip(1)),
+        reordered(lambda x: x.flip(1)),
+        steps_of_a_loop(),
+    ):
         for step in range(3):
             tap(torch.full((1, 1), float(step)))
     assert seen[0][0, :, 0].tolist() == [0.0, 1.0, 2.0]

@@ -20,7 +20,9 @@ def test_nodes_hang_as_in_the_tree(tree):
     assert [node.word for node in nodes if node.is_leaf] == tree.words
     assert [node.is_leaf for node in nodes] == sorted((node.is_leaf for node in nodes), reverse=True)
     for place, node in enumerate(nodes):
-        children = sorted((slot, child) for child, (parent, slot) in enumerate(zip(*shape, strict=True)) if parent == place)
+        children = sorted(
+            (slot, child) for child, (parent, slot) in enumerate(zip(*shape, strict=True)) if parent == place
+        )
         assert [slot for slot, _ in children] == list(range(len(node.children)))
         assert [nodes[child] for _, child in children] == list(node.children)
         assert all(child < place for _, child in children)

@@ -54,9 +54,15 @@ def test_trees_are_equal_where_their_texts_are(a, b):
 @pytest.mark.parametrize(
     "other",
     [
-        Tree("S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VP", [Tree("VBZ", word="bites")])]),
-        Tree("S", [Tree("NP", [Tree("DT", word="the")]), Tree("NN", word="dog"), Tree("VP", [Tree("VBZ", word="barks")])]),
-        Tree("S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VB", [Tree("VBZ", word="barks")])]),
+        Tree(
+            "S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VP", [Tree("VBZ", word="bites")])]
+        ),
+        Tree(
+            "S", [Tree("NP", [Tree("DT", word="the")]), Tree("NN", word="dog"), Tree("VP", [Tree("VBZ", word="barks")])]
+        ),
+        Tree(
+            "S", [Tree("NP", [Tree("DT", word="the"), Tree("NN", word="dog")]), Tree("VB", [Tree("VBZ", word="barks")])]
+        ),
         "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",
     ],
 )

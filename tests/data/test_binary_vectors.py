@@ -1,4 +1,5 @@
-"""word2vec's binary files, as the authors' program and gensim write them, read as the text files of the same vectors are."""
+"""word2vec's binary files, as the authors' program and gensim write them, read as the text files of the same vectors
+are."""
 
 import gzip
 from pathlib import Path
@@ -18,7 +19,9 @@ VALUES = np.random.default_rng(1).normal(size=(5, 7)).astype("<f4")
 
 def binary(words: list[str], values: np.ndarray, end: bytes = b"") -> bytes:
     """gensim writes nothing behind a vector, the authors' program a newline."""
-    rows = b"".join(word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in zip(words, values, strict=True))
+    rows = b"".join(
+        word.encode() + b" " + row.astype("<f4").tobytes() + end for word, row in zip(words, values, strict=True)
+    )
     return f"{len(words)} {values.shape[1]}\n".encode() + rows
 
 
@@ -36,7 +39,13 @@ def test_a_binary_file_has_the_vectors_that_were_written(end: bytes, packed: boo
     assert np.array_equal(vectors.vectors.numpy(), VALUES)
 
 
-@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1024, max_value=1024), min_size=2, max_size=9))
+@given(
+    st.lists(
+        st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-1024, max_value=1024),
+        min_size=2,
+        max_size=9,
+    )
+)
 def test_whatever_bytes_the_numbers_have_they_are_read(numbers: list[float]) -> None:
     values = np.array([numbers, [1.0] * len(numbers)], dtype="<f4")
     with written("a.bin", binary(["b", "a"], values)) as path:
@@ -54,13 +63,21 @@ def test_what_is_no_vector_is_refused(tmp_path: Path) -> None:
     broken = VALUES.copy()
     broken[1, 3] = np.inf
     path = write(tmp_path / "a.bin", binary(WORDS, broken))
-    assert refusal(lambda: read_vectors(path, WORDS)) == (f"{path}: word 2: the vector has a number that is not finite; leave the line out")
+    assert refusal(lambda: read_vectors(path, WORDS)) == (
+        f"{path}: word 2: the vector has a number that is not finite; leave the line out"
+    )
     path = write(tmp_path / "b.bin", binary(WORDS, VALUES))
-    assert refusal(lambda: read_vectors(path, WORDS, dim=9)).startswith(f"{path}:1: vectors of 7 numbers, and 9 are wanted")
+    assert refusal(lambda: read_vectors(path, WORDS, dim=9)).startswith(
+        f"{path}:1: vectors of 7 numbers, and 9 are wanted"
+    )
     path = write(tmp_path / "c.bin", b"1 99999999\na " + bytes(range(100)))
-    assert refusal(lambda: read_vectors(path, WORDS)).startswith(f"{path}:1: vectors of 99,999,999 numbers are none of words; see whether")
+    assert refusal(lambda: read_vectors(path, WORDS)).startswith(
+        f"{path}:1: vectors of 99,999,999 numbers are none of words; see whether"
+    )
     path = write(tmp_path / "d.bin", b"2 2\na " + bytes(8) + b"x" * 5000)
-    assert refusal(lambda: read_vectors(path, WORDS)).startswith(f"{path}: word 2 has more than 4,096 bytes; see whether")
+    assert refusal(lambda: read_vectors(path, WORDS)).startswith(
+        f"{path}: word 2 has more than 4,096 bytes; see whether"
+    )
 
 
 def test_a_text_file_stays_one(tmp_path: Path) -> None:

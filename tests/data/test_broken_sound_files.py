@@ -40,10 +40,19 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "nothing.wav": (b"", "the file is empty; give one with sound in it"),
     "nothing.mp3": (b"", "the file is empty; give one with sound in it"),
     "no-samples.wav": (riff(form(), chunk(b"data", b"")), "there is no sound in it: it has 0 frames"),
-    "no-samples-then-list.wav": (riff(form(), chunk(b"data", b""), chunk(b"LIST", b"INFO")), "there is no sound in it: it has 0 frames"),
+    "no-samples-then-list.wav": (
+        riff(form(), chunk(b"data", b""), chunk(b"LIST", b"INFO")),
+        "there is no sound in it: it has 0 frames",
+    ),
     "half-a-sample.wav": (riff(form(), chunk(b"data", b"\1")), "there is no sound in it: it has 0 frames"),
-    "half-a-frame.wav": (riff(form(channels=8), chunk(b"data", pcm(1, 2, 3))), "there is no sound in it: it has 0 frames"),
-    "streamed-nothing.wav": (riff(form(), chunk(b"data", b"", size=0xFFFFFFFF)), "there is no sound in it: it has 0 frames"),
+    "half-a-frame.wav": (
+        riff(form(channels=8), chunk(b"data", pcm(1, 2, 3))),
+        "there is no sound in it: it has 0 frames",
+    ),
+    "streamed-nothing.wav": (
+        riff(form(), chunk(b"data", b"", size=0xFFFFFFFF)),
+        "there is no sound in it: it has 0 frames",
+    ),
     "no-samples.aiff": (encoded("AIFF", length=0), "there is no sound in it: it has 0 frames"),
     "no-samples.ogg": (encoded("OGG", length=0), "there is no sound in it: it has 0 frames"),
     # cut short
@@ -52,13 +61,22 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "riff-size.wav": (WHOLE[:8], "this is no WAV file"),
     "riff-wave.wav": (WHOLE[:12], f"the file ends before the chunk that says how samples are written (fmt); {CUT}"),
     "in-an-id.wav": (WHOLE[:15], f"the file ends before the chunk that says how samples are written (fmt); {CUT}"),
-    "in-the-form.wav": (WHOLE[:30], "the chunk that says how samples are written (fmt) has 10 bytes, and needs 16; it is damaged"),
+    "in-the-form.wav": (
+        WHOLE[:30],
+        "the chunk that says how samples are written (fmt) has 10 bytes, and needs 16; it is damaged",
+    ),
     "after-the-form.wav": (WHOLE[:36], f"the file ends before the chunk that has the samples (data); {CUT}"),
     "in-the-size.wav": (WHOLE[:41], f"the file ends before the chunk that has the samples (data); {CUT}"),
     "before-the-samples.wav": (WHOLE[:44], f"the header tells of 50 frames and the file has 0; {CUT}"),
-    "in-the-samples.wav": (WHOLE[:77], f"the header tells of 50 frames and the file has 16; {CUT}, or read what is there with stop=16"),
+    "in-the-samples.wav": (
+        WHOLE[:77],
+        f"the header tells of 50 frames and the file has 16; {CUT}, or read what is there with stop=16",
+    ),
     "one-byte-less.wav": (WHOLE[:-1], "the header tells of 50 frames and the file has 49"),
-    "in-a-list.wav": (riff(form(), chunk(b"LIST", b"INFO", size=900)), f"before the chunk that has the samples (data); {CUT}"),
+    "in-a-list.wav": (
+        riff(form(), chunk(b"LIST", b"INFO", size=900)),
+        f"before the chunk that has the samples (data); {CUT}",
+    ),
     "cut.flac": (FLAC[: len(FLAC) // 2], "cannot be read as FLAC: "),
     "head.flac": (FLAC[:4], "cannot be read as FLAC: "),
     "head.ogg": (OGG[:40], "cannot be read as Ogg: "),
@@ -67,21 +85,42 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "cut.aiff": (encoded("AIFF")[:20], "cannot be read as AIFF: "),
     # a header that cannot be
     "not-wave.wav": (riff(form(), PCM, kind=b"AVI "), "this is no WAV file"),
-    "only-zeros.wav": (b"RIFF\0\0\0\0WAVE" + bytes(100_000), "there are more than 10,000 chunks and no samples in them"),
-    "data-first.wav": (riff(PCM, form()), "its samples stand before the chunk that says how they are written (fmt); convert it anew"),
+    "only-zeros.wav": (
+        b"RIFF\0\0\0\0WAVE" + bytes(100_000),
+        "there are more than 10,000 chunks and no samples in them",
+    ),
+    "data-first.wav": (
+        riff(PCM, form()),
+        "its samples stand before the chunk that says how they are written (fmt); convert it anew",
+    ),
     "short-form.wav": (riff(chunk(b"fmt ", bytes(14)), PCM), "(fmt) has 14 bytes, and needs 16; it is damaged"),
-    "no-channels.wav": (riff(form(channels=0, block=2), PCM), "the header tells of 0 channels, and there are 1 to 1,024"),
+    "no-channels.wav": (
+        riff(form(channels=0, block=2), PCM),
+        "the header tells of 0 channels, and there are 1 to 1,024",
+    ),
     "channels.wav": (riff(form(channels=65_535), PCM), "the header tells of 65,535 channels, and there are 1 to 1,024"),
     "no-rate.wav": (riff(form(rate=0), PCM), "the header tells of 0 samples a second, and there are 1 to 10,000,000"),
     "rate.wav": (riff(form(rate=2**32 - 1), PCM), "the header tells of 4,294,967,295 samples a second"),
-    "no-bits.wav": (riff(form(bits=0), PCM), "samples of 0 bits as pcm, in frames of 0 bytes with 1 of them, are not read"),
+    "no-bits.wav": (
+        riff(form(bits=0), PCM),
+        "samples of 0 bits as pcm, in frames of 0 bytes with 1 of them, are not read",
+    ),
     "bits.wav": (riff(form(bits=65_000), PCM), "samples of 65000 bits as pcm"),
-    "more-bits-than-bytes.wav": (riff(form(bits=24, block=2), PCM), "samples of 24 bits as pcm, in frames of 2 bytes with 1 of them"),
+    "more-bits-than-bytes.wav": (
+        riff(form(bits=24, block=2), PCM),
+        "samples of 24 bits as pcm, in frames of 2 bytes with 1 of them",
+    ),
     "pcm-64.wav": (riff(form(bits=64), PCM), "samples of 64 bits as pcm, in frames of 8 bytes"),
     "float-16.wav": (riff(form(3, bits=16), PCM), "samples of 16 bits as float, in frames of 2 bytes"),
-    "uneven-frames.wav": (riff(form(channels=2, block=5), PCM), "samples of 16 bits as pcm, in frames of 5 bytes with 2 of them"),
+    "uneven-frames.wav": (
+        riff(form(channels=2, block=5), PCM),
+        "samples of 16 bits as pcm, in frames of 5 bytes with 2 of them",
+    ),
     # codecs
-    "adpcm.wav": (encoded("WAV", "IMA_ADPCM"), "its codec is IMA ADPCM (0x0011); PCM, floats and G.711 are read; convert it, e.g. ffmpeg"),
+    "adpcm.wav": (
+        encoded("WAV", "IMA_ADPCM"),
+        "its codec is IMA ADPCM (0x0011); PCM, floats and G.711 are read; convert it, e.g. ffmpeg",
+    ),
     "ms-adpcm.wav": (encoded("WAV", "MS_ADPCM"), "its codec is Microsoft ADPCM (0x0002)"),
     "gsm.wav": (encoded("WAV", "GSM610"), "its codec is GSM 6.10 (0x0031)"),
     "mp3-in.wav": (riff(form(0x55), PCM), "its codec is MP3 (0x0055)"),
@@ -93,15 +132,24 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "short-guid.wav": (riff(form(0xFFFE, more=b"\x16\0"), PCM), "its codec is told by the GUID of no bytes"),
     "extensible-twice.wav": (riff(extensible(0xFFFE), PCM), "its codec is unknown (0xfffe)"),
     # enormous
-    "gigantic.wav": (riff(form(), chunk(b"data", pcm(1, 2), size=4_000_000_000)), "tells of 2,000,000,000 frames and the file has 2"),
+    "gigantic.wav": (
+        riff(form(), chunk(b"data", pcm(1, 2), size=4_000_000_000)),
+        "tells of 2,000,000,000 frames and the file has 2",
+    ),
     "trillion.wav": (
         riff(
-            chunk(b"ds64", struct.pack("<QQQI", 0, 2 * 10**12, 10**12, 0)), form(), chunk(b"data", pcm(1, 2), size=0xFFFFFFFF), id=b"RF64"
+            chunk(b"ds64", struct.pack("<QQQI", 0, 2 * 10**12, 10**12, 0)),
+            form(),
+            chunk(b"data", pcm(1, 2), size=0xFFFFFFFF),
+            id=b"RF64",
         ),
         f"the header tells of 1,000,000,000,000 frames and the file has 2; {CUT}, or read what is there with stop=2",
     ),
     "billions.flac": (FLAC[:21] + b"\xff\xff\xff\xff\xff" + FLAC[26:], "68,719,476,735 samples would need "),
-    "no-length.flac": (FLAC[:21] + bytes([FLAC[21] & 0xF0]) + bytes(4) + FLAC[26:], "its header does not tell how long it is"),
+    "no-length.flac": (
+        FLAC[:21] + bytes([FLAC[21] & 0xF0]) + bytes(4) + FLAC[26:],
+        "its header does not tell how long it is",
+    ),
     # samples that are none
     "nan.wav": (floats(0.5, float("nan"), 0.5), "sample 1 is no finite number; write the file anew, with integers"),
     "infinite.wav": (floats(0.5, 0.1, float("-inf")), "sample 2 is no finite number"),
@@ -114,7 +162,10 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "utf-16.mp3": ("\ufeffthree".encode("utf-16-le"), "cannot be read as MP3: "),
     "png.wav": (b"\x89PNG\r\n\x1a\n" + bytes(20), NO_SOUND),
     "zeros.mp3": (bytes(1000), NO_SOUND),
-    "song.m4a": (b"\0\0\0 ftypM4A \0\0\0\0", "this is MPEG-4 audio, which is not read; convert it, e.g. ffmpeg -i IN OUT.wav"),
+    "song.m4a": (
+        b"\0\0\0 ftypM4A \0\0\0\0",
+        "this is MPEG-4 audio, which is not read; convert it, e.g. ffmpeg -i IN OUT.wav",
+    ),
     "video.wav": (b"\x1aE\xdf\xa3\x01\0\0\0\0\0\0\x1f", "this is Matroska or WebM, which is not read"),
     "windows.wma": (bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), "this is Windows Media, which is not read"),
     "big-endian.wav": (riff(form(), PCM, id=b"RIFX"), "this is big-endian WAV (RIFX), which is not read"),
@@ -153,14 +204,19 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
     server.bind(str(tmp_path / "socket.wav"))
     (tmp_path / "loop.wav").symlink_to(tmp_path / "loop.wav")
     for name, sentence in (
-        ("pipe.wav", f"{tmp_path / 'pipe.wav'}: this is a pipe or a device; write what comes from it to a file, and name that"),
+        (
+            "pipe.wav",
+            f"{tmp_path / 'pipe.wav'}: this is a pipe or a device; write what comes from it to a file, and name that",
+        ),
         ("socket.wav", f"{tmp_path / 'socket.wav'}: this is a pipe or a device"),
         ("missing.wav", f"no such file: {tmp_path / 'missing.wav'}; "),
         ("loop.wav", f"{tmp_path / 'loop.wav'}"),
     ):
         for read in (read_sound, sound_length):
             done: list[str] = []
-            thread = threading.Thread(target=lambda read=read, name=name, done=done: done.append(refusal(lambda: read(tmp_path / name))))
+            thread = threading.Thread(
+                target=lambda read=read, name=name, done=done: done.append(refusal(lambda: read(tmp_path / name)))
+            )
             thread.start()
             thread.join(10)
             assert done and sentence in done[0], name
@@ -184,7 +240,9 @@ def test_a_damaged_byte_gives_sound_or_a_sentence(format: str, tmp_path: Path) -
     for _ in range(80):
         content = bytearray(whole)
         for _ in range(draw.choice([1, 1, 4])):
-            content[draw.randrange(min(len(content), draw.choice([60, len(content)])))] = draw.choice([0, 255, draw.randrange(256)])
+            content[draw.randrange(min(len(content), draw.choice([60, len(content)])))] = draw.choice(
+                [0, 255, draw.randrange(256)]
+            )
         if draw.random() < 0.3:
             content = content[: draw.randrange(len(content))]
         path = write(tmp_path / "a.wav", bytes(content))

@@ -35,7 +35,9 @@ def test_a_line_has_a_picture_and_a_list_of_sentences(tmp_path):
 
 def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
     (example,) = read_described(written(tmp_path, boxes=[[0, 1, 4, 5], [2, 2, 8, 8.0]], phrases=["left", "right"]))
-    assert example.picture == Regions(PictureRef(str(tmp_path / "a.png")), ((0, 1, 4, 5), (2, 2, 8, 8))) and example.phrases == (
+    assert example.picture == Regions(
+        PictureRef(str(tmp_path / "a.png")), ((0, 1, 4, 5), (2, 2, 8, 8))
+    ) and example.phrases == (
         "left",
         "right",
     )
@@ -51,7 +53,10 @@ def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
     [
         ({"sentences": "one"}, r"the field for data.sentences must be a list of texts, one at least"),
         ({"boxes": [[1, 2, 3]]}, r"expected \[left, top, right, bottom\] in pixels, found \[1, 2, 3\]"),
-        ({"boxes": [[3, 0, 1, 4]]}, r"a box has left < right and top < bottom, none below 0, and this one is \[3, 0, 1, 4\]"),
+        (
+            {"boxes": [[3, 0, 1, 4]]},
+            r"a box has left < right and top < bottom, none below 0, and this one is \[3, 0, 1, 4\]",
+        ),
         ({"phrases": ["one"]}, r"there are 1 phrases and 0 boxes; give a phrase for each box"),
         ({"image": "b.png"}, r"there is no picture 'b.png' in"),
     ],
@@ -83,7 +88,12 @@ def test_a_region_is_the_pixels_of_its_box_and_its_place():
     found = reader.read(example.picture)
     assert reader.measured(example.picture).length == 3 and np.allclose(found, reader.read(scene))
     whole = reader.read(Regions(scene, ((0, 0, 48, 48),)))[0]
-    assert np.allclose(whole[:-4].reshape(48, 48, 3), scene.pixels() / 127.5 - 1) and whole[-4:].tolist() == [0, 0, 1, 1]
+    assert np.allclose(whole[:-4].reshape(48, 48, 3), scene.pixels() / 127.5 - 1) and whole[-4:].tolist() == [
+        0,
+        0,
+        1,
+        1,
+    ]
     left, top, right, bottom = example.picture.boxes[1]
     place = [(left + right) / 48 - 1, (top + bottom) / 48 - 1, (right - left) / 24 - 1, (bottom - top) / 24 - 1]
     assert np.allclose(found[1, -4:], place)
@@ -95,5 +105,7 @@ def test_every_box_of_a_scene_is_a_picture_with_a_phrase_where_regions_are_capti
     drawn = scenes(18, 1, "train", side=48)
     assert len(examples) == sum(len(scene.things) for scene in drawn)
     crop = examples[0].picture
-    assert isinstance(crop, Crop) and np.array_equal(crop.pixels(), drawn[0].pixels()[crop.box[1] : crop.box[3], crop.box[0] : crop.box[2]])
+    assert isinstance(crop, Crop) and np.array_equal(
+        crop.pixels(), drawn[0].pixels()[crop.box[1] : crop.box[3], crop.box[0] : crop.box[2]]
+    )
     assert examples[0].captions == (described_scene(drawn[0]).phrases[0],)

@@ -27,7 +27,10 @@ def test_a_table_is_described_as_it_was_read(tmp_path):
             "skipped: 1 x empty line",
             "skipped: 1 x misplaced quote",
             "skipped: 1 x wrong number of fields",
-            f"bad: {path}:8: a field of this record goes on after the quote that closes it; double quotes that are part of a text",
+            (
+                f"bad: {path}:8: a field of this record goes on after the quote that closes it; double quotes that are"
+                " part of a text"
+            ),
             f"bad: {path}:9: expected 2 columns between commas, found 3",
             f"example, {path}:2",
             "  text: a good film",
@@ -54,7 +57,9 @@ def test_parallel_text_has_a_ratio_of_lengths():
     folder = sample_path("tatoeba")
     description = describe(folder / "dev.en", folder / "dev.de")
     assert (description.format, description.num_records) == ("parallel", 500)
-    source, target = ((folder / f"dev.{language}").read_text(encoding="utf-8").splitlines() for language in ("en", "de"))
+    source, target = (
+        (folder / f"dev.{language}").read_text(encoding="utf-8").splitlines() for language in ("en", "de")
+    )
     ratios = [len(right.split()) / len(left.split()) for left, right in zip(source, target, strict=True)]
     assert description.ratio is not None
     assert description.ratio.mean == pytest.approx(sum(ratios) / 500)
@@ -68,9 +73,22 @@ def test_tags_are_counted_a_word_each(tmp_path):
     assert description.num_records == 2
     assert description.columns[1].labels == {"NN": 3, "DT": 1}
     assert dataclasses.astuple(description.columns[0].words) == (2, 1, 3, 3)
-    path = write(tmp_path / "a.conllu", row(1, "a", "DET", "2", "det") + row(2, "b", "NOUN") + "\n" + row(1, "c", "NOUN") + "\n" + "1\tx\n")
+    path = write(
+        tmp_path / "a.conllu",
+        row(1, "a", "DET", "2", "det") + row(2, "b", "NOUN") + "\n" + row(1, "c", "NOUN") + "\n" + "1\tx\n",
+    )
     description = describe(path)
-    assert [column.name for column in description.columns] == ["form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
+    assert [column.name for column in description.columns] == [
+        "form",
+        "lemma",
+        "upos",
+        "xpos",
+        "feats",
+        "head",
+        "deprel",
+        "deps",
+        "misc",
+    ]
     assert {column.name: column.labels for column in description.columns}["head"] is None
     assert description.faults == (f"{path}:6: expected 10 tab-separated columns, found 2",)
 
@@ -90,7 +108,9 @@ def test_comments_that_are_labels_are_told_and_heads_in_a_circle_are_bad(tmp_pat
     ]
     path = write(tmp_path / "a.conllu", "\n".join(sentences))
     description = describe(path)
-    assert [(column.name, column.labels) for column in description.columns if column.is_comment] == [("s_type", {"frag": 3, "decl": 2})]
+    assert [(column.name, column.labels) for column in description.columns if column.is_comment] == [
+        ("s_type", {"frag": 3, "decl": 2})
+    ]
     assert description.num_duplicates == 4
     assert len(description.faults) == 1 and "heads go in a circle: word 1 -> 2 -> 1" in description.faults[0]
     assert [use.settings for use in comment_uses(description)] == [{"data.label": "s_type", "data.faults": "skip"}]
@@ -110,7 +130,9 @@ def test_a_file_that_cannot_be_read_to_its_end_is_described_so_far(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\na,b\n"c,d\n')
     description = describe(path)
     assert description.num_records == 1
-    assert description.stopped is not None and description.stopped.startswith(f"{path}:3: a quote opens in the record that begins here")
+    assert description.stopped is not None and description.stopped.startswith(
+        f"{path}:3: a quote opens in the record that begins here"
+    )
     assert f"not read to the end: {description.stopped}" in repr(description)
 
 
@@ -118,8 +140,9 @@ def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", "")
     assert refusal(lambda: describe(path)) == f"{path}: the file is empty; give one with text in it"
     path = write(tmp_path / "a.mrg", "(S (NP a)")
-    assert refusal(lambda: describe(path)) == (
-        f"{path}:1: the tree that begins here is not closed; 1 closing bracket is missing before the end"
+    assert (
+        refusal(lambda: describe(path))
+        == f"{path}:1: the tree that begins here is not closed; 1 closing bracket is missing before the end"
     )
     path = write(tmp_path / "b.mrg", "\n")
     assert refusal(lambda: describe(path)) == f"{path}: there is no record in it; give a file with records in it"
@@ -144,7 +167,11 @@ def test_trees_with_a_class_at_every_node_stay_as_they_are(tmp_path):
     description = describe(path)
     assert [column.name for column in description.columns] == ["words", "label", "tree"]
     assert description.columns[2].labels == {"2": 4, "4": 2, "1": 1, "3": 1}
-    assert description.examples[0][1] == {"words": "It is lovely", "label": "3", "tree": "(3 (2 It) (4 (2 is) (4 lovely)))"}
+    assert description.examples[0][1] == {
+        "words": "It is lovely",
+        "label": "3",
+        "tree": "(3 (2 It) (4 (2 is) (4 lovely)))",
+    }
 
 
 def test_the_length_of_a_plain_text_counts_its_line_ends(tmp_path):

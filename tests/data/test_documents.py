@@ -8,7 +8,17 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.data.caching.encoded_documents import encode_documents
-from clew.data.documents import LONG, Documents, Line, corpus_documents, cut_off, documents_at, measure, plain_lines, sentences_of
+from clew.data.documents import (
+    LONG,
+    Documents,
+    Line,
+    corpus_documents,
+    cut_off,
+    documents_at,
+    measure,
+    plain_lines,
+    sentences_of,
+)
 from clew.data.files.measures import measured
 from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
@@ -31,7 +41,12 @@ def test_blank_lines_part_documents_and_a_line_is_a_sentence(tmp_path: Path) -> 
 
 def test_a_long_line_is_cut_where_sentences_end() -> None:
     line = "It cost 3.50 pounds at St. james' shop. “Who?” he asked... then left. Ja! 終わり。はい。 " + "word " * LONG
-    assert sentences_of(line)[:4] == ["It cost 3.50 pounds at St. james' shop.", "“Who?” he asked... then left.", "Ja!", "終わり。"]
+    assert sentences_of(line)[:4] == [
+        "It cost 3.50 pounds at St. james' shop.",
+        "“Who?” he asked... then left.",
+        "Ja!",
+        "終わり。",
+    ]
     assert "".join(sentences_of(line)).replace(" ", "") == line.replace(" ", "")
     assert sentences_of("One. Two.") == ["One. Two."] and sentences_of("") == []
 
@@ -39,14 +54,18 @@ def test_a_long_line_is_cut_where_sentences_end() -> None:
 def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "one.txt.gz").write_bytes(gzip.compress(b"zipped\n"))
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.\n\nTwo."}) + "\n\n" + json.dumps({"text": "Three."}) + "\n")
+    (tmp_path / "a.jsonl").write_text(
+        json.dumps({"text": "One.\n\nTwo."}) + "\n\n" + json.dumps({"text": "Three."}) + "\n"
+    )
     (tmp_path / "empty.txt").touch()
     (tmp_path / "picture.png").write_bytes(b"\0")
     notes = Notes()
     found = documents_at(tmp_path, notes)
     assert documents_of(found) == [["One.", "Two."], ["Three."], ["zipped"]]
     assert documents_of(found) == documents_of(found)
-    assert notes.report() == [f"skipped 1 x empty line (first: {tmp_path / 'a.jsonl'}:2)"]  # once, however often it is read
+    assert notes.report() == [
+        f"skipped 1 x empty line (first: {tmp_path / 'a.jsonl'}:2)"
+    ]  # once, however often it is read
 
 
 @pytest.mark.parametrize(
@@ -54,11 +73,17 @@ def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
     [
         (
             {"txt": "One."},
-            "this object has no field 'text'; did you mean 'txt'? there are: txt; name the text's with data.text=NAME; mend it",
+            (
+                "this object has no field 'text'; did you mean 'txt'? there are: txt; name the text's with"
+                " data.text=NAME; mend it"
+            ),
         ),
         (
             {"text": ["One."]},
-            "expected a string in the field 'text', found a list; mend it, or leave such records out with data.faults=skip",
+            (
+                "expected a string in the field 'text', found a list; mend it, or leave such records out with"
+                " data.faults=skip"
+            ),
         ),
     ],
 )
@@ -94,7 +119,9 @@ def test_corpora_are_documents_too() -> None:
 
 
 def test_parts_are_cut_off_the_end_between_sentences() -> None:
-    lines = [Line(text, opens) for text, opens in (("aaaa", True), ("bb", False), ("cc", True), ("d", False), ("e", False))]
+    lines = [
+        Line(text, opens) for text, opens in (("aaaa", True), ("bb", False), ("cc", True), ("d", False), ("e", False))
+    ]
     whole = Documents("it", lambda: iter(lines))
     parts = cut_off(whole, {"valid": 0.2, "test": 0.1})
     assert {name: documents_of(part) for name, part in parts.items()} == {
@@ -110,14 +137,26 @@ def test_parts_are_cut_off_the_end_between_sentences() -> None:
 
 
 def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
-    text = ["the cat sat", "the dog ran far", "", "\u200b", "a cat", "", "\u200b"]  # a character that the tokenizer drops
+    text = [
+        "the cat sat",
+        "the dog ran far",
+        "",
+        "\u200b",
+        "a cat",
+        "",
+        "\u200b",
+    ]  # a character that the tokenizer drops
     source = Documents("it", lambda: plain_lines(text))
     tokenizer = train_wordpiece(text)
     done = []
     found = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
     sentences = [tokenizer.encode(line) for line in text if line.strip("\u200b")]
     assert found.tokens.tolist() == [token for ids in sentences for token in ids]
-    assert np.diff(found.sentences).tolist() == [len(ids) for ids in sentences] and found.documents.tolist() == [0, 2, 3]
+    assert np.diff(found.sentences).tolist() == [len(ids) for ids in sentences] and found.documents.tolist() == [
+        0,
+        2,
+        3,
+    ]
     assert done == [(measure(source).num_characters,) * 2]
     again = encode_documents(source, tokenizer, tmp_path, lambda *numbers: done.append(numbers))
     assert len(done) == 1 and again.tokens.tolist() == found.tokens.tolist()
@@ -179,7 +218,9 @@ def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tm
     assert encode_documents(documents, tokenizer, cache).tokens.tolist() == tokenizer.encode("two one")
 
 
-def test_an_encoding_that_is_large_is_hashed_when_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_that_is_large_is_hashed_when_it_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("clew.data.caching.encoded_documents.HASHED", 0)
     documents, tokenizer = Documents("it", lambda: plain_lines(["one two"])), train_wordpiece(["one two"])
     expected = encode_documents(documents, tokenizer, tmp_path).tokens.tolist()

@@ -11,6 +11,12 @@ LINES = (Path(__file__).parent / "embedded.sha256").read_text(encoding="utf-8").
 
 def test_no_file_of_an_embedded_corpus_has_changed() -> None:
     recorded = {name: digest for digest, name in (line.split("  ./") for line in LINES)}
-    there = {path.relative_to(EMBEDDED).as_posix(): path for path in EMBEDDED.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    there = {
+        path.relative_to(EMBEDDED).as_posix(): path
+        for path in EMBEDDED.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
     assert set(there) == set(recorded)
-    assert [name for name, path in there.items() if hashlib.sha256(path.read_bytes()).hexdigest() != recorded[name]] == []
+    assert [
+        name for name, path in there.items() if hashlib.sha256(path.read_bytes()).hexdigest() != recorded[name]
+    ] == []

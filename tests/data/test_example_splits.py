@@ -18,7 +18,13 @@ def texts_of(count, same=1):
     return [Text(f"text {number // same}", str(number)) for number in range(count)]
 
 
-@given(keys=KEYS, fractions=FRACTIONS, seed=st.integers(0, 5), stratified=st.booleans(), order=st.randoms(use_true_random=False))
+@given(
+    keys=KEYS,
+    fractions=FRACTIONS,
+    seed=st.integers(0, 5),
+    stratified=st.booleans(),
+    order=st.randoms(use_true_random=False),
+)
 def test_parts_are_disjoint_complete_and_do_not_depend_on_the_order(keys, fractions, seed, stratified, order):
     examples = [Labelled(key, (str(number % 3),), id=str(number)) for number, key in enumerate(keys)]
     shuffled = examples.copy()
@@ -33,8 +39,12 @@ def test_parts_are_disjoint_complete_and_do_not_depend_on_the_order(keys, fracti
         assert len(set(keys)) <= sum(fraction > 0 for fraction in fractions) or stratified, str(error)
         return
     again = split_examples(shuffled, **options)
-    assert sorted(example.id for part in parts.values() for example in part) == sorted(example.id for example in examples)
-    assert {name: {e.id for e in part} for name, part in parts.items()} == {name: {e.id for e in part} for name, part in again.items()}
+    assert sorted(example.id for part in parts.values() for example in part) == sorted(
+        example.id for example in examples
+    )
+    assert {name: {e.id for e in part} for name, part in parts.items()} == {
+        name: {e.id for e in part} for name, part in again.items()
+    }
     sides = {}
     for name, part in parts.items():
         assert part, name
@@ -109,7 +119,9 @@ def test_white_space_does_not_make_another_text():
 def test_a_hash_is_that_of_the_seed_and_the_text():
     key = blake2b(b"7", digest_size=32).digest()
     expected = [blake2b(text.encode(), digest_size=8, key=key).digest() for text in ("the cat", "die Katze \U0001f408")]
-    assert hash_keys(["the cat", "die Katze \U0001f408"], 7).tolist() == [int.from_bytes(digest, "little") for digest in expected]
+    assert hash_keys(["the cat", "die Katze \U0001f408"], 7).tolist() == [
+        int.from_bytes(digest, "little") for digest in expected
+    ]
 
 
 def test_given_parts_stay_as_they_are():
@@ -142,17 +154,23 @@ def test_overlap_of_given_parts_is_counted():
 def test_parts_that_would_be_empty_are_refused():
     with pytest.raises(UserError) as caught:
         split_examples([Text("same")] * 5, valid_fraction=0.1, test_fraction=0.2)
-    assert str(caught.value) == (
-        "5 examples with 1 different text cannot give a valid part (valid_fraction=0.1) and a test part (test_fraction=0.2) "
-        "and something to train on; give more examples, or each part as a file"
+    assert (
+        str(caught.value)
+        == "5 examples with 1 different text cannot give a valid part (valid_fraction=0.1) and a test part"
+        " (test_fraction=0.2) and something to train on; give more examples, or each part as a file"
     )
     with pytest.raises(UserError) as caught:
         split_examples([Labelled(f"{n}", (f"{n}",)) for n in range(9)], stratify=lambda example: example.label)
-    assert str(caught.value) == (
-        "9 examples with 9 different texts, where no label has enough to share, cannot give a valid part (valid_fraction=0.1) "
-        "and something to train on; give more examples, or each part as a file"
+    assert (
+        str(caught.value)
+        == "9 examples with 9 different texts, where no label has enough to share, cannot give a valid part"
+        " (valid_fraction=0.1) and something to train on; give more examples, or each part as a file"
     )
-    assert {name: len(part) for name, part in split_examples(texts_of(3), test_fraction=0.1).items()} == {"train": 1, "valid": 1, "test": 1}
+    assert {name: len(part) for name, part in split_examples(texts_of(3), test_fraction=0.1).items()} == {
+        "train": 1,
+        "valid": 1,
+        "test": 1,
+    }
 
 
 def test_fractions_out_of_range_are_refused():

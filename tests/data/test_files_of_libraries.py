@@ -21,7 +21,10 @@ COLUMNS = {"text": TEXTS, "label": LABELS}
 Write = Callable[[Any, Path], Any]
 
 PANDAS: dict[str, Write] = {
-    **{f"csv {sep!r}": lambda frame, path, sep=sep: frame.to_csv(path, sep=sep, index=False) for sep in (",", ";", "\t", "|")},
+    **{
+        f"csv {sep!r}": lambda frame, path, sep=sep: frame.to_csv(path, sep=sep, index=False)
+        for sep in (",", ";", "\t", "|")
+    },
     **{
         f"csv {encoding}": lambda frame, path, encoding=encoding: frame.to_csv(path, encoding=encoding, index=False)
         for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1", "cp1252")
@@ -45,11 +48,17 @@ PANDAS: dict[str, Write] = {
     "feather plain": lambda frame, path: frame.to_feather(path, compression="uncompressed"),
     "excel": lambda frame, path: frame.to_excel(path, index=False, engine="openpyxl"),
     "excel sheet": lambda frame, path: frame.to_excel(path, index=False, sheet_name="Daten", engine="openpyxl"),
-    **{f"pickle {protocol}": lambda frame, path, protocol=protocol: frame.to_pickle(path, protocol=protocol) for protocol in (2, 3, 4, 5)},
+    **{
+        f"pickle {protocol}": lambda frame, path, protocol=protocol: frame.to_pickle(path, protocol=protocol)
+        for protocol in (2, 3, 4, 5)
+    },
     "orc": lambda frame, path: frame.to_orc(path),
 }
 POLARS: dict[str, Write] = {
-    **{f"csv {sep!r}": lambda frame, path, sep=sep: frame.write_csv(path, separator=sep) for sep in (",", ";", "\t", "|")},
+    **{
+        f"csv {sep!r}": lambda frame, path, sep=sep: frame.write_csv(path, separator=sep)
+        for sep in (",", ";", "\t", "|")
+    },
     **{
         f"parquet {packed}": lambda frame, path, packed=packed: frame.write_parquet(path, compression=packed)
         for packed in ("uncompressed", "snappy", "gzip", "zstd", "lz4", "brotli")

@@ -16,7 +16,22 @@ from clew.data.readers import read_labelled, read_pairs, read_questions, read_se
 from tests.data.written import write
 
 PIECES = [
-    *[b"\n", b"\r\n", b"\r", b"\t", b",", b";", b'"', b'""', b" ", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", "ä€\U0001f408".encode()],
+    *[
+        b"\n",
+        b"\r\n",
+        b"\r",
+        b"\t",
+        b",",
+        b";",
+        b'"',
+        b'""',
+        b" ",
+        b"\0",
+        b"\xff",
+        b"\xef\xbb\xbf",
+        b"\xff\xfe",
+        "ä€\U0001f408".encode(),
+    ],
     *[
         b"text",
         b"label",
@@ -39,7 +54,10 @@ PIECES = [
         b'{"text": [1]}',
         b'{"words": ["a"], "tags": ["B"]}',
         b'{"data": [',
-        b'{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [{"text": "a", "answer_start": 0}]}]}]}',
+        (
+            b'{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [{"text": "a", "answer_start":'
+            b" 0}]}]}]}"
+        ),
         b'{"question": "a", "context": "b", "answers": {"text": ["b"]}}',
         b"]}",
         b"[",
@@ -49,7 +67,14 @@ PIECES = [
         b"\x85",
         b"\x1c",
     ],
-    *[b"1\ta\t_\tX\tx\t_\t0\troot\t_\t_\n", b"text\tlabel\n", b"source,target\n", b"text;label\n", "\u2028".encode(), b"1" * 50],
+    *[
+        b"1\ta\t_\tX\tx\t_\t0\troot\t_\t_\n",
+        b"text\tlabel\n",
+        b"source,target\n",
+        b"text;label\n",
+        "\u2028".encode(),
+        b"1" * 50,
+    ],
 ]
 CONTENT = st.lists(st.sampled_from(PIECES), max_size=25).map(b"".join) | st.binary(max_size=60)
 READERS = [

@@ -21,7 +21,9 @@ from tests.data.written import write
         (["1.0", "2.0", "3.0"], {}),
     ],
 )
-def test_scores_with_fractions_are_numbers_and_others_are_classes(values: list[str], settings: dict[str, str], tmp_path: Path) -> None:
+def test_scores_with_fractions_are_numbers_and_others_are_classes(
+    values: list[str], settings: dict[str, str], tmp_path: Path
+) -> None:
     rows = "".join(f"a first text {n}\ta second text {n}\t{values[n % len(values)]}\n" for n in range(100))
     use = find_use(describe(write(tmp_path / "a.tsv", "sentence1\tsentence2\tscore\n" + rows)))
     assert use is not None and use.recipe == "classify"
@@ -54,7 +56,9 @@ def test_two_texts_and_a_score_without_a_header_are_judged_together(tmp_path: Pa
 
 @pytest.mark.parametrize(("mark", "name"), [(",", "comma"), (";", "semicolon"), ("|", "bar"), ("~", "'~'")])
 def test_a_table_is_called_by_what_parts_its_fields(mark: str, name: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", f"text{mark}label\n" + "".join(f"some text {n}{mark}l{n % 2}\n" for n in range(20)))
+    path = write(
+        tmp_path / "a.csv", f"text{mark}label\n" + "".join(f"some text {n}{mark}l{n % 2}\n" for n in range(20))
+    )
     shown = str(describe(given_file(path, delimiter="~" if mark == "~" else None)))
     assert f"a.csv: {name}-separated values, 20 records" in shown
 

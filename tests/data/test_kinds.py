@@ -1,4 +1,5 @@
-"""Examples as a config names them: files of every kind, drawn ones, dialogues; and in which part each comes to stand."""
+"""Examples as a config names them: files of every kind, drawn ones, dialogues; and in which part each comes to
+stand."""
 
 import json
 from pathlib import Path
@@ -78,7 +79,8 @@ def test_faulty_records_are_left_out_where_that_is_asked_for() -> None:
     write("train.de", "a\n\nc\nd\n\n")
     write("train.en", "A\nB\n\nD\n\n")
     with pytest.raises(
-        UserError, match=r"train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out"
+        UserError,
+        match=r"train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out",
     ):
         read(train=["train.de", "train.en"])
     notes = Notes(faults="skip")
@@ -134,7 +136,12 @@ def test_a_reply_is_written_after_the_turns_before_it() -> None:
         Pair("hi | how are you ?", "fine", "talk.txt:4"),
         Pair("bye", "good bye", "talk.txt:8"),
     ]
-    assert [pair.source for pair in read(train="talk.txt", valid="other.txt", turns=1)["train"]] == ["hello", "hi", "how are you ?", "bye"]
+    assert [pair.source for pair in read(train="talk.txt", valid="other.txt", turns=1)["train"]] == [
+        "hello",
+        "hi",
+        "how are you ?",
+        "bye",
+    ]
 
 
 def test_a_file_of_dialogues_is_read_whole_to_be_evaluated_on() -> None:
@@ -152,7 +159,10 @@ def test_a_dialogue_is_on_one_side_alone() -> None:
 
 def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     write("talk.txt", "\nhello\nhi\n\nalone\n\nbye\ngood bye\n")
-    with pytest.raises(UserError, match="talk.txt:5: this turn has no other after it before an empty line, so there is no reply; mend it"):
+    with pytest.raises(
+        UserError,
+        match="talk.txt:5: this turn has no other after it before an empty line, so there is no reply; mend it",
+    ):
         read(train="talk.txt", turns=1)
     parts = read(train="talk.txt", turns=1, faults="skip")
     assert pairs_of(parts) == [("bye", "good bye"), ("hello", "hi")]
@@ -162,19 +172,34 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     ("data", "message"),
     [
         ({}, "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train="),
-        ({"turns": 1}, "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`"),
+        (
+            {"turns": 1},
+            "data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`",
+        ),
         ({"corpus": "revers"}, "unknown corpus 'revers'; did you mean 'reverse'?"),
         ({"train": "pairs.tsv", "corpus": "copy"}, "data.corpus and data.train exclude each other"),
-        ({"corpus": "copy", "turns": 2}, "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out"),
-        ({"train": ["a", "b"], "directions": ["de-en"]}, "with data.directions, data.train is what the names of its files begin with"),
+        (
+            {"corpus": "copy", "turns": 2},
+            "data.turns is for files of dialogues, and data.corpus=copy is none; leave one of them out",
+        ),
+        (
+            {"train": ["a", "b"], "directions": ["de-en"]},
+            "with data.directions, data.train is what the names of its files begin with",
+        ),
         ({"train": "none", "directions": ["de-en"]}, "none.de"),
         (
             {"corpus": "tatoeba-sample", "directions": ["de-en"], "target": "en"},
             "data.directions takes the place of data.source and data.t",
         ),
-        ({"corpus": "tatoeba-sample", "directions": ["de"]}, "data.directions: 'de' is not two languages with a hyphen between"),
+        (
+            {"corpus": "tatoeba-sample", "directions": ["de"]},
+            "data.directions: 'de' is not two languages with a hyphen between",
+        ),
         ({"corpus": "tatoeba-sample", "directions": []}, "data.directions is empty; name at least one, such as "),
-        ({"corpus": "tatoeba-sample", "source": 1, "target": "en"}, r"data.source is a number \(1\), but a corpus has languages; name one"),
+        (
+            {"corpus": "tatoeba-sample", "source": 1, "target": "en"},
+            r"data.source is a number \(1\), but a corpus has languages; name one",
+        ),
         ({"train": "one.tsv"}, "1 example with 1 different text cannot give a valid part"),
         ({"train": ["a", "b", "c"]}, "pairs are in one file, or in two whose lines translate each other, not in 3"),
         ({"train": "none.tsv"}, "none.tsv: the file is empty"),
@@ -191,7 +216,9 @@ def test_what_cannot_be_read_is_refused(data: dict[str, Any], message: str) -> N
 
 
 def test_a_file_is_split_by_its_labels_where_these_come_again() -> None:
-    write("classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40)))
+    write(
+        "classes.csv", "text,label\n" + "".join(f"text {n},{'rare' if n % 10 == 0 else 'common'}\n" for n in range(40))
+    )
     parts = labelled.LABELLED.read(LabelledData(train="classes.csv", valid_fraction=0.25), 1)
     assert [example.label for example in parts["valid"]].count("rare") == 1
     write("numbers.csv", "text,label\n" + "".join(f"text {n},{n / 7:.3f}\n" for n in range(40)))

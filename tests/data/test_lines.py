@@ -15,11 +15,19 @@ from tests.data.written import refusal, write, written
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("last", [True, False])
 def test_lines_do_not_depend_on_how_they_end(tmp_path, end, mark, last):
-    path = write(tmp_path / "a.txt", mark + end.join(["eins", "", "zwei ä\u2028\x0b", "drei"]).encode() + end.encode() * last)
+    path = write(
+        tmp_path / "a.txt", mark + end.join(["eins", "", "zwei ä\u2028\x0b", "drei"]).encode() + end.encode() * last
+    )
     assert list(read_lines(path)) == ["eins", "", "zwei ä\u2028\x0b", "drei"]
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=5), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=5),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_a_zipped_file_reads_like_the_file(lines):
     content = "".join(f"{line}\n" for line in lines)
     with written("a.txt", content) as plain, written("b.txt.gz", gzip.compress(content.encode(), mtime=0)) as zipped:
@@ -53,7 +61,9 @@ def test_a_byte_that_spoils_utf8_is_told_with_its_line(tmp_path, end):
     )
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.txt", b""), ("a.txt", b"\xef\xbb\xbf"), ("a.txt.gz", gzip.compress(b"", mtime=0))])
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.txt", b""), ("a.txt", b"\xef\xbb\xbf"), ("a.txt.gz", gzip.compress(b"", mtime=0))]
+)
 def test_an_empty_file_is_refused(tmp_path, name, content):
     path = write(tmp_path / name, content)
     assert refusal(lambda: read_lines(path)) == f"{path}: the file is empty; give one with text in it"
@@ -99,7 +109,9 @@ def bomb(path: Path, line: bytes, size: int) -> Path:
 def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, line: bytes) -> None:
     path = bomb(tmp_path / "bomb.txt.gz", line, 2**27)
     assert path.stat().st_size < 2**19
-    with pytest.raises(UserError, match=r"bomb.txt.gz: unzipped, it is more than 100 times its size, as no text is; .* unzip it first"):
+    with pytest.raises(
+        UserError, match=r"bomb.txt.gz: unzipped, it is more than 100 times its size, as no text is; .* unzip it first"
+    ):
         for _ in read_lines(path):
             pass
 

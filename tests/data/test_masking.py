@@ -87,14 +87,22 @@ def test_whole_words_are_chosen_together() -> None:
                 assert (place in chosen) == (place - 1 in chosen)
         count += len(chosen)
     assert count == pytest.approx(0.15 * real[:, 1:59].sum(), rel=0.1)
-    long = masking(np.ones(WORDS, dtype=bool)).hide(np.array([[2, 7, 8, 9, 3]]), np.ones((1, 5), dtype=bool), 1, 0, np.zeros(1))
+    long = masking(np.ones(WORDS, dtype=bool)).hide(
+        np.array([[2, 7, 8, 9, 3]]), np.ones((1, 5), dtype=bool), 1, 0, np.zeros(1)
+    )
     assert sorted(long.places[0].tolist()) == [1, 2, 3]  # the only word there is, though it is more than its share
 
 
 def test_a_tokenizer_tells_specials_and_words() -> None:
     tokenizer = framed_as_bert(train_wordpiece(["unhappy unhappily happily"], size=40))
     found = masking_of(tokenizer, 0.15, 0.8, 0.1, whole=True)
-    assert [tokenizer.tokens[i] for i in np.flatnonzero(~found.is_ordinary)] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert [tokenizer.tokens[i] for i in np.flatnonzero(~found.is_ordinary)] == [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+    ]
     assert found.goes_on is not None
     assert {token[:2] == "##" for token, on in zip(tokenizer.tokens, found.goes_on, strict=True) if on} == {True}
     bytes_ = train_bpe(["one two"], size=300, specials=["<mask>"])

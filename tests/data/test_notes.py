@@ -27,5 +27,7 @@ def test_nothing_skipped_says_nothing():
 
 
 def test_an_unknown_policy_is_refused():
-    with pytest.raises(UserError, match="unknown value for data.faults 'skp'; did you mean 'skip'\\? known: refuse, skip"):
+    with pytest.raises(
+        UserError, match="unknown value for data.faults 'skp'; did you mean 'skip'\\? known: refuse, skip"
+    ):
         Notes(faults="skp")  # type: ignore[arg-type]

@@ -15,7 +15,9 @@ from clew.data.records import Column, Record
 from clew.data.uses import find_use
 
 
-def read_pipes(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
+def read_pipes(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
     names, *lines = path.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, start=2):
         yield Record(dict(zip(names.split("|"), line.split("|"), strict=True)), str(path), number)
@@ -37,7 +39,9 @@ def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     FORMATS.update({"bars": PIPES, **before})
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "mine.bars"
-    path.write_text("text|label\n" + "".join(f"a good film {n}|+\na bad film {n}|-\n" for n in range(20)), encoding="utf-8")
+    path.write_text(
+        "text|label\n" + "".join(f"a good film {n}|+\na bad film {n}|-\n" for n in range(20)), encoding="utf-8"
+    )
     yield path
     FORMATS.clear()
     FORMATS.update(before)
@@ -51,11 +55,16 @@ def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> Non
     assert next(read_labelled(bars)) == Labelled("a good film 0", ("+",), id=f"{bars}:2")
     assert next(read_pairs(bars, source="text", target="label")) == Pair("a good film 0", "+", f"{bars}:2")
     found = describe(bars)
-    assert str(found).startswith(f"{bars}: values between bars, 40 records") or repr(found).startswith(f"{bars}: values between bars, 40")
+    assert str(found).startswith(f"{bars}: values between bars, 40 records") or repr(found).startswith(
+        f"{bars}: values between bars, 40"
+    )
     use = find_use(found)
     assert use is not None and (use.recipe, use.settings) == ("classify", {"data.text": "text", "data.label": "label"})
 
 
 def test_every_format_says_what_it_is_and_how_it_is_described() -> None:
     assert len({format.about for format in FORMATS.values()}) == len(FORMATS)
-    assert [name for name, format in FORMATS.items() if format.fits is None and not format.kinds] == ["lines", "parallel"]
+    assert [name for name, format in FORMATS.items() if format.fits is None and not format.kinds] == [
+        "lines",
+        "parallel",
+    ]

@@ -75,7 +75,10 @@ def test_streams_carry_on_where_the_batch_before_ended(num_tokens, batch_size, l
 
 @given(**sizes)
 def test_evaluation_scores_every_token_but_the_first_exactly_once(num_tokens, batch_size, length):
-    for plan in (stream_evaluation_plan(num_tokens, batch_size, length), window_evaluation_plan(num_tokens, length, batch_size)):
+    for plan in (
+        stream_evaluation_plan(num_tokens, batch_size, length),
+        window_evaluation_plan(num_tokens, length, batch_size),
+    ):
         made = batches(plan, num_tokens)
         check_batches(made, batch_size, length)
         assert targets(made) == Counter(range(1, num_tokens))
@@ -112,7 +115,10 @@ def test_windows_are_a_pure_function_of_seed_and_epoch():
 def test_chunks_of_varied_length_cover_what_equal_ones_do(num_tokens, batch_size, length, seed, epoch):
     if (num_tokens - 1) // batch_size < length:
         return
-    plan, equal = varied_stream_plan(num_tokens, batch_size, length, seed, epoch), stream_plan(num_tokens, batch_size, length)
+    plan, equal = (
+        varied_stream_plan(num_tokens, batch_size, length, seed, epoch),
+        stream_plan(num_tokens, batch_size, length),
+    )
     made = batches(plan, num_tokens)
     check_batches(made, batch_size, length + 20)
     assert targets(made) == targets(batches(equal, num_tokens))
@@ -143,7 +149,12 @@ def test_varied_lengths_are_a_pure_function_of_seed_and_epoch():
 
 
 def test_every_other_plan_leaves_the_learning_rate_alone():
-    plans = stream_plan(50, 3, 4), stream_evaluation_plan(50, 3, 4), window_plan(50, 4, 3, 0, 0), window_evaluation_plan(50, 4, 3)
+    plans = (
+        stream_plan(50, 3, 4),
+        stream_evaluation_plan(50, 3, 4),
+        window_plan(50, 4, 3, 0, 0),
+        window_evaluation_plan(50, 4, 3),
+    )
     assert {batch.rate for plan in plans for batch in batches(plan, 50)} == {1.0}
 
 
@@ -156,7 +167,11 @@ def test_a_batch_made_directly_equals_the_one_met_in_order():
     ):
         met = batches(make(), 500)[5]
         resumed = make().batch(tokens, 5)
-        assert torch.equal(met.tokens, resumed.tokens) and torch.equal(met.targets, resumed.targets) and met.fresh == resumed.fresh
+        assert (
+            torch.equal(met.tokens, resumed.tokens)
+            and torch.equal(met.targets, resumed.targets)
+            and met.fresh == resumed.fresh
+        )
 
 
 def test_two_streams_by_hand():
@@ -181,16 +196,20 @@ def test_a_short_last_window_by_hand():
 def test_a_text_shorter_than_a_window_is_refused():
     with pytest.raises(UserError) as caught:
         window_plan(37, 64, 8, seed=0, epoch=0)
-    assert str(caught.value) == (
-        "the text has 37 tokens, fewer than one window of 64 and the token after it; give more text or set training.length=16"
+    assert (
+        str(caught.value)
+        == "the text has 37 tokens, fewer than one window of 64 and the token after it; give more text or set"
+        " training.length=16"
     )
 
 
 def test_a_text_too_short_for_its_streams_is_refused():
     with pytest.raises(UserError) as caught:
         stream_plan(100, 16, 35)
-    assert str(caught.value) == (
-        "the text has 100 tokens, 6 for each of 16 streams, fewer than one chunk of 35; give more text or set training.batch_size=2"
+    assert (
+        str(caught.value)
+        == "the text has 100 tokens, 6 for each of 16 streams, fewer than one chunk of 35; give more text or set"
+        " training.batch_size=2"
     )
     for plan in (stream_plan, lambda *sizes: varied_stream_plan(*sizes, 0, 0)):
         with pytest.raises(UserError, match="or set training.batch_size=1 training.length=16"):
@@ -232,7 +251,9 @@ drawn_lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 40)), min_
 
 
 @given(drawn_lengths, st.integers(1, 400), st.integers(0, 3))
-def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(lengths: np.ndarray, budget: int, epoch: int) -> None:
+def test_buckets_hold_every_example_once_and_no_more_padding_than_the_budget(
+    lengths: np.ndarray, budget: int, epoch: int
+) -> None:
     plan = bucket_plan(lengths, budget, 1, epoch)
     batches = [plan.rows(number) for number in range(plan.num_batches)]
     assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
@@ -272,13 +293,22 @@ def test_a_budget_of_nothing_is_refused() -> None:
 @given(part=st.integers(0, 4), parts=st.integers(1, 5), seed=st.integers(0, 3), **sizes)
 def test_a_part_of_a_batch_made_alone_is_that_part_of_the_whole(part, parts, seed, num_tokens, batch_size, length):
     tokens = np.arange(num_tokens, dtype=np.uint16)
-    plans = [stream_evaluation_plan(num_tokens, batch_size, length), window_evaluation_plan(num_tokens, length, batch_size)]
+    plans = [
+        stream_evaluation_plan(num_tokens, batch_size, length),
+        window_evaluation_plan(num_tokens, length, batch_size),
+    ]
     if num_tokens > batch_size * length:
-        plans += [stream_plan(num_tokens, batch_size, length), varied_stream_plan(num_tokens, batch_size, length, seed, 0)]
+        plans += [
+            stream_plan(num_tokens, batch_size, length),
+            varied_stream_plan(num_tokens, batch_size, length, seed, 0),
+        ]
         plans += [window_plan(num_tokens, length, batch_size, seed, 0)]
     for plan in plans:
         number = seed % plan.num_batches
-        made, taken = plan.batch(tokens, number, part=part % parts, parts=parts), cut_rows(plan.batch(tokens, number), parts)[part % parts]
+        made, taken = (
+            plan.batch(tokens, number, part=part % parts, parts=parts),
+            cut_rows(plan.batch(tokens, number), parts)[part % parts],
+        )
         assert (made.fresh, made.rate, made.mask is None) == (taken.fresh, taken.rate, taken.mask is None)
         for here, there in zip(made, taken, strict=True):
             assert not isinstance(there, torch.Tensor) or torch.equal(here, there)
@@ -289,5 +319,7 @@ def test_the_examples_of_a_part_come_with_those_that_decide_the_padding(lengths,
     sides, part = np.array(lengths), data.draw(st.integers(0, parts - 1))
     plan = ExamplePlan([np.arange(len(sides))[::-1]])
     rows, size = plan.own_rows(0, part, parts, sides)
-    assert rows[:size].tolist() == plan.rows(0)[part_of(len(sides), part, parts)].tolist() and len(set(rows.tolist())) == len(rows)
+    assert rows[:size].tolist() == plan.rows(0)[part_of(len(sides), part, parts)].tolist() and len(
+        set(rows.tolist())
+    ) == len(rows)
     assert (sides[rows].max(0) == sides.max(0)).all() and (sides[rows].min(0) == sides.min(0)).all()

@@ -10,14 +10,20 @@ from clew.data.readers import read_labelled, read_pairs, read_sentences, read_te
 from tests.data.written import refusal, write, written
 
 REMEDY = "; mend it, or leave such records out with data.faults=skip"
-WORDS = st.text(st.characters(exclude_characters="\r\n\0\t", exclude_categories=["Cs"]), min_size=1, max_size=9).filter(str.strip)
+WORDS = st.text(st.characters(exclude_characters="\r\n\0\t", exclude_categories=["Cs"]), min_size=1, max_size=9).filter(
+    str.strip
+)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5))
 def test_every_format_and_a_list_give_the_same_pairs(pairs):
     tsv = "source\ttarget\n" + "".join(f"{source}\t{target}\n" for source, target in pairs)
-    csv = "source,target\n" + "".join(",".join('"' + text.replace('"', '""') + '"' for text in pair) + "\n" for pair in pairs)
-    jsonl = "".join(json.dumps({"id": 7, "translation": {"en": source, "de": target}}) + "\n" for source, target in pairs)
+    csv = "source,target\n" + "".join(
+        ",".join('"' + text.replace('"', '""') + '"' for text in pair) + "\n" for pair in pairs
+    )
+    jsonl = "".join(
+        json.dumps({"id": 7, "translation": {"en": source, "de": target}}) + "\n" for source, target in pairs
+    )
     with written("a.tsv", tsv) as path:
         assert [tuple(pair[:2]) for pair in read_pairs(path)] == pairs
     with written("a.csv", csv) as path:
@@ -52,7 +58,9 @@ def test_columns_of_a_headerless_table_go_by_number(tmp_path):
 
 def test_a_column_that_is_not_there_is_told_before_anything_is_read(tmp_path):
     path = write(tmp_path / "a.csv", "sentence,label\na,b\n")
-    with pytest.raises(ValueError, match="no column 'sentense' for data.text; did you mean 'sentence'\\? there are: sentence, label"):
+    with pytest.raises(
+        ValueError, match="no column 'sentense' for data.text; did you mean 'sentence'\\? there are: sentence, label"
+    ):
         read_labelled(path, text="sentense", label="label")
     path = write(tmp_path / "a.jsonl", '{"meta": {"stars": 3}, "body": "a"}\n')
     assert refusal(lambda: read_labelled(path, text="body", label="meta.star")) == (
@@ -66,7 +74,9 @@ def test_names_are_needed_where_roles_are_not_plain(tmp_path):
         f"{path}: no column 'source'; say which one it is with data.source=NAME; there are: de, en"
     )
     path = write(tmp_path / "a.tsv", "good\ta film\nbad\tanother\n")
-    assert refusal(lambda: read_labelled(path)) == (f"{path}: no column 'text'; say which one it is with data.text=NAME; there are: 1, 2")
+    assert refusal(lambda: read_labelled(path)) == (
+        f"{path}: no column 'text'; say which one it is with data.text=NAME; there are: 1, 2"
+    )
 
 
 def test_texts_are_lines_or_a_column(tmp_path):
@@ -76,12 +86,18 @@ def test_texts_are_lines_or_a_column(tmp_path):
     assert [example.text for example in read_texts(str(path))] == ["one"]
     path = write(tmp_path / "b.csv", "title,body\none,two\n")
     assert [example.text for example in read_texts(path, text="body")] == ["two"]
-    assert list(read_texts(["a", ("b",), Text("c", "id")])) == [Text("a", "example 1"), Text("b", "example 2"), Text("c", "id")]
+    assert list(read_texts(["a", ("b",), Text("c", "id")])) == [
+        Text("a", "example 1"),
+        Text("b", "example 2"),
+        Text("c", "id"),
+    ]
 
 
 def test_two_texts_may_share_a_label(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence1\tsentence2\tlabel\na b\tc d\t entailment \n")
-    assert list(read_labelled(path, text="sentence1", second="sentence2")) == [Labelled("a b", ("entailment",), "c d", f"{path}:2")]
+    assert list(read_labelled(path, text="sentence1", second="sentence2")) == [
+        Labelled("a b", ("entailment",), "c d", f"{path}:2")
+    ]
     assert list(read_labelled([("a", "x"), ("a", "b", "x")])) == [
         Labelled("a", ("x",), None, "example 1"),
         Labelled("a", ("x",), "b", "example 2"),
@@ -91,9 +107,20 @@ def test_two_texts_may_share_a_label(tmp_path):
 def test_labels_may_be_several_numbers_or_lists(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,x | y\nb,\n")
     assert [example.labels for example in read_labelled(path, label_separator="|")] == [("x", "y"), ()]
-    path = write(tmp_path / "a.jsonl", '{"text": "a", "label": ["x", 2]}\n{"text": "b", "label": true}\n{"text": 1.5, "label": 0}\n')
-    assert [(example.text, example.labels) for example in read_labelled(path)] == [("a", ("x", "2")), ("b", ("true",)), ("1.5", ("0",))]
-    assert [example.labels for example in read_labelled([("a", 1), ("b", ("x", "y")), Labelled("c", ())])] == [("1",), ("x", "y"), ()]
+    path = write(
+        tmp_path / "a.jsonl",
+        '{"text": "a", "label": ["x", 2]}\n{"text": "b", "label": true}\n{"text": 1.5, "label": 0}\n',
+    )
+    assert [(example.text, example.labels) for example in read_labelled(path)] == [
+        ("a", ("x", "2")),
+        ("b", ("true",)),
+        ("1.5", ("0",)),
+    ]
+    assert [example.labels for example in read_labelled([("a", 1), ("b", ("x", "y")), Labelled("c", ())])] == [
+        ("1",),
+        ("x", "y"),
+        (),
+    ]
 
 
 def test_labels_need_not_be_there_to_be_predicted(tmp_path):
@@ -131,10 +158,16 @@ def test_a_json_value_that_does_not_fit_is_a_fault(tmp_path, line, sentence):
 
 def test_a_list_of_something_else_is_refused():
     assert refusal(lambda: read_pairs([("a", "b"), ("c",)])) == "example 2: expected (source, target), found ('c',)"
-    assert refusal(lambda: read_labelled([("a",)])) == "example 1: expected (text, label) or (text, second, label), found ('a',)"
+    assert (
+        refusal(lambda: read_labelled([("a",)]))
+        == "example 1: expected (text, label) or (text, second, label), found ('a',)"
+    )
     assert refusal(lambda: read_texts([3])) == "example 1: expected (text,), found 3"
     assert refusal(lambda: read_pairs([("a", 3.5j)])) == f"example 1: data.target takes a text, found complex{REMEDY}"
-    assert refusal(lambda: read_pairs([])) == "the list of examples: there is no record in it; give a file with records in it"
+    assert (
+        refusal(lambda: read_pairs([]))
+        == "the list of examples: there is no record in it; give a file with records in it"
+    )
 
 
 def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
@@ -144,7 +177,9 @@ def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
         "if it is something else, say so with data.format: json, jsonl, tsv, csv"
     )
     path = write(tmp_path / "a.mrg", "(S (NP a))")
-    assert refusal(lambda: read_texts(path)).startswith(f"{path}: this is bracketed trees (trees), which holds no texts; ")
+    assert refusal(lambda: read_texts(path)).startswith(
+        f"{path}: this is bracketed trees (trees), which holds no texts; "
+    )
     path = write(tmp_path / "a.csv", "a,b\nc,d\n")
     assert refusal(lambda: read_sentences(path)) == (
         f"{path}: this is comma-separated values (csv), which holds no words with tags; "
@@ -154,7 +189,11 @@ def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
 
 def test_pairs_of_single_words_with_an_empty_line_are_no_conll_columns(tmp_path):
     path = write(tmp_path / "a.tsv", "Hund\tdog\nKatze\tcat\n\nMaus\tmouse\n")
-    assert [(pair.source, pair.id) for pair in read_pairs(path)] == [("Hund", f"{path}:1"), ("Katze", f"{path}:2"), ("Maus", f"{path}:4")]
+    assert [(pair.source, pair.id) for pair in read_pairs(path)] == [
+        ("Hund", f"{path}:1"),
+        ("Katze", f"{path}:2"),
+        ("Maus", f"{path}:4"),
+    ]
     assert [sentence.words for sentence in read_sentences(path)] == [("Hund", "Katze"), ("Maus",)]
 
 
@@ -163,7 +202,10 @@ def test_parallel_text_needs_its_languages(tmp_path):
         "corpus/train: parallel text is two files, such as corpus/train.en and corpus/train.de; "
         "name them with data.source=en data.target=de"
     )
-    assert refusal(lambda: read_pairs(tmp_path / "train")) == f"no such file: {tmp_path / 'train'}; the folder {tmp_path} is empty"
+    assert (
+        refusal(lambda: read_pairs(tmp_path / "train"))
+        == f"no such file: {tmp_path / 'train'}; the folder {tmp_path} is empty"
+    )
 
 
 def test_sentences_come_from_columns_json_and_lists(tmp_path):
@@ -188,7 +230,10 @@ def test_sentences_come_from_columns_json_and_lists(tmp_path):
     ("example", "sentence"),
     [
         ((["a", "b"], ["O"]), "expected as many tags as words, found 2 words and 1 tags"),
-        ((["a"], ["O"], [1]), "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 1)"),
+        (
+            (["a"], ["O"], [1]),
+            "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 1)",
+        ),
         (("ab", ["O"]), "data.words takes a list of strings, found a string"),
         (([], []), "the field for data.words is empty, or a string in it is"),
         ((["a", ""], ["O", "O"]), "the field for data.words is empty, or a string in it is"),

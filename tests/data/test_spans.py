@@ -12,13 +12,18 @@ DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_s
 
 
 def borders(documents: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    return np.cumsum([0, *(length for lengths in documents for length in lengths)]), np.cumsum([0, *map(len, documents)])
+    return np.cumsum([0, *(length for lengths in documents for length in lengths)]), np.cumsum(
+        [0, *map(len, documents)]
+    )
 
 
 def assert_pairs_fit(spans: Spans, ends: np.ndarray, room: int) -> None:
-    """Each text is within one document and the pair within the room; a second that is not random follows in the same document."""
+    """Each text is within one document and the pair within the room; a second that is not random follows in the same
+    document."""
     assert spans.seconds is not None and spans.random is not None
-    for (start, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
+    for (start, stop), (other, end), is_random in zip(
+        spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True
+    ):
         assert start < stop and other < end and stop - start + end - other <= room
         mine, theirs = (np.searchsorted(ends, place, "right") for place in (start, other))
         assert mine == np.searchsorted(ends, stop - 1, "right") and theirs == np.searchsorted(ends, end - 1, "right")
@@ -80,7 +85,11 @@ def test_what_is_too_long_is_cut_at_both_ends_of_the_longer_text() -> None:
     cut = second[:, 0] - first[:, 1]
     assert abs(cut.mean() - 83 / 2) < 2 and cut.std() > 2
     both = paired_spans(*borders([[50], [50]]), 21, 1, 0)
-    assert both.seconds is not None and both.lengths.tolist() == [21, 21] and (both.firsts[:, 1] - both.firsts[:, 0]).tolist() == [11, 11]
+    assert (
+        both.seconds is not None
+        and both.lengths.tolist() == [21, 21]
+        and (both.firsts[:, 1] - both.firsts[:, 0]).tolist() == [11, 11]
+    )
 
 
 def test_an_epoch_is_a_function_of_seed_and_epoch_alone() -> None:
@@ -102,7 +111,9 @@ def distinct(sentences: np.ndarray) -> np.ndarray:
 
 
 @given(DOCUMENTS, st.integers(2, 20), st.integers(0, 3))
-def test_an_even_pair_is_two_texts_that_touch_or_of_two_documents_and_fits(documents: list[list[int]], room: int, epoch: int) -> None:
+def test_an_even_pair_is_two_texts_that_touch_or_of_two_documents_and_fits(
+    documents: list[list[int]], room: int, epoch: int
+) -> None:
     sentences, firsts = borders(documents)
     spans = evenly_paired_spans(sentences, firsts, room, 1, epoch, distinct(sentences))
     ends = sentences[firsts]
@@ -122,7 +133,8 @@ CORPORA = {
 
 @pytest.mark.parametrize("name", CORPORA)
 def test_half_of_the_second_texts_are_random_in_expectation(name: str) -> None:
-    """Over thousands of pairs the share is within four standard deviations of 1/2; as in the released code it is above."""
+    """Over thousands of pairs the share is within four standard deviations of 1/2; as in the released code it is
+    above."""
     sentences, firsts = borders(CORPORA[name])
     drawn = [evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)).random for epoch in range(1500)]
     labels = np.concatenate([each for each in drawn if each is not None])
@@ -134,7 +146,8 @@ def test_half_of_the_second_texts_are_random_in_expectation(name: str) -> None:
 
 
 def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_random() -> None:
-    """Three copies of one document, and one that is its own: a random text that begins as the next one does is drawn again."""
+    """Three copies of one document, and one that is its own: a random text that begins as the next one does is drawn
+    again."""
     sentences, firsts = borders([[3, 4, 5]] * 3 + [[2, 2]])
     tokens = np.concatenate([np.arange(12)] * 3 + [np.arange(100, 104)])
     seen = 0
@@ -142,7 +155,9 @@ def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_ra
         spans = evenly_paired_spans(sentences, firsts, 12, 1, epoch, tokens)
         assert spans.seconds is not None and spans.random is not None
         edges = sentences.tolist()
-        for (_, stop), (other, end), is_random in zip(spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True):
+        for (_, stop), (other, end), is_random in zip(
+            spans.firsts.tolist(), spans.seconds.tolist(), spans.random.tolist(), strict=True
+        ):
             if not is_random or stop in sentences[firsts]:
                 continue  # nothing follows
             length = min(next(edge for edge in edges if edge > stop) - stop, end - other)
@@ -158,6 +173,8 @@ def test_a_true_next_text_that_stands_in_another_document_too_is_never_called_ra
 
 def test_even_pairs_are_a_function_of_seed_and_epoch_alone() -> None:
     sentences, firsts = borders(CORPORA["one to three"] * 20)
-    one, again, other = (evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)) for epoch in (3, 3, 4))
+    one, again, other = (
+        evenly_paired_spans(sentences, firsts, 20, 1, epoch, distinct(sentences)) for epoch in (3, 3, 4)
+    )
     assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
     assert len(one.firsts) != len(other.firsts) or not np.array_equal(one.firsts, other.firsts)

@@ -11,14 +11,24 @@ from clew.data.splits import Spread, TextPart, split_text
 
 def test_tiny_shakespeare_is_split_as_published():
     parts = split_text(sample_path("tinyshakespeare"))
-    assert {name: measure(part).num_characters for name, part in parts.items()} == {"train": 1_003_854, "valid": 111_540}
+    assert {name: measure(part).num_characters for name, part in parts.items()} == {
+        "train": 1_003_854,
+        "valid": 111_540,
+    }
 
 
-@given(text=st.text("ab \n", min_size=20, max_size=60), valid=st.sampled_from([0, 0.1, 0.25]), test=st.sampled_from([0, 0.1, 0.5]))
+@given(
+    text=st.text("ab \n", min_size=20, max_size=60),
+    valid=st.sampled_from([0, 0.1, 0.25]),
+    test=st.sampled_from([0, 0.1, 0.5]),
+)
 def test_parts_follow_each_other_and_make_up_the_text(text, valid, test):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_files, "PIECE", 7)
-        parts = {name: "".join(part) for name, part in split_text(TextString(text), valid_fraction=valid, test_fraction=test).items()}
+        parts = {
+            name: "".join(part)
+            for name, part in split_text(TextString(text), valid_fraction=valid, test_fraction=test).items()
+        }
     assert parts["train"] + parts.get("valid", "") + parts.get("test", "") == text
     assert len(parts["train"]) == int(round(1 - valid - test, 9) * len(text))
     assert ("valid" in parts, "test" in parts) == (valid > 0, test > 0)
@@ -54,7 +64,10 @@ def test_fractions_out_of_range_are_refused():
 
 
 def test_an_empty_part_is_refused():
-    message = "the text: the train part of its 1 characters is empty; give more text, or another data.valid_fraction or data.test_fraction"
+    message = (
+        "the text: the train part of its 1 characters is empty; give more text, or another data.valid_fraction or"
+        " data.test_fraction"
+    )
     with pytest.raises(UserError, match=message):
         split_text(TextString("a"))
 
@@ -62,5 +75,7 @@ def test_an_empty_part_is_refused():
 def test_a_spread_takes_pieces_from_all_over():
     texts = [f"{number:04}" for number in range(1000)]
     taken = list(Spread(texts, 4000, 400))
-    assert len(taken) == 100 and [int(text) // 100 for text in taken] == [number for number in range(10) for _ in range(10)]
+    assert len(taken) == 100 and [int(text) // 100 for text in taken] == [
+        number for number in range(10) for _ in range(10)
+    ]
     assert list(Spread(texts, 4000, 10**9)) == texts and list(Spread(texts, 4000, 1)) == texts[:1]

@@ -10,7 +10,8 @@ from clew.data.uses import find_separator, find_use, other_uses
 from tests.data.written import write
 
 REVIEWS = "".join(
-    f"{n},2020-01-{n:02} 10:00,{'mail' if n % 2 else 'phone'},the {n}th thing went wrong,{'a' if n % 3 else 'b'}\n" for n in range(1, 13)
+    f"{n},2020-01-{n:02} 10:00,{'mail' if n % 2 else 'phone'},the {n}th thing went wrong,{'a' if n % 3 else 'b'}\n"
+    for n in range(1, 13)
 )
 TAGS = "text,tags\n" + "a b,x|y\nc d,x\ne f,y|z\ng h,z\ni j,y\nk l,x|z\n" * 2
 TWO = "#1 String\t#2 String\tlabel\na b\tc d\t1\ne f\tg h\t0\n"

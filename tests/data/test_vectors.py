@@ -40,8 +40,10 @@ def test_every_kind_of_file_gives_the_same_vectors(tmp_path, name, content):
 
 def test_a_file_that_breaks_off_says_so(tmp_path):
     found = read_vectors(write(tmp_path / "v.txt", "30 3\n" + GLOVE), WORDS)
-    assert found.describe() == (
-        "4 of 6 words (1 in lower case) among 4 vectors of 3, of 30 that the file's first line tells: its end is missing"
+    assert (
+        found.describe()
+        == "4 of 6 words (1 in lower case) among 4 vectors of 3, of 30 that the file's first line tells: its end is"
+        " missing"
     )
 
 
@@ -87,7 +89,10 @@ def test_no_word_asked_for_or_found(tmp_path):
         ("b 1 1e300\n", ":1: the vector has a number that is not finite; leave the line out"),
         ("word\n", ":1: there is no number on the line; a line is a word and its numbers, with spaces between"),
         ("2 3\n", ": there are no vectors in it; a line is a word and its numbers, with spaces between"),
-        ("4 99999999999999\na 1\n", ":2: expected a word and 99,999,999,999,999 numbers, as the first line has it, found 1 number"),
+        (
+            "4 99999999999999\na 1\n",
+            ":2: expected a word and 99,999,999,999,999 numbers, as the first line has it, found 1 number",
+        ),
     ],
 )
 def test_a_fault_has_its_file_and_line(tmp_path, content, sentence):
@@ -98,15 +103,17 @@ def test_a_fault_has_its_file_and_line(tmp_path, content, sentence):
 def test_a_width_that_is_not_wanted_is_refused(tmp_path):
     path = write(tmp_path / "v.txt", GLOVE)
     assert read_vectors(path, ["the"], dim=3).dim == 3
-    assert refusal(lambda: read_vectors(path, ["the"], dim=50)) == (
-        f"{path}:1: vectors of 3 numbers, and 50 are wanted; name another file, or set the width to 3"
+    assert (
+        refusal(lambda: read_vectors(path, ["the"], dim=50))
+        == f"{path}:1: vectors of 3 numbers, and 50 are wanted; name another file, or set the width to 3"
     )
 
 
 def test_a_missing_or_damaged_file_is_told(tmp_path):
     write(tmp_path / "glove.txt", GLOVE)
-    assert refusal(lambda: read_vectors(tmp_path / "glov.txt", [])) == (
-        f"no such file: {tmp_path / 'glov.txt'}; near it there is {tmp_path / 'glove.txt'}"
+    assert (
+        refusal(lambda: read_vectors(tmp_path / "glov.txt", []))
+        == f"no such file: {tmp_path / 'glov.txt'}; near it there is {tmp_path / 'glove.txt'}"
     )
     broken = write(tmp_path / "broken.txt.gz", gzip.compress(GLOVE.encode(), mtime=0)[:-12])
     assert "cannot be unzipped" in refusal(lambda: read_vectors(broken, []))
@@ -114,7 +121,18 @@ def test_a_missing_or_damaged_file_is_told(tmp_path):
     assert "there are no vectors in it" in refusal(lambda: read_vectors(binary, []))
 
 
-PIECES = b"a b 1 0.5 -2e3 nan 1_0 x".split() + [b" ", b"  ", b"\t", b"\n", b"\r\n", b"\xff", b"\0", b"2 2\n", b"a 1 2\n", b"b 3 4\n"]
+PIECES = b"a b 1 0.5 -2e3 nan 1_0 x".split() + [
+    b" ",
+    b"  ",
+    b"\t",
+    b"\n",
+    b"\r\n",
+    b"\xff",
+    b"\0",
+    b"2 2\n",
+    b"a 1 2\n",
+    b"b 3 4\n",
+]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=15).map(b"".join))
@@ -142,5 +160,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_width_that_no_memory_holds_is_refused_before_it_is_made(tmp_path):
     (tmp_path / "wide.txt").write_text("1 2000000\nword" + " 0" * 2_000_000 + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"10,000,000 vectors of 2,000,000 numbers, as .*wide.txt has them would need 80,000.0 GB"):
+    with pytest.raises(
+        UserError, match=r"10,000,000 vectors of 2,000,000 numbers, as .*wide.txt has them would need 80,000.0 GB"
+    ):
         read_vectors(tmp_path / "wide.txt", ["word"] * 10_000_000, lowercase=False)

@@ -1,4 +1,5 @@
-"""Small models to decode with: a table, a recurrent net, an attention cache written in place, and a translator with memory."""
+"""Small models to decode with: a table, a recurrent net, an attention cache written in place, and a translator with
+memory."""
 
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ from clew.decoding.ranking import Coverage
 
 
 class Transition:
-    """p(next | last token, how many were read) from a table (depths, vocabulary, vocabulary); the last depth goes on for ever."""
+    """p(next | last token, how many were read) from a table (depths, vocabulary, vocabulary); the last depth goes on
+    for ever."""
 
     def __init__(self, probs: list):
         table = torch.tensor(probs, dtype=torch.float64)
@@ -28,8 +30,8 @@ class Transition:
 
 
 class LookingTransition(Transition):
-    """A table that looks at a source: having read a token, it looks at place i of sentence s as much as weights[s, token, i] says. Of a
-    source that is shorter than the longest, places from its length on are padding."""
+    """A table that looks at a source: having read a token, it looks at place i of sentence s as much as weights[s,
+    token, i] says. Of a source that is shorter than the longest, places from its length on are padding."""
 
     def __init__(self, probs: list, weights: list, lengths: list[int]):
         super().__init__(probs)
@@ -48,7 +50,8 @@ class LookingTransition(Transition):
 
 
 class Recurrent:
-    """h_t = tanh(E[token] + P[position] + U h_{t-1} + memory), p = softmax(W h_t); there are only `positions` positions."""
+    """h_t = tanh(E[token] + P[position] + U h_{t-1} + memory), p = softmax(W h_t); there are only `positions`
+    positions."""
 
     def __init__(self, vocabulary: int, seed: int, dim: int = 5, positions: int = 64):
         generator = torch.Generator().manual_seed(seed)
@@ -57,7 +60,11 @@ class Recurrent:
             return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
         self.vocabulary = vocabulary
-        self.embedding, self.positions, self.recurrence = normal(vocabulary, dim), normal(positions, dim), normal(dim, dim)
+        self.embedding, self.positions, self.recurrence = (
+            normal(vocabulary, dim),
+            normal(positions, dim),
+            normal(dim, dim),
+        )
         self.output = normal(dim, vocabulary)
 
     def initial_state(self, rows: int, capacity: int | None = None) -> State:
@@ -93,7 +100,10 @@ class Attending:
 
     def initial_state(self, rows: int, capacity: int | None = None) -> Cache:
         assert capacity is not None
-        return Cache(torch.zeros(rows, capacity, self.embedding.shape[1], dtype=torch.float64), torch.zeros(rows, dtype=torch.long))
+        return Cache(
+            torch.zeros(rows, capacity, self.embedding.shape[1], dtype=torch.float64),
+            torch.zeros(rows, dtype=torch.long),
+        )
 
     def __call__(self, tokens: Tensor, mask: Tensor | None, state: Cache) -> tuple[Tensor, Cache]:
         log_probs = []
@@ -128,7 +138,8 @@ class Translator(Recurrent):
 
 
 def padded(rows: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Tokens and mask of rows of different lengths; padding is a token like any other, so that reading it would show."""
+    """Tokens and mask of rows of different lengths; padding is a token like any other, so that reading it would
+    show."""
     length = max(map(len, rows))
     tokens = torch.tensor([row + [1] * (length - len(row)) for row in rows])
     return tokens, torch.tensor([[t < len(row) for t in range(length)] for row in rows])

@@ -14,13 +14,23 @@ def choice(beam: int, token: int, sentence: int = 0) -> int:
 def test_tokens_are_read_from_the_last_choice_to_the_first():
     # Beam 0 says 1 and beam 1 says 2; both go on from beam 1, with 3 and 4; then 5 goes on from 4, and 6 from 3.
     trail = torch.tensor([[[choice(0, 1), choice(0, 2)], [choice(1, 3), choice(1, 4)], [choice(1, 5), choice(0, 6)]]])
-    lengths, last = torch.tensor([[3, 3, 2, 1]]), torch.tensor([[choice(0, 7), choice(1, 8), choice(0, 9), choice(0, 7)]])
+    lengths, last = (
+        torch.tensor([[3, 3, 2, 1]]),
+        torch.tensor([[choice(0, 7), choice(1, 8), choice(0, 9), choice(0, 7)]]),
+    )
     tokens = histories(trail, lengths, last, VOCABULARY)[0].tolist()
-    assert [row[:length] for row, length in zip(tokens, lengths[0].tolist(), strict=True)] == [[2, 3, 7], [2, 4, 8], [1, 9], [7]]
+    assert [row[:length] for row, length in zip(tokens, lengths[0].tolist(), strict=True)] == [
+        [2, 3, 7],
+        [2, 4, 8],
+        [1, 9],
+        [7],
+    ]
 
 
 def test_a_sentence_that_was_moved_to_another_row_keeps_its_tokens():
-    trail = torch.tensor([[[choice(0, 1, sentence=3), choice(0, 2, sentence=3)], [choice(1, 3, sentence=0), choice(0, 4, sentence=0)]]])
+    trail = torch.tensor(
+        [[[choice(0, 1, sentence=3), choice(0, 2, sentence=3)], [choice(1, 3, sentence=0), choice(0, 4, sentence=0)]]]
+    )
     tokens = histories(trail, torch.tensor([[2, 2]]), torch.tensor([[choice(1, 5), choice(0, 6)]]), VOCABULARY)
     assert tokens.tolist() == [[[2, 5], [1, 6]]]
 
@@ -31,10 +41,19 @@ def test_no_steps_give_no_tokens():
 
 
 def test_the_best_of_several_groups_come_with_all_that_is_known_of_them():
-    first = Ended(torch.tensor([[-1.0, -4.0]]), torch.tensor([[-2.0, -8.0]]), torch.tensor([[2, 2]]), torch.tensor([[11, 12]]))
-    second = Ended(torch.tensor([[-3.0, -0.5]]), torch.tensor([[-9.0, -1.5]]), torch.tensor([[3, 3]]), torch.tensor([[21, 22]]))
+    first = Ended(
+        torch.tensor([[-1.0, -4.0]]), torch.tensor([[-2.0, -8.0]]), torch.tensor([[2, 2]]), torch.tensor([[11, 12]])
+    )
+    second = Ended(
+        torch.tensor([[-3.0, -0.5]]), torch.tensor([[-9.0, -1.5]]), torch.tensor([[3, 3]]), torch.tensor([[21, 22]])
+    )
     found = best_of([first, second], 3)
-    assert [part.tolist() for part in found] == [[[-0.5, -1.0, -3.0]], [[-1.5, -2.0, -9.0]], [[3, 2, 3]], [[22, 11, 21]]]
+    assert [part.tolist() for part in found] == [
+        [[-0.5, -1.0, -3.0]],
+        [[-1.5, -2.0, -9.0]],
+        [[3, 2, 3]],
+        [[22, 11, 21]],
+    ]
 
 
 @settings(deadline=None, max_examples=30)

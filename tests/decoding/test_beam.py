@@ -80,7 +80,12 @@ def test_greedy_misses_the_most_probable_answer_and_two_beams_find_it():
 
 def test_scores_divide_the_log_probability_by_a_power_of_the_length():
     found = beam_search(ANSWERS, torch.tensor([[START]]), beams=4, max_new=5, end=END, length_penalty=2.0, n_best=4)
-    expected = [((OK, OK, END), 0.28, 3), ((YES, YES, END), 0.2, 3), ((YES, OK, END), 0.15, 3), ((OK, YES, END), 0.08, 3)]
+    expected = [
+        ((OK, OK, END), 0.28, 3),
+        ((YES, YES, END), 0.2, 3),
+        ((YES, OK, END), 0.15, 3),
+        ((OK, YES, END), 0.08, 3),
+    ]
     assert_same(found_by(found), [(tokens, math.log(p) / length**2) for tokens, p, length in expected])
     assert found.log_probs[0].exp().tolist() == pytest.approx([p for _, p, _ in expected])
     assert found.lengths.tolist() == [[3, 3, 3, 3]]
@@ -103,7 +108,9 @@ def test_a_negative_length_penalty_prefers_the_short():
 def test_a_beam_as_wide_as_the_space_is_exhaustive_search(seed, family, length_penalty, vocabulary, ends, n_best):
     stepper = family(vocabulary, seed)
     prompt = [seed % vocabulary, 1]
-    found = beam_search(stepper, torch.tensor([prompt]), beams=27, max_new=3, end=ends, length_penalty=length_penalty, n_best=n_best)
+    found = beam_search(
+        stepper, torch.tensor([prompt]), beams=27, max_new=3, end=ends, length_penalty=length_penalty, n_best=n_best
+    )
     assert_same(found_by(found), exhaustive_search(stepper, prompt, 3, ends, length_penalty)[:n_best])
 
 
@@ -116,9 +123,13 @@ def test_a_beam_as_wide_as_the_space_is_exhaustive_search(seed, family, length_p
     ends=st.sampled_from([[], [0], [0, 3]]),
     rows=st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4), min_size=1, max_size=3),
 )
-def test_a_narrow_beam_over_ragged_sentences_is_the_search_written_with_lists(seed, family, length_penalty, beams, ends, rows):
+def test_a_narrow_beam_over_ragged_sentences_is_the_search_written_with_lists(
+    seed, family, length_penalty, beams, ends, rows
+):
     stepper = family(5, seed)
-    found = beam_search(stepper, *padded(rows), beams=beams, max_new=6, end=ends, length_penalty=length_penalty, n_best=beams)
+    found = beam_search(
+        stepper, *padded(rows), beams=beams, max_new=6, end=ends, length_penalty=length_penalty, n_best=beams
+    )
     for i, row in enumerate(rows):
         assert_same(found_by(found, i), beam_search_with_lists(stepper, row, beams, 6, ends, length_penalty)[:beams])
 
@@ -135,8 +146,8 @@ def test_asking_for_fewer_hypotheses_stops_sooner_but_changes_none(seed, length_
 
 @pytest.mark.parametrize("length_penalty, calls", [(-1.0, 1), (0.0, 1), (1.0, 2)])
 def test_the_search_stops_once_nothing_running_can_win(length_penalty, calls):
-    # The end comes at once with .9, and each step without it costs log .1. With length_penalty 1 the bound after t such steps is
-    # t log .1 / 40, which falls below log .9 at t = 2; without normalisation one step is enough.
+    # The end comes at once with .9, and each step without it costs log .1. With length_penalty 1 the bound after t such
+    # steps is t log .1 / 40, which falls below log .9 at t = 2; without normalisation one step is enough.
     stepper = Transition([[0.1, 0.9]] * 2)
     found = beam_search(stepper, torch.tensor([[0]]), beams=1, max_new=40, end=1, length_penalty=length_penalty)
     assert_same(found_by(found), [((1,), math.log(0.9))])
@@ -171,7 +182,9 @@ def test_memory_stays_one_row_a_sentence_and_each_beam_reads_its_own_sentence():
     together = beam_search(stepper, *padded(prompts), beams=4, max_new=5, end=0, n_best=4)
     assert stepper.rows_of_memory == {3}
     for i, prompt in enumerate(prompts):
-        alone = beam_search(Translator(6, 2, sources[i : i + 1]), torch.tensor([prompt]), beams=4, max_new=5, end=0, n_best=4)
+        alone = beam_search(
+            Translator(6, 2, sources[i : i + 1]), torch.tensor([prompt]), beams=4, max_new=5, end=0, n_best=4
+        )
         assert_same(found_by(together, i), found_by(alone))
 
 
@@ -185,7 +198,9 @@ def test_the_search_goes_on_from_a_state_that_was_given():
 
 def test_a_watcher_can_draw_the_tree():
     steps = []
-    found = beam_search(ANSWERS, torch.tensor([[START]]), beams=2, max_new=5, end=END, length_penalty=0.0, watch=steps.append)
+    found = beam_search(
+        ANSWERS, torch.tensor([[START]]), beams=2, max_new=5, end=END, length_penalty=0.0, watch=steps.append
+    )
     assert steps[0].tokens[0, :3].tolist() == [YES, OK, END]
     assert steps[0].log_probs[0, :3].exp().tolist() == pytest.approx([0.5, 0.4, 0.1])
     path, place = [END], (steps[2].tokens[0] == END).nonzero()[0, 0]

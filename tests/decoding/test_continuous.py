@@ -82,11 +82,15 @@ def alone(stepper: Stepper, wanted: Wanted, limit: int | None) -> Sequences:
     if limit is not None and len(wanted.prompt) + wanted.max_new > limit:
         stepper = Sliding(stepper, limit, limit // 2)
     banned = () if choice.banned is None else (choice.banned,)
-    stepper = with_filters(stepper, temperature=choice.temperature, top_k=choice.top_k, top_p=choice.top_p, banned=banned)
+    stepper = with_filters(
+        stepper, temperature=choice.temperature, top_k=choice.top_k, top_p=choice.top_p, banned=banned
+    )
     prompt, end = torch.tensor([list(wanted.prompt)]), list(wanted.ends)
     if choice.is_greedy:
         return greedy_sequences(stepper, prompt, max_new=wanted.max_new, end=end)
-    return sample_sequences(stepper, prompt, max_new=wanted.max_new, end=end, seed=wanted.seed, row_numbers=[wanted.number])
+    return sample_sequences(
+        stepper, prompt, max_new=wanted.max_new, end=end, seed=wanted.seed, row_numbers=[wanted.number]
+    )
 
 
 def drawn(count: int, seed: int = 0) -> list[Wanted]:
@@ -98,7 +102,11 @@ def drawn(count: int, seed: int = 0) -> list[Wanted]:
         length = rnd.randint(1, 40)
         prompt = shared[:length] if number % 3 == 0 else [rnd.randrange(VOCABULARY) for _ in range(length)]
         ends = (7,) if number % 2 else ()
-        found.append(Wanted(prompt, rnd.choice([1, 5, 20, 40]), ends, CHOICES[number % len(CHOICES)], seed=number % 4, number=number))
+        found.append(
+            Wanted(
+                prompt, rnd.choice([1, 5, 20, 40]), ends, CHOICES[number % len(CHOICES)], seed=number % 4, number=number
+            )
+        )
     return found
 
 
@@ -120,7 +128,17 @@ def advanced(batch: Continuous) -> list[One]:
     for row, tokens, log_probs, plain, alternatives, ended, error in batch.advance():
         for place, token in enumerate(tokens):
             others = alternatives[place] if alternatives else []
-            found.append(One(row, token, log_probs[place], plain[place], others, ended if place == len(tokens) - 1 else None, None))
+            found.append(
+                One(
+                    row,
+                    token,
+                    log_probs[place],
+                    plain[place],
+                    others,
+                    ended if place == len(tokens) - 1 else None,
+                    None,
+                )
+            )
         if error is not None:
             found.append(One(row, -1, 0.0, 0.0, [], ended, error))
     return found
@@ -148,7 +166,9 @@ def test_rows_of_a_running_batch_are_what_each_is_alone(name: str, shares: bool)
     for wanted, written in zip(coming, written_by(batch, coming), strict=True):
         expected = alone(stepper, wanted, limit)
         assert [each.token for each in written] == expected.tokens[0].tolist()[: int(expected.lengths[0])], wanted
-        assert [each.log_prob for each in written] == pytest.approx(expected.log_probs[0].tolist()[: len(written)], abs=1e-3)
+        assert [each.log_prob for each in written] == pytest.approx(
+            expected.log_probs[0].tolist()[: len(written)], abs=1e-3
+        )
         assert written[-1].ended == ("end" if written[-1].token in wanted.ends else "length")
         assert all(each.ended is None for each in written[:-1])
     assert batch.running is None and batch.slots == []
@@ -306,7 +326,11 @@ def test_alternatives_are_the_most_probable_tokens_of_the_model_itself() -> None
         if each.row is row:
             assert [token for token, _ in each.alternatives] == [1, 2]
             assert [2.718281828**log_prob for _, log_prob in each.alternatives] == pytest.approx([0.6, 0.3])
-            assert each.token == 1 and each.log_prob == pytest.approx(0.0, abs=1e-6) and 2.718281828**each.plain == pytest.approx(0.6)
+            assert (
+                each.token == 1
+                and each.log_prob == pytest.approx(0.0, abs=1e-6)
+                and 2.718281828**each.plain == pytest.approx(0.6)
+            )
         else:
             assert each.row is plain and each.alternatives == []
 

@@ -46,7 +46,9 @@ def test_a_full_beam_finds_every_labelling_with_its_probability(length: int, sym
         tokens: pytest.approx(log_prob, abs=1e-9) for tokens, log_prob in every.items()
     }
     assert found[0].log_prob == pytest.approx(max(every.values()), abs=1e-9)
-    assert [transcript.score for transcript in found] == sorted((transcript.score for transcript in found), reverse=True)
+    assert [transcript.score for transcript in found] == sorted(
+        (transcript.score for transcript in found), reverse=True
+    )
 
 
 @given(st.integers(1, 5), st.integers(2, 4), st.integers(0, 1000), st.floats(0.1, 2), st.floats(-1, 2), st.booleans())
@@ -60,14 +62,17 @@ def test_with_a_language_model_it_finds_the_highest_weighted_score(
         ending = float(model.score(tokens)[0]) if ends else 0.0
         return every[tokens] + alpha * (model.total(tokens) + ending) + beta * len(tokens)
 
-    (found,) = prefix_beam_search(log_probs, beams=EVERY, n_best=3, language_model=model, alpha=alpha, beta=beta, end=0 if ends else None)
+    (found,) = prefix_beam_search(
+        log_probs, beams=EVERY, n_best=3, language_model=model, alpha=alpha, beta=beta, end=0 if ends else None
+    )
     best = sorted(map(weighted, every), reverse=True)[:3]
     assert [transcript.score for transcript in found] == pytest.approx(best, abs=1e-9)
     assert weighted(found[0].tokens) == pytest.approx(best[0], abs=1e-9)
 
 
 def test_a_labelling_beats_the_best_path_where_its_paths_are_more_probable_together() -> None:
-    """Of p(a) = 0.4 and p(blank) = 0.6 at two frames, the best path is two blanks (0.36), the best labelling a (0.64)."""
+    """Of p(a) = 0.4 and p(blank) = 0.6 at two frames, the best path is two blanks (0.36), the best labelling a
+    (0.64)."""
     log_probs = torch.tensor([[[0.6, 0.4], [0.6, 0.4]]], dtype=torch.float64).log()
     (path,), ((found,),) = best_path(log_probs), prefix_beam_search(log_probs, beams=2)
     assert path.tokens == () and math.exp(path.log_prob) == pytest.approx(0.36)
@@ -105,7 +110,9 @@ def test_padding_and_other_rows_change_nothing() -> None:
 def test_kneser_ney_serves_as_the_language_model() -> None:
     """Frames that cannot tell b from c; the text has b after a, and ends there: the blank's id is the end."""
     model = fit_kneser_ney([[1, 2, 0]] * 20 + [[3, 0]], vocabulary=4, order=3)
-    frames = torch.tensor([[0.05, 0.85, 0.05, 0.05], [0.9, 0.04, 0.03, 0.03], [0.06, 0.04, 0.44, 0.46]], dtype=torch.float64).log()[None]
+    frames = torch.tensor(
+        [[0.05, 0.85, 0.05, 0.05], [0.9, 0.04, 0.03, 0.03], [0.06, 0.04, 0.44, 0.46]], dtype=torch.float64
+    ).log()[None]
     assert prefix_beam_search(frames, beams=8)[0][0].tokens == (1, 3)
     found = prefix_beam_search(frames, beams=8, language_model=model, alpha=1.0, end=0)[0][0]
     assert found.tokens == (1, 2)

@@ -1,4 +1,5 @@
-"""Steps that are run again and again: what leaves the host, what may share a graph, and on a GPU that captured is eager to the token."""
+"""Steps that are run again and again: what leaves the host, what may share a graph, and on a GPU that captured is eager
+to the token."""
 
 import gc
 import weakref
@@ -90,7 +91,10 @@ def test_a_step_that_is_not_calm_is_run_as_it_was_written(cuts):
 
 def slid(task: LanguageModel, device: str) -> list[torch.Tensor]:
     torch.manual_seed(6)
-    prompt, mask = torch.randint(VOCABULARY, (3, 9)).to(device), (torch.arange(9) < torch.tensor([[9], [4], [7]])).to(device)
+    prompt, mask = (
+        torch.randint(VOCABULARY, (3, 9)).to(device),
+        (torch.arange(9) < torch.tensor([[9], [4], [7]])).to(device),
+    )
 
     def stepper() -> Stepper:
         return Sliding(task.stepper(), limit=16, keep=6)
@@ -134,7 +138,14 @@ def test_a_step_that_does_not_say_what_it_depends_on_runs_eagerly():
 
 
 def filtered(task: LanguageModel, **changes: Any) -> Stepper:
-    settings = {"temperature": 0.7, "top_k": 5, "top_p": 0.9, "repetition_penalty": 1.2, "no_repeat_ngram": 3, "banned": [1, 4]}
+    settings = {
+        "temperature": 0.7,
+        "top_k": 5,
+        "top_p": 0.9,
+        "repetition_penalty": 1.2,
+        "no_repeat_ngram": 3,
+        "banned": [1, 4],
+    }
     return with_filters(task.stepper(), **{**settings, **changes})
 
 
@@ -152,7 +163,9 @@ def test_equal_steppers_have_equal_signatures_and_others_have_not():
         assert signature_of(filtered(task)) != signature_of(filtered(task, **change)), change
     ended = [ForcedEnd(task.stepper(), end=end, max_new=8, prompt=1) for end in (3, 3, 4)]
     assert signature_of(ended[0]) == signature_of(ended[1]) != signature_of(ended[2])
-    assert signature_of(Ensemble([task.stepper(), other.stepper()])) != signature_of(Ensemble([task.stepper(), task.stepper()]))
+    assert signature_of(Ensemble([task.stepper(), other.stepper()])) != signature_of(
+        Ensemble([task.stepper(), task.stepper()])
+    )
 
 
 def test_a_stepper_around_one_without_a_signature_has_none():
@@ -241,7 +254,9 @@ def test_weights_that_were_moved_are_noticed():
     assert facts_of(signature) != before
 
 
-@pytest.mark.parametrize("register", [lambda task: task.body.register_forward_hook, lambda task: register_module_forward_hook])
+@pytest.mark.parametrize(
+    "register", [lambda task: task.body.register_forward_hook, lambda task: register_module_forward_hook]
+)
 def test_hooks_are_noticed(register):
     signature = signature_of(stepper := model("gpt").stepper())
     assert standing_of(signature).reason is None
@@ -323,7 +338,9 @@ def test_no_two_threads_run_the_same_tape(monkeypatch):
     assert other[0] is not kept
 
 
-@pytest.mark.parametrize("around", [lambda s: s, lambda s: TopK(NoRepeatNgram(RepetitionPenalty(s, penalty=1.5), n=2), k=9)])
+@pytest.mark.parametrize(
+    "around", [lambda s: s, lambda s: TopK(NoRepeatNgram(RepetitionPenalty(s, penalty=1.5), n=2), k=9)]
+)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_step_changes_a_shape_where_the_capacity_is_known(family, around):
     stepper = around(model(family).stepper())
@@ -468,13 +485,16 @@ def test_a_prompt_of_unequal_rows_is_captured(family, monkeypatch):
     task = model(family, "cuda")
     monkeypatch.setattr(engine, "LEAST_STEPS", 10**9)
     forget_graphs()
-    prompts, mask = torch.randint(VOCABULARY, (3, 4, 9), device="cuda"), torch.arange(9) < torch.tensor([[9], [4], [7], [1]])
+    prompts, mask = (
+        torch.randint(VOCABULARY, (3, 4, 9), device="cuda"),
+        torch.arange(9) < torch.tensor([[9], [4], [7], [1]]),
+    )
     found = [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens for prompt in prompts]
     assert len(engine._calls) == 1
     monkeypatch.setattr(engine, "MOST_FAILURES", 0)  # nothing is captured from here on
-    assert [greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens.tolist() for prompt in prompts] == [
-        tokens.tolist() for tokens in found
-    ]
+    assert [
+        greedy_sequences(task.stepper(), prompt, mask.cuda(), max_new=20).tokens.tolist() for prompt in prompts
+    ] == [tokens.tolist() for tokens in found]
 
 
 @on_gpu
@@ -483,7 +503,10 @@ def test_a_call_that_gives_too_much_is_not_captured(monkeypatch):
     forget_graphs()
     with torch.no_grad():
         for number in range(4):
-            assert called(lambda x: x.repeat(10), (torch.full((2,), number, device="cuda"),), ("long",)).tolist() == [number] * 20
+            assert (
+                called(lambda x: x.repeat(10), (torch.full((2,), number, device="cuda"),), ("long",)).tolist()
+                == [number] * 20
+            )
     assert not engine._calls
 
 
@@ -493,7 +516,10 @@ def test_shapes_that_come_back_late_are_not_captured():
     with torch.no_grad():
         for _ in range(3):
             for width in range(1, 2 * engine.MOST_CALLS):
-                assert called(doubled, (torch.ones(width, device="cuda"), None), ("doubled",))["tokens"].tolist() == [2] * width
+                assert (
+                    called(doubled, (torch.ones(width, device="cuda"), None), ("doubled",))["tokens"].tolist()
+                    == [2] * width
+                )
     assert not engine._calls
 
 
@@ -502,7 +528,10 @@ def test_a_call_that_asks_the_host_is_not_captured_and_numbers_can_be_drawn_afte
     forget_graphs()
     with torch.no_grad():
         for number in range(4):
-            assert called(lambda x: x + x.sum().item(), (torch.full((2,), number, device="cuda"),), ("asks",)).tolist() == [3 * number] * 2
+            assert (
+                called(lambda x: x + x.sum().item(), (torch.full((2,), number, device="cuda"),), ("asks",)).tolist()
+                == [3 * number] * 2
+            )
     assert not engine._calls
     assert torch.rand(3, device="cuda").shape == (3,)
 
@@ -554,7 +583,10 @@ def test_a_step_that_asks_the_host_runs_eagerly_and_says_so(caplog):
         number = frame[0] + frame[0].sum().item()
         return (number,), (number,)
 
-    with torch.no_grad(), repeating(asking, (torch.ones(1, device="cuda"),), steps=1000, signature=("asks the host here",)) as repeated:
+    with (
+        torch.no_grad(),
+        repeating(asking, (torch.ones(1, device="cuda"),), steps=1000, signature=("asks the host here",)) as repeated,
+    ):
         assert repeated.run(3)[0].tolist() == [[2.0, 4.0, 8.0]]
     assert not engine._graphs
     assert [message.split(":")[0] for message in caplog.messages] == ["decoding runs eagerly"]

@@ -38,7 +38,9 @@ def test_none_is_above_zero_and_what_one_refuses_is_refused() -> None:
 def test_copies_of_one_model_write_what_it_writes_alone(copies: int) -> None:
     for kind in (Recurrent, Attending):
         alone = beam_search(kind(VOCABULARY, 5), PROMPTS, beams=3, max_new=7, end=END, n_best=2)
-        together = beam_search(Ensemble([kind(VOCABULARY, 5) for _ in range(copies)]), PROMPTS, beams=3, max_new=7, end=END, n_best=2)
+        together = beam_search(
+            Ensemble([kind(VOCABULARY, 5) for _ in range(copies)]), PROMPTS, beams=3, max_new=7, end=END, n_best=2
+        )
         assert torch.equal(alone.tokens, together.tokens)
         torch.testing.assert_close(alone.scores, together.scores, rtol=1e-10, atol=1e-12)
 

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.decoding.beam import beam_search
-from clew.decoding.filters import FILTERS, Banned, NoRepeatNgram, Nucleus, RepetitionPenalty, Temperature, TopK, with_filters
+from clew.decoding.filters import (
+    FILTERS,
+    Banned,
+    NoRepeatNgram,
+    Nucleus,
+    RepetitionPenalty,
+    Temperature,
+    TopK,
+    with_filters,
+)
 from tests.decoding.steppers import Recurrent, Transition, padded, probs_after
 
 OPTIONS = {
@@ -49,7 +58,9 @@ def test_a_filtered_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(na
 def test_the_options_above_change_what_every_filter_gives():
     row = [0, 1, 2, 0]
     for name, build in FILTERS.items():
-        assert probs_after(build(Recurrent(5, 0), **OPTIONS[name]), row) != pytest.approx(probs_after(Recurrent(5, 0), row)), name
+        assert probs_after(build(Recurrent(5, 0), **OPTIONS[name]), row) != pytest.approx(
+            probs_after(Recurrent(5, 0), row)
+        ), name
 
 
 def test_temperature_raises_probabilities_to_its_inverse():
@@ -66,7 +77,9 @@ def test_top_k_keeps_the_k_most_probable_and_divides_by_their_mass():
 
 
 def test_top_k_keeps_exactly_k_of_equals():
-    assert sorted(probs_after(TopK(always(0.25, 0.25, 0.25, 0.25), k=3), [0])) == pytest.approx([0, 1 / 3, 1 / 3, 1 / 3])
+    assert sorted(probs_after(TopK(always(0.25, 0.25, 0.25, 0.25), k=3), [0])) == pytest.approx(
+        [0, 1 / 3, 1 / 3, 1 / 3]
+    )
 
 
 def test_top_k_above_the_vocabulary_keeps_everything():
@@ -98,7 +111,9 @@ def test_the_nucleus_of_p_one_keeps_tails_that_rounding_would_lose():
 
 
 def test_the_nucleus_measures_mass_after_a_constraint_took_some():
-    assert probs_after(Nucleus(Banned(always(0.8, 0.09, 0.1, 0.01), tokens=[0]), p=0.6), [0]) == pytest.approx([0, 9 / 19, 10 / 19, 0])
+    assert probs_after(Nucleus(Banned(always(0.8, 0.09, 0.1, 0.01), tokens=[0]), p=0.6), [0]) == pytest.approx(
+        [0, 9 / 19, 10 / 19, 0]
+    )
 
 
 def test_banned_tokens_lose_their_probability_to_nobody():
@@ -173,7 +188,12 @@ def test_a_row_with_nothing_left_is_minus_infinity_and_not_nan():
 @given(st.integers(0, 999), st.integers(1, 3), st.integers(1, 4))
 def test_beam_search_without_repeated_n_grams_has_none(seed, n, beams):
     found = beam_search(
-        with_filters(Recurrent(8, seed), no_repeat_ngram=n, banned=[3]), torch.tensor([[0]]), beams=beams, max_new=6, end=7, n_best=beams
+        with_filters(Recurrent(8, seed), no_repeat_ngram=n, banned=[3]),
+        torch.tensor([[0]]),
+        beams=beams,
+        max_new=6,
+        end=7,
+        n_best=beams,
     )
     for tokens, length in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), strict=True):
         row = [0, *tokens[:length]]
@@ -185,7 +205,9 @@ def test_beam_search_without_repeated_n_grams_has_none(seed, n, beams):
 def test_only_filters_that_do_something_are_stacked_and_in_the_stated_order():
     stepper = always(0.5, 0.5)
     assert with_filters(stepper) is stepper
-    outer = with_filters(stepper, temperature=2.0, top_k=1, top_p=0.5, repetition_penalty=2.0, no_repeat_ngram=2, banned=[0])
+    outer = with_filters(
+        stepper, temperature=2.0, top_k=1, top_p=0.5, repetition_penalty=2.0, no_repeat_ngram=2, banned=[0]
+    )
     stack = []
     while outer is not stepper:
         stack.append(type(outer))
@@ -197,12 +219,18 @@ def test_only_filters_that_do_something_are_stacked_and_in_the_stated_order():
     "options, sentence",
     [
         ({"temperature": -1}, "temperature (-1) must be above 0 and finite; use greedy decoding for the limit 0"),
-        ({"temperature": math.inf}, "temperature (inf) must be above 0 and finite; use greedy decoding for the limit 0"),
+        (
+            {"temperature": math.inf},
+            "temperature (inf) must be above 0 and finite; use greedy decoding for the limit 0",
+        ),
         ({"top_k": 0}, "top_k (0) must be a whole number of at least 1"),
         ({"top_k": 2.5}, "top_k (2.5) must be a whole number of at least 1"),
         ({"top_p": 0}, "top_p (0) must be above 0 and at most 1"),
         ({"top_p": 1.5}, "top_p (1.5) must be above 0 and at most 1"),
-        ({"repetition_penalty": 0}, "repetition_penalty (0) must be above 0 and finite; 1 is no penalty, above 1 repeats less"),
+        (
+            {"repetition_penalty": 0},
+            "repetition_penalty (0) must be above 0 and finite; 1 is no penalty, above 1 repeats less",
+        ),
         ({"no_repeat_ngram": 0}, "no_repeat_ngram (0) must be a whole number of at least 1"),
         ({"banned": [2]}, "banned token (2) must be at least 0 and below vocabulary (2)"),
         ({"banned": [0, 1]}, "all 2 tokens of the vocabulary are banned; leave at least one"),

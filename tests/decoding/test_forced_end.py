@@ -35,7 +35,9 @@ def test_a_prompt_in_one_chunk_is_as_its_tokens_one_by_one() -> None:
         log_probs, state = forced(token[:, None], None, state)
         parts.append(log_probs)
     assert torch.equal(whole, torch.cat(parts, 1))
-    assert whole[0, -1].tolist() == [-math.inf, -math.inf, 0.0] and whole[0, 0].exp().tolist() == pytest.approx([0, 0.9, 0.1])
+    assert whole[0, -1].tolist() == [-math.inf, -math.inf, 0.0] and whole[0, 0].exp().tolist() == pytest.approx(
+        [0, 0.9, 0.1]
+    )
 
 
 def test_without_an_end_token_none_can_be_forced() -> None:
@@ -44,7 +46,8 @@ def test_without_an_end_token_none_can_be_forced() -> None:
 
 
 def test_of_a_step_only_the_best_candidates_end_where_a_search_may_stop_early() -> None:
-    # After one step: go on (.6), end (.4). A beam of one that counts both candidates ends at once; one that counts the best goes on.
+    # After one step: go on (.6), end (.4). A beam of one that counts both candidates ends at once; one that counts the
+    # best goes on.
     stepper = Transition([[[0, 0.6, 0.4]] * 3, [[0, 0.5, 0.5]] * 3])
     own = beam_search(stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0)
     theirs = beam_search(stepper, PROMPT[:1], beams=1, max_new=2, end=END, length_penalty=0.0, early_stop="never")

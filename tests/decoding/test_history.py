@@ -8,7 +8,9 @@ from tests.decoding.steppers import padded
 
 CHUNKS = st.integers(1, 3).flatmap(
     lambda rows: st.lists(
-        st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=rows, max_size=rows).filter(any), min_size=1, max_size=4
+        st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=rows, max_size=rows).filter(any),
+        min_size=1,
+        max_size=4,
     )
 )
 
@@ -21,7 +23,11 @@ def read(chunks):
 
 
 def real(history):
-    assert all(token == ABSENT for row, n in zip(history.tokens.tolist(), history.lengths.tolist(), strict=True) for token in row[n:])
+    assert all(
+        token == ABSENT
+        for row, n in zip(history.tokens.tolist(), history.lengths.tolist(), strict=True)
+        for token in row[n:]
+    )
     return [row[:n] for row, n in zip(history.tokens.tolist(), history.lengths.tolist(), strict=True)]
 
 

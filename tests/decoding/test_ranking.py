@@ -54,7 +54,9 @@ def all_hypotheses(max_new, vocabulary):
 
 def found_by(found, row=0):
     tokens, lengths, scores = found.tokens[row].tolist(), found.lengths[row].tolist(), found.scores[row].tolist()
-    return [(tuple(each[:length]), score) for each, length, score in zip(tokens, lengths, scores, strict=True) if length]
+    return [
+        (tuple(each[:length]), score) for each, length, score in zip(tokens, lengths, scores, strict=True) if length
+    ]
 
 
 @settings(deadline=None, max_examples=30)
@@ -74,7 +76,9 @@ def test_a_beam_as_wide_as_the_space_finds_what_the_formula_ranks_highest(seed, 
         every = [(tokens, scored(stepper, row, prompt, tokens, alpha, beta)) for tokens in all_hypotheses(3, 3)]
         best = sorted(every, key=lambda pair: -pair[1])[:n_best]
         assert [score for _, score in found_by(found, row)] == pytest.approx([score for _, score in best])
-        assert dict(found_by(found, row)) == pytest.approx({tokens: dict(every)[tokens] for tokens, _ in found_by(found, row)})
+        assert dict(found_by(found, row)) == pytest.approx(
+            {tokens: dict(every)[tokens] for tokens, _ in found_by(found, row)}
+        )
 
 
 @settings(deadline=None, max_examples=30)
@@ -97,11 +101,16 @@ def test_a_narrow_beam_keeps_the_most_probable_and_ranks_those_that_end(seed, al
         candidates = sorted(candidates, key=lambda pair: -pair[1])[: 2 * beams]
         finished += [tokens for tokens, _ in candidates if tokens[-1] == END]
         running = [pair for pair in candidates if pair[0][-1] != END][:beams]
-    every = [(tokens, scored(stepper, 0, prompt, tokens, alpha, beta)) for tokens in [*finished, *(tokens for tokens, _ in running)]]
+    every = [
+        (tokens, scored(stepper, 0, prompt, tokens, alpha, beta))
+        for tokens in [*finished, *(tokens for tokens, _ in running)]
+    ]
     best = sorted(every, key=lambda pair: -pair[1])[:beams]
     options = {"length_penalty": alpha, "length_form": "gnmt", "coverage_penalty": beta}
     for n_best in {1, beams}:
-        found = found_by(beam_search(stepper, torch.tensor([prompt]), beams=beams, max_new=5, end=END, n_best=n_best, **options))
+        found = found_by(
+            beam_search(stepper, torch.tensor([prompt]), beams=beams, max_new=5, end=END, n_best=n_best, **options)
+        )
         assert [score for _, score in found] == pytest.approx([score for _, score in best[:n_best]])
 
 
@@ -139,10 +148,15 @@ def test_coverage_is_averaged_over_an_ensemble_and_found_under_filters():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"coverage_penalty \(-1.0\) must be at least 0, so that places left out lower a score"):
+    with pytest.raises(
+        UserError, match=r"coverage_penalty \(-1.0\) must be at least 0, so that places left out lower a score"
+    ):
         Ranking(coverage_penalty=-1.0)
     with pytest.raises(UserError, match="unknown length_form 'gmnt'; did you mean 'gnmt'\\? known: gnmt, power"):
         Ranking(length_form="gmnt")  # type: ignore[arg-type]
     options = {"beams": 2, "max_new": 3, "end": END, "coverage_penalty": 0.2}
-    with pytest.raises(UserError, match=r"coverage_penalty \(0.2\) needs a model that attends to a source while it writes, which this one"):
+    with pytest.raises(
+        UserError,
+        match=r"coverage_penalty \(0.2\) needs a model that attends to a source while it writes, which this one",
+    ):
         beam_search(Transition([[0.5, 0.5]] * 2), torch.tensor([[1]]), **options)

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.decoding.filters import Banned, with_filters
-from clew.decoding.sampling import greedy, greedy_sequences, invert_cumulative, sample, sample_sequences, uniform_numbers
+from clew.decoding.sampling import (
+    greedy,
+    greedy_sequences,
+    invert_cumulative,
+    sample,
+    sample_sequences,
+    uniform_numbers,
+)
 from tests.decoding.steppers import Attending, Recurrent, Transition, padded, probs_after
 
 COUNTING = Transition([[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]])  # after w comes w + 1
@@ -102,7 +109,9 @@ def test_generation_goes_on_from_a_state_that_was_given():
     stepper = Recurrent(6, 3)
     _, state = stepper(torch.tensor([[1, 2]]), None, stepper.initial_state(1))
     whole = greedy_sequences(stepper, torch.tensor([[1, 2, 3]]), max_new=5)
-    assert greedy_sequences(stepper, torch.tensor([[3]]), None, state, max_new=5).tokens.tolist() == whole.tokens.tolist()
+    assert (
+        greedy_sequences(stepper, torch.tensor([[3]]), None, state, max_new=5).tokens.tolist() == whole.tokens.tolist()
+    )
 
 
 def test_gradients_are_off_in_the_generator_only():
@@ -122,13 +131,19 @@ def test_sampled_frequencies_are_the_distribution(rows, steps):
     counts = tokens.flatten().bincount(minlength=5)
     assert counts[4] == 0
     expected = 4000 * probs[:4]
-    assert ((counts[:4] - expected) ** 2 / expected).sum() < 21.1  # chi-square of 3 degrees of freedom, one in ten thousand
+    assert (
+        (counts[:4] - expected) ** 2 / expected
+    ).sum() < 21.1  # chi-square of 3 degrees of freedom, one in ten thousand
 
 
 def test_a_constraint_leaves_the_other_tokens_their_proportions():
     stepper = Banned(Transition([[0.5, 0.3, 0.2]] * 3), tokens=[0])
     tokens = sample_sequences(stepper, torch.zeros(4000, 1, dtype=torch.long), max_new=1, seed=0).tokens
-    assert tokens.flatten().bincount(minlength=3).tolist() == [0, pytest.approx(2400, abs=125), pytest.approx(1600, abs=125)]
+    assert tokens.flatten().bincount(minlength=3).tolist() == [
+        0,
+        pytest.approx(2400, abs=125),
+        pytest.approx(1600, abs=125),
+    ]
 
 
 def test_seeds_and_row_numbers_give_different_samples():
@@ -146,7 +161,10 @@ def test_the_cumulative_distribution_is_inverted():
     assert invert_cumulative(log_probs[None], torch.ones(1)).tolist() == [4]
 
 
-@given(st.lists(st.sampled_from([0.0, 1e-12, 0.1, 1.0]), min_size=1, max_size=8).filter(any), st.floats(0, 1, exclude_max=True))
+@given(
+    st.lists(st.sampled_from([0.0, 1e-12, 0.1, 1.0]), min_size=1, max_size=8).filter(any),
+    st.floats(0, 1, exclude_max=True),
+)
 def test_a_token_of_probability_zero_is_never_chosen(weights, uniform):
     token = invert_cumulative(torch.tensor([weights]).log(), torch.tensor([uniform], dtype=torch.float64))
     assert weights[token] > 0

@@ -16,7 +16,8 @@ from tests.decoding.steppers import Attending, Recurrent, padded, probs_after
 
 
 def window(row, limit, keep):
-    """What is left of a row read token by token: a full window shrinks to its last `keep` before the next token comes."""
+    """What is left of a row read token by token: a full window shrinks to its last `keep` before the next token
+    comes."""
     kept = []
     for token in row:
         kept = [*(kept[-keep:] if len(kept) == limit else kept), token]
@@ -85,7 +86,9 @@ def test_beams_reorder_the_tokens_that_a_restart_reads():
     inner = Recurrent(5, 11, positions=3)
     stepper = Sliding(inner, limit=3, keep=2)
     found = beam_search(stepper, torch.tensor([[0, 1]]), beams=4, max_new=6, end=4, n_best=4)
-    for tokens, length, total in zip(found.tokens[0].tolist(), found.lengths[0].tolist(), found.log_probs[0].exp().tolist(), strict=True):
+    for tokens, length, total in zip(
+        found.tokens[0].tolist(), found.lengths[0].tolist(), found.log_probs[0].exp().tolist(), strict=True
+    ):
         probability = 1.0
         for t in range(length):
             probability *= probs_after(inner, window([0, 1, *tokens[:t]], 3, 2))[tokens[t]]
@@ -96,7 +99,10 @@ def test_beams_reorder_the_tokens_that_a_restart_reads():
 def test_a_restart_must_leave_room(keep):
     with pytest.raises(UserError) as error:
         Sliding(Recurrent(3, 0), limit=8, keep=keep)
-    assert str(error.value) == f"keep ({keep}) must be at least 1 and below limit (8), so that a restart leaves room for new tokens"
+    assert (
+        str(error.value)
+        == f"keep ({keep}) must be at least 1 and below limit (8), so that a restart leaves room for new tokens"
+    )
 
 
 @settings(deadline=None, max_examples=40)

@@ -27,8 +27,12 @@ STEPPERS = {
     "ensemble": lambda seed: Ensemble([Recurrent(5, seed), Attending(5, seed)]),
     "sliding": lambda seed: Sliding(Recurrent(5, seed, positions=6), limit=6, keep=3),
     "sliding attention": lambda seed: Sliding(Attending(5, seed), limit=6, keep=2),
-    "filtered": lambda seed: with_filters(Recurrent(5, seed), repetition_penalty=1.3, no_repeat_ngram=3, temperature=0.8, banned=[3]),
-    "filtered attention": lambda seed: with_filters(Attending(5, seed), repetition_penalty=1.3, no_repeat_ngram=3, top_k=4),
+    "filtered": lambda seed: with_filters(
+        Recurrent(5, seed), repetition_penalty=1.3, no_repeat_ngram=3, temperature=0.8, banned=[3]
+    ),
+    "filtered attention": lambda seed: with_filters(
+        Attending(5, seed), repetition_penalty=1.3, no_repeat_ngram=3, top_k=4
+    ),
     "forced end": lambda seed: ForcedEnd(Attending(5, seed), end=0, max_new=9, prompt=3),
 }
 
@@ -53,7 +57,9 @@ def test_greedy_tokens_are_those_of_plain_decoding_whatever_the_draft_guesses(na
         assert (acceptance.accepted == acceptance.proposed).all()
 
 
-@pytest.mark.parametrize("draft", [lambda seed: DraftStepper(Recurrent(5, seed)), lambda seed: DraftStepper(Attending(5, seed))])
+@pytest.mark.parametrize(
+    "draft", [lambda seed: DraftStepper(Recurrent(5, seed)), lambda seed: DraftStepper(Attending(5, seed))]
+)
 @pytest.mark.parametrize("name", STEPPERS)
 @settings(deadline=None, max_examples=4)
 @given(rows=ROWS, seed=st.integers(0, 99), own=st.integers(0, 99))
@@ -68,10 +74,14 @@ def test_greedy_tokens_are_those_of_plain_decoding_with_another_model_as_the_dra
 @pytest.mark.parametrize("name", STEPPERS)
 def test_a_model_that_drafts_for_itself_is_accepted_always(name):
     stepper = STEPPERS[name](3)
-    found, acceptance = speculative_sequences(stepper, DraftStepper(stepper), *padded([[0, 1, 2], [3], [4, 4]]), max_new=40)
+    found, acceptance = speculative_sequences(
+        stepper, DraftStepper(stepper), *padded([[0, 1, 2], [3], [4, 4]]), max_new=40
+    )
     assert acceptance.accepted.tolist() == acceptance.proposed.tolist()
     assert (acceptance.accepted + acceptance.rounds + 1).tolist() == [40, 40, 40]
-    drawn, acceptance = speculative_sequences(stepper, DraftStepper(stepper), *padded([[0, 1, 2], [3], [4, 4]]), max_new=40, seed=1)
+    drawn, acceptance = speculative_sequences(
+        stepper, DraftStepper(stepper), *padded([[0, 1, 2], [3], [4, 4]]), max_new=40, seed=1
+    )
     assert acceptance.accepted.tolist() == acceptance.proposed.tolist()
 
 
@@ -159,7 +169,9 @@ def test_a_row_is_drawn_alike_alone_and_in_a_batch(rows, seed, family, lookup):
     draft = PromptLookup() if lookup else DraftStepper(family(5, seed + 1))
     together, told = speculative_sequences(stepper, draft, *padded(rows), max_new=9, end=0, seed=seed)
     for i, row in enumerate(rows):
-        alone, own = speculative_sequences(stepper, draft, torch.tensor([row]), max_new=9, end=0, seed=seed, row_numbers=[i])
+        alone, own = speculative_sequences(
+            stepper, draft, torch.tensor([row]), max_new=9, end=0, seed=seed, row_numbers=[i]
+        )
         length = int(alone.lengths)
         assert together.lengths[i] == length
         assert together.tokens[i, :length].tolist() == alone.tokens[0].tolist()
@@ -168,7 +180,10 @@ def test_a_row_is_drawn_alike_alone_and_in_a_batch(rows, seed, family, lookup):
 
 def test_another_seed_draws_other_tokens():
     stepper, prompt = Recurrent(9, 3), torch.zeros(1, 1, dtype=torch.long)
-    texts = {tuple(speculative_sequences(stepper, PromptLookup(), prompt, max_new=9, seed=seed)[0].tokens[0].tolist()) for seed in range(9)}
+    texts = {
+        tuple(speculative_sequences(stepper, PromptLookup(), prompt, max_new=9, seed=seed)[0].tokens[0].tolist())
+        for seed in range(9)
+    }
     assert len(texts) > 6
 
 
@@ -176,7 +191,10 @@ def test_streamed_tokens_are_the_collected_ones():
     stepper, prompt = Recurrent(6, 3), torch.tensor([[0], [1], [2]])
     for seed in (None, 1):
         streamed = torch.stack(list(speculative(stepper, PromptLookup(), prompt, max_new=17, end=5, seed=seed)), 1)
-        assert streamed.tolist() == speculative_sequences(stepper, PromptLookup(), prompt, max_new=17, end=5, seed=seed)[0].tokens.tolist()
+        assert (
+            streamed.tolist()
+            == speculative_sequences(stepper, PromptLookup(), prompt, max_new=17, end=5, seed=seed)[0].tokens.tolist()
+        )
 
 
 def test_a_step_is_shown_before_the_next_round():
@@ -215,7 +233,9 @@ def test_the_chunk_grows_where_all_is_accepted_and_shrinks_where_nothing_is():
 
 def test_prompt_lookup_guesses_what_followed_the_longest_gram_last():
     draft = PromptLookup(grams=(3, 2))
-    tokens, mask = padded([[1, 2, 3, 9, 1, 2, 3, 8, 2, 3, 7, 1, 2, 3], [4, 5, 6], [5, 5, 5, 5], [1, 2, 3, 4, 1, 2, 3, 4]])
+    tokens, mask = padded(
+        [[1, 2, 3, 9, 1, 2, 3, 8, 2, 3, 7, 1, 2, 3], [4, 5, 6], [5, 5, 5, 5], [1, 2, 3, 4, 1, 2, 3, 4]]
+    )
     most = torch.tensor([4, 3, 3, 6])
     proposal, _ = draft.propose(tokens, mask, most, None, draft.initial_state(4, 30))
     assert proposal.counts.tolist() == [4, 0, 3, 6]
@@ -242,7 +262,10 @@ def test_a_draft_of_another_vocabulary_is_refused():
 def test_a_chunk_out_of_bounds_is_refused(chunk):
     with pytest.raises(UserError) as error:
         speculative(Transition(TABLE), PromptLookup(), torch.tensor([[0]]), max_new=3, chunk=chunk)
-    assert str(error.value) == f"chunk ({chunk}) must be at least 1 and at most 16: the number of tokens that a draft guesses at first"
+    assert (
+        str(error.value)
+        == f"chunk ({chunk}) must be at least 1 and at most 16: the number of tokens that a draft guesses at first"
+    )
 
 
 def test_a_row_without_any_token_left_is_refused():

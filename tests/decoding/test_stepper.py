@@ -96,7 +96,9 @@ def test_prefill_stops_at_the_longest_row_and_never_holds_more_than_a_chunk():
 def test_a_prompt_without_a_token_is_refused():
     stepper = Recurrent(3, seed=0)
     mask = torch.tensor([[True, True], [False, False]])
-    with pytest.raises(UserError, match=r"^row 1 of the prompt is empty; each row needs at least one token, such as the start token$"):
+    with pytest.raises(
+        UserError, match=r"^row 1 of the prompt is empty; each row needs at least one token, such as the start token$"
+    ):
         prefill(stepper, torch.zeros(2, 2, dtype=torch.long), mask, stepper.initial_state(2))
     with pytest.raises(UserError, match="^row 0 of the prompt is empty"):
         prefill(stepper, torch.zeros(2, 0, dtype=torch.long), None, stepper.initial_state(2))
@@ -111,7 +113,9 @@ def test_padding_on_the_left_is_refused():
 
 @pytest.mark.parametrize("name", AROUND)
 @settings(deadline=None, max_examples=25)
-@given(rows=ROWS, places=st.lists(st.floats(0, 1), min_size=1, max_size=3), cut=st.integers(0, 9), seed=st.integers(0, 99))
+@given(
+    rows=ROWS, places=st.lists(st.floats(0, 1), min_size=1, max_size=3), cut=st.integers(0, 9), seed=st.integers(0, 99)
+)
 def test_positions_that_are_asked_for_are_those_of_the_whole_chunk(name, rows, places, cut, seed):
     tokens, mask = padded(rows)
     at = torch.tensor([[round(place * (len(row) - 1)) for place in places] for row in rows])

@@ -27,7 +27,9 @@ Frame = tuple[Tensor, Tensor]
 """A count (1,) and some numbers (1, 100)."""
 
 
-def counting(change: Callable[[Any, Tensor], Tensor], read: Callable[[Tensor], Any] = lambda count: count.item()) -> Any:
+def counting(
+    change: Callable[[Any, Tensor], Tensor], read: Callable[[Tensor], Any] = lambda count: count.item()
+) -> Any:
     """A step that changes its numbers by what it has counted to."""
 
     def advance(frame: Frame, fed: Tensor | None) -> tuple[Frame, tuple[Tensor]]:
@@ -64,7 +66,9 @@ TAPED = {
     "a slice that grows": lambda n, x: x + x[:, : n + 1].sum(),
     "a slice that moves": lambda n, x: torch.cat([x[:, n + 1 : n + 3], x], 1)[:, :100],
     "a slice from the end": lambda n, x: x + x.narrow(1, 60 - n, n + 2).sum(),
-    "sizes of what grows": lambda n, x: x + torch.ones(x[:, :n].shape[1], 1).sum() + torch.ones(x[:, : n + 3].size(1)).sum(),
+    "sizes of what grows": lambda n, x: (
+        x + torch.ones(x[:, :n].shape[1], 1).sum() + torch.ones(x[:, : n + 3].size(1)).sum()
+    ),
     "a property": lambda n, x: x + (x.mT @ x).mean(),
     "several results": lambda n, x: torch.cat(x.split_with_sizes([n, 100 - n], 1)[::-1], 1),
     "a write": lambda n, x: written(x, n, 2, 3.0),
@@ -225,10 +229,15 @@ def test_a_tape_is_taken_again_from_any_position(family, lengths, monkeypatch):
 
     def write(lengths: Any) -> Any:
         longest = max(lengths)
-        prompt, mask = torch.arange(3 * longest).view(3, -1) % 90, torch.arange(longest) < torch.tensor(lengths)[:, None]
+        prompt, mask = (
+            torch.arange(3 * longest).view(3, -1) % 90,
+            torch.arange(longest) < torch.tensor(lengths)[:, None],
+        )
         # One capacity for all, and with it one shape of the frame; the longest fill it.
         state = task.stepper().initial_state(3, 12 + 40)
-        return greedy_sequences(task.stepper(), prompt, mask if len(set(lengths)) > 1 else None, state, max_new=40).tokens
+        return greedy_sequences(
+            task.stepper(), prompt, mask if len(set(lengths)) > 1 else None, state, max_new=40
+        ).tokens
 
     first = (9, 9, 9) if len(set(lengths)) == 1 else (5, 9, 7)
     write(first)

@@ -48,8 +48,14 @@ def test_positions_of_a_chunk_are_picked_on_the_tape(monkeypatch):
 @torch.inference_mode()
 def test_a_chunk_with_a_mask_is_read_as_it_was_written():
     task = model("gpt")
-    tokens, mask = torch.randint(VOCABULARY, (2, 4)), torch.tensor([[True, True, True, True], [True, True, False, False]])
-    taped, plain = (stepper(tokens, mask, stepper.initial_state(2, 9))[0] for stepper in (TapedCalls(task.stepper()), task.stepper()))
+    tokens, mask = (
+        torch.randint(VOCABULARY, (2, 4)),
+        torch.tensor([[True, True, True, True], [True, True, False, False]]),
+    )
+    taped, plain = (
+        stepper(tokens, mask, stepper.initial_state(2, 9))[0]
+        for stepper in (TapedCalls(task.stepper()), task.stepper())
+    )
     torch.testing.assert_close(taped[mask], plain[mask])
 
 
@@ -65,7 +71,9 @@ def test_tapes_that_are_held_are_given_back_with_their_holder():
         assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [True]
         del taped
         assert place() is None
-        assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [False]  # so that the next one takes the same
+        assert [tape.is_taken for kept in _graphs.values() for tape in kept] == [
+            False
+        ]  # so that the next one takes the same
 
 
 @torch.inference_mode()

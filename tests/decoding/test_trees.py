@@ -83,7 +83,8 @@ def rows_of_children(num_words, depth, max_unary):
 
 
 def written_by(stepper):
-    """Everything that a constraint lets a row write, by trying whatever it allows (YY, which does as XX does, aside)."""
+    """Everything that a constraint lets a row write, by trying whatever it allows (YY, which does as XX does,
+    aside)."""
     found, running = set(), [()]
     state = stepper.initial_state(1)
     log_probs, state = stepper(torch.tensor([[START]]), None, state)
@@ -101,19 +102,24 @@ def written_by(stepper):
     return found
 
 
-@pytest.mark.parametrize("num_words, max_depth, max_unary", [(1, 4, 3), (1, 4, 1), (2, 3, 2), (2, 3, 1), (3, 2, 2), (3, 3, 1), (2, 4, 3)])
+@pytest.mark.parametrize(
+    "num_words, max_depth, max_unary", [(1, 4, 3), (1, 4, 1), (2, 3, 2), (2, 3, 1), (3, 2, 2), (3, 3, 1), (2, 4, 3)]
+)
 @pytest.mark.parametrize("slack", [0, 1, 2, 5])
 def test_what_may_be_written_is_exactly_every_tree_within_the_bounds(num_words, max_depth, max_unary, slack):
     # With max_length counted from the shortest tree: the words, the root's brackets and the end.
     max_length = num_words + 3 + slack
-    expected = {(*symbols, "</s>") for symbols, _ in all_trees(num_words, max_depth, max_unary) if len(symbols) < max_length}
+    expected = {
+        (*symbols, "</s>") for symbols, _ in all_trees(num_words, max_depth, max_unary) if len(symbols) < max_length
+    }
     stepper = constrained(UNIFORM, [num_words], max_length, max_depth=max_depth, max_unary=max_unary)
     assert written_by(stepper) == expected
     assert expected
 
 
 def test_deep_left_branching_is_refused_only_where_words_run_out():
-    # Three words, chains of at most 1: (A (A (A takes two further words to break the two outer chains, and there are exactly two.
+    # Three words, chains of at most 1: (A (A (A takes two further words to break the two outer chains, and there are
+    # exactly two.
     stepper = constrained(UNIFORM, [3], 30, max_unary=1)
     assert allowed_after(stepper, "<s> (A (A") == {"(A", "(B", "XX", "YY"}
     assert allowed_after(stepper, "<s> (A (A (A") == {"XX", "YY"}
@@ -168,7 +174,9 @@ sentences = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 models = st.sampled_from([lambda seed: Recurrent(len(SYMBOLS), seed), lambda seed: Attending(len(SYMBOLS), seed)])
 random_matrices = st.builds(
     lambda seed, sharpness: Transition(
-        (sharpness * torch.randn(3, 9, 9, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).softmax(-1).tolist()
+        (sharpness * torch.randn(3, 9, 9, generator=torch.Generator().manual_seed(seed), dtype=torch.float64))
+        .softmax(-1)
+        .tolist()
     ),
     st.integers(0, 9999),
     st.sampled_from([1.0, 8.0]),
@@ -183,9 +191,13 @@ def test_every_greedy_and_every_sampled_output_is_a_tree_over_its_words(inner, l
     stepper = constrained(inner, lengths, max_length, **bound)
     prompt = torch.full((len(lengths), 1), START)
     greedy = greedy_sequences(stepper, prompt, max_new=max_length, end=END)
-    sampled = sample_sequences(with_filters(stepper, temperature=2.0, top_p=0.9), prompt, max_new=max_length + 3, end=END, seed=seed)
+    sampled = sample_sequences(
+        with_filters(stepper, temperature=2.0, top_p=0.9), prompt, max_new=max_length + 3, end=END, seed=seed
+    )
     for sequences in (greedy, sampled):
-        for tokens, length, num_words in zip(sequences.tokens.tolist(), sequences.lengths.tolist(), lengths, strict=True):
+        for tokens, length, num_words in zip(
+            sequences.tokens.tolist(), sequences.lengths.tolist(), lengths, strict=True
+        ):
             tree_written(tokens, length, num_words, max_length, **bound)
 
 
@@ -195,7 +207,9 @@ def test_every_hypothesis_of_a_beam_is_a_tree_over_its_sentence(inner, lengths, 
     max_length = max(lengths) + 3 + slack
     stepper = constrained(inner, lengths, max_length, **bound)
     prompt = torch.full((len(lengths), 1), START)
-    found = beam_search(stepper, prompt, beams=beams, n_best=beams, max_new=max_length, end=END, length_penalty=length_penalty)
+    found = beam_search(
+        stepper, prompt, beams=beams, n_best=beams, max_new=max_length, end=END, length_penalty=length_penalty
+    )
     assert bool((found.lengths[:, 0] > 0).all())
     for sentence, num_words in enumerate(lengths):
         for tokens, length in zip(found.tokens[sentence].tolist(), found.lengths[sentence].tolist(), strict=True):
@@ -221,7 +235,10 @@ def test_a_sentence_is_parsed_in_a_batch_as_it_is_alone(seed, lengths, beams):
 def test_a_chunk_of_ragged_rows_is_each_row_alone_and_token_by_token(seed, lengths, cuts):
     stepper = constrained(Recurrent(9, seed), lengths, 16)
     written = greedy_sequences(stepper, torch.full((len(lengths), 1), START), max_new=16, end=END)
-    rows = [[START, *tokens[:length]] for tokens, length in zip(written.tokens.tolist(), written.lengths.tolist(), strict=True)]
+    rows = [
+        [START, *tokens[:length]]
+        for tokens, length in zip(written.tokens.tolist(), written.lengths.tolist(), strict=True)
+    ]
     tokens, mask = padded(rows)
     state, pieces = stepper.initial_state(len(rows)), []
     edges = [0, *sorted(cut for cut in cuts if cut < tokens.shape[1]), tokens.shape[1]]
@@ -254,19 +271,37 @@ def test_a_model_that_knows_the_tree_writes_it():
         ({"max_depth": 0}, "max_depth (0) must be at least 1"),
         ({"max_unary": 0}, "max_unary (0) must be at least 1"),
         ({"lengths": torch.tensor([3, 0])}, "every sentence needs at least one word; sentence 1 has 0"),
-        ({"lengths": torch.zeros(2, 2)}, "lengths must be one-dimensional, with one number per sentence; it has shape (2, 2)"),
-        ({"lengths": torch.zeros(0)}, "lengths must be one-dimensional, with one number per sentence; it has shape (0,)"),
-        ({"max_length": 6}, "max_length (6) must be at least 7: the 4 words of sentence 0, the root's two brackets and the end"),
+        (
+            {"lengths": torch.zeros(2, 2)},
+            "lengths must be one-dimensional, with one number per sentence; it has shape (2, 2)",
+        ),
+        (
+            {"lengths": torch.zeros(0)},
+            "lengths must be one-dimensional, with one number per sentence; it has shape (0,)",
+        ),
+        (
+            {"max_length": 6},
+            "max_length (6) must be at least 7: the 4 words of sentence 0, the root's two brackets and the end",
+        ),
         (
             {"max_length": torch.tensor([9, 3])},
             "max_length (3) must be at least 4: the 1 words of sentence 1, the root's two brackets and the end",
         ),
-        ({"tokens": TOKENS._replace(closes=[4])}, "opens (2) and closes (1) must have the same labels in the same order"),
-        ({"tokens": TOKENS._replace(words=[])}, "a tree needs at least one label to open and close, and one token that stands for a word"),
+        (
+            {"tokens": TOKENS._replace(closes=[4])},
+            "opens (2) and closes (1) must have the same labels in the same order",
+        ),
+        (
+            {"tokens": TOKENS._replace(words=[])},
+            "a tree needs at least one label to open and close, and one token that stands for a word",
+        ),
         ({"tokens": TOKENS._replace(words=[9])}, "token (9) must be at least 0 and below vocabulary (9)"),
         (
             {"tokens": TOKENS._replace(words=[7, 4])},
-            "token (4) has two roles; each token must have one: to open, to close, to stand for a word, to start or to end",
+            (
+                "token (4) has two roles; each token must have one: to open, to close, to stand for a word, to start or"
+                " to end"
+            ),
         ),
     ],
 )
@@ -281,8 +316,8 @@ def test_a_decoder_that_would_stop_too_soon_is_refused():
     stepper = constrained(UNIFORM, [2, 2], 9)
     with pytest.raises(UserError) as caught:
         greedy_sequences(stepper, torch.tensor([[START], [START]]), max_new=8, end=END)
-    assert str(caught.value) == (
-        "max_length (9) exceeds the 8 tokens that fit after the start token; "
+    assert (
+        str(caught.value) == "max_length (9) exceeds the 8 tokens that fit after the start token; "
         "decode with max_new of at least max_length, or trees may be cut off"
     )
     with pytest.raises(UserError, match=r"^lengths \(2\) must have one number for each row of the prompt \(1\)$"):
@@ -301,7 +336,10 @@ def test_a_row_is_bounded_by_its_own_longest_whatever_stands_beside_it():
 def test_one_token_may_start_and_end():
     symbols = ["<end>", "(A", ")A", "XX"]
     stepper = TreeConstraint(
-        Transition([[0.25] * 4] * 4), tokens=tree_tokens(symbols, 0, 0), lengths=torch.tensor([1, 2]), max_length=torch.tensor([4, 5])
+        Transition([[0.25] * 4] * 4),
+        tokens=tree_tokens(symbols, 0, 0),
+        lengths=torch.tensor([1, 2]),
+        max_length=torch.tensor([4, 5]),
     )
     found = greedy_sequences(stepper, torch.zeros(2, 1, dtype=torch.long), max_new=5, end=0)
     assert [[symbols[token] for token in row] for row in found.tokens.tolist()] == [

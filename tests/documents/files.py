@@ -13,7 +13,11 @@ import numpy as np
 from clew.drawing.png import png
 from tests.runs.small import TEXT
 
-SUBJECTS, VERBS, PLACES = ("the dog", "a cat", "my friend", "she"), ("runs", "sleeps", "sings"), ("at home", "in the garden")
+SUBJECTS, VERBS, PLACES = (
+    ("the dog", "a cat", "my friend", "she"),
+    ("runs", "sleeps", "sings"),
+    ("at home", "in the garden"),
+)
 
 
 def sentences(subjects: Sequence[str], verbs: Sequence[str], places: Sequence[str]) -> list[str]:
@@ -23,10 +27,15 @@ def sentences(subjects: Sequence[str], verbs: Sequence[str], places: Sequence[st
 SENTENCES = sentences(SUBJECTS, VERBS, PLACES)
 GERMAN = [
     f"{a} {b} {c}"
-    for a, b, c in product(("der Hund", "eine Katze", "mein Freund", "sie"), ("läuft", "schläft", "singt"), ("zu Hause", "im Garten"))
+    for a, b, c in product(
+        ("der Hund", "eine Katze", "mein Freund", "sie"), ("läuft", "schläft", "singt"), ("zu Hause", "im Garten")
+    )
 ]
 FRENCH = [
-    f"{a} {b} {c}" for a, b, c in product(("le chien", "un chat", "mon ami", "elle"), ("court", "dort", "chante"), ("ici", "au jardin"))
+    f"{a} {b} {c}"
+    for a, b, c in product(
+        ("le chien", "un chat", "mon ami", "elle"), ("court", "dort", "chante"), ("ici", "au jardin")
+    )
 ]
 WORDS = [
     "the",
@@ -129,7 +138,8 @@ def squad(answerable: bool) -> str:
         question |= {} if answerable else {"is_impossible": False}
     impossible = [] if answerable else [{"id": "x", "question": "Who wrote it?", "answers": [], "is_impossible": True}]
     paragraphs = [
-        {"context": p, "qas": [q, *(impossible if n == 0 else [])]} for n, (p, q) in enumerate(zip(passages, questions, strict=True))
+        {"context": p, "qas": [q, *(impossible if n == 0 else [])]}
+        for n, (p, q) in enumerate(zip(passages, questions, strict=True))
     ]
     return json.dumps({"version": "1.1" if answerable else "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]})
 
@@ -138,7 +148,8 @@ def write_own_files(folder: Path) -> None:
     """What a reader is said to have."""
     labels = ("good", "bad")
     trees = [
-        TREE.format(noun=noun, verb=verb) for noun, verb in product(("dog", "cat", "king", "queen", "frog"), ("runs", "sleeps", "sings"))
+        TREE.format(noun=noun, verb=verb)
+        for noun, verb in product(("dog", "cat", "king", "queen", "frog"), ("runs", "sleeps", "sings"))
     ]
     names = [
         [(w, "N" if n else "D", "B-X", "B-PER" if w.istitle() else "O") for n, w in enumerate(f"{name} {s}".split())]
@@ -165,7 +176,9 @@ def write_own_files(folder: Path) -> None:
         "new.jsonl": json_lines({"message": s} for s in SENTENCES[:4]),
         "letters.csv": table(["body"], [(s,) for s in SENTENCES[:4]]),
         "reviews.csv": table(["body", "text", "review", "label", "stars"], [(s, s, s, b, b) for s, _, _, b in stars]),
-        "nli.tsv": table(["premise", "hypothesis", "label"], [(s, s, labels[n % 2]) for n, s in enumerate(SENTENCES)], "\t"),
+        "nli.tsv": table(
+            ["premise", "hypothesis", "label"], [(s, s, labels[n % 2]) for n, s in enumerate(SENTENCES)], "\t"
+        ),
         "scores.tsv": table(["essay", "score"], [(s, n / 4) for n, s in enumerate(SENTENCES)], "\t"),
         "pairs.tsv": lines(f"{a}\t{b}" for a, b in zip(GERMAN, SENTENCES, strict=True)),
         "pairs.csv": table(["german", "english"], zip(GERMAN, SENTENCES, strict=True)),
@@ -177,7 +190,10 @@ def write_own_files(folder: Path) -> None:
             for language, side in (("de", GERMAN), ("en", SENTENCES))
         },
         **{f"sentences.{language}": lines(side[:3]) for language, side in (("de", GERMAN), ("en", SENTENCES))},
-        **{f"corpus/train.{language}": lines(side) for language, side in (("de", GERMAN), ("en", SENTENCES), ("fr", FRENCH))},
+        **{
+            f"corpus/train.{language}": lines(side)
+            for language, side in (("de", GERMAN), ("en", SENTENCES), ("fr", FRENCH))
+        },
         "corpus/one.txt": TEXT,
         "corpus/two.txt": TEXT * 2,
         **{f"{name}.conll": conll(names) for name in ("names", "train", "dev", "test", "words")},
@@ -197,19 +213,34 @@ def write_own_files(folder: Path) -> None:
         "glove.6B.100d.txt.gz": gzip.compress(vectors(WORDS).encode()),
         "english.vec": vectors(WORDS, 10),
         "german.vec": vectors([word[::-1] for word in WORDS], 10),
-        **{f"{name}.json": squad(answerable) for name, answerable in (("train-v1.1", True), ("dev-v1.1", True), ("dev-v2.0", False))},
+        **{
+            f"{name}.json": squad(answerable)
+            for name, answerable in (("train-v1.1", True), ("dev-v1.1", True), ("dev-v2.0", False))
+        },
         "speech.wav": wav(1),
         "sound.wav": wav(2),
         "three.wav": wav(3),
-        **{f"recordings/{kind}/{n}.wav": wav(n + 3 * place) for place, kind in enumerate(("bell", "horn")) for n in range(6)},
+        **{
+            f"recordings/{kind}/{n}.wav": wav(n + 3 * place)
+            for place, kind in enumerate(("bell", "horn"))
+            for n in range(6)
+        },
         "picture.png": picture(1),
         "scene.png": picture(2),
         "line.png": picture(3, 32, 120, grey=True),
-        **{f"photographs/{kind}/{n}.png": picture(n + place) for place, kind in enumerate(("cat", "dog")) for n in range(8)},
+        **{
+            f"photographs/{kind}/{n}.png": picture(n + place)
+            for place, kind in enumerate(("cat", "dog"))
+            for n in range(8)
+        },
         **{f"pictures/{n}.png": picture(n, 16, 16) for n in range(12)},
         **{f"labels/{n}.png": png((np.arange(256).reshape(16, 16) // 8 % 2).astype(np.uint8)) for n in range(12)},
-        "captions.jsonl": json_lines({"image": f"photographs/cat/{n}.png", "captions": ["a cat", "one cat"]} for n in range(8)),
-        "pictures.jsonl": json_lines({"image": "picture.png", "boxes": [[4, 2, 20, 18], [24, 8, 44, 28]]} for _ in range(2)),
+        "captions.jsonl": json_lines(
+            {"image": f"photographs/cat/{n}.png", "captions": ["a cat", "one cat"]} for n in range(8)
+        ),
+        "pictures.jsonl": json_lines(
+            {"image": "picture.png", "boxes": [[4, 2, 20, 18], [24, 8, 44, 28]]} for _ in range(2)
+        ),
     }.items():
         write(folder / name, content)
 
@@ -227,7 +258,10 @@ def write_corpora(folder: Path, embedded: Path) -> Path:
             write(folder / "multi30k" / f"{part}.{language}", lines(side))
     for part in ("train", "dev", "test"):
         write(folder / "ewt" / f"en_ewt-ud-{part}.conllu", conllu(SENTENCES))
-        write(folder / "sst-trees" / f"{part}.txt", lines(f"({n % 5} ({n % 3} the) (2 {word}))" for n, word in enumerate(WORDS)))
+        write(
+            folder / "sst-trees" / f"{part}.txt",
+            lines(f"({n % 5} ({n % 3} the) (2 {word}))" for n, word in enumerate(WORDS)),
+        )
     draw = np.random.default_rng(1)
     for part, count in (("train", 48), ("t10k", 12)):
         for name, array in (

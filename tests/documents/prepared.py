@@ -34,14 +34,19 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "torchrun --nproc-per-node 4 -m clew train RECIPE": A_PLACEHOLDER,
         "clew train RECIPE": A_PLACEHOLDER,
     },
-    "docs/guides/pictures-and-sound.md": {"python -m benchmarks.fashion_mnist": "tests/benchmarks/test_fashion_mnist.py runs it"},
+    "docs/guides/pictures-and-sound.md": {
+        "python -m benchmarks.fashion_mnist": "tests/benchmarks/test_fashion_mnist.py runs it"
+    },
 }
 REFUSED: dict[str, dict[str, str]] = {
     "docs/guides/strangers.md": {"clew evaluate theirs   ": "where you trust the run add --trust"},
 }
 """Commands that a document shows to be refused, and what the sentence says."""
 SERVED: dict[str, dict[str, str]] = {
-    "docs/guides/serving.md": {"three.wav": "clew serve runs/digits-speech", "from openai": "clew serve runs/shakespeare-gpt"},
+    "docs/guides/serving.md": {
+        "three.wav": "clew serve runs/digits-speech",
+        "from openai": "clew serve runs/shakespeare-gpt",
+    },
 }
 """The server that a snippet asks, where the document says it in words."""
 
@@ -62,7 +67,8 @@ def pretrained(*names: str) -> Callable[[Path], None]:
 def own_cell(folder: Path) -> None:
     write(
         folder / "mine.py",
-        "import torch\n\nfrom clew.layers.cells import CELLS, Elman\n\n\nclass Mine(Elman):\n    pass\n\n\nCELLS['mine'] = Mine\n",
+        "import torch\n\nfrom clew.layers.cells import CELLS, Elman\n\n\nclass Mine(Elman):\n   "
+        " pass\n\n\nCELLS['mine'] = Mine\n",
     )
 
 
@@ -106,7 +112,9 @@ def two_languages(folder: Path) -> None:
     russian = [word[::-1] for word in WORDS]
     indexes = np.random.default_rng(1).integers(0, 3, (len(russian) + 2, 2), dtype=np.uint8)
     words = [*russian, "<unk>", "<pad>"]
-    write_tar(folder / "navec.tar", members(words, list(range(len(words), 0, -1)), (len(words), 4, 2, 3), indexes=indexes))
+    write_tar(
+        folder / "navec.tar", members(words, list(range(len(words), 0, -1)), (len(words), 4, 2, 3), indexes=indexes)
+    )
     write(folder / "english.vec", vectors(WORDS, 10))
     write(folder / "german.vec", vectors(russian, 10, seed=2))
     for name in ("train.en-ru.tsv", "test.en-ru.tsv", "pairs.tsv", "more.tsv"):
@@ -114,7 +122,10 @@ def two_languages(folder: Path) -> None:
 
 
 def pictures_and_sound(folder: Path) -> None:
-    write(folder / "mine.csv", table(["file", "said"], [(f"recordings/bell/{n}.wav", "one two"[: 3 + n % 2 * 4]) for n in range(6)] * 2))
+    write(
+        folder / "mine.csv",
+        table(["file", "said"], [(f"recordings/bell/{n}.wav", "one two"[: 3 + n % 2 * 4]) for n in range(6)] * 2),
+    )
     write(folder / "texts.txt", lines(["one two", "three four", "zero"] * 5))
     for n in range(10):
         write(folder / "lines" / f"{n}.png", picture(n, 32, 120, grey=True))
@@ -128,7 +139,12 @@ def graphs(folder: Path) -> None:
     """Each node with a label, and each graph."""
     elements = [("C", f"N{n}", "O", "H")[: 2 + n % 3] for n in range(24)]
     rows = [
-        {"nodes": nodes, "edges": [[0, 1, "single"]], "labels": [node[0] for node in nodes], "label": ("acid", "base")[n % 2]}
+        {
+            "nodes": nodes,
+            "edges": [[0, 1, "single"]],
+            "labels": [node[0] for node in nodes],
+            "label": ("acid", "base")[n % 2],
+        }
         for n, nodes in enumerate(elements)
     ]
     write(folder / "graphs.jsonl", json_lines(rows))

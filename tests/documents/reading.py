@@ -1,4 +1,5 @@
-"""What a document tells a reader to type: its fenced blocks in order, the lines of a shell block parted into commands."""
+"""What a document tells a reader to type: its fenced blocks in order, the lines of a shell block parted into
+commands."""
 
 import re
 import shlex

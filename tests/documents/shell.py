@@ -1,4 +1,5 @@
-"""Types what a document says: commands of clew in this process, Python in one namespace a document, servers beside it."""
+"""Types what a document says: commands of clew in this process, Python in one namespace a document, servers beside
+it."""
 
 import base64
 import glob
@@ -24,7 +25,11 @@ from tests.warm import Command as Process
 
 SERVERS = ("serve", "inspect")
 PORT = 8765
-SHORTER = {"30_000": "2_000", "characters=200000": "characters=2000", "[64, 128, 256, 512], [16, 32, 64]": "[16, 32], [8, 16]"}
+SHORTER = {
+    "30_000": "2_000",
+    "characters=200000": "characters=2000",
+    "[64, 128, 256, 512], [16, 32, 64]": "[16, 32], [8, 16]",
+}
 """Sizes in snippets, and those of a short run."""
 
 
@@ -54,7 +59,11 @@ class Typist:
         output = ""
         if "$(base64 -w 0 " in line.text:
             line = parse_line(
-                re.sub(r"\$\(base64 -w 0 (\S+)\)", lambda file: base64.b64encode(Path(file[1]).read_bytes()).decode(), line.text)
+                re.sub(
+                    r"\$\(base64 -w 0 (\S+)\)",
+                    lambda file: base64.b64encode(Path(file[1]).read_bytes()).decode(),
+                    line.text,
+                )
             )
         for command in line.commands:
             given = Path(command.source).read_text(encoding="utf-8") if command.source is not None else output
@@ -134,7 +143,11 @@ class Typist:
         def short(recipe: str, *settings: str, **more: Any) -> Any:
             more["quiet"] = True
             named = named_fields(more)
-            added = [setting for setting in (*short_settings(recipe, settings), "device=cpu") if setting.partition("=")[0] not in named]
+            added = [
+                setting
+                for setting in (*short_settings(recipe, settings), "device=cpu")
+                if setting.partition("=")[0] not in named
+            ]
             return train(recipe, *added, **more)
 
         out = io.StringIO()

@@ -32,7 +32,9 @@ WIDTH = 24
 
 def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
     """The settings of a training that is cut short: those of the document, with smaller sizes."""
-    if recipe not in RECIPES or any("," in value and not value.startswith(("[", "{", '"')) for _, _, value in map(split, settings)):
+    if recipe not in RECIPES or any(
+        "," in value and not value.startswith(("[", "{", '"')) for _, _, value in map(split, settings)
+    ):
         named = {name for name, _, _ in map(split, settings)}
         common = {"training.steps": STEPS, "training.evaluate_every": 1, "training.batch_size": 4, "model.dim": WIDTH}
         return [
@@ -40,7 +42,9 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
             *(f"{n}={v}" for n, v in common.items() if n not in named or "steps" in n),
         ]
     fields = fields_of(laid_config(recipe, settings))
-    smaller: dict[str, Any] = {name: most for name, most in SIZES.items() if isinstance(fields.get(name), int) and fields[name] > most}
+    smaller: dict[str, Any] = {
+        name: most for name, most in SIZES.items() if isinstance(fields.get(name), int) and fields[name] > most
+    }
     heads = fields.get("model.num_heads") or 1
     for name in WIDTHS:
         width = fields.get(f"model.{name}")
@@ -49,9 +53,16 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
             smaller[f"model.{name}"] = wide
     if fields.get("training.compile"):
         smaller["training.compile"] = "false"  # compiling takes longer than all else
-    if "training.schedule" in fields and isinstance(fields["training.schedule"], dict) and fields["training.epochs"] is None:
+    if (
+        "training.schedule" in fields
+        and isinstance(fields["training.schedule"], dict)
+        and fields["training.epochs"] is None
+    ):
         smaller |= {"training.schedule": "constant"} if "warmup" in fields["training.schedule"] else {}
-    return [*(s for s in settings if split(s)[0] not in smaller), *(f"{name}={value}" for name, value in smaller.items())]
+    return [
+        *(s for s in settings if split(s)[0] not in smaller),
+        *(f"{name}={value}" for name, value in smaller.items()),
+    ]
 
 
 def has_base(fields: dict[str, Any]) -> bool:
@@ -94,7 +105,12 @@ def short_words(words: Sequence[str]) -> list[str]:
         return [*words, "target=Where is the station ?"]
     if verb == "tour" and "--list" not in rest:
         only = [] if "--only" in rest else ["--only", "kernel"]
-        return [verb, *(word for word in rest if word != "--all"), *only, *(["--scale", "quick"] if "--scale" not in rest else [])]
+        return [
+            verb,
+            *(word for word in rest if word != "--all"),
+            *only,
+            *(["--scale", "quick"] if "--scale" not in rest else []),
+        ]
     if verb == "bench" and "--list" not in rest:
         named = [] if any(not word.startswith("--") and not word.endswith(".json") for word in rest) else ["lstm-train"]
         return [verb, *named, *rest, *([] if "--quick" in rest else ["--quick"])]

@@ -1,4 +1,5 @@
-"""Documented means it runs: every command and every snippet of the README, the guides and the course, in order, in short form."""
+"""Documented means it runs: every command and every snippet of the README, the guides and the course, in order, in
+short form."""
 
 import os
 import re
@@ -57,7 +58,11 @@ def stock(place: Path) -> Callable[[str], Path]:
                     write_own_files(shelf)
                     save_pretrained(shelf / "bert")
                 typist = Typist(shelf, made)
-                typist.clew(["train", recipe, *STOCKED.get(recipe, []), *again, "--out", str(folder)], "", f"clew train {recipe}")
+                typist.clew(
+                    ["train", recipe, *STOCKED.get(recipe, []), *again, "--out", str(folder)],
+                    "",
+                    f"clew train {recipe}",
+                )
             finally:
                 os.chdir(before)
         return folder

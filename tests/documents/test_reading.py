@@ -17,7 +17,9 @@ def test_every_line_that_calls_clew_is_typed_or_an_exception() -> None:
         typed = " ".join(step.text for step in steps_of(document) if isinstance(step, Line))
         for language, block in fenced_blocks(document):
             lines = block.replace("\\\n", " ").splitlines() if language in SHELL else []
-            missed += [line for line in lines if CALLS.match(line) and line.strip().removeprefix(".venv/bin/") not in typed]
+            missed += [
+                line for line in lines if CALLS.match(line) and line.strip().removeprefix(".venv/bin/") not in typed
+            ]
     assert missed == []
 
 

@@ -19,12 +19,17 @@ def test_a_cell_is_as_dark_as_its_weight_and_stands_where_its_words_are() -> Non
     root = ElementTree.fromstring(alignment_svg([ONE]))
     layout = lay_out(ONE)
     cells = {
-        ((int(cell.get("x", "")) - layout.left) // CELL, (int(cell.get("y", "")) - layout.top) // CELL): float(cell.get("fill-opacity", ""))
+        ((int(cell.get("x", "")) - layout.left) // CELL, (int(cell.get("y", "")) - layout.top) // CELL): float(
+            cell.get("fill-opacity", "")
+        )
         for cell in root.iter(f"{SVG}rect")
         if cell.get("class") == "cell"
     }
     assert cells == {
-        (column, row): weight for row, weights in enumerate(ONE.weights) for column, weight in enumerate(weights) if weight >= 0.005
+        (column, row): weight
+        for row, weights in enumerate(ONE.weights)
+        for column, weight in enumerate(weights)
+        if weight >= 0.005
     }
     words = [text.text for text in root.iter(f"{SVG}text") if "word" in text.get("class", "")]
     assert words[0] == "der" and words[3:] == ["the", "captain", "<&>"]
@@ -54,7 +59,10 @@ def test_themes_are_rules_of_their_own() -> None:
 def test_a_figure_has_an_axis_an_alignment_and_takes_any_letter(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     drawn = alignment_figure([ONE, OTHER])
-    assert [[text.get_text() for text in axis.get_yticklabels()] for axis in drawn.axes] == [["the", "captain", "<&>"], ["cat"]]
+    assert [[text.get_text() for text in axis.get_yticklabels()] for axis in drawn.axes] == [
+        ["the", "captain", "<&>"],
+        ["cat"],
+    ]
     assert [text.get_text() for text in drawn.axes[0].texts] == ["90", "10", "100", "20", "30", "50"]
     save_figure(alignment_figure([ONE, OTHER, Drawn(["$x$"], ["$"], [[1.0]])]), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

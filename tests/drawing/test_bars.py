@@ -28,7 +28,10 @@ def test_groups_stand_below_each_other_in_their_colours() -> None:
     found = boxes(picture)
     assert [bar.kind for bar in found] == ["fill-0", "fill-1"] * 2 and found[1].title == "a, GRU: 2"
     assert found[0].y < found[1].y < found[2].y < found[3].y
-    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "legend"] == ["LSTM", "GRU"]
+    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "legend"] == [
+        "LSTM",
+        "GRU",
+    ]
 
 
 def test_what_is_no_number_is_said_and_has_no_bar() -> None:
@@ -47,4 +50,6 @@ def test_a_bar_of_a_share_is_that_share_of_its_scale_whatever_stands_beside_it(v
     (edge,) = (shape for shape in picture.shapes if isinstance(shape, Stroke) and shape.kind == "grid")
     first = boxes(picture)[0]
     assert first.width == pytest.approx(0.3 * (edge.points[0][0] - first.x))
-    assert {"0", "1"} <= {shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind.startswith("tick")}
+    assert {"0", "1"} <= {
+        shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind.startswith("tick")
+    }

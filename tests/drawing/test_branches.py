@@ -13,7 +13,10 @@ def beam(steps: int, width: int = 5, children: int = 2) -> list[Branch]:
     for step in range(steps):
         made = [(parent, child) for child in range(children) for parent in front]
         start = len(nodes)
-        nodes += [Branch(parent, f"w{step}", -float(step + place), kept=place < width) for place, (parent, _) in enumerate(made)]
+        nodes += [
+            Branch(parent, f"w{step}", -float(step + place), kept=place < width)
+            for place, (parent, _) in enumerate(made)
+        ]
         front = [number for number in range(start, len(nodes)) if nodes[number].kept]
     return nodes
 
@@ -38,7 +41,9 @@ def test_lines_do_not_cross() -> None:
     placed = lay_out(nodes)
     for x in {at.x for at in placed}:
         column = sorted(
-            (at.y, placed[node.parent].y) for node, at in zip(nodes, placed, strict=True) if at.x == x and node.parent is not None
+            (at.y, placed[node.parent].y)
+            for node, at in zip(nodes, placed, strict=True)
+            if at.x == x and node.parent is not None
         )
         assert [parent for _, parent in column] == sorted(parent for _, parent in column)
 
@@ -55,7 +60,11 @@ def test_the_best_path_is_bold_and_what_was_dropped_is_faint() -> None:
     assert [box.kind for box in boxes] == ["best", "best", "kept", "dropped"]
     assert boxes[1].title == "a: -1, best path; rank 1" and boxes[3].title == "c: -3, dropped"
     assert [box.number for box in boxes] == [(0, -1), (1, 0), (2, 0), (3, 0)]
-    assert [shape.kind for shape in picture.shapes if isinstance(shape, Stroke)] == ["dropped-line", "kept-line", "best-line"]
+    assert [shape.kind for shape in picture.shapes if isinstance(shape, Stroke)] == [
+        "dropped-line",
+        "kept-line",
+        "best-line",
+    ]
     assert all(box.y >= 0 and box.y + BOX <= picture.height and box.x + box.width <= picture.width for box in boxes)
 
 

@@ -72,5 +72,7 @@ def test_more_tokens_than_values_and_values_that_are_none() -> None:
 
 def test_colours_without_a_label_only_tell_tokens_apart_and_have_no_scale() -> None:
     with_scale, without = (ColouredText(["a", "b"], [0.0, 1.0], label=label) for label in ("bits", ""))
-    assert 'class="key"' in coloured_text_html(with_scale, "v") and 'class="key"' not in coloured_text_html(without, "v")
+    assert 'class="key"' in coloured_text_html(with_scale, "v") and 'class="key"' not in coloured_text_html(
+        without, "v"
+    )
     assert coloured_text(without).height < coloured_text(with_scale).height

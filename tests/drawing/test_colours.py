@@ -25,7 +25,8 @@ def test_every_colour_stands_out_from_its_paper(colours: tuple[str, ...], paper:
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_all_words_can_be_read_on_what_they_stand_on(colours: dict[str, str]) -> None:
-    """A contrast of 4.5 to 1, as WCAG 2.1 asks of text: on paper, on boxes, and on the strongest colour behind a text."""
+    """A contrast of 4.5 to 1, as WCAG 2.1 asks of text: on paper, on boxes, and on the strongest colour behind a
+    text."""
     for kind, look in KINDS.items():
         if look.size and not kind.startswith("number"):
             assert min(contrast(colours[look.fill], colours[ground]) for ground in ("paper", "raised")) >= 4.5, kind

@@ -24,7 +24,12 @@ def test_bars_of_both_are_shown_for_both_in_one_order_and_what_one_has_not_is_sa
         [[Bars(["a", "b", "all others"], [0.5, 0.2, 0.3], "p")], [Bars(["c", "a", "all others"], [0.6, 0.1, 0.3], "p")]]
     )
     assert one.names == other.names == ["a", "b", "c", "all others"]
-    assert one.values[:2] == [0.5, 0.2] and math.isnan(one.values[2]) and other.values[0] == 0.1 and math.isnan(other.values[1])
+    assert (
+        one.values[:2] == [0.5, 0.2]
+        and math.isnan(one.values[2])
+        and other.values[0] == 0.1
+        and math.isnan(other.values[1])
+    )
     assert "none" in [shape.text for shape in bars(one).shapes if isinstance(shape, Label)]
 
 
@@ -32,7 +37,10 @@ def test_colours_of_maps_and_texts_mean_the_same_in_both() -> None:
     maps = [[Heatmap(np.array([[0.0, value]]), ["r"], ["x", "y"], label="bits")] for value in (1.0, 4.0)]
     (one,), (other,) = on_one_scale(maps)
     assert (one.low, one.high) == (other.low, other.high) == (0.0, 4.0)
-    strong = [[shape.opacity for shape in heatmap(part).shapes if isinstance(shape, Box) and shape.title][1] for part in (one, other)]
+    strong = [
+        [shape.opacity for shape in heatmap(part).shapes if isinstance(shape, Box) and shape.title][1]
+        for part in (one, other)
+    ]
     assert strong == [0.25, 1.0]
     (one,), (other,) = on_one_scale([[ColouredText(["a"], [value], label="bits")] for value in (1.0, 4.0)])
     assert (one.low, one.high) == (other.low, other.high)
@@ -42,7 +50,11 @@ def test_maps_of_levels_have_the_levels_of_both_and_places_of_a_text_stay_each_o
     small = Heatmap(np.ones((1, 2)), ["layer 1"], ["a", "b"], label="bits", keyed="rows")
     large = Heatmap(np.ones((2, 3)), ["layer 1", "layer 2"], ["a", "b", "c"], label="bits", keyed="rows")
     (one,), (other,) = on_one_scale([[small], [large]])
-    assert one.rows == other.rows == ["layer 1", "layer 2"] and list(one.columns) == ["a", "b"] and list(other.columns) == ["a", "b", "c"]
+    assert (
+        one.rows == other.rows == ["layer 1", "layer 2"]
+        and list(one.columns) == ["a", "b"]
+        and list(other.columns) == ["a", "b", "c"]
+    )
     assert np.isnan(one.values[1]).all() and not np.isnan(other.values).any()
 
 
@@ -57,7 +69,9 @@ def test_lines_share_their_scales_and_a_line_that_one_has_not_keeps_its_colour()
 def test_rows_of_tables_that_are_names_are_those_of_both() -> None:
     tables = [[Table(("head", "bits"), [(name, 1.0)], keys=1)] for name in ("1.1", "1.2")]
     (one,), (other,) = on_one_scale(tables)
-    assert [row[0] for row in one.rows] == [row[0] for row in other.rows] == ["1.1", "1.2"] and math.isnan(one.rows[1][1])
+    assert [row[0] for row in one.rows] == [row[0] for row in other.rows] == ["1.1", "1.2"] and math.isnan(
+        one.rows[1][1]
+    )
     places = [[Table(("place", "bits"), [(1, value)])] for value in (0.5, 0.75)]
     assert on_one_scale(places) == places
 
@@ -96,8 +110,16 @@ def test_names_are_joined_in_the_order_of_the_first(lists: list[list[str]], expe
 
 
 def test_compared_parts_are_drawn_in_every_form() -> None:
-    first = [Bars(["a"], [1.0], "n"), Lines([Series("a", [1], [1.0])], "x", "y"), Heatmap(np.ones((1, 1)), ["r"], ["c"], keyed="both")]
-    second = [Bars(["b"], [2.0], "n"), Lines([Series("b", [2], [2.0])], "x", "y"), Heatmap(np.ones((1, 1)), ["s"], ["d"], keyed="both")]
+    first = [
+        Bars(["a"], [1.0], "n"),
+        Lines([Series("a", [1], [1.0])], "x", "y"),
+        Heatmap(np.ones((1, 1)), ["r"], ["c"], keyed="both"),
+    ]
+    second = [
+        Bars(["b"], [2.0], "n"),
+        Lines([Series("b", [2], [2.0])], "x", "y"),
+        Heatmap(np.ones((1, 1)), ["s"], ["d"], keyed="both"),
+    ]
     for parts in on_one_scale([first, second]):
         view = View("t", parts)
         assert view.svg().startswith("<svg") and "none" in view.html() and view.json() and view.figure().axes

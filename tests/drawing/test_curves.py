@@ -79,7 +79,11 @@ def test_a_figure_draws_every_run_and_every_mean(tmp_path: Path) -> None:
     left, right = drawn.axes
     assert [len(axis.lines) for axis in (left, right)] == [3 * (2 + 1)] * 2
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == [f"{name} (mean of 2)" for name in names]
-    assert (left.get_title(loc="left"), left.get_xlabel(), left.get_ylabel()) == ("Training loss", "training steps", "nats per token")
+    assert (left.get_title(loc="left"), left.get_xlabel(), left.get_ylabel()) == (
+        "Training loss",
+        "training steps",
+        "nats per token",
+    )
     thick = max(left.lines, key=lambda line: line.get_linewidth())
     assert thick.get_ydata() == pytest.approx(mean_of(panels(names)[0].groups[0]).values)
     drawn.savefig(tmp_path / "curves.png")
@@ -109,6 +113,8 @@ def test_without_matplotlib_a_picture_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delitem(sys.modules, "matplotlib.figure", raising=False)
     with pytest.raises(UserError) as error:
         figure(panels(["a"]), "title")
-    assert str(error.value) == (
-        "pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or draw a page: --curves FILE.html"
+    assert (
+        str(error.value)
+        == "pictures are drawn with matplotlib, which is not installed; `pip install 'clew[plot]'`, or draw a page:"
+        " --curves FILE.html"
     )

@@ -66,7 +66,9 @@ def test_every_run_is_a_thin_line_and_every_group_a_thick_one() -> None:
     reader = read(page(panels(["a", "b", "c"], seeds=4), "title"))
     kinds = [attributes.get("class") for attributes in reader.found("path")]
     assert (kinds.count("run"), kinds.count("mean")) == (2 * 3 * 4, 2 * 3)
-    assert len(reader.found("button")) == 3 and all(button["aria-pressed"] == "true" for button in reader.found("button"))
+    assert len(reader.found("button")) == 3 and all(
+        button["aria-pressed"] == "true" for button in reader.found("button")
+    )
     assert "4 runs" in reader.text and "Training loss" in reader.text and "nats per token" in reader.text
 
 
@@ -76,7 +78,9 @@ def test_a_line_goes_through_its_values() -> None:
     low, high = limits(panel.groups)
     (path,) = [a["d"] for a in read(page([panel], "t")).found("path") if a.get("class") == "mean"]
     drawn = [tuple(map(float, point.split())) for point in path.removeprefix("M").split("L")]
-    assert drawn == [pytest.approx((scale.x(step), scale.y(value)), abs=0.06) for step, value in ((0, 3.0), (50, 2.0), (100, 1.0))]
+    assert drawn == [
+        pytest.approx((scale.x(step), scale.y(value)), abs=0.06) for step, value in ((0, 3.0), (50, 2.0), (100, 1.0))
+    ]
     assert scale.y(high) < scale.y(3.0) < scale.y(1.0) < scale.y(low), "up is more"
 
 
@@ -85,7 +89,10 @@ def test_what_is_read_off_is_what_is_drawn() -> None:
     data = json.loads(read(page(given, "t")).scripts[0])["panels"]
     for panel, there in zip(given, data, strict=True):
         for group, shown in zip(panel.groups, there["groups"], strict=True):
-            assert shown["values"] == pytest.approx(mean_of(group).values, rel=1e-5) and tuple(shown["steps"]) == mean_of(group).steps
+            assert (
+                shown["values"] == pytest.approx(mean_of(group).values, rel=1e-5)
+                and tuple(shown["steps"]) == mean_of(group).steps
+            )
 
 
 def test_groups_without_a_point_do_no_harm() -> None:
@@ -98,7 +105,9 @@ def test_groups_without_a_point_do_no_harm() -> None:
 @pytest.mark.slow
 def test_in_a_browser_values_are_read_and_groups_hidden_by_pointer_and_keys(browser: Any, tmp_path: Path) -> None:
     file = tmp_path / "curves.html"
-    file.write_text(page(panels([NASTY, *(f"group {i} {'with a long name ' * 8}" for i in range(11))]), "title"), encoding="utf-8")
+    file.write_text(
+        page(panels([NASTY, *(f"group {i} {'with a long name ' * 8}" for i in range(11))]), "title"), encoding="utf-8"
+    )
     view = browser.new_page(viewport={"width": 1200, "height": 900})
     complaints: list[str] = []
     view.on("pageerror", lambda error: complaints.append(str(error)))

@@ -19,7 +19,13 @@ def texts(figure: Any) -> list[str]:
 
 
 def test_a_figure_has_the_data_on_axes_of_its_own() -> None:
-    lines = Lines([Series("a", [1, 2, 3], [3.0, 1.0, 2.0], [0.1, 0.1, 0.1])], "steps", "loss", log_y=True, thresholds=[("half", 1.5)])
+    lines = Lines(
+        [Series("a", [1, 2, 3], [3.0, 1.0, 2.0], [0.1, 0.1, 0.1])],
+        "steps",
+        "loss",
+        log_y=True,
+        thresholds=[("half", 1.5)],
+    )
     axis = View("t", [lines]).figure().axes[0]
     assert axis.lines[0].get_ydata().tolist() == [3, 1, 2] and axis.get_yscale() == "log"
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("steps", "loss")
@@ -36,7 +42,10 @@ def test_a_figure_has_the_data_on_axes_of_its_own() -> None:
 
 @pytest.mark.slow
 def test_every_part_is_drawn_and_no_text_is_a_formula(tmp_path: Path) -> None:
-    view = View("costs $5 and $x", [part for part in every_part("$\\frac$ 猫") if not isinstance(part, Heatmap) or len(part.rows) < 9])
+    view = View(
+        "costs $5 and $x",
+        [part for part in every_part("$\\frac$ 猫") if not isinstance(part, Heatmap) or len(part.rows) < 9],
+    )
     figure = view.figure()
     assert "$\\frac$ 猫" in texts(figure)
     save_figure(figure, tmp_path / "a.png")
@@ -53,7 +62,8 @@ def test_hostile_texts_are_drawn_too(tmp_path: Path) -> None:
 def test_a_picture_that_is_too_large_is_refused() -> None:
     nodes = [Branch(None, "a", 0)] + [Branch(0, "b", -i) for i in range(2000)]
     with pytest.raises(
-        UserError, match=r"the picture would be \d+ x \d+ pixels, but matplotlib draws at most 40000; save as \.html or \.svg"
+        UserError,
+        match=r"the picture would be \d+ x \d+ pixels, but matplotlib draws at most 40000; save as \.html or \.svg",
     ):
         View("t", [Branches(nodes)]).figure()
 

@@ -27,7 +27,9 @@ def test_each_map_has_a_mark_with_its_row_and_column_over_its_pixels() -> None:
         assert mark.number is not None
         x, y = round(mark.x + 1 - raster.x), round(mark.y + 1 - raster.y)
         row, column = mark.number
-        assert raster.levels[y : y + SIDE, x : x + SIDE] == pytest.approx(np.full((SIDE, SIDE), 25.5 * (1 + row + 2 * column)), abs=0.6)
+        assert raster.levels[y : y + SIDE, x : x + SIDE] == pytest.approx(
+            np.full((SIDE, SIDE), 25.5 * (1 + row + 2 * column)), abs=0.6
+        )
 
 
 def test_twelve_by_twelve_of_five_hundred_tokens_stay_small() -> None:
@@ -44,10 +46,19 @@ def test_rows_may_have_fewer_maps_or_none() -> None:
 
 
 def test_a_map_that_is_not_as_the_others_says_so_and_one_without_values_cannot_be_chosen() -> None:
-    picture = grid(Grid([[np.eye(3), np.zeros((3, 3)), np.zeros((0, 0))]], ["1"], ["1", "2", "3"], notes=[["", "off", "pruned"]]))
+    picture = grid(
+        Grid([[np.eye(3), np.zeros((3, 3)), np.zeros((0, 0))]], ["1"], ["1", "2", "3"], notes=[["", "off", "pruned"]])
+    )
     marks = [shape for shape in picture.shapes if isinstance(shape, Box)]
-    assert [(mark.title, mark.number) for mark in marks] == [("1, 1", (0, 0)), ("1, 2: off", (0, 1)), ("1, 3: pruned", None)]
-    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "number"] == ["off", "pruned"]
+    assert [(mark.title, mark.number) for mark in marks] == [
+        ("1, 1", (0, 0)),
+        ("1, 2: off", (0, 1)),
+        ("1, 3: pruned", None),
+    ]
+    assert [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "number"] == [
+        "off",
+        "pruned",
+    ]
 
 
 def test_the_lowest_value_has_no_colour_where_values_are_below_0() -> None:

@@ -36,7 +36,11 @@ def test_shares_are_written_in_percent_and_other_values_as_they_are() -> None:
     picture = heatmap(Heatmap(np.array([[0.03, 0.97]]), ["a"], ["x", "y"], low=0, high=1, label="weight", unit="%"))
     assert "97%" in texts(picture) and "3%" not in texts(picture)
     assert {"0 %", "100 %", "weight (%)"} <= set(texts(picture)) and boxes(picture)[1].title == "a, y: 97 %"
-    assert any(text.startswith("100") for text in texts(heatmap(Heatmap(np.eye(2), ["a", "b"], ["x", "y"], unit="%"))) if text != "100 %")
+    assert any(
+        text.startswith("100")
+        for text in texts(heatmap(Heatmap(np.eye(2), ["a", "b"], ["x", "y"], unit="%")))
+        if text != "100 %"
+    )
     shown = texts(heatmap(Heatmap(np.array([[0.03, 0.69]]), ["a"], ["x", "y"], label="divergence", unit="nats")))
     assert "0.69" in shown and "69" not in shown and "divergence (nats)" in shown
     shown = texts(heatmap(Heatmap(np.array([[-1.25, 3.0]]), ["a"], ["x", "y"])))
@@ -49,7 +53,9 @@ def test_many_cells_are_one_image_whose_levels_are_the_values() -> None:
     (raster,) = rasters(picture)
     assert not boxes(picture) and np.abs(raster.levels / 255 - values).max() <= 0.5 / 255 + 1e-9
     assert picture.readout["rows"][-1] == f"r{FEW}" and picture.readout["columns"] == ["x", "y", "z"]
-    signed = rasters(heatmap(Heatmap(2 * values - 1, ["r"] * (FEW + 1), ["x", "y", "z"], low=-1, high=1, diverging=True)))
+    signed = rasters(
+        heatmap(Heatmap(2 * values - 1, ["r"] * (FEW + 1), ["x", "y", "z"], low=-1, high=1, diverging=True))
+    )
     assert [raster.kind for raster in signed] == ["heat", "cold"]
     assert np.abs((signed[0].levels - signed[1].levels) / 255 - (2 * values - 1)).max() <= 0.5 / 255 + 1e-9
 
@@ -83,7 +89,9 @@ def test_a_value_that_is_none_has_no_colour_and_decides_nothing() -> None:
         ([math.nan], None, None, (0, 1)),
     ],
 )
-def test_a_scale_always_has_two_ends(values: list[float], low: float, high: float, expected: tuple[float, float]) -> None:
+def test_a_scale_always_has_two_ends(
+    values: list[float], low: float, high: float, expected: tuple[float, float]
+) -> None:
     assert limits(np.array(values), low, high, False) == expected
 
 
@@ -96,11 +104,18 @@ def test_every_name_is_inside_the_picture() -> None:
     rows, columns = ["short", "Donaudampfschifffahrtsgesellschaft"], ["x", "y" * 24]
     picture = heatmap(Heatmap(np.eye(2), rows, columns, row_label="looks", column_label="looked at"))
     cell = boxes(picture)[0]
-    assert cell.x > 24 * 6 and cell.y > 24 * 6 * 0.7 and picture.width > cell.x + 2 * cell.width + 0.7 * 24 * 6 - cell.width
+    assert (
+        cell.x > 24 * 6
+        and cell.y > 24 * 6 * 0.7
+        and picture.width > cell.x + 2 * cell.width + 0.7 * 24 * 6 - cell.width
+    )
 
 
 def test_letters_stand_upright_above_their_cells_and_none_is_left_out() -> None:
-    text = "Prince Andrew looked at her without a word and went out of the room, as he had come in, and said not a thing to her."
+    text = (
+        "Prince Andrew looked at her without a word and went out of the room, as he had come in, and said not a thing"
+        " to her."
+    )
     part = Heatmap(np.zeros((2, len(text))), ["a", "b"], list(text))
     above = [shape for shape in heatmap(part).shapes if isinstance(shape, Label) and shape.kind == "small-word-middle"]
     assert "".join(shape.text for shape in above) == text.replace(" ", "·") and all(shape.turn == 0 for shape in above)

@@ -13,7 +13,9 @@ def test_points_stand_where_the_scales_say() -> None:
     ((first, second, third),) = pieces(part.series[0], x, y)
     assert second[0] == pytest.approx((first[0] + third[0]) / 2)
     assert first[1] - third[1] == pytest.approx(third[1] - second[1]) and first[1] > second[1]
-    assert all(field.left <= at <= field.right and field.top <= height <= field.bottom for at, height in (first, second, third))
+    assert all(
+        field.left <= at <= field.right and field.top <= height <= field.bottom for at, height in (first, second, third)
+    )
 
 
 def test_a_line_is_parted_where_there_is_no_value() -> None:
@@ -43,14 +45,22 @@ def test_a_long_line_keeps_its_spikes_and_its_ends() -> None:
 def test_spread_is_a_band_around_the_line() -> None:
     picture = lines(Lines([Series("a", [0, 1], [1.0, 2.0], [0.5, 0.0])], "x", "y"))
     (band,) = (shape for shape in picture.shapes if isinstance(shape, Stroke) and shape.closed)
-    (line,) = (shape for shape in picture.shapes if isinstance(shape, Stroke) and shape.kind == "line-0" and shape.points[0][0] > 30)
+    (line,) = (
+        shape
+        for shape in picture.shapes
+        if isinstance(shape, Stroke) and shape.kind == "line-0" and shape.points[0][0] > 30
+    )
     high, tip, also_tip, low = band.points
     assert high[1] < line.points[0][1] < low[1] and tip == also_tip == line.points[1]
 
 
 def test_lines_beyond_the_colours_have_dashes_and_all_have_names() -> None:
     picture = lines(Lines([Series(f"run {i}", [0, 1], [i, i + 1]) for i in range(10)], "x", "y"))
-    drawn = {(shape.kind, shape.dash) for shape in picture.shapes if isinstance(shape, Stroke) and shape.kind.startswith("line")}
+    drawn = {
+        (shape.kind, shape.dash)
+        for shape in picture.shapes
+        if isinstance(shape, Stroke) and shape.kind.startswith("line")
+    }
     assert len(drawn) == 10
     names = [shape.text for shape in picture.shapes if isinstance(shape, Label) and shape.kind == "legend"]
     assert names == [f"run {i}" for i in range(10)]
@@ -59,7 +69,9 @@ def test_lines_beyond_the_colours_have_dashes_and_all_have_names() -> None:
 def test_a_threshold_is_a_line_with_its_name() -> None:
     picture = lines(Lines([Series("a", [0, 1], [0.001, 1.0])], "x", "y", log_y=True, thresholds=[("1 %", 0.01)]))
     (rule,) = (shape for shape in picture.shapes if isinstance(shape, Stroke) and shape.kind == "threshold")
-    assert rule.title == "1 %: 0.01" and any(isinstance(shape, Label) and shape.text == "1 %" for shape in picture.shapes)
+    assert rule.title == "1 %: 0.01" and any(
+        isinstance(shape, Label) and shape.text == "1 %" for shape in picture.shapes
+    )
 
 
 def test_few_points_have_dots_and_a_lone_one_always() -> None:

@@ -6,7 +6,9 @@ from clew.drawing.shapes import Box, Stroke
 
 
 def graph(count: int, edges: list[tuple[int, int]]) -> Network:
-    return Network([Node(f"n{number}", ["(3, 4)"]) for number in range(count)], [(start, end, "") for start, end in edges])
+    return Network(
+        [Node(f"n{number}", ["(3, 4)"]) for number in range(count)], [(start, end, "") for start, end in edges]
+    )
 
 
 def test_a_layer_is_the_longest_path_and_what_is_given_stands_above_its_use() -> None:
@@ -31,7 +33,9 @@ def test_boxes_of_a_layer_do_not_overlap_and_layers_go_down() -> None:
     boxes = [shape for shape in network(part).shapes if isinstance(shape, Box)]
     assert all(boxes[start].y + boxes[start].height < boxes[end].y for start, end, _ in part.edges)
     picture = network(part)
-    assert all(box.x >= 0 and box.x + box.width <= picture.width and box.y + box.height <= picture.height for box in boxes)
+    assert all(
+        box.x >= 0 and box.x + box.width <= picture.width and box.y + box.height <= picture.height for box in boxes
+    )
 
 
 def test_crossings_that_need_not_be_are_undone() -> None:
@@ -53,7 +57,9 @@ def test_a_line_over_layers_goes_around_the_boxes_between() -> None:
 
 
 def test_a_node_says_its_name_and_lines() -> None:
-    picture = network(Network([Node("x", ["(3,)", "gradient 0.5"], "input"), Node("f", (), "output")], [(0, 1, "2")], "graph"))
+    picture = network(
+        Network([Node("x", ["(3,)", "gradient 0.5"], "input"), Node("f", (), "output")], [(0, 1, "2")], "graph")
+    )
     boxes = [shape for shape in picture.shapes if isinstance(shape, Box)]
     assert [(box.kind, box.title) for box in boxes] == [("input", "x; (3,); gradient 0.5"), ("output", "f")]
     assert network(Network([], [])).svg("v").startswith("<svg")

@@ -29,10 +29,16 @@ def test_the_brightest_place_is_that_of_the_most_weight() -> None:
 def test_a_small_picture_for_each_word_stands_behind_the_plain_one() -> None:
     maps = [np.array([[0.1, 0.7], [0.1, 0.1]]), np.array([[0.1, 0.1], [0.6, 0.2]])]
     picture = overlays(Overlays(PIXELS, ["a", "<b>"], maps, (3, 4)))
-    photos, shades, names, marks = ([shape for shape in picture.shapes if isinstance(shape, kind)] for kind in (Photo, Raster, Label, Box))
+    photos, shades, names, marks = (
+        [shape for shape in picture.shapes if isinstance(shape, kind)] for kind in (Photo, Raster, Label, Box)
+    )
     assert len(photos) == 3 and len(shades) == 2 and all((photo.levels == PIXELS).all() for photo in photos)
     assert [name.text for name in names] == ["a", "<b>"]
-    assert [mark.title for mark in marks] == ["the picture", "a: 70 % at row 1, column 2", "<b>: 60 % at row 2, column 1"]
+    assert [mark.title for mark in marks] == [
+        "the picture",
+        "a: 70 % at row 1, column 2",
+        "<b>: 60 % at row 2, column 1",
+    ]
     for photo, shade in zip(photos[1:], shades, strict=True):
         assert (photo.x, photo.y, photo.width, photo.height) == (shade.x, shade.y, shade.width, shade.height)
     assert (shades[0].levels == darkness(over_pixels(maps[0], (3, 4), (5, 6)))).all()

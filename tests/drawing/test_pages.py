@@ -58,7 +58,9 @@ def test_whatever_a_text_holds_it_is_a_text(text: str) -> None:
     kinds = {(tag, name) for tag, attributes in harmless.found for name in attributes}
     assert {(tag, name) for tag, attributes in hostile.found for name in attributes} <= kinds
     assert {tag for tag, _ in hostile.found} <= {tag for tag, _ in harmless.found}
-    assert not any(name.startswith("on") or name in ("src", "srcdoc") for _, attributes in hostile.found for name in attributes)
+    assert not any(
+        name.startswith("on") or name in ("src", "srcdoc") for _, attributes in hostile.found for name in attributes
+    )
     assert "script" not in {tag for tag, _ in hostile.found} and "style" not in {tag for tag, _ in hostile.found}
     links = [str(attributes["href"]) for _, attributes in hostile.found if "href" in attributes]
     assert links and all(re.fullmatch(r"data:image/png;base64,[A-Za-z0-9+/=]+", link) for link in links)
@@ -197,7 +199,8 @@ def test_in_a_browser_nothing_that_a_text_holds_is_run(pages: Any) -> None:
 def test_in_a_notebook_a_frame_has_its_height_and_its_theme(pages: Any) -> None:
     parts = [Bars(["a"] * 60, [1.0] * 60, "x"), Note("end")]
     page, _ = pages(
-        f"<!doctype html><meta charset=utf-8><body data-jp-theme-light='false'>{frame('title', '', parts)}", color_scheme="light"
+        f"<!doctype html><meta charset=utf-8><body data-jp-theme-light='false'>{frame('title', '', parts)}",
+        color_scheme="light",
     )
     inner = page.frames[1]
     inner.wait_for_selector("html.framed[data-theme=dark]")

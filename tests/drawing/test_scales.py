@@ -63,13 +63,21 @@ def test_what_no_scale_can_show_does_not_decide_its_extent() -> None:
 
 
 def test_numbers_are_short() -> None:
-    shown = [short_number(value) for value in (0, 3.0, 1234567.0, 0.123456, 12345.6, 1e-9, -5.014e-5, 1.0737e9, math.nan, math.inf)]
+    shown = [
+        short_number(value)
+        for value in (0, 3.0, 1234567.0, 0.123456, 12345.6, 1e-9, -5.014e-5, 1.0737e9, math.nan, math.inf)
+    ]
     assert shown == ["0", "3", "1,234,567", "0.123", "12,346", "1×10⁻⁹", "-5.01×10⁻⁵", "1.07×10⁹", "none", "infinite"]
 
 
 @pytest.mark.parametrize(
     ("low", "high", "first", "last"),
-    [(0.70325, 0.7034, "0.70325", "0.70340"), (1e9, 1.01e9, "1×10⁹", "1.01×10⁹"), (0, 5e-5, "0", "5×10⁻⁵"), (0, 2.5e6, "0", "2,500,000")],
+    [
+        (0.70325, 0.7034, "0.70325", "0.70340"),
+        (1e9, 1.01e9, "1×10⁹", "1.01×10⁹"),
+        (0, 5e-5, "0", "5×10⁻⁵"),
+        (0, 2.5e6, "0", "2,500,000"),
+    ],
 )
 def test_no_two_ticks_read_alike(low: float, high: float, first: str, last: str) -> None:
     shown = labels(ticks(low, high, 6))

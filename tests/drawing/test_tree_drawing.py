@@ -100,7 +100,10 @@ def test_no_two_neighbours_share_a_column(tree):
         for child, other in zip(box.children, box.children[1:], strict=False):
             assert child.left + child.width + 3 == other.left
         if box.children:
-            assert box.left <= box.children[0].left and box.children[-1].left + box.children[-1].width <= box.left + box.width
+            assert (
+                box.left <= box.children[0].left
+                and box.children[-1].left + box.children[-1].width <= box.left + box.width
+            )
             assert box.height == 1 + max(child.height for child in box.children)
 
 
@@ -145,7 +148,9 @@ def test_phrases_are_coloured_by_kind_and_sentiment_by_value():
 def test_a_long_sentence_scrolls_in_a_page_and_is_never_squeezed():
     tree = parse_tree("(S" + " (NN word)" * 200 + ")")
     page = tree_html(tree)
-    assert page.startswith('<div tabindex="0" style="overflow-x:auto;max-width:100%"><svg ') and page.endswith("</svg></div>")
+    assert page.startswith('<div tabindex="0" style="overflow-x:auto;max-width:100%"><svg ') and page.endswith(
+        "</svg></div>"
+    )
     assert "max-width:none" in page
     assert float(ElementTree.fromstring(tree_svg(tree)).get("width")) > 200 * text_width("word", 16)
 

@@ -21,7 +21,11 @@ def test_a_view_is_saved_as_its_files_ending_says(tmp_path: Path, ending: str) -
 
 
 def test_json_has_every_value_and_null_for_what_is_none() -> None:
-    view = View("t", [Heatmap(np.array([[1.5, math.nan]]), ["a"], ["x", "y"]), Bars(["a"], [math.inf], "n")], facts={"k": np.int64(2)})
+    view = View(
+        "t",
+        [Heatmap(np.array([[1.5, math.nan]]), ["a"], ["x", "y"]), Bars(["a"], [math.inf], "n")],
+        facts={"k": np.int64(2)},
+    )
     found = json.loads(view.json())
     assert found["title"] == "t" and found["facts"] == {"k": 2}
     assert [part["kind"] for part in found["parts"]] == ["heatmap", "bars"]
@@ -36,7 +40,9 @@ def test_half_a_character_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_other_endings_and_folders_that_are_not_there_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot save a view as 'view\.gif'; known endings: \.html, \.svg, \.json, \.png, \.pdf"):
+    with pytest.raises(
+        UserError, match=r"cannot save a view as 'view\.gif'; known endings: \.html, \.svg, \.json, \.png, \.pdf"
+    ):
         VIEW.save(tmp_path / "view.gif")
     with pytest.raises(UserError, match="no such folder for the view: .*nowhere; create it first"):
         VIEW.save(tmp_path / "nowhere" / "view.html")

@@ -1,4 +1,5 @@
-"""Weights of attention that is not ours, against asking for them and against working them out; nothing is left changed."""
+"""Weights of attention that is not ours, against asking for them and against working them out; nothing is left
+changed."""
 
 import pytest
 import torch
@@ -37,7 +38,8 @@ def test_the_halves_of_a_transformer_are_told_apart():
 
 
 @pytest.mark.parametrize(
-    ("asked", "shape"), [({}, (1, 4, 4)), ({"need_weights": False}, None), ({"average_attn_weights": False}, (1, 2, 4, 4))]
+    ("asked", "shape"),
+    [({}, (1, 4, 4)), ({"need_weights": False}, None), ({"average_attn_weights": False}, (1, 2, 4, 4))],
 )
 def test_whoever_calls_attention_gets_what_was_asked_for(asked, shape):
     given = []

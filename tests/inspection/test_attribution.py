@@ -25,7 +25,9 @@ def test_a_network_is_attributed_as_the_reference_does_it():
     assert found.score == pytest.approx(reference.score(X, *NETWORK)) and found.gap is None
     for steps in (1, 7, 40):
         found = integrated_gradients(network_score, x, baseline, steps)
-        np.testing.assert_allclose(found.values, reference.integrated_gradients(X, BASELINE, steps, *NETWORK), rtol=1e-10)
+        np.testing.assert_allclose(
+            found.values, reference.integrated_gradients(X, BASELINE, steps, *NETWORK), rtol=1e-10
+        )
         assert found.baseline == pytest.approx(reference.score(BASELINE, *NETWORK))
     found = occlusion(network_score, x, baseline)
     np.testing.assert_allclose(found.values, reference.occlusion(X, BASELINE, *NETWORK), rtol=1e-10)
@@ -51,8 +53,8 @@ def test_a_linear_score_is_attributed_exactly_by_all():
 
 
 def test_powers_worked_by_hand():
-    """x^2 from 0: the gradient is 2x, so that x times it is twice the score, and the integral the score itself, in any number of steps.
-    x^3: the midpoint rule with m steps gives x^3 (1 - 1 / (4 m^2))."""
+    """x^2 from 0: the gradient is 2x, so that x times it is twice the score, and the integral the score itself, in any
+    number of steps. x^3: the midpoint rule with m steps gives x^3 (1 - 1 / (4 m^2))."""
     x, zero = torch.tensor([[3.0]], dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64)
     assert input_x_gradient(lambda rows: (rows**2).sum((1, 2)), x).values.item() == pytest.approx(18)
     for steps in (1, 2, 20):

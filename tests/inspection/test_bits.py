@@ -8,7 +8,9 @@ from clew.inspection.bits import divergence, entropy
 
 
 def test_entropy_of_an_even_choice_is_its_logarithm_and_nothing_is_lost_by_zeros():
-    assert entropy(torch.tensor([[0.25] * 4, [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()).tolist() == pytest.approx([2.0, 1.0, 0.0])
+    assert entropy(
+        torch.tensor([[0.25] * 4, [0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]).log()
+    ).tolist() == pytest.approx([2.0, 1.0, 0.0])
 
 
 def test_divergence_worked_by_hand():

@@ -122,7 +122,9 @@ class Hidden(torch.autograd.Function):
 
 
 def test_what_cannot_be_shown_whole_is_refused() -> None:
-    with pytest.raises(UserError, match="a part of the function between x1 and the output is not made of torch's operations"):
+    with pytest.raises(
+        UserError, match="a part of the function between x1 and the output is not made of torch's operations"
+    ):
         trace(lambda x: Hidden.apply(x) + x, torch.ones(2))
     with pytest.raises(UserError, match="the function returns no tensor, so there is nothing to differentiate"):
         trace(lambda x: None, torch.ones(2))

@@ -1,4 +1,5 @@
-"""Counted costs equal the formulas, powers are those of the formulas, and paths are as long as gradients say. No time is tested."""
+"""Counted costs equal the formulas, powers are those of the formulas, and paths are as long as gradients say. No time
+is tested."""
 
 import math
 

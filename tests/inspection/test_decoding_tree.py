@@ -24,12 +24,14 @@ ANSWERS = Transition(
 
 def tree_of(beams, **options):
     prompt = torch.tensor([[START]])
-    return search_tree(ANSWERS, prompt, beams=beams, max_new=3, ends=[END], length_penalty=0.0, name=NAMES.__getitem__, **options)
+    return search_tree(
+        ANSWERS, prompt, beams=beams, max_new=3, ends=[END], length_penalty=0.0, name=NAMES.__getitem__, **options
+    )
 
 
 def test_the_tree_of_two_beams_is_the_one_worked_out_by_hand():
-    """Step 1 looks at yes .5, ok .4, end .1; yes and ok go on. Step 2 looks at the four best of yes yes .2, yes ok .15, yes end .15,
-    ok yes .08, ok ok .28, ok end .04: ok ok and yes yes go on. Then both end."""
+    """Step 1 looks at yes .5, ok .4, end .1; yes and ok go on. Step 2 looks at the four best of yes yes .2, yes ok .15,
+    yes end .15, ok yes .08, ok ok .28, ok end .04: ok ok and yes yes go on. Then both end."""
     tree = tree_of(2)
     told = {}
     for node in tree.nodes[1:]:
@@ -51,7 +53,10 @@ def test_the_tree_of_two_beams_is_the_one_worked_out_by_hand():
     }
     assert [hypothesis.tokens for hypothesis in tree.found] == [(OK, OK, END), (YES, YES, END)]
     assert tree.found[0].score == pytest.approx(math.log(0.28))
-    assert "ends with score" in next(node.note for node in tree.nodes if node.text == "end") and "p 0.5" in tree.nodes[1].note
+    assert (
+        "ends with score" in next(node.note for node in tree.nodes if node.text == "end")
+        and "p 0.5" in tree.nodes[1].note
+    )
 
 
 def test_one_beam_takes_the_most_probable_token_and_loses():
@@ -98,7 +103,9 @@ def test_a_translators_tree_ends_in_its_translation(name):
 
 def test_only_what_writes_can_be_searched():
     for instrument in ("beam", "sampling"):
-        with pytest.raises(UserError, match="runs/classifier writes no text step by step; instruments that read it: tokens"):
+        with pytest.raises(
+            UserError, match="runs/classifier writes no text step by step; instruments that read it: tokens"
+        ):
             look(small_run("classifier"), instrument, {"text": "a"})
     with pytest.raises(UserError, match="there is no text to read"):
         look(small_run("transformer"), "beam", {"text": " "})

@@ -6,7 +6,15 @@ import torch
 import torch.nn.functional as F
 
 import clew
-from clew.inspection.gradient_flow import choose_ends, clip_factor, input_gradients, reach, state_gradients, token_losses, with_gradients
+from clew.inspection.gradient_flow import (
+    choose_ends,
+    clip_factor,
+    input_gradients,
+    reach,
+    state_gradients,
+    token_losses,
+    with_gradients,
+)
 from clew.instruments.spectra import recurrent_matrices, spectrum
 from clew.layers.cells import CELLS, Elman
 from clew.layers.recurrent import Recurrent

@@ -52,7 +52,9 @@ def test_importance_is_the_mean_size_of_each_rows_derivative(task, batches):
         for head, name in enumerate(layer.heads):
 
             def scaled(factor, head=head):
-                return lambda weights: weights * torch.ones(2, 1, 1).double().index_fill(0, torch.tensor([head]), factor)
+                return lambda weights: (
+                    weights * torch.ones(2, 1, 1).double().index_fill(0, torch.tensor([head]), factor)
+                )
 
             slopes = []
             for batch in batches:
@@ -74,12 +76,19 @@ def test_importance_leaves_the_model_as_it_was(task, batches):
 
 
 def test_no_data_tell_no_importance(task):
-    with pytest.raises(UserError, match="importance of heads needs examples, and there are none; give at least one batch"):
+    with pytest.raises(
+        UserError, match="importance of heads needs examples, and there are none; give at least one batch"
+    ):
         head_importance(task, [])
 
 
 def test_a_layers_importances_have_length_one():
-    assert normalised({"1.1": 3.0, "1.2": 4.0, "cross.1.1": 2.0, "2.1": 0.0}) == {"1.1": 0.6, "1.2": 0.8, "cross.1.1": 1.0, "2.1": 0.0}
+    assert normalised({"1.1": 3.0, "1.2": 4.0, "cross.1.1": 2.0, "2.1": 0.0}) == {
+        "1.1": 0.6,
+        "1.2": 0.8,
+        "cross.1.1": 1.0,
+        "2.1": 0.0,
+    }
 
 
 def test_leaving_out_a_head_costs_what_the_loss_gains(task, batches):

@@ -77,7 +77,9 @@ def test_refinement_mends_a_small_dictionary():
     y = PREPARATIONS["unit"](x @ turned(12) + 0.03 * generator.normal(size=x.shape))
     pairs = np.repeat(np.arange(11)[:, None], 2, 1)
     gold = {word: [word] for word in range(11, 200)}
-    once, refined = (precision(space_of(x, y, align(x, y, pairs, rounds=rounds), csls=True), gold).at[1] for rounds in (0, 2))
+    once, refined = (
+        precision(space_of(x, y, align(x, y, pairs, rounds=rounds), csls=True), gold).at[1] for rounds in (0, 2)
+    )
     assert refined > once and refined > 99
 
 

@@ -11,7 +11,10 @@ Parts = dict[str, Tensor]
 def drawn(seed: int = 0, sizes: tuple[int, int, int] = (120, 60, 60), dim: int = 6) -> tuple[Parts, Parts]:
     """Vectors with labels that a plane through them tells apart, in units that differ by feature."""
     generator = torch.Generator().manual_seed(seed)
-    x = {part: torch.randn(size, dim, generator=generator) for part, size in zip(("train", "valid", "test"), sizes, strict=True)}
+    x = {
+        part: torch.randn(size, dim, generator=generator)
+        for part, size in zip(("train", "valid", "test"), sizes, strict=True)
+    }
     plane = torch.randn(dim, 3, generator=generator)
     labels = {part: (each @ plane).argmax(-1) for part, each in x.items()}
     return {part: each * torch.logspace(-3, 3, dim) + 7 for part, each in x.items()}, labels
@@ -66,8 +69,12 @@ def test_a_learned_mix_looks_at_the_level_that_knows() -> None:
 def test_what_was_never_seen_is_never_told_and_what_is_no_number_refused() -> None:
     assert accuracy(torch.eye(4), torch.tensor([0, 1, 2, UNKNOWN_LABEL])) == 75
     features, labels = drawn()
-    with pytest.raises(UserError, match="every training example has the same label, so there is nothing for a probe to learn"):
+    with pytest.raises(
+        UserError, match="every training example has the same label, so there is nothing for a probe to learn"
+    ):
         fit_probe(features, labels, 1)
     broken = {part: x.where(x < x.max(), float("nan")) for part, x in features.items()}
-    with pytest.raises(UserError, match="the vectors have non-finite numbers, as in a model whose training has diverged"):
+    with pytest.raises(
+        UserError, match="the vectors have non-finite numbers, as in a model whose training has diverged"
+    ):
         fit_probe(broken, labels, 3)

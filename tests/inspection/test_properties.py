@@ -43,7 +43,8 @@ def test_a_condition_goes_over_lines_inside_brackets() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", '"' * 999 + "\\", "((((", "))))", "if" * 99, "\ud800x", "'''" * 99, '"""' + "\\" * 999, "\0\r\x85\u2028"]
+    "text",
+    ["", '"' * 999 + "\\", "((((", "))))", "if" * 99, "\ud800x", "'''" * 99, '"""' + "\\" * 999, "\0\r\x85\u2028"],
 )
 def test_any_text_has_a_value_for_every_character(text: str) -> None:
     for each in PROPERTIES.values():

@@ -39,7 +39,14 @@ def ids() -> Tensor:
 def gates_by_hand(cell: LSTM, x: Tensor) -> dict[str, Tensor]:
     """The LSTM's equations, one step after another, with the gates of all steps on a length axis."""
     hidden = memory = torch.zeros(len(x), cell.dim)
-    steps: dict[str, list[Tensor]] = {"input": [], "forget": [], "candidate": [], "output": [], "cell": [], "hidden": []}
+    steps: dict[str, list[Tensor]] = {
+        "input": [],
+        "forget": [],
+        "candidate": [],
+        "output": [],
+        "cell": [],
+        "hidden": [],
+    }
     for x_t in x.unbind(1):
         i, f, c, o = (x_t @ cell.input_weight.T + hidden @ cell.hidden_weight.T + cell.bias).chunk(4, -1)
         memory = f.sigmoid() * memory + i.sigmoid() * c.tanh()
@@ -130,7 +137,9 @@ def test_generating_passes_a_place_once_for_the_prompt_and_once_a_token() -> Non
     with clew.record(task, f"{CELL}.gates.forget") as seen:
         generate(task, ["a ball"], DecodingConfig(method="greedy", max_new=4))
     assert [call.shape[1] for call in seen.calls("*.forget")] == [6, 1, 1, 1]
-    with pytest.raises(UserError, match=r"\*.forget was passed 4 times while recording; calls\('\*.forget'\) gives each"):
+    with pytest.raises(
+        UserError, match=r"\*.forget was passed 4 times while recording; calls\('\*.forget'\) gives each"
+    ):
         seen["*.forget"]
 
 
@@ -188,7 +197,10 @@ def test_a_recording_says_what_it_holds(ids: Tensor) -> None:
         task.body(ids)
     assert len(seen) == 3
     assert repr(seen).splitlines()[:2] == ["Recording of 3 places", "  body.embedding: (2, 7, 12)"]
-    with pytest.raises(UserError, match=r"no single recording at '\*.forget'; several match: body.layers.layers.0.*, body.layers.layers.1"):
+    with pytest.raises(
+        UserError,
+        match=r"no single recording at '\*.forget'; several match: body.layers.layers.0.*, body.layers.layers.1",
+    ):
         seen["*.forget"]
 
 
@@ -255,7 +267,11 @@ def test_what_is_changed_and_watched_at_one_place_is_seen_changed(ids: Tensor) -
 
 def test_contexts_nest_on_a_module_that_is_no_tap() -> None:
     model, x = nn.Sequential(nn.Identity(), nn.Identity()), torch.ones(1)
-    with clew.intervene(model, {"0": lambda y: 2 * y}), clew.record(model, "0") as outer, clew.record(model, "*") as inner:
+    with (
+        clew.intervene(model, {"0": lambda y: 2 * y}),
+        clew.record(model, "0") as outer,
+        clew.record(model, "*") as inner,
+    ):
         assert model(x).item() == 2.0
         with clew.intervene(model, {"0": lambda y: 3 * y}):
             assert model(x).item() == 6.0
@@ -306,14 +322,26 @@ SMALL: dict[str, tuple[dict[str, Any], list[str]]] = {
     "recurrent": ({"dim": 8, "bidirectional": True}, ["*.gates.*", "*.cell_state", "*.hidden"]),
     "window": ({"dim": 8}, []),
     "gpt": ({"dim": 8, "num_layers": 2, "num_heads": 2}, ["*.attention.scores", "*.attention.weights"]),
-    "llama": ({"dim": 8, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1}, ["*.attention.scores", "*.attention.weights"]),
+    "llama": (
+        {"dim": 8, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1},
+        ["*.attention.scores", "*.attention.weights"],
+    ),
     "bert": ({"dim": 8, "num_layers": 1, "num_heads": 2}, ["*.attention.scores", "*.attention.weights"]),
     "bag": ({"dim": 8}, []),
     "cnn": ({"dim": 8}, []),
-    "mixed": ({"dim": 8, "layers": ["gru", "attention", "feedforward"]}, ["*.gates.*", "*.hidden", "*.attention.weights"]),
+    "mixed": (
+        {"dim": 8, "layers": ["gru", "attention", "feedforward"]},
+        ["*.gates.*", "*.hidden", "*.attention.weights"],
+    ),
     "elmo": ({"dim": 8}, ["*.forward_layer.*.gates.*", "*.backward_layer.*.gates.*", "*.cell_state"]),
-    "seq2seq": ({"dim": 8, "attention": "after", "hard": True}, ["encoder.*.gates.*", "decoder.*.gates.*", "*.attention.*"]),
-    "transformer": ({"dim": 8, "num_heads": 2, "num_layers": 1}, ["encoder.*.attention.weights", "decoder.*.attention.weights"]),
+    "seq2seq": (
+        {"dim": 8, "attention": "after", "hard": True},
+        ["encoder.*.gates.*", "decoder.*.gates.*", "*.attention.*"],
+    ),
+    "transformer": (
+        {"dim": 8, "num_heads": 2, "num_layers": 1},
+        ["encoder.*.attention.weights", "decoder.*.attention.weights"],
+    ),
     "convolutional": ({"dim": 8}, ["decoder.*.attention.scores", "decoder.*.attention.weights"]),
     "tree_lstm": ({"dim": 8}, ["layer.gates.*", "layer.cell_state", "layer.hidden"]),
     "grid_lstm": (
@@ -378,7 +406,9 @@ def test_only_the_layer_that_is_watched_takes_its_equation_and_only_what_is_aske
     body = attentions()
     with clew.record(body, "layers.layers.0.layer.attention.weights") as seen, Softmaxes() as softmaxes:
         kept = weakref.WeakSet[Tensor]()
-        with clew.intervene(body, {"layers.layers.0.layer.attention.scores": lambda scores: kept.add(scores) or scores}):
+        with clew.intervene(
+            body, {"layers.layers.0.layer.attention.scores": lambda scores: kept.add(scores) or scores}
+        ):
             body(WORDS)
     assert softmaxes.count == 1
     assert [len(calls) for calls in seen.seen.values()] == [1]

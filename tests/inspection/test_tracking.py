@@ -2,7 +2,16 @@ import numpy as np
 import pytest
 import torch
 
-from clew.inspection.tracking import BINS, Tally, correlations, fit_cuts, fit_lines, judge_cuts, judge_lines, threshold_of
+from clew.inspection.tracking import (
+    BINS,
+    Tally,
+    correlations,
+    fit_cuts,
+    fit_lines,
+    judge_cuts,
+    judge_lines,
+    threshold_of,
+)
 from tests.references import tracking as references
 
 GENERATOR = np.random.default_rng(3)
@@ -10,7 +19,8 @@ POSITIONS, UNITS = 90, 4
 
 
 def drawn() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values of units, the second of which goes with the first property and the third against the second; two booleans and a number."""
+    """Values of units, the second of which goes with the first property and the third against the second; two booleans
+    and a number."""
     booleans = GENERATOR.random((POSITIONS, 2)) < 0.3
     values = GENERATOR.normal(size=(POSITIONS, UNITS)) * np.array([1.0, 0.4, 0.7, 5.0])
     values[:, 1] += booleans[:, 0]

@@ -30,7 +30,11 @@ def every_part(text: str = "name") -> list[Part]:
         Heatmap(large, [text] * 41, [text] * 41, text, diverging=True),
         Grid([[np.eye(3), np.ones((2, 2))]], [text], [text, "2"], text),
         Lines(
-            [Series(text, [0, 1], [1.0, 2.0], [0.1, 0.1]), Series("b", [1], [0.5], dashed=True)], text, text, text, thresholds=[(text, 1.5)]
+            [Series(text, [0, 1], [1.0, 2.0], [0.1, 0.1]), Series("b", [1], [0.5], dashed=True)],
+            text,
+            text,
+            text,
+            thresholds=[(text, 1.5)],
         ),
         Lines([Series(text, [1, 10], [1.0, 0.01])], "x", "y", log_x=True, log_y=True),
         Bars([text, "b"], [[1.0, -1.0], [0.5, 2.0]], text, text, groups=[text, "g"]),
@@ -39,8 +43,17 @@ def every_part(text: str = "name") -> list[Part]:
         ColouredText([text, "b"], [0.0, 1.0], text, text, notes=[text, ""]),
         ColouredText(list(text) or ["a"], [0.5] * (len(text) or 1), joined=True),
         Table([text, "n"], [[text, 1], ["b", None]], text),
-        Branches([Branch(None, text, 0, best=True), Branch(0, text, -1, best=True, note=text), Branch(0, text, -2, kept=False)], text),
-        Overlays(np.arange(108, dtype=np.uint8).reshape(6, 6, 3), [text, "b"], [np.eye(2), np.ones((2, 2))], (4, 4), text),
+        Branches(
+            [
+                Branch(None, text, 0, best=True),
+                Branch(0, text, -1, best=True, note=text),
+                Branch(0, text, -2, kept=False),
+            ],
+            text,
+        ),
+        Overlays(
+            np.arange(108, dtype=np.uint8).reshape(6, 6, 3), [text, "b"], [np.eye(2), np.ones((2, 2))], (4, 4), text
+        ),
         Network([Node(text, [text], "input"), Node("f", (), "output")], [(0, 1, text)], text),
         Spelled(large, np.eye(2, 5), [text, " "], 1.5, "seconds", text, text),
     ]

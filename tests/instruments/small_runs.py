@@ -15,8 +15,12 @@ from tests.runs.small import BERT, GPT, LSTM, REVERSER, TEXT
 TEXTS = ["the walls were tall", "she went in", "a red fox", "the thread was small"]
 EXAMPLES = {
     "pairs": [Pair(text, " ".join(reversed(text.split()))) for text in TEXTS],
-    "labelled texts": [Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)],
-    "tagged words": [Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS],
+    "labelled texts": [
+        Labelled(text, (label,)) for text, label in zip(TEXTS, ("good", "bad", "odd", "good"), strict=True)
+    ],
+    "tagged words": [
+        Sentence(tuple(text.split()), tuple("DN"[place % 2] for place in range(len(text.split())))) for text in TEXTS
+    ],
     "trees": [Parsed(parse_tree("(TOP (S (NP (DT the) (NN thread)) (VP (VBD was) (ADJP (JJ small)))))"), "1")],
     "questions": [Question("who went in ?", "the fox was red . she went in .", (Answer("she", 18),), "1")],
 }
@@ -40,7 +44,10 @@ RUNS = {
 OTHERS = {
     "gru": ("text-lstm", [*LSTM, "model.cell=gru"]),
     "published gru": ("text-lstm", [*LSTM, "model.cell=gru", "model.cell.reset=before"]),
-    "parser": ("craft-parser", [*(setting for setting in REVERSER if not setting.startswith("data.")), "text.min_count=1"]),
+    "parser": (
+        "craft-parser",
+        [*(setting for setting in REVERSER if not setting.startswith("data.")), "text.min_count=1"],
+    ),
     "answerer": ("answer-facts", WORDS),
     "pairs": ("sentiment-lstm", [*WORDS, "data.second=second"]),
     "pruned": ("text-gpt", [*GPT, "model.num_layers=3", 'model.heads={"1": [], "3": [2]}']),

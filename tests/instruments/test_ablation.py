@@ -14,7 +14,10 @@ from tests.instruments.small_runs import small_run
 
 
 def test_a_vector_that_turns_by_a_right_angle_is_one_away() -> None:
-    before, after = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]), torch.tensor([[0.0, 2.0], [3.0, 3.0], [-1.0, 0.0]])
+    before, after = (
+        torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]),
+        torch.tensor([[0.0, 2.0], [3.0, 3.0], [-1.0, 0.0]]),
+    )
     assert turned(before, after).tolist() == pytest.approx([1.0, 0.0, 2.0])
 
 
@@ -45,7 +48,11 @@ def test_a_classifiers_labels_are_shown_before_and_after() -> None:
 
 @pytest.mark.parametrize(
     "name, heads, sentence",
-    [("gpt", [], "name the heads to switch off"), ("gpt", ["9.9"], "unknown head '9.9'"), ("lstm", ["1.1"], "no attention")],
+    [
+        ("gpt", [], "name the heads to switch off"),
+        ("gpt", ["9.9"], "unknown head '9.9'"),
+        ("lstm", ["1.1"], "no attention"),
+    ],
 )
 def test_what_cannot_be_switched_off_is_refused(name: str, heads: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):

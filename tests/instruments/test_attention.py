@@ -67,7 +67,9 @@ def test_layers_above_one_that_lost_its_heads_keep_their_numbers():
     np.testing.assert_allclose(view.facts["values"], grid.maps[1][0], atol=1e-5)
     assert view.facts["layers"] == [1, 2, 3] and view.facts["names"] == [[], ["2.1", "2.2"], ["3.1"]]
     assert look(run, "attention", {"text": TEXT}).facts["layer"] == 3
-    assert np.abs(look(run, "attention", {"text": TEXT, "layer": 2, "head": 2, "off": ["2.2"]}).facts["values"]).max() == 0
+    assert (
+        np.abs(look(run, "attention", {"text": TEXT, "layer": 2, "head": 2, "off": ["2.2"]}).facts["values"]).max() == 0
+    )
 
 
 def test_a_head_that_is_off_looks_at_nothing():
@@ -105,7 +107,13 @@ def test_pruned_heads_are_named_where_they_were():
 def test_weights_and_habits_have_units():
     one, grid, table = look(small_run("gpt"), "attention", {"text": TEXT}).parts
     assert (one.label, one.unit) == ("weight", "%") and "%" in grid.title
-    assert table.header[2:] == ("entropy (bits)", "distance (tokens)", "on itself (%)", "on the one before (%)", "on the first (%)")
+    assert table.header[2:] == (
+        "entropy (bits)",
+        "distance (tokens)",
+        "on itself (%)",
+        "on the one before (%)",
+        "on the first (%)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,6 +150,8 @@ def test_masked_scores_are_drawn_as_no_value_and_small_maps_reach_down_to_the_lo
     large, grid = view.parts
     is_masked = np.triu(np.ones(large.values.shape, dtype=bool), 1)
     assert np.array_equal(np.isnan(large.values), is_masked)
-    assert view.facts["values"][0][1] is None and view.facts["values"][1][0] == pytest.approx(large.values[1, 0], abs=1e-5)
+    assert view.facts["values"][0][1] is None and view.facts["values"][1][0] == pytest.approx(
+        large.values[1, 0], abs=1e-5
+    )
     lowest = min(np.nanmin(each) for row in grid.maps for each in row)
     assert lowest < 0 and grid.low == pytest.approx(lowest)

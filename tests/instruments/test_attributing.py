@@ -28,29 +28,42 @@ def test_the_score_is_what_the_run_gives():
     found = classifier.classify(TEXT)
     logits = torch.tensor([score_of(explained("classifier", of=label)) for label in classifier.task.labels.names])
     probabilities = (logits / classifier.task.answer.temperature).softmax(0).tolist()
-    assert dict(zip(classifier.task.labels.names, probabilities, strict=True)) == pytest.approx(found.probabilities, abs=1e-5)
+    assert dict(zip(classifier.task.labels.names, probabilities, strict=True)) == pytest.approx(
+        found.probabilities, abs=1e-5
+    )
     for name in ("lstm", "gpt"):
         run = small_run(name)
-        assert score_of(explained(name, "the wall", of="s")) == pytest.approx(run.score("the walls").log_probs[-1], abs=1e-5)
+        assert score_of(explained(name, "the wall", of="s")) == pytest.approx(
+            run.score("the walls").log_probs[-1], abs=1e-5
+        )
     bert = small_run("bert")
     guess = bert.fill("the [MASK] were [MASK]", top=1).masks[1][0]
     case = explained("bert", "the [MASK] were [MASK]", place=2)
-    assert torch.tensor(score_of(case)).exp().item() == pytest.approx(guess.probability, abs=1e-5) and repr(guess.token) in case.what
+    assert (
+        torch.tensor(score_of(case)).exp().item() == pytest.approx(guess.probability, abs=1e-5)
+        and repr(guess.token) in case.what
+    )
     for name in ("attentive", "transformer"):
         scored = small_run(name).score_translation(TEXT, "tall were")
         for place, log_prob in enumerate(scored.log_probs, start=1):
             assert score_of(explained(name, place=place, target="tall were")) == pytest.approx(log_prob, abs=1e-5)
     tagger = small_run("tagger")
-    tags = [max(tagger.task.tags.names, key=lambda tag: score_of(explained("tagger", of=tag, place=place))) for place in (1, 2, 3, 4)]
+    tags = [
+        max(tagger.task.tags.names, key=lambda tag: score_of(explained("tagger", of=tag, place=place)))
+        for place in (1, 2, 3, 4)
+    ]
     assert tags[1] in explained("tagger", place=2).what
 
 
 @pytest.mark.parametrize(
-    "name", ["elman", "lstm", "words", "gpt", "llama", "bert", "classifier", "heads", "tagger", "attentive", "transformer"]
+    "name",
+    ["elman", "lstm", "words", "gpt", "llama", "bert", "classifier", "heads", "tagger", "attentive", "transformer"],
 )
 def test_vectors_put_in_by_hand_give_the_same_score_and_several_rows_are_apart(name):
     case = explained(
-        name, "the [MASK] were tall" if name == "bert" else TEXT, target="tall were" if name in ("attentive", "transformer") else None
+        name,
+        "the [MASK] were tall" if name == "bert" else TEXT,
+        target="tall were" if name in ("attentive", "transformer") else None,
     )
     with evaluating([case.module]):
         x, other = case.vectors(), torch.zeros_like(case.vectors())
@@ -71,7 +84,9 @@ def test_integrated_gradients_of_runs_are_complete(name):
 def test_a_token_that_is_occluded_is_read_as_the_substitute():
     run, text = small_run("classifier"), "she went in"
     facts = look(run, "attribution", {"text": text, "method": "occlusion", "of": "good"}).facts
-    replaced = [score_of(explained("classifier", changed, of="good")) for changed in ("xx went in", "she xx in", "she went xx")]
+    replaced = [
+        score_of(explained("classifier", changed, of="good")) for changed in ("xx went in", "she xx in", "she went xx")
+    ]
     assert facts["values"] == pytest.approx([facts["score"] - score for score in replaced], abs=1e-5)
     facts = look(run, "attribution", {"text": text, "method": "occlusion", "of": "good", "occlude": "remove"}).facts
     removed = [score_of(explained("classifier", changed, of="good")) for changed in ("went in", "she in", "she went")]

@@ -14,7 +14,10 @@ TEXT = "the ball"
 
 
 def test_cells_are_called_by_layer_half_and_direction() -> None:
-    names = {name: [layer.name for layer in recurrent_layers(small_run(name))] for name in ("lstm", "elmo", "attentive", "gpt", "tagger")}
+    names = {
+        name: [layer.name for layer in recurrent_layers(small_run(name))]
+        for name in ("lstm", "elmo", "attentive", "gpt", "tagger")
+    }
     assert names["lstm"] == ["1"]
     assert names["elmo"] == ["1.forward", "2.forward", "1.backward", "2.backward"]
     assert names["attentive"] == ["encoder.1.forward", "encoder.1.backward", "decoder.1"]
@@ -54,7 +57,9 @@ def test_every_kind_of_recurrent_run_has_cells(name: str) -> None:
             "cells",
             {"text": "the walls were tall", "target": "tall" if name == "attentive" else None, "layer": layer.name},
         )
-        assert view.facts["tokens"] and all(len(values) == len(view.facts["tokens"]) for values in view.facts["units"].values())
+        assert view.facts["tokens"] and all(
+            len(values) == len(view.facts["tokens"]) for values in view.facts["units"].values()
+        )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +68,10 @@ def test_every_kind_of_recurrent_run_has_cells(name: str) -> None:
         (
             "gpt",
             {},
-            "runs/gpt has no recurrent layer whose cells can be watched; instruments that read it: tokens, surprisal, next",
+            (
+                "runs/gpt has no recurrent layer whose cells can be watched; instruments that read it: tokens,"
+                " surprisal, next"
+            ),
         ),
         ("lstm", {"units": [17]}, "layer 1 has the cells 1 to 16; there is no cell 17"),
         ("lstm", {"layer": "3"}, "unknown recurrent layer '3'; known: 1"),

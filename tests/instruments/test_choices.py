@@ -1,4 +1,5 @@
-"""What may be chosen of a run is in the schema of an instrument's options: its own layers and heads, and which go together."""
+"""What may be chosen of a run is in the schema of an instrument's options: its own layers and heads, and which go
+together."""
 
 import pytest
 

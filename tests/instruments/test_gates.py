@@ -53,7 +53,9 @@ def test_a_products_curve_is_the_derivative_of_a_cell_by_its_past() -> None:
     np.testing.assert_allclose(kept(f.numpy(), 5)[5], gradient.numpy())
 
 
-@pytest.mark.parametrize(("name", "keeps"), [("lstm", "forget"), ("elmo", "forget"), ("attentive", "forget"), ("tagger", "forget")])
+@pytest.mark.parametrize(
+    ("name", "keeps"), [("lstm", "forget"), ("elmo", "forget"), ("attentive", "forget"), ("tagger", "forget")]
+)
 def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keeps: str) -> None:
     run = small_run(name)
     target = "was tall" if name == "attentive" else None
@@ -65,7 +67,9 @@ def test_gates_of_every_kind_of_run_are_those_that_pass_its_taps(name: str, keep
         assert told["keeps_by"] == keeps
         for gate, numbers in told["gates"].items():
             assert any(
-                numbers["mean"] == pytest.approx(seen[path].mean().item(), abs=1e-5) for path in seen if path.endswith(f"gates.{gate}")
+                numbers["mean"] == pytest.approx(seen[path].mean().item(), abs=1e-5)
+                for path in seen
+                if path.endswith(f"gates.{gate}")
             ), layer
 
 
@@ -80,11 +84,16 @@ def test_the_gates_of_both_forms_of_a_gru_are_those_of_their_equation(name: str)
     taps = {path.rsplit(".", 1)[1]: seen[path][0].double() for path in seen}
     before = torch.cat([torch.zeros(1, cell.dim), taps["hidden"][:-1]]).double()
     weights = {key: each.detach().double() for key, each in cell.state_dict().items()}
-    x = run.task.body.embedding.weight.detach().double()[list(reading.ids)] @ weights["input_weight"].T + weights["bias"]
+    x = (
+        run.task.body.embedding.weight.detach().double()[list(reading.ids)] @ weights["input_weight"].T
+        + weights["bias"]
+    )
     x_r, x_z, x_n = x.chunk(3, -1)
     u_r, u_z, u_n = weights["hidden_weight"].chunk(3)
     reset, update = torch.sigmoid(x_r + before @ u_r.T), torch.sigmoid(x_z + before @ u_z.T)
-    product = (reset * before) @ u_n.T if name == "published gru" else reset * (before @ u_n.T + weights["candidate_bias"])
+    product = (
+        (reset * before) @ u_n.T if name == "published gru" else reset * (before @ u_n.T + weights["candidate_bias"])
+    )
     candidate = torch.tanh(x_n + product)
     for gate, expected in {"reset": reset, "update": update, "candidate": candidate}.items():
         torch.testing.assert_close(taps[gate], expected, atol=1e-5, rtol=0)

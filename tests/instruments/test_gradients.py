@@ -11,7 +11,9 @@ from tests.instruments.small_runs import small_run
 TEXT = "the walls were tall and all the turns were the same"
 
 
-@pytest.mark.parametrize("name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "tagger"])
+@pytest.mark.parametrize(
+    "name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "tagger"]
+)
 def test_a_run_before_training_is_what_it_is_compared_with(name: str) -> None:
     target = "tall were walls the" if name in ("attentive", "transformer") else None
     text = TEXT[:30] if name == "gpt" else TEXT
@@ -24,7 +26,8 @@ def test_a_run_before_training_is_what_it_is_compared_with(name: str) -> None:
 
 
 def test_states_are_followed_where_they_are_carried() -> None:
-    """An Elman network carries h, an LSTM h and c, a decoder those of its own; what reads both ways, or attends alone, nothing."""
+    """An Elman network carries h, an LSTM h and c, a decoder those of its own; what reads both ways, or attends alone,
+    nothing."""
 
     def parts(name: str, target: str | None = None) -> list[str]:
         options = {"text": TEXT[:30], "target": target, "steps": 2, "places": 1, "untrained": False}
@@ -37,7 +40,8 @@ def test_states_are_followed_where_they_are_carried() -> None:
 
 
 def test_what_is_carried_and_what_is_read_vanish_alike_in_an_elman_network() -> None:
-    """x_{t-k} is felt at t by way of h_{t-k} alone, so that the two fall at about the same rate; radius and reach are told."""
+    """x_{t-k} is felt at t by way of h_{t-k} alone, so that the two fall at about the same rate; radius and reach are
+    told."""
     facts = look(small_run("elman"), "gradients", {"text": TEXT, "steps": 6, "untrained": False}).facts
     by_state, by_input = facts["trained"]["1 h"], facts["trained"]["x"]
     assert by_state[6] < by_state[0] and by_input[6] < by_input[0]

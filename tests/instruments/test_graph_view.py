@@ -12,7 +12,9 @@ from tests.instruments.small_runs import small_run
 
 
 def test_the_worked_example_shows_every_path_and_their_sum() -> None:
-    view = view_of(trace(lambda a, b, c: (a + b) * torch.maximum(b, c), *map(torch.tensor, (1.0, 2.0, 0.0)), names="abc"))
+    view = view_of(
+        trace(lambda a, b, c: (a + b) * torch.maximum(b, c), *map(torch.tensor, (1.0, 2.0, 0.0)), names="abc")
+    )
     network, forward, backward, sums = view.parts
     assert [node.name for node in network.nodes] == ["a", "b", "+", "c", "maximum", "*"]
     assert ("b", "b 2 > + 3 > * 6", "2", "5") in sums.rows
@@ -26,7 +28,8 @@ def test_the_worked_example_shows_every_path_and_their_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["lstm", "elman", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "heads", "tagger"]
+    "name",
+    ["lstm", "elman", "gpt", "llama", "bert", "elmo", "attentive", "transformer", "classifier", "heads", "tagger"],
 )
 def test_a_part_of_every_kind_of_run_is_traced(name: str) -> None:
     """The sum of a node's gradient is what comes back along its edges."""
@@ -42,7 +45,15 @@ def test_a_part_of_every_kind_of_run_is_traced(name: str) -> None:
 def test_a_cell_is_shown_as_the_equation_of_one_step() -> None:
     facts = look(small_run("lstm"), "graph", {"text": "she"}).facts
     names = [node["name"] for node in facts["nodes"]]
-    assert {"sigmoid: input", "sigmoid: forget", "tanh: candidate", "sigmoid: output", "+: cell_state", "*: hidden", "tanh"} <= set(names)
+    assert {
+        "sigmoid: input",
+        "sigmoid: forget",
+        "tanh: candidate",
+        "sigmoid: output",
+        "+: cell_state",
+        "*: hidden",
+        "tanh",
+    } <= set(names)
     assert {"state.hidden", "state.cell", "hidden_weight"} <= set(names)
     assert all(node["gradient"] for node in facts["nodes"])  # at the text's end there is something to forget
 

@@ -1,4 +1,5 @@
-"""Instruments over pictures, sounds and graphs: attributions against finite differences, and where they lie; places by their names."""
+"""Instruments over pictures, sounds and graphs: attributions against finite differences, and where they lie; places by
+their names."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -82,7 +83,9 @@ def test_input_times_gradient_is_what_finite_differences_give(case: str) -> None
         with torch.no_grad():
             above, below = explained.of_vectors(torch.stack([x + moved, x - moved])).tolist()
         slope = (above - below) / (2 * step)
-        assert found.entries.flatten()[place].item() == pytest.approx(x.flatten()[place].item() * slope, rel=1e-5, abs=1e-9)
+        assert found.entries.flatten()[place].item() == pytest.approx(
+            x.flatten()[place].item() * slope, rel=1e-5, abs=1e-9
+        )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -147,8 +150,16 @@ def test_what_a_classifier_of_colours_looks_at_is_the_square(frozen: Callable[[s
 @pytest.mark.slow
 def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> None:
     """Of scenes that training has not seen, whose truth is known pixel by pixel."""
-    settings = ["data={corpus: scenes, size: 400, side: 32, about: colour}", "task.input={name: patches, side: 32, size: 4}"]
-    settings += ["model={family: bag, dim: 32}", "training.steps=300", "training.evaluate_every=150", "training.learning_rate=0.01"]
+    settings = [
+        "data={corpus: scenes, size: 400, side: 32, about: colour}",
+        "task.input={name: patches, side: 32, size: 4}",
+    ]
+    settings += [
+        "model={family: bag, dim: 32}",
+        "training.steps=300",
+        "training.evaluate_every=150",
+        "training.learning_rate=0.01",
+    ]
     run_recipe("classify-pictures", [*settings, "training.batch_size=32", "device=cpu"], out=tmp_path / "run")
     run = clew.load(tmp_path / "run", device="cpu")
     shares = []
@@ -164,7 +175,10 @@ def test_what_a_classifier_of_scenes_looks_at_is_the_object(tmp_path: Path) -> N
 def test_a_page_reads_no_file_that_a_request_names(frozen: Callable[[str], Run]) -> None:
     inspector = Inspector([frozen("captioning")])
     (name,) = inspector.runs
-    refused = "captioning/run reads files, and the page only uploaded ones; choose one there, or use `clew look attribution cap"
+    refused = (
+        "captioning/run reads files, and the page only uploaded ones; choose one there, or use `clew look"
+        " attribution cap"
+    )
     with pytest.raises(UserError, match=refused):
         inspector.look("attribution", AskedLook(runs=(name,), options={"text": "captioning/0.png"}))
     with pytest.raises(UserError, match="the page only uploaded ones"):
@@ -189,7 +203,7 @@ def test_cells_and_gates_of_a_sound_lie_along_time(frozen: Callable[[str], Run])
     assert isinstance(lines, Lines) and lines.x_label == "time (s)" and list(lines.series[0].x)[:3] == [0.0, 0.03, 0.06]
     with record(run, "*.cell_state") as seen:
         run.task.reads(Given(file)).hidden()
-    (path, *_) = [path for path in seen.seen if "forward_layer" in path]
+    path, *_ = [path for path in seen.seen if "forward_layer" in path]
     assert list(lines.series[0].y) == pytest.approx(seen[path][0, :, 1].tanh().tolist(), abs=1e-5)
     gates = clew.look(run, "gates", text=file)
     opened = [part for part in gates.parts if isinstance(part, Lines) and part.x_label == "time (s)"]
@@ -251,7 +265,9 @@ def test_a_causal_body_reads_an_input_place_by_place_to_the_same_vectors(name: s
         torch.manual_seed(0)
         reader, family = LogMelReader(rate=4000, num_mels=6), MODELS["recurrent"]
         body = family.build(family.config(cell="gru", dim=6), reader.source())  # type: ignore[call-arg]
-        task: Transcriber | PictureClassifier = Transcriber(body, reader, train_character(["ab"]), TranscriptionConfig()).double().eval()
+        task: Transcriber | PictureClassifier = (
+            Transcriber(body, reader, train_character(["ab"]), TranscriptionConfig()).double().eval()
+        )
         given = Given(Sound(torch.randn(600), 4000))  # type: ignore[arg-type]
     else:
         task, given = case.module, Given(scenes(1, 1, "train", side=32)[0])  # type: ignore[assignment, arg-type]
@@ -261,20 +277,30 @@ def test_a_causal_body_reads_an_input_place_by_place_to_the_same_vectors(name: s
     state, found = carried.state, []
     with evaluating([task]):
         for t in range(len(reading.tokens)):
-            hidden, state = carried.step(t, map_batch(lambda part: part.double() if part.is_floating_point() else part, state))
+            hidden, state = carried.step(
+                t, map_batch(lambda part: part.double() if part.is_floating_point() else part, state)
+            )
             found.append(hidden)
     torch.testing.assert_close(torch.cat(found, 1), reading.hidden())
 
 
-def test_the_command_takes_a_picture_and_a_sound_by_name(frozen: Callable[[str], Run], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["look", "prediction", "picture_classification/run", "picture_classification/0.png", "--device", "cpu"]) == 0
+def test_the_command_takes_a_picture_and_a_sound_by_name(
+    frozen: Callable[[str], Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(["look", "prediction", "picture_classification/run", "picture_classification/0.png", "--device", "cpu"])
+        == 0
+    )
     assert capsys.readouterr().out.startswith("Prediction: red\n")
     assert main(["look", "levels", "transcription/run", "--file", "transcription/3.wav", "--device", "cpu"]) == 0
     capsys.readouterr()
     assert main(["look", "cost", "captioning/run", "repeats=0", "lengths=4,9", "--device", "cpu"]) == 0
     capsys.readouterr()
     assert main(["look", "levels", "transcription/run", "transcription/3.wav", "transcription/0.wav"]) == 2
-    assert "one file is looked at a time, and here are transcription/3.wav, transcription/0.wav; give one" in capsys.readouterr().err
+    assert (
+        "one file is looked at a time, and here are transcription/3.wav, transcription/0.wav; give one"
+        in capsys.readouterr().err
+    )
     assert main(["look", "cost", "node_labelling/run", "repeats=0"]) == 2
     assert "has no body of clew's layers, whose cost is known" in capsys.readouterr().err
 
@@ -284,12 +310,20 @@ def test_the_command_takes_a_picture_and_a_sound_by_name(frozen: Callable[[str],
     [
         ("transcription", "transcription/3.wav", {"place": 9}, "there is no symbol 9 in what is said; it has 3"),
         ("transcription", "transcription/3.wav", {"of": "xyz"}, "of='xyz' is no text of symbols that the model knows"),
-        ("transcription", "transcription/0.wav", {"of": "cab" * 9}, "needs at least 27 frames, and the sound has 3; give a shorter text"),
+        (
+            "transcription",
+            "transcription/0.wav",
+            {"of": "cab" * 9},
+            "needs at least 27 frames, and the sound has 3; give a shorter text",
+        ),
         (
             "picture_classification",
             "picture_classification/0.png",
             {"method": "occlusion", "occlude": "remove"},
-            "every patch of this model's input has a place of its own, so that none can be taken out; take occlude=replace",
+            (
+                "every patch of this model's input has a place of its own, so that none can be taken out; take"
+                " occlude=replace"
+            ),
         ),
         ("node_labelling", "Ada sees", {}, "the words have no heads, and so no graph; give CoNLL-U with HEAD"),
         ("node_labelling", dependencies(1), {"place": 9}, "there is no word 9; the sentence has"),

@@ -1,4 +1,5 @@
-"""Every quick instrument on every run that it fits: what it shows is drawn, printed and JSON; what does not fit says why in a sentence."""
+"""Every quick instrument on every run that it fits: what it shows is drawn, printed and JSON; what does not fit says
+why in a sentence."""
 
 import json
 
@@ -12,10 +13,27 @@ from clew.instruments.subjects.subject import subject_of
 from tests.instruments.small_runs import RUNS, small_run
 
 TEXT = "the <b>walls</b> were & 'tall'"
-NEEDED = {"cost": {"lengths": [4, 8], "repeats": 0}, "attribution": {"steps": 4}, "beam": {"max_new": 3}, "sampling": {"max_new": 3}}
+NEEDED = {
+    "cost": {"lengths": [4, 8], "repeats": 0},
+    "attribution": {"steps": 4},
+    "beam": {"max_new": 3},
+    "sampling": {"max_new": 3},
+}
 
-ALWAYS = ("tokens", "surprisal", "next", "attention", "alignment", "attribution", "logit_lens", "beam", "sampling", "cost")
-"""Those that see something in some run with no more than a text; the others are tried where their files, heads or longer texts are."""
+ALWAYS = (
+    "tokens",
+    "surprisal",
+    "next",
+    "attention",
+    "alignment",
+    "attribution",
+    "logit_lens",
+    "beam",
+    "sampling",
+    "cost",
+)
+"""Those that see something in some run with no more than a text; the others are tried where their files, heads or
+longer texts are."""
 
 
 @pytest.mark.parametrize("name", INSTRUMENTS)
@@ -30,7 +48,9 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
         if not instrument.quick and name not in NEEDED:
             continue
         if "text" in instrument.options.model_fields:
-            options["text"] = "the [MASK] were tall" if kind == "bert" else TEXT if kind == "subwords" else "the walls were tall"
+            options["text"] = (
+                "the [MASK] were tall" if kind == "bert" else TEXT if kind == "subwords" else "the walls were tall"
+            )
         try:
             view = look(run, name, options)
         except UserError as error:
@@ -42,6 +62,8 @@ def test_what_an_instrument_sees_is_drawn_printed_and_json(name):
     assert seen or name not in ALWAYS
 
 
-@pytest.mark.parametrize("name", [name for name, each in INSTRUMENTS.items() if each.own_text(subject_of(small_run("lstm")))])
+@pytest.mark.parametrize(
+    "name", [name for name, each in INSTRUMENTS.items() if each.own_text(subject_of(small_run("lstm")))]
+)
 def test_an_instrument_that_finds_a_text_of_its_own_says_so_where_one_is_asked_for(name):
     assert "by default" in INSTRUMENTS[name].options.model_fields["text"].description

@@ -20,10 +20,12 @@ def test_levels_worked_by_hand():
     levels = [torch.tensor([[0.0, 2 * math.log(3)]]), torch.tensor([[math.log(3), 0.0]])]
     seen = through_lens(levels, lambda x: x / 2, lambda x: x)
     assert seen.tokens.tolist() == [[1], [0]]
-    assert seen.probabilities.flatten().tolist() == pytest.approx([0.75, 0.75]) and seen.final.flatten().tolist() == pytest.approx(
-        [0.25, 0.75]
+    assert seen.probabilities.flatten().tolist() == pytest.approx(
+        [0.75, 0.75]
+    ) and seen.final.flatten().tolist() == pytest.approx([0.25, 0.75])
+    assert seen.divergence.flatten().tolist() == pytest.approx(
+        [0.75 * math.log2(3) - 0.25 * math.log2(3), 0.0], abs=1e-6
     )
-    assert seen.divergence.flatten().tolist() == pytest.approx([0.75 * math.log2(3) - 0.25 * math.log2(3), 0.0], abs=1e-6)
 
 
 def test_settling_counts_the_levels_below_the_last_change():

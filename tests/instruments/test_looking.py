@@ -1,4 +1,5 @@
-"""Every instrument is asked by name with options from people, programs and pages; what does not fit is told in a sentence."""
+"""Every instrument is asked by name with options from people, programs and pages; what does not fit is told in a
+sentence."""
 
 import json
 import re

@@ -27,7 +27,9 @@ def test_heads_that_are_off_are_off() -> None:
 def test_words_have_the_taggers_tags() -> None:
     run = small_run("tagger")
     found = look(run, "prediction", {"text": "the walls were tall"})
-    assert [(word, tag) for word, tag, _ in found.facts["tags"]] == [(word.word, word.tag) for word in run.tag("the walls were tall").words]
+    assert [(word, tag) for word, tag, _ in found.facts["tags"]] == [
+        (word.word, word.tag) for word in run.tag("the walls were tall").words
+    ]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,9 @@ def untrained(recipe: str, *settings: str) -> Run:
 
 
 def words_lstm(*settings: str) -> Run:
-    return untrained("text-lstm", "text.tokenizer=word", "model.dim=24", "model.embedding_dim=24", "model.num_layers=2", *settings)
+    return untrained(
+        "text-lstm", "text.tokenizer=word", "model.dim=24", "model.embedding_dim=24", "model.num_layers=2", *settings
+    )
 
 
 def gpt(*settings: str) -> Run:
@@ -54,7 +56,9 @@ def test_a_level_that_knows_nothing_tells_the_most_frequent_tag() -> None:
     assert accuracies["embedding"] > 1.5 * corpus.baselines["most frequent tag"]
     assert accuracies["layer 1"] == pytest.approx(corpus.baselines["most frequent tag"])
     assert accuracies["learned mix"] > accuracies["layer 1"]
-    assert corpus.best != 1 and corpus.counts == {part: len(labels) for part, labels in read_probe_corpus("ewt-sample", 40).labels.items()}
+    assert corpus.best != 1 and corpus.counts == {
+        part: len(labels) for part, labels in read_probe_corpus("ewt-sample", 40).labels.items()
+    }
 
 
 @pytest.mark.slow
@@ -66,7 +70,10 @@ def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
     assert lines[1].split() == ["level", "embedding.mix", "sentiment-sample", "l2", "untrained"]
     assert [line.split()[0] for line in lines[2:8]] == ["embedding", "layer", "sum", "all", "learned", "most"]
     assert sum("*" in line for line in lines) == 1
-    assert "accuracy in telling 2 labels of sentences (30 train, 30 valid, 30 test); differences below about 17" in lines[-2]
+    assert (
+        "accuracy in telling 2 labels of sentences (30 train, 30 valid, 30 test); differences below about 17"
+        in lines[-2]
+    )
     assert re.fullmatch(r"sentiment-sample: the learned mix is embedding [01]\.\d\d, layer 1 [01]\.\d\d", lines[-1])
     records = list(found.records())
     assert records[0] | {"l2": 0, "accuracy": 0, "valid_accuracy": 0, "untrained": 0, "best": 0} == {
@@ -80,12 +87,17 @@ def test_the_untrained_model_of_an_untrained_run_tells_the_same() -> None:
         "untrained": 0,
         "best": 0,
     }
-    assert records[-1]["baseline"] == "most frequent label" and [record.get("best") for record in records].count(True) == 1
+    assert (
+        records[-1]["baseline"] == "most frequent label" and [record.get("best") for record in records].count(True) == 1
+    )
 
 
 def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
     def rows(run: Run) -> list[tuple[str, str]]:
-        return [(row.name, row.mix) for row in rows_of(run.task.body, WordReader.of(run.task.body, run.vocabularies, running=True))]
+        return [
+            (row.name, row.mix)
+            for row in rows_of(run.task.body, WordReader.of(run.task.body, run.vocabularies, running=True))
+        ]
 
     assert rows(gpt()) == [
         ("embedding", "first"),
@@ -102,9 +114,21 @@ def test_rows_are_blocks_and_the_mixes_of_those_of_one_width() -> None:
     ]
     assert rows(words_lstm("model.embedding_dim=8", "model.num_layers=1")) == [("embedding", ""), ("layer 1", "last")]
     elmo = untrained(
-        "text-elmo", "model.dim=8", "embedding.characters_dim=8", "embedding.characters.filters=[4]", "embedding.characters.widths=[3]"
+        "text-elmo",
+        "model.dim=8",
+        "embedding.characters_dim=8",
+        "embedding.characters.filters=[4]",
+        "embedding.characters.widths=[3]",
     )
-    assert [mix for _, mix in rows(elmo)] == ["first", "second_to_last", "last", "sum", "sum_with_embedding", "join_last_four", "learned"]
+    assert [mix for _, mix in rows(elmo)] == [
+        "first",
+        "second_to_last",
+        "last",
+        "sum",
+        "sum_with_embedding",
+        "join_last_four",
+        "learned",
+    ]
 
 
 @pytest.mark.parametrize("build", [words_lstm, gpt])
@@ -146,7 +170,8 @@ def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:
     with pytest.raises(UserError, match="unknown corpus 'ewt-sampel'; did you mean 'ewt-sample'?"):
         read_probe_corpus("ewt-sampel", 40)
     with pytest.raises(
-        UserError, match="a probe predicts tags of words or labels of texts, and tinyshakespeare holds running text; use one of"
+        UserError,
+        match="a probe predicts tags of words or labels of texts, and tinyshakespeare holds running text; use one of",
     ):
         read_probe_corpus("tinyshakespeare", 40)
     with pytest.raises(UserError, match="unknown kind of tags 'upso'; did you mean 'upos'?"):
@@ -154,11 +179,16 @@ def test_a_corpus_is_words_with_tags_or_sentences_with_labels() -> None:
 
 
 def test_a_picture_has_a_panel_a_corpus_and_a_dot_a_row() -> None:
-    rows = (Row("embedding", "first", (0,)), Row("layer 1", "last", (1,)), Row("sum of all", "sum_with_embedding", (0, 1)))
+    rows = (
+        Row("embedding", "first", (0,)),
+        Row("layer 1", "last", (1,)),
+        Row("sum of all", "sum_with_embedding", (0, 1)),
+    )
     fitted = tuple(Fitted(value, value, 0.1) for value in (50.0, 62.5, 60.0))
     counts = {"train": 9, "valid": 9, "test": 9}
     corpora = tuple(
-        Probed(name, "words", counts, 3, fitted, untrained, {"most frequent tag": 40.0}) for name, untrained in (("a<b", fitted), ("c", ()))
+        Probed(name, "words", counts, 3, fitted, untrained, {"most frequent tag": 40.0})
+        for name, untrained in (("a<b", fitted), ("c", ()))
     )
     picture = ElementTree.fromstring(probing_svg(Probing("runs/x", rows, corpora)))
     found = ["".join(each.itertext()) for each in picture.iter("{http://www.w3.org/2000/svg}text")]

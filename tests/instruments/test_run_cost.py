@@ -6,7 +6,9 @@ from clew.instruments.looking import look, look_beside
 from tests.instruments.small_runs import small_run
 
 
-@pytest.mark.parametrize("name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "transformer", "classifier", "heads"])
+@pytest.mark.parametrize(
+    "name", ["elman", "lstm", "gpt", "llama", "bert", "elmo", "transformer", "classifier", "heads"]
+)
 def test_every_layer_of_a_run_costs_what_the_formula_says(name):
     run = small_run(name)
     facts = look(run, "cost", {"lengths": [4, 8], "repeats": 0}).facts
@@ -40,7 +42,11 @@ def test_times_are_there_where_they_are_asked_for():
 def test_lengths_are_those_that_the_model_has_positions_for():
     facts = look(small_run("gpt"), "cost", {"lengths": [8, 4096], "repeats": 0}).facts
     assert facts["layers"][0]["sizes"] == [8]
-    for lengths, sentence in (([4096], "tell apart 32 positions"), ([], "must be one or more whole numbers"), ([0], "from 1 to")):
+    for lengths, sentence in (
+        ([4096], "tell apart 32 positions"),
+        ([], "must be one or more whole numbers"),
+        ([0], "from 1 to"),
+    ):
         with pytest.raises(UserError, match=sentence):
             look(small_run("gpt"), "cost", {"lengths": lengths, "repeats": 0})
 
@@ -56,7 +62,9 @@ def test_a_layer_without_a_formula_has_no_line_for_one():
 def test_lines_of_two_runs_have_the_same_names_and_their_powers_stand_in_the_table():
     one, other = (
         [part for part in view.parts if isinstance(part, Lines)]
-        for view in look_beside([([small_run("gpt")], {"lengths": lengths, "repeats": 1}) for lengths in ([4, 16], [3, 5])], "cost")
+        for view in look_beside(
+            [([small_run("gpt")], {"lengths": lengths, "repeats": 1}) for lengths in ([4, 16], [3, 5])], "cost"
+        )
     )
     for first, second in zip(one, other, strict=True):
         assert [series.name for series in first.series] == [series.name for series in second.series]

@@ -13,7 +13,13 @@ ALWAYS = Transition([[[0.5, 0.3, 0.15, 0.05]] * 4])
 
 @pytest.mark.parametrize(
     ("options", "left", "mass"),
-    [({}, 4, 1.0), ({"top_k": 2}, 2, 0.8), ({"top_p": 0.9}, 3, 0.95), ({"top_p": 0.4}, 1, 0.5), ({"top_k": 3, "top_p": 0.6}, 2, 0.8)],
+    [
+        ({}, 4, 1.0),
+        ({"top_k": 2}, 2, 0.8),
+        ({"top_p": 0.9}, 3, 0.95),
+        ({"top_p": 0.4}, 1, 0.5),
+        ({"top_k": 3, "top_p": 0.6}, 2, 0.8),
+    ],
 )
 def test_what_the_cut_offs_leave(options, left, mass):
     for step in sampled_steps(ALWAYS, torch.tensor([[0]]), max_new=6, ends=[], seed=1, top=4, **options):

@@ -50,7 +50,9 @@ def test_surprisal_of_two_runs_has_one_scale():
 
 def test_a_run_before_and_after_a_head_is_off_has_one_scale_and_a_refused_column_says_why():
     run, text = small_run("gpt"), {"text": "the walls"}
-    before, after, refused = look_beside([([run], text), ([run], {**text, "off": ["1.1"]}), ([run], {**text, "off": ["9.9"]})], "attention")
+    before, after, refused = look_beside(
+        [([run], text), ([run], {**text, "off": ["1.1"]}), ([run], {**text, "off": ["9.9"]})], "attention"
+    )
     assert before.parts[0].high == after.parts[0].high and before.parts[1].high == after.parts[1].high
     assert before.facts["off"] == [] and after.facts["off"] == ["1.1"]
     assert isinstance(refused, UserError) and "unknown head '9.9'" in str(refused)

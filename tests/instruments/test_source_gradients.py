@@ -55,17 +55,23 @@ def test_gradients_by_the_source_are_those_of_small_changes(name: str) -> None:
 
 
 def test_the_map_has_the_gradient_that_reaches_each_words_own_vector() -> None:
-    """Of a source whose words differ, the gradient by a place is the one that the embedding's row of its word is given."""
+    """Of a source whose words differ, the gradient by a place is the one that the embedding's row of its word is
+    given."""
     run = small_run("attentive")
     facts = look(run, "gradients", {"text": SOURCE, "target": TARGET, "steps": 2, "places": 1}).facts
     task: Any = run.task
     reading = task.reads(Given(SOURCE, TARGET))
     assert len(set(reading.ids)) == len(reading.ids) and not task.body.shares_embeddings
     found = torch.tensor(facts["source"]["trained"])
-    assert found.shape == (len(reading.written), len(reading.tokens)) and facts["source"].keys() == {"trained", "untrained"}
+    assert found.shape == (len(reading.written), len(reading.tokens)) and facts["source"].keys() == {
+        "trained",
+        "untrained",
+    }
     for t in range(len(reading.written)):
         with with_gradients(task):
-            (gradient,) = torch.autograd.grad(log_probs_of(task, reading.batch)[t], task.body.source_embedding.tokens.weight)
+            (gradient,) = torch.autograd.grad(
+                log_probs_of(task, reading.batch)[t], task.body.source_embedding.tokens.weight
+            )
         torch.testing.assert_close(gradient[list(reading.ids)].norm(dim=1), found[t], rtol=1e-4, atol=1e-8)
 
 
@@ -80,7 +86,9 @@ def test_the_view_has_a_map_of_each_state_on_one_scale_and_what_each_word_rests_
     norms = maps[0].values
     for row, (written, most, share, size) in zip(norms, table.rows, strict=True):
         assert written in reading.written and most == reading.tokens[int(row.argmax())]
-        assert share == pytest.approx(100 * row.max() / row.sum(), abs=0.06) and size == pytest.approx(np.linalg.norm(row), rel=1e-3)
+        assert share == pytest.approx(100 * row.max() / row.sum(), abs=0.06) and size == pytest.approx(
+            np.linalg.norm(row), rel=1e-3
+        )
     assert "each source place" in view.about
     assert "<svg" in view.svg() and "written" in view.svg()
 

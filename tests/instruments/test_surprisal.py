@@ -68,7 +68,13 @@ def test_a_model_that_reads_both_ways_is_surprised_from_each():
     with torch.no_grad():
         nexts, previous = run.task.predict(run.task.collate([ids]))
     assert ahead.bits == pytest.approx((-nexts[0] / math.log(2)).tolist(), abs=1e-4) and ahead.places == (1, 2, 3, 4, 5)
-    assert back.bits == pytest.approx((-previous[0] / math.log(2)).tolist(), abs=1e-4) and back.places == (0, 1, 2, 3, 4)
+    assert back.bits == pytest.approx((-previous[0] / math.log(2)).tolist(), abs=1e-4) and back.places == (
+        0,
+        1,
+        2,
+        3,
+        4,
+    )
 
 
 def test_a_single_token_tells_nothing():
@@ -78,7 +84,9 @@ def test_a_single_token_tells_nothing():
 
 
 def test_a_classifier_gives_no_token_a_probability():
-    with pytest.raises(UserError, match="'surprisal' has nothing to see here: runs/classifier gives no probability to a token"):
+    with pytest.raises(
+        UserError, match="'surprisal' has nothing to see here: runs/classifier gives no probability to a token"
+    ):
         look(small_run("classifier"), "surprisal", {"text": "a"})
 
 

@@ -18,10 +18,14 @@ TEXT = "he said \u201cgo on\u201d and went.\nshe did (not) say \u201cno\u201d bu
 
 @pytest.fixture(scope="module")
 def latch() -> Run:
-    """An LSTM of three cells set by hand. The second forgets nothing and adds 1 at a mark that opens a quotation and -1 at one that closes
-    it: c is 1 inside quotations and 0 outside. The first does nothing, the third adds at every character and forgets all at a new line."""
+    """An LSTM of three cells set by hand. The second forgets nothing and adds 1 at a mark that opens a quotation and -1
+    at one that closes it: c is 1 inside quotations and 0 outside. The first does nothing, the third adds at every
+    character and forgets all at a new line."""
     tokenizer = train_character([TEXT])
-    config = config_of("text-lstm", ["model.dim=3", "model.embedding_dim=3", "model.num_layers=1", "data.train=nowhere.txt", "device=cpu"])
+    config = config_of(
+        "text-lstm",
+        ["model.dim=3", "model.embedding_dim=3", "model.num_layers=1", "data.train=nowhere.txt", "device=cpu"],
+    )
     task = build_task(config, {"tokenizer": tokenizer}, to_train=False).eval()
     cell = task.body.layers.layers[0].layer.cell
     with torch.no_grad():

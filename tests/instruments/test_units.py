@@ -36,7 +36,12 @@ def test_a_heatmap_says_what_it_measures(instrument, run, options):
 
 @pytest.mark.parametrize(("instrument", "run", "options", "headings"), HEADINGS, ids=[name for name, *_ in HEADINGS])
 def test_columns_of_numbers_have_units(instrument, run, options, headings):
-    found = {name for part in look(small_run(run), instrument, options).parts if isinstance(part, Table) for name in part.header}
+    found = {
+        name
+        for part in look(small_run(run), instrument, options).parts
+        if isinstance(part, Table)
+        for name in part.header
+    }
     assert headings <= found
 
 

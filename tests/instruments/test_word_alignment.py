@@ -25,7 +25,9 @@ def test_each_word_written_has_the_word_that_it_looked_at_most(name):
     weights = np.array(facts["weights"])
     assert facts["target"] == ["tall", "were", "walls", "the", "<eos>"] and weights.shape == (5, 5)
     np.testing.assert_allclose(weights.sum(1), 1.0, atol=1e-3)
-    assert facts["looked_at"] == weights[:-1, :-1].argmax(1).tolist() and facts["crossing"] == crossing(facts["looked_at"])
+    assert facts["looked_at"] == weights[:-1, :-1].argmax(1).tolist() and facts["crossing"] == crossing(
+        facts["looked_at"]
+    )
 
 
 def test_its_own_translation_is_aligned_where_no_target_is_given():

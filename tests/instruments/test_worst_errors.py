@@ -13,7 +13,9 @@ from tests.instruments.small_runs import small_run
 
 def run_in(folder: Path, *records: dict) -> Run:
     small = small_run("classifier")
-    (folder / "predictions.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    (folder / "predictions.jsonl").write_text(
+        "".join(json.dumps(record) + "\n" for record in records), encoding="utf-8"
+    )
     return Run(folder, small.config, small.vocabularies, small.task)
 
 
@@ -36,12 +38,19 @@ def test_the_worst_come_first_and_what_is_right_does_not_come(tmp_path):
 
 def test_wrong_tags_stand_with_their_words(tmp_path):
     wrong = [{"word": 2, "gold": "B-LOC", "predicted": "O"}]
-    run = run_in(tmp_path, {"id": "1", "score": 50, "source": "in Paris", "target": "O B-LOC", "prediction": "O O", "wrong": wrong})
+    run = run_in(
+        tmp_path,
+        {"id": "1", "score": 50, "source": "in Paris", "target": "O B-LOC", "prediction": "O O", "wrong": wrong},
+    )
     view = look(run, "errors", {})
     assert list(view.parts[0].header) == ["wrong words", "given", "score", "where"]
     assert view.parts[0].rows == [(1, "in Paris[expected B-LOC, found O]", 50.0, "1")]
     (error,) = view.facts["errors"]
-    assert error["source"] == "in Paris" and error["marked"] == "in Paris[expected B-LOC, found O]" and error["prediction"] == "O O"
+    assert (
+        error["source"] == "in Paris"
+        and error["marked"] == "in Paris[expected B-LOC, found O]"
+        and error["prediction"] == "O O"
+    )
 
 
 @pytest.mark.parametrize("field", ["gold_probability", "wrong", "score"])
@@ -50,11 +59,14 @@ def test_the_first_column_is_the_stated_measure_and_in_order(tmp_path, field):
     values = {"gold_probability": [0.4, 0.1, 0.3], "wrong": [1, 3, 2], "score": [70.0, 40.0, 55.0]}[field]
     scores = values if field == "score" else [0.0, 60.0, 30.0]
     tags = (
-        [[{"word": word + 1, "gold": "N", "predicted": "D"} for word in range(value)] for value in values] if field == "wrong" else values
+        [[{"word": word + 1, "gold": "N", "predicted": "D"} for word in range(value)] for value in values]
+        if field == "wrong"
+        else values
     )
     common = {"source": "a b c", "target": "x", "prediction": "y"}
     records = [
-        {"id": str(place), "score": score, **common, field: tag} for place, (score, tag) in enumerate(zip(scores, tags, strict=True))
+        {"id": str(place), "score": score, **common, field: tag}
+        for place, (score, tag) in enumerate(zip(scores, tags, strict=True))
     ]
     view = look(run_in(tmp_path, *records), "errors", {})
     assert [row[0] for row in view.parts[0].rows] == sorted(values, reverse=field == "wrong")
@@ -62,7 +74,9 @@ def test_the_first_column_is_the_stated_measure_and_in_order(tmp_path, field):
 
 
 def test_what_was_expected_and_what_was_found_are_both_named_where_one_is_no_label(tmp_path):
-    run = run_in(tmp_path, {"id": "1", "score": 0, "source": "a", "target": "good", "prediction": "", "gold_probability": 0.2})
+    run = run_in(
+        tmp_path, {"id": "1", "score": 0, "source": "a", "target": "good", "prediction": "", "gold_probability": 0.2}
+    )
     table, _, confusions = look(run, "errors", {}).parts
     assert table.rows[0][2:4] == ("good", "(none)") and confusions.rows == [("good", "(none)", 1)]
 
@@ -76,7 +90,9 @@ def test_a_run_without_predictions_and_a_broken_file_are_told_of(tmp_path):
 
 
 def test_no_mistake_is_said_to_be_none(tmp_path):
-    view = look(run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {})
+    view = look(
+        run_in(tmp_path, {"id": "1", "score": 100, "source": "a", "target": "b", "prediction": "b"}), "errors", {}
+    )
     assert view.facts["wrong"] == 0 and "None is wrong." in view.parts[0].text
 
 

@@ -10,7 +10,12 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 transformers = pytest.importorskip("transformers")
 
-TEXTS = ["the cat sat on the mat", "a dog ran away", "it rains !", "the dog and the cat sat on a mat , and it rains on the dog"]
+TEXTS = [
+    "the cat sat on the mat",
+    "a dog ran away",
+    "it rains !",
+    "the dog and the cat sat on a mat , and it rains on the dog",
+]
 ENCODER = {
     "hidden_size": 16,
     "num_hidden_layers": 2,
@@ -25,7 +30,9 @@ def wordpiece() -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     inner.normalizer, inner.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    inner.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=60, special_tokens=specials, show_progress=False))
+    inner.train_from_iterator(
+        TEXTS, trainers.WordPieceTrainer(vocab_size=60, special_tokens=specials, show_progress=False)
+    )
     inner.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     inner.decoder = decoders.WordPiece()
     return inner
@@ -35,7 +42,9 @@ def byte_pairs(specials: list[str]) -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(models.BPE())
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=specials, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=specials, initial_alphabet=alphabet, show_progress=False
+    )
     inner.train_from_iterator(TEXTS, trainer)
     return inner
 
@@ -48,7 +57,9 @@ def roberta_tokenizer() -> tokenizers.Tokenizer:
 
 def llama_tokenizer() -> tokenizers.Tokenizer:
     inner = byte_pairs(["<unk>", "<s>", "</s>"])
-    inner.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)])
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
     return inner
 
 
@@ -69,7 +80,9 @@ def config_of(kind: str, size: int, **more: Any) -> Any:
     if kind == "DistilBert":
         return config(vocab_size=size, dim=16, n_layers=2, n_heads=2, hidden_dim=24, max_position_embeddings=40, **more)
     if kind == "GPT2":
-        return config(vocab_size=size, n_embd=16, n_layer=2, n_head=2, n_positions=40, bos_token_id=0, eos_token_id=0, **more)
+        return config(
+            vocab_size=size, n_embd=16, n_layer=2, n_head=2, n_positions=40, bos_token_id=0, eos_token_id=0, **more
+        )
     if kind in ("Llama", "Mistral"):
         rotary = {"num_key_value_heads": 1, "rms_norm_eps": 1e-4, **({"head_dim": None} if kind == "Mistral" else {})}
         fields = {name: value for name, value in ENCODER.items() if name != "layer_norm_eps"}

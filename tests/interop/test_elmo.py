@@ -20,7 +20,14 @@ from tests.references.elmo import carried_levels, levels
 h5py = pytest.importorskip("h5py")
 
 OPTIONS = {
-    "lstm": {"use_skip_connections": True, "projection_dim": 4, "cell_clip": 0.6, "proj_clip": 0.5, "dim": 6, "n_layers": 2},
+    "lstm": {
+        "use_skip_connections": True,
+        "projection_dim": 4,
+        "cell_clip": 0.6,
+        "proj_clip": 0.5,
+        "dim": 6,
+        "n_layers": 2,
+    },
     "char_cnn": {
         "activation": "relu",
         "filters": [[1, 3], [3, 4]],
@@ -35,7 +42,11 @@ OPTIONS = {
 def make(folder: Path, **changed: Any) -> dict[str, Any]:
     draw = np.random.default_rng(4)
     dim, wide, letter, total = 4, 6, 3, 7
-    shapes: dict[str, tuple[int, ...]] = {"char_embed": (261, letter), "CNN_proj/W_proj": (total, dim), "CNN_proj/b_proj": (dim,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "char_embed": (261, letter),
+        "CNN_proj/W_proj": (total, dim),
+        "CNN_proj/b_proj": (dim,),
+    }
     for number, (width, count) in enumerate([(1, 3), (3, 4)]):
         shapes |= {f"CNN/W_cnn_{number}": (1, width, letter, count), f"CNN/b_cnn_{number}": (count,)}
     for number in range(2):
@@ -67,7 +78,9 @@ def test_every_level_of_elmo_is_what_its_own_files_say(tmp_path: Path) -> None:
         expected = levels(OPTIONS, weights, words)
         assert np.abs(expected[1]).max() == pytest.approx(0.5)  # values were clipped
         np.testing.assert_allclose(found[:, row, 1 : 1 + len(words)].numpy(), expected, atol=2e-5)
-    np.testing.assert_allclose(run.embed(" ".join(sentences[1])), found[-1, 1, : 2 + len(sentences[1])].mean(0).numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        run.embed(" ".join(sentences[1])), found[-1, 1, : 2 + len(sentences[1])].mean(0).numpy(), atol=1e-5
+    )
 
 
 BATCHES = [
@@ -111,7 +124,9 @@ def test_texts_are_embedded_with_what_was_read_before_them(tmp_path: Path, monke
     whole = run.embed(texts, carry=2, layer=1)
     assert not whole[2].any() and whole[4].any()
     reading = run.text_vectors(carry=2)
-    np.testing.assert_allclose(np.concatenate([reading.of(texts[:2]), reading.of(texts[2:])]), run.embed(texts, carry=2))
+    np.testing.assert_allclose(
+        np.concatenate([reading.of(texts[:2]), reading.of(texts[2:])]), run.embed(texts, carry=2)
+    )
     monkeypatch.chdir(tmp_path)
     Path("lines.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     assert main(["embed", "run", "--file", "lines.txt", "--carry", "2", "--out", "vectors.npy", "--device", "cpu"]) == 0
@@ -147,7 +162,9 @@ def test_files_that_do_not_belong_together_are_named(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file, h5py.File(tmp_path / "elsewhere", "r") as other:
         for name in other:
             file[name] = h5py.ExternalLink("elsewhere", f"/{name}")
-    with pytest.raises(UserError, match="char_embed is stored in another file; the weights of a checkpoint must be in its own file"):
+    with pytest.raises(
+        UserError, match="char_embed is stored in another file; the weights of a checkpoint must be in its own file"
+    ):
         import_checkpoint(tmp_path, tmp_path / "run")
     make(tmp_path)
     path.write_bytes(path.read_bytes()[:200])

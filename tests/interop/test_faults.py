@@ -121,10 +121,22 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         r"position_embedding_type is 'relative_key'; clew computes this architecture with 'absolute' only",
     ),
     "a decoder": (fields(is_decoder=True), r"is_decoder is True; clew computes this architecture with False only"),
-    "another activation": (fields(hidden_act="quick_gelu"), r"hidden_act is 'quick_gelu'; clew knows gelu, gelu_python"),
-    "an unknown architecture": (fields(architectures=["T5Model"]), r"clew does not know the architecture 'T5Model'; it knows Bert"),
-    "fewer layers than tensors": (fields(num_hidden_layers=1), r"16 tensors that clew has no place for: bert.encoder.layer.1"),
-    "more layers than tensors": (fields(num_hidden_layers=3), r"has no tensor bert.encoder.layer.2.attention.self.query.weight"),
+    "another activation": (
+        fields(hidden_act="quick_gelu"),
+        r"hidden_act is 'quick_gelu'; clew knows gelu, gelu_python",
+    ),
+    "an unknown architecture": (
+        fields(architectures=["T5Model"]),
+        r"clew does not know the architecture 'T5Model'; it knows Bert",
+    ),
+    "fewer layers than tensors": (
+        fields(num_hidden_layers=1),
+        r"16 tensors that clew has no place for: bert.encoder.layer.1",
+    ),
+    "more layers than tensors": (
+        fields(num_hidden_layers=3),
+        r"has no tensor bert.encoder.layer.2.attention.self.query.weight",
+    ),
     "a tensor of another shape": (
         tensors(**{BIAS: torch.zeros(7)}),
         r"cls.predictions.bias has the shape 7, but its config requires 54",
@@ -143,7 +155,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         tensors(**{BIAS: torch.zeros(54, dtype=torch.int8)}),
         r"cls.predictions.bias are quantised \(int8\)",
     ),
-    "quantised weights": (fields(quantization_config={"bits": 4}), r"the weights are quantised \(quantization_config\)"),
+    "quantised weights": (
+        fields(quantization_config={"bits": 4}),
+        r"the weights are quantised \(quantization_config\)",
+    ),
     "a file cut short": (cut, r"model.safetensors cannot be read as safetensors .* copy it again"),
     "no config": (file(CONFIG, None), r"is not a checkpoint that clew knows"),
     "a config that is no JSON": (file(CONFIG, b"{"), r"config.json is not JSON"),
@@ -154,7 +169,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         r"may be a pickle, .*transformers.BertForMaskedLM.from_pretrained\(sys.argv\[1\]\).* .*tiny$",
     ),
     "a pickle whose class is code": (
-        lambda folder: [file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS)(folder), fields(architectures=["x; exec"])(folder)],
+        lambda folder: [
+            file("pytorch_model.bin", b"\x80\x02", without=WEIGHTS)(folder),
+            fields(architectures=["x; exec"])(folder),
+        ],
         r"may be a pickle, .*if you trust it, load it with the program that wrote it",
     ),
     "no tokenizer": (file("tokenizer.json", None), r"has no tokenizer, which a run needs"),
@@ -171,18 +189,33 @@ FAULTS: dict[str, tuple[Callable[[Path], None], str]] = {
         fields(vocab_size=10**12),
         r"vocab_size \(1000000000000\) is above 54: no tensor of the checkpoint has a side as long",
     ),
-    "a width of a thousand millions": (fields(hidden_size=10**9, num_attention_heads=1), r"hidden_size \(1000000000\) is above 54"),
-    "a network of a thousand millions": (fields(intermediate_size=10**9), r"intermediate_size \(1000000000\) is above 54"),
+    "a width of a thousand millions": (
+        fields(hidden_size=10**9, num_attention_heads=1),
+        r"hidden_size \(1000000000\) is above 54",
+    ),
+    "a network of a thousand millions": (
+        fields(intermediate_size=10**9),
+        r"intermediate_size \(1000000000\) is above 54",
+    ),
     "a thousand million layers": (fields(num_hidden_layers=10**9), r"num_hidden_layers \(1000000000\) is above 54"),
     "a thousand million positions": (
         fields(max_position_embeddings=10**9),
         r"max_position_embeddings \(1000000000\) is above 16,777,216: clew reads texts of at most so many tokens",
     ),
-    "a number of a thousand digits": (fields(vocab_size=10**1000), r"vocab_size \(a number of about 996 digits\) is above 54"),
-    "a number too large for a float": (fields(layer_norm_eps=10**400), r"layer_norm_eps takes a number, not a number of about 398 digits"),
+    "a number of a thousand digits": (
+        fields(vocab_size=10**1000),
+        r"vocab_size \(a number of about 996 digits\) is above 54",
+    ),
+    "a number too large for a float": (
+        fields(layer_norm_eps=10**400),
+        r"layer_norm_eps takes a number, not a number of about 398 digits",
+    ),
     "a pipe for weights": (fifo(WEIGHTS), r"has no model.safetensors, and no model.safetensors.index.json"),
     "a pipe for a tokenizer": (fifo("tokenizer.json"), r"has no tokenizer, which a run needs"),
-    "weights of a terabyte": (sparse, r"cannot be read as safetensors|has no tensor bert.embeddings.word_embeddings.weight"),
+    "weights of a terabyte": (
+        sparse,
+        r"cannot be read as safetensors|has no tensor bert.embeddings.word_embeddings.weight",
+    ),
     "a config that is a link": (link(CONFIG), r"names 'config.json', which is outside "),
     "a tokenizer that is a link": (link("tokenizer.json"), r"names 'tokenizer.json', which is outside "),
     "a link that leaves": (index("link.safetensors", link=True), r"names 'link.safetensors', which is outside"),
@@ -203,14 +236,17 @@ def test_a_fault_is_one_line_and_leaves_nothing_behind(fault: str, folder: Path,
 def test_half_precision_and_old_names_are_read(folder: Path, tmp_path: Path) -> None:
     content = load_file(folder / WEIGHTS)
     old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t for name, t in content.items()
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t
+        for name, t in content.items()
     }
     old = {name.removeprefix("bert."): tensor.to(torch.bfloat16) for name, tensor in old.items()}
     old["embeddings.position_ids"] = torch.arange(40)[None]
     save_file(old, folder / WEIGHTS)
     import_checkpoint(folder, tmp_path / "run")
     found = load_file(tmp_path / "run" / WEIGHTS)["body.embedding.norm.weight"]
-    assert found.dtype == torch.float32 and found.equal(content["bert.embeddings.LayerNorm.weight"].to(torch.bfloat16).float())
+    assert found.dtype == torch.float32 and found.equal(
+        content["bert.embeddings.LayerNorm.weight"].to(torch.bfloat16).float()
+    )
 
 
 def test_a_vocabulary_that_was_rounded_up_is_kept_whole(tmp_path: Path) -> None:
@@ -233,11 +269,15 @@ def test_a_run_is_not_written_over(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="full is there and not an empty folder"):
         (tmp_path / "full" / "of").mkdir(parents=True)
         import_checkpoint(folder, tmp_path / "full")
-    with pytest.raises(UserError, match="tiny is a checkpoint of Hugging Face's; `clew import .*tiny` makes a run of it"):
+    with pytest.raises(
+        UserError, match="tiny is a checkpoint of Hugging Face's; `clew import .*tiny` makes a run of it"
+    ):
         load_run(folder)
 
 
-def test_a_snapshot_of_the_hub_s_cache_is_read_through_its_links(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_of_the_hub_s_cache_is_read_through_its_links(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tmp_path / "models--someone--tiny"
     snapshot, blobs = model / "snapshots" / "0a1b", model / "blobs"
     snapshot.mkdir(parents=True)

@@ -20,9 +20,16 @@ from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.sources.tokens import Tokens
 from tests.references.agreement import randn, randomise
 
-pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # said of modules that are built, whatever is done with them
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:enable_nested_tensor"
+)  # said of modules that are built, whatever is done with them
 
-RECURRENT = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN, "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)}
+RECURRENT = {
+    "LSTM": nn.LSTM,
+    "GRU": nn.GRU,
+    "RNN": nn.RNN,
+    "relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),
+}
 LENGTHS = torch.tensor([6, 2, 4])
 MASK = torch.arange(6) < LENGTHS[:, None]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -64,7 +71,9 @@ def test_a_recurrence_has_the_values_and_gradients_of_torchs(kind: str, shape: s
         ways = {"": layer} if not theirs.bidirectional else {"": layer.forward_layer, "_reverse": layer.backward_layer}
         for suffix, way in ways.items():
             torch.testing.assert_close(way.cell.input_weight.grad, getattr(theirs, f"weight_ih_l{number}{suffix}").grad)
-            torch.testing.assert_close(way.cell.hidden_weight.grad, getattr(theirs, f"weight_hh_l{number}{suffix}").grad)
+            torch.testing.assert_close(
+                way.cell.hidden_weight.grad, getattr(theirs, f"weight_hh_l{number}{suffix}").grad
+            )
             if theirs.bias:
                 torch.testing.assert_close(way.cell.bias.grad, getattr(theirs, f"bias_ih_l{number}{suffix}").grad)
 
@@ -86,7 +95,11 @@ def test_a_projection_is_kept() -> None:
 
 def test_dropout_stands_between_layers_alone() -> None:
     ours: Any = clew.from_torch(nn.LSTM(3, 4, num_layers=3, dropout=0.4))
-    assert ours.training and [getattr(getattr(layer, "dropout", None), "p", None) for layer in ours.layers] == [0.4, 0.4, None]
+    assert ours.training and [getattr(getattr(layer, "dropout", None), "p", None) for layer in ours.layers] == [
+        0.4,
+        0.4,
+        None,
+    ]
 
 
 def test_states_go_on_and_start_as_torchs_do() -> None:
@@ -112,7 +125,15 @@ HALVES: dict[str, dict[str, Any]] = {
 
 
 def settings_of(case: str, **more: Any) -> dict[str, Any]:
-    return {"d_model": 8, "nhead": 2, "dim_feedforward": 12, "dropout": 0.0, "batch_first": True, **HALVES[case], **more}
+    return {
+        "d_model": 8,
+        "nhead": 2,
+        "dim_feedforward": 12,
+        "dropout": 0.0,
+        "batch_first": True,
+        **HALVES[case],
+        **more,
+    }
 
 
 def encoder_of(case: str, *, norm: bool = True) -> Any:
@@ -152,7 +173,9 @@ def test_an_encoder_has_the_values_and_gradients_of_torchs(case: str, norm: bool
 def test_a_decoder_has_the_values_and_gradients_of_torchs(case: str) -> None:
     theirs = randomise(nn.TransformerDecoder(nn.TransformerDecoderLayer(**settings_of(case)), 2, nn.LayerNorm(8)))
     ours: Any = clew.from_torch(theirs)
-    (x, memory), (other, their_memory) = ((randn(3, 5, 8, seed=1).requires_grad_(), randn(3, 6, 8, seed=2).requires_grad_()) for _ in "12")
+    (x, memory), (other, their_memory) = (
+        (randn(3, 5, 8, seed=1).requires_grad_(), randn(3, 6, 8, seed=2).requires_grad_()) for _ in "12"
+    )
     mask = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
     y = ours(x, mask, ours.initial_state(3, Memory(memory, MASK), like=x))[0][mask]
     expected = theirs(
@@ -189,7 +212,9 @@ def test_a_transformer_has_the_values_and_gradients_of_torchs_and_writes_step_by
 
 
 def test_dropouts_stand_where_torchs_do() -> None:
-    ours: Any = clew.from_torch(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, dropout=0.3), 1, enable_nested_tensor=False))
+    ours: Any = clew.from_torch(
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, dropout=0.3), 1, enable_nested_tensor=False)
+    )
     attention, network = ours.layers
     assert ours.training and (attention.dropout.p, attention.layer.attention.dropout) == (0.3, 0.3)
     assert (network.dropout.p, network.layer.dropout.p) == (0.3, 0.3)
@@ -233,7 +258,11 @@ def test_a_part_of_another_module_loads_that_modules_old_checkpoint() -> None:
 def test_the_layers_of_a_body_take_torchs_weights() -> None:
     theirs: Any = randomise(nn.LSTM(6, 4, num_layers=2, bidirectional=True, batch_first=True))
     body = (
-        build_recurrent(RecurrentConfig(dim=8, embedding_dim=6, num_layers=2, bidirectional=True, dropout=0.2), Tokens(9)).double().eval()
+        build_recurrent(
+            RecurrentConfig(dim=8, embedding_dim=6, num_layers=2, bidirectional=True, dropout=0.2), Tokens(9)
+        )
+        .double()
+        .eval()
     )
     accept_torch_names(body.layers)
     body.layers.load_state_dict(theirs.state_dict())
@@ -249,8 +278,8 @@ def test_what_has_no_layer_of_ours_is_refused_in_a_sentence() -> None:
     faults: dict[str, nn.Module] = {
         "from_torch does not know Linear; known: RNN, LSTM, GRU, TransformerEncoder": nn.Linear(2, 2),
         "the layer Mine is not known; known: TransformerEncoderLayer": nn.TransformerEncoder(Mine(8, 2), 1),
-        "the activation sigmoid of a Transformer's layer is not known; known: relu, gelu, silu, tanh": nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(8, 2, 12, activation=torch.sigmoid), 1
+        "the activation sigmoid of a Transformer's layer is not known; known: relu, gelu, silu, tanh": (
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 12, activation=torch.sigmoid), 1)
         ),
         "the last norm of a TransformerEncoder is a RMSNorm; known: LayerNorm": nn.TransformerEncoder(
             layer, 1, nn.RMSNorm(8), enable_nested_tensor=False
@@ -290,4 +319,8 @@ def test_weights_of_a_recurrence_that_are_frozen_stay_so(kind: type[nn.RNNBase])
         parameter.requires_grad_("_l1" in name and "weight" in name)
     for name, parameter in clew.from_torch(module).named_parameters():
         assert parameter.requires_grad == (name.startswith("layers.1.") and name.endswith("weight")), name
-    assert not any(each.requires_grad for name, each in clew.from_torch(kind(3, 4, bias=False)).named_parameters() if name.endswith("bias"))
+    assert not any(
+        each.requires_grad
+        for name, each in clew.from_torch(kind(3, 4, bias=False)).named_parameters()
+        if name.endswith("bias")
+    )

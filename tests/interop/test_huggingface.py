@@ -32,7 +32,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "camembert that classifies": ("CamembertForSequenceClassification", {"num_labels": 3}),
     "camembert that tags": ("CamembertForTokenClassification", {}),
     "distilbert": ("DistilBertForMaskedLM", {}),
-    "distilbert that classifies": ("DistilBertForSequenceClassification", {"problem_type": "multi_label_classification"}),
+    "distilbert that classifies": (
+        "DistilBertForSequenceClassification",
+        {"problem_type": "multi_label_classification"},
+    ),
     "gpt-2": ("GPT2LMHeadModel", {"n_inner": 20}),
     "gpt-2 untied": ("GPT2LMHeadModel", {"tie_word_embeddings": False, "activation_function": "relu"}),
     "gpt-2 that classifies": ("GPT2ForSequenceClassification", {"pad_token_id": 0}),
@@ -89,11 +92,24 @@ def theirs_of(model: Any, rows: list[list[int]]) -> list[Tensor]:
         if hasattr(out, "start_logits"):
             found.append(torch.stack([out.start_logits[0], out.end_logits[0]], -1))
             continue
-        found.append(next(getattr(out, name)[0] for name in ("prediction_logits", "logits", "last_hidden_state") if hasattr(out, name)))
+        found.append(
+            next(
+                getattr(out, name)[0]
+                for name in ("prediction_logits", "logits", "last_hidden_state")
+                if hasattr(out, name)
+            )
+        )
     return found
 
 
-ONE_OF_EACH = ("bert for pre-training", "bert that answers", "roberta that regresses", "xlm-r that tags", "camembert", "distilbert")
+ONE_OF_EACH = (
+    "bert for pre-training",
+    "bert that answers",
+    "roberta that regresses",
+    "xlm-r that tags",
+    "camembert",
+    "distilbert",
+)
 ONE_OF_EACH += ("gpt-2", "gpt-2 that classifies", "llama tied and scaled", "mistral")
 
 
@@ -149,7 +165,11 @@ def test_a_classifier_cuts_two_long_texts_as_transformers_does(tmp_path: Path) -
     import_checkpoint(tmp_path / "theirs", tmp_path / "run", pairs=True)
     run = load_run(tmp_path / "run", device="cpu")
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "theirs" / "tokenizer.json"))
-    for pair in (("the cat sat " * 30, "it rains"), ("a dog", "it rains " * 40), ("the cat sat " * 30, "it rains " * 40)):
+    for pair in (
+        ("the cat sat " * 30, "it rains"),
+        ("a dog", "it rains " * 40),
+        ("the cat sat " * 30, "it rains " * 40),
+    ):
         read = tokenizer(*pair, truncation=True, max_length=40, return_tensors="pt", return_token_type_ids=True)
         expected = model(**read).logits.softmax(-1)[0].tolist()
         found = run.classify([pair])[0].probabilities
@@ -164,7 +184,8 @@ def test_a_mistral_whose_window_cuts_is_refused(given: dict[str, Any], tmp_path:
     path.write_text(json.dumps({**fields, **given}))
     window = given.get("sliding_window", 4096)
     with pytest.raises(
-        UserError, match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew has no window for Mistral"
+        UserError,
+        match=rf"sliding_window is {window}, below max_position_embeddings \(5000\); clew has no window for Mistral",
     ):
         import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
@@ -178,14 +199,22 @@ def test_a_text_ends_where_the_checkpoint_ends_it(tmp_path: Path) -> None:
     path.write_text(json.dumps({"eos_token_id": [other, end]}))
     import_checkpoint(tmp_path / "theirs", tmp_path / "run")
     run = load_run(tmp_path / "run", device="cpu")
-    assert run.generate("the cat", method="greedy", max_new=20).tokens == plain[: min(plain.index(end), plain.index(other))]
-    assert "".join(run.stream("the cat", method="greedy", max_new=20)) == run.generate("the cat", method="greedy", max_new=20).text
+    assert (
+        run.generate("the cat", method="greedy", max_new=20).tokens
+        == plain[: min(plain.index(end), plain.index(other))]
+    )
+    assert (
+        "".join(run.stream("the cat", method="greedy", max_new=20))
+        == run.generate("the cat", method="greedy", max_new=20).text
+    )
     (tmp_path / "back").mkdir()
     write_huggingface(run, tmp_path / "back")
     assert json.loads((tmp_path / "back" / path.name).read_text())["eos_token_id"] == [other, end]
 
 
-def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_guide_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("hub").mkdir()
     make("GPT2LMHeadModel", Path("hub/gpt2"))

@@ -38,7 +38,12 @@ def run_of(folder: Path, tokenizer: str, model: dict[str, Any], task: dict[str, 
 OWN: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "gpt of characters": ("GPT2LMHeadModel", "character", {"family": "gpt", "max_length": 64}, LANGUAGE),
     "llama": ("LlamaForCausalLM", "bpe", {"family": "llama", "dropout": 0.1}, {**LANGUAGE, "tied": False}),
-    "bert": ("BertForMaskedLM", "wordpiece", {"family": "bert"}, {"name": "masked_language_model", "next_sentence": False}),
+    "bert": (
+        "BertForMaskedLM",
+        "wordpiece",
+        {"family": "bert"},
+        {"name": "masked_language_model", "next_sentence": False},
+    ),
     "bert with an output layer of its own": (
         "BertForMaskedLM",
         "wordpiece",
@@ -103,7 +108,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_what_no_class_of_theirs_computes_is_named(complaint: str, tmp_path: Path) -> None:
     tokenizer, model, task = REFUSED[complaint]
     sizes = {"num_heads": 2} if model["family"] != "recurrent" else {}
-    config = resolve({"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {"dim": 16, **sizes, **model}, "task": task})
+    config = resolve(
+        {"recipe": "mine", "text": {"tokenizer": tokenizer}, "model": {"dim": 16, **sizes, **model}, "task": task}
+    )
     vocabularies = {"tokenizer": TOKENIZERS[tokenizer](), "labels": Labels(["a", "b"]), "tags": Labels(["a", "b"])}
     run = Run(tmp_path, config, vocabularies, build_task(config, vocabularies, to_train=False))
     with pytest.raises(UserError, match=complaint):

@@ -13,7 +13,19 @@ from clew.interop.checkpoints import import_checkpoint
 from clew.runs.loaded import load_run
 
 DIM, HIDDEN, LAYERS, HEADS, GROUPS, LENGTH = 16, 20, 2, 4, 2, 32
-PIECES = ["<unk>", "\n<s>\n", "\n</s>\n", *(f"<0x{byte:02X}>" for byte in range(256)), " t", "he", " the", " c", "at", " cat", *"the ca"]
+PIECES = [
+    "<unk>",
+    "\n<s>\n",
+    "\n</s>\n",
+    *(f"<0x{byte:02X}>" for byte in range(256)),
+    " t",
+    "he",
+    " the",
+    " c",
+    "at",
+    " cat",
+    *"the ca",
+]
 SCORES = {" the": -1.0, " cat": -2.0, "he": -3.0, " t": -4.0, "at": -5.0, " c": -6.0}
 
 
@@ -38,10 +50,27 @@ def make(folder: Path, tied: bool, version: int = 0, group: int = 8) -> dict[str
         **({} if tied else {"output": (vocabulary, DIM)}),
     }
     weights = {name: 0.3 * draw.standard_normal(shape) for name, shape in shapes.items()}
-    sizes = struct.pack("<7i", DIM, HIDDEN, LAYERS, HEADS, GROUPS, vocabulary if tied or version else -vocabulary, LENGTH)
+    sizes = struct.pack(
+        "<7i", DIM, HIDDEN, LAYERS, HEADS, GROUPS, vocabulary if tied or version else -vocabulary, LENGTH
+    )
     if version:
-        content = (b"24ka" + struct.pack("<i", version) + sizes + bytes([tied]) + struct.pack("<i", group)).ljust(256, b"\0")
-        order = ["norm_1", "norm_2", "norm", "table", "q", "k", "v", "o", "w1", "w2", "w3", *([] if tied else ["output"])]
+        content = (b"24ka" + struct.pack("<i", version) + sizes + bytes([tied]) + struct.pack("<i", group)).ljust(
+            256, b"\0"
+        )
+        order = [
+            "norm_1",
+            "norm_2",
+            "norm",
+            "table",
+            "q",
+            "k",
+            "v",
+            "o",
+            "w1",
+            "w2",
+            "w3",
+            *([] if tied else ["output"]),
+        ]
     else:
         content, order = sizes, list(shapes)
     for name in order:
@@ -60,9 +89,13 @@ def make(folder: Path, tied: bool, version: int = 0, group: int = 8) -> dict[str
             else:
                 weights[name][layer] = read
     (folder / "stories.bin").write_bytes(content)
-    tokens = b"".join(struct.pack("<fi", SCORES.get(piece, -1e3), len(piece.encode())) + piece.encode() for piece in PIECES)
+    tokens = b"".join(
+        struct.pack("<fi", SCORES.get(piece, -1e3), len(piece.encode())) + piece.encode() for piece in PIECES
+    )
     (folder / "tokenizer.bin").write_bytes(struct.pack("<i", 7) + tokens)
-    return {name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()}  # a quantised one to the last bit or so
+    return {
+        name: weight.astype("<f4").astype(np.float64) for name, weight in weights.items()
+    }  # a quantised one to the last bit or so
 
 
 def logits(weights: dict[str, Any], tokens: list[int]) -> Any:

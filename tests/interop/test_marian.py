@@ -92,7 +92,9 @@ def check_same_tokens(run: Run, folder: Path, sources: list[str], targets: list[
         warnings.simplefilter("ignore")  # it recommends another package
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     task: Any = run.task
-    assert tokenizer(sources)["input_ids"] == [sides.source for sides in task.encode([Pair(text, "") for text in sources])]
+    assert tokenizer(sources)["input_ids"] == [
+        sides.source for sides in task.encode([Pair(text, "") for text in sources])
+    ]
     ids = [sides.target for sides in task.encode([Pair("", text) for text in targets])]
     assert tokenizer(text_target=targets)["input_ids"] == [[*each, task.end] for each in ids]
     assert tokenizer.batch_decode(ids, skip_special_tokens=True) == [task.target.decode(each).strip() for each in ids]
@@ -109,12 +111,17 @@ def test_marian_says_and_writes_the_same_here_and_goes_back_unchanged(tmp_path: 
         tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "theirs")
     sources = [*TEXTS, ">>deu<< the cat", "Katze"]
     assert [[*ids, 0] for ids in run.vocabularies["source"].encode_batch(sources)] == tokenizer(sources)["input_ids"]
-    assert [[*ids, 0] for ids in run.vocabularies["target"].encode_batch(GERMAN)] == tokenizer(text_target=GERMAN)["input_ids"]
+    assert [[*ids, 0] for ids in run.vocabularies["target"].encode_batch(GERMAN)] == tokenizer(text_target=GERMAN)[
+        "input_ids"
+    ]
     (tmp_path / "back").mkdir()
     write_huggingface(run, tmp_path / "back")
     again, report = transformers.MarianMTModel.from_pretrained(tmp_path / "back", output_loading_info=True)
     assert not any(report.values()), report
-    assert again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]] and again.generation_config.num_beams == 1
+    assert (
+        again.generation_config.bad_words_ids == [[run.vocabularies["target"].pad]]
+        and again.generation_config.num_beams == 1
+    )
     check_same(run, again.eval())
     check_same_tokens(run, tmp_path / "back", [*sources, *GERMAN], [*GERMAN, *TEXTS])
     import_checkpoint(tmp_path / "back", tmp_path / "twice")
@@ -205,7 +212,9 @@ def test_a_search_that_clew_has_not_is_refused(tmp_path: Path) -> None:
             import_checkpoint(tmp_path / "theirs", tmp_path / "run")
 
 
-def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     make_marian(tmp_path / "theirs")
     import_checkpoint(tmp_path / "theirs", tmp_path / "marian")
@@ -215,7 +224,9 @@ def test_an_imported_marian_is_trained_further_with_its_two_tokenizers(tmp_path:
     given = ["transfer.from=marian", "data.train=pairs.tsv", *TINY, "training.batch_tokens=null", "decoding.max_new=8"]
     result = run_recipe("translate", [*given, "training.steps=20", "training.evaluate_every=20"], out=Path("run"))
     run, config = load_run("run", device="cpu"), cast(Any, result.run.config)
-    assert [run.vocabularies[role].hash for role in ("source", "target")] == [base.vocabularies[role].hash for role in ("source", "target")]
+    assert [run.vocabularies[role].hash for role in ("source", "target")] == [
+        base.vocabularies[role].hash for role in ("source", "target")
+    ]
     assert config.task.start == "pad" and config.model == base.config.model
     source, target = TEXTS[0], GERMAN[0]
     assert run.score_translation(source, target).log_prob > base.score_translation(source, target).log_prob
@@ -226,7 +237,12 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     vocabularies = {"source": both, "target": both}
     model = {"family": "transformer", "dim": 16, "num_layers": 1, "num_heads": 2, "activation": "gelu"}
     config = resolve(
-        {"recipe": "translate", "text": {"tokenizer": "bpe"}, "model": model, "task": {"name": "translation", "max_ratio": None}}
+        {
+            "recipe": "translate",
+            "text": {"tokenizer": "bpe"},
+            "model": model,
+            "task": {"name": "translation", "max_ratio": None},
+        }
     )
     task = randomised(build_task(config, vocabularies, to_train=False))
     run = Run(tmp_path, config, vocabularies, task)
@@ -234,7 +250,9 @@ def test_a_transformer_of_clew_s_own_is_a_marian_with_its_features_in_another_or
     check_same(run, transformers.MarianMTModel.from_pretrained(tmp_path).eval())
     check_same_tokens(run, tmp_path, TEXTS, GERMAN)
     two = {**vocabularies, "target": train_bpe(GERMAN, size=290)}
-    with pytest.raises(UserError, match="this run has a bpe tokenizer for each side; train with text.joint=true, or export"):
+    with pytest.raises(
+        UserError, match="this run has a bpe tokenizer for each side; train with text.joint=true, or export"
+    ):
         write_huggingface(Run(tmp_path, config, two, task), tmp_path)
     rotary = config.model_copy(update={"model": config.model.model_copy(update={"position": "rotary"})})
     with pytest.raises(UserError, match="Marian has sinusoidal positions"):
@@ -272,14 +290,20 @@ def test_tokenizers_with_ids_of_their_own_are_written_as_such(tmp_path: Path) ->
     assert tokenizer(text_target=GERMAN)["input_ids"] == [[*ids, 0] for ids in target.encode_batch(GERMAN)]
 
 
-@pytest.mark.parametrize("tokenizer", [train_bpe(TEXTS, size=280), train_unigram(TEXTS, size=320)], ids=["bpe", "unigram"])
+@pytest.mark.parametrize(
+    "tokenizer", [train_bpe(TEXTS, size=280), train_unigram(TEXTS, size=320)], ids=["bpe", "unigram"]
+)
 def test_a_tokenizer_of_clew_s_own_is_no_file_of_sentencepiece(tokenizer: Tokenizer) -> None:
     assert pieces_of(tokenizer.inner) is None
 
 
-@pytest.mark.parametrize("options", [{}, {"byte_fallback": True}, {"add_dummy_prefix": False, "remove_extra_whitespaces": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"byte_fallback": True}, {"add_dummy_prefix": False, "remove_extra_whitespaces": False}]
+)
 def test_a_file_that_is_written_says_what_was_read(options: dict[str, Any], tmp_path: Path) -> None:
-    path = learn(TEXTS, tmp_path / "mine", model_type="unigram", vocab_size=300 if "byte_fallback" in options else 40, **options)
+    path = learn(
+        TEXTS, tmp_path / "mine", model_type="unigram", vocab_size=300 if "byte_fallback" in options else 40, **options
+    )
     found = read_sentencepiece(path)
     write_sentencepiece(tmp_path / "again.spm", found)
     assert replace(read_sentencepiece(tmp_path / "again.spm"), path=path) == found

@@ -22,9 +22,12 @@ def test_a_card_tells_what_the_run_knows(tmp_path: Path) -> None:
     run = untrained("lstm", tmp_path / "runs" / "story")
     append_metrics(run.folder, {"step": 8, "valid.loss": 3.0})
     append_metrics(
-        run.folder, {"step": 9, "best.step": 8, "best.valid.loss": 3.0, "best.valid.perplexity": 20.1, "best.valid.baseline": 2.5}
+        run.folder,
+        {"step": 9, "best.step": 8, "best.valid.loss": 3.0, "best.valid.perplexity": 20.1, "best.valid.baseline": 2.5},
     )
-    card = model_card(run, library="onnx", usage=USAGE, options=ExportOptions("mit", "clew train text-lstm seed=1"), tags=["tiny"])
+    card = model_card(
+        run, library="onnx", usage=USAGE, options=ExportOptions("mit", "clew train text-lstm seed=1"), tags=["tiny"]
+    )
     matter = front(card)
     assert matter == {
         "license": "mit",
@@ -37,9 +40,19 @@ def test_a_card_tells_what_the_run_knows(tmp_path: Path) -> None:
     parameters = sum(parameter.numel() for parameter in run.task.parameters())
     assert f"{parameters:,} parameters, over {run.tokenizer.vocabulary} characters" in card
     assert f"```python\n{USAGE}\n```" in card
-    for line in ("- recipe: `text-lstm`", "- command: `clew train text-lstm seed=1`", "- steps: 9", "- train: `mine`", "The model: mit."):
+    for line in (
+        "- recipe: `text-lstm`",
+        "- command: `clew train text-lstm seed=1`",
+        "- steps: 9",
+        "- train: `mine`",
+        "The model: mit.",
+    ):
         assert line in card, line
-    assert "Of the weights of step 8." in card and "| valid | perplexity | 20.1 |" in card and "| valid | baseline | 2.5 |" in card
+    assert (
+        "Of the weights of step 8." in card
+        and "| valid | perplexity | 20.1 |" in card
+        and "| valid | baseline | 2.5 |" in card
+    )
 
 
 def test_a_card_is_silent_on_what_is_not_known(tmp_path: Path) -> None:
@@ -62,9 +75,13 @@ def test_an_imported_run_tells_where_it_comes_from_and_nothing_of_training(tmp_p
 def test_an_embedded_corpus_brings_its_source_and_licence(tmp_path: Path) -> None:
     run = untrained("tagger", tmp_path / "run")
     settings = run.config.model_dump(mode="json")
-    config = type(run.config).model_validate({**settings, "data": {**settings["data"], "corpus": "ewt-sample", "train": None}})
+    config = type(run.config).model_validate(
+        {**settings, "data": {**settings["data"], "corpus": "ewt-sample", "train": None}}
+    )
     write_config(run.folder, config)
-    card = model_card(Run(run.folder, config, run.vocabularies, run.task), library="onnx", usage=USAGE, options=ExportOptions())
+    card = model_card(
+        Run(run.folder, config, run.vocabularies, run.task), library="onnx", usage=USAGE, options=ExportOptions()
+    )
     assert front(card)["language"] == ["en"] and "license" not in front(card)
     assert "The corpus `ewt-sample`." in card
     assert "3,000 / 500 / 500 sentences" in card and "Licence: CC BY-SA 4.0" in card
@@ -73,8 +90,12 @@ def test_an_embedded_corpus_brings_its_source_and_licence(tmp_path: Path) -> Non
 def test_files_are_named_without_the_folders_of_their_owner(tmp_path: Path) -> None:
     run = untrained("bag", tmp_path / "run")
     settings = run.config.model_dump(mode="json")
-    config = type(run.config).model_validate({**settings, "data": {**settings["data"], "train": "/home/ada/secret/tickets.csv"}})
+    config = type(run.config).model_validate(
+        {**settings, "data": {**settings["data"], "train": "/home/ada/secret/tickets.csv"}}
+    )
     write_config(run.folder, config)
-    card = model_card(Run(run.folder, config, run.vocabularies, run.task), library="onnx", usage=USAGE, options=ExportOptions())
+    card = model_card(
+        Run(run.folder, config, run.vocabularies, run.task), library="onnx", usage=USAGE, options=ExportOptions()
+    )
     assert "- train: `tickets.csv`" in card and "ada" not in card
     assert json.loads((run.folder / "config.json").read_text(encoding="utf-8"))["data"]["train"].startswith("/home/ada")

@@ -65,7 +65,9 @@ def test_a_user_s_task_is_exported_and_its_card_runs(to: str, run: Run, tmp_path
     pieces = batch_of(run, ["she went in", "a red fox in the walls"])
     with torch.no_grad():
         expected = run.task.logits(batch(pieces))
-    torch.testing.assert_close(loaded(tmp_path / "out", to)("logits", tensors_of(pieces))["logits"], expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        loaded(tmp_path / "out", to)("logits", tensors_of(pieces))["logits"], expected, rtol=1e-5, atol=1e-5
+    )
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     matter = yaml.safe_load(card.split("---\n")[1])
     assert matter["pipeline_tag"] == "text-classification" and matter["tags"] == ["clew", "stars", "recurrent"]
@@ -95,7 +97,9 @@ def test_logits_of_words_are_told_where_their_pieces_are(run: Run, monkeypatch: 
     pieces = run.task.reader.collate(run.task.reader.encode([["unheard-of", "walls"], ["she", "went"]]))
     with torch.no_grad():
         expected = run.task.logits(Words(pieces, pieces.starts))
-    found = eagerly([first])("logits", {**tensors_of(pieces), "word_mask": torch.ones_like(pieces.starts, dtype=torch.bool)})
+    found = eagerly([first])(
+        "logits", {**tensors_of(pieces), "word_mask": torch.ones_like(pieces.starts, dtype=torch.bool)}
+    )
     torch.testing.assert_close(found["logits"], expected)
     assert second.inputs == ["tokens", "mask"]
 
@@ -109,15 +113,20 @@ def test_logits_of_the_body_s_vectors_are_a_program(run: Run, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("logits", [None, lambda self, whatever: whatever])
-def test_without_logits_that_say_what_they_take_the_levels_are_given(run: Run, monkeypatch: pytest.MonkeyPatch, logits: Any) -> None:
+def test_without_logits_that_say_what_they_take_the_levels_are_given(
+    run: Run, monkeypatch: pytest.MonkeyPatch, logits: Any
+) -> None:
     (program,) = programs_of(with_logits(run, monkeypatch, logits))
     assert program.name == "levels" and [port.name for port in program.ports[1]] == ["level.0", "level.1"]
 
 
 @pytest.mark.parametrize(
-    "look", [lambda tags: tags != 0, lambda tags: tags.sum(), lambda tags: torch.zeros(2)[tags], lambda tags: torch.relu(tags)]
+    "look",
+    [lambda tags: tags != 0, lambda tags: tags.sum(), lambda tags: torch.zeros(2)[tags], lambda tags: torch.relu(tags)],
 )
-def test_logits_of_more_than_a_text_are_refused_by_the_field(run: Run, monkeypatch: pytest.MonkeyPatch, look: Any) -> None:
+def test_logits_of_more_than_a_text_are_refused_by_the_field(
+    run: Run, monkeypatch: pytest.MonkeyPatch, look: Any
+) -> None:
     def logits(self: Any, batch: Words) -> Tensor:
         return look(batch.tags)
 
@@ -134,7 +143,10 @@ def test_what_a_task_offers_itself_comes_first(run: Run, monkeypatch: pytest.Mon
         return (run.task.body(given.texts[0].inputs, given.texts[0].mask)[0][:, 0],)
 
     monkeypatch.setattr(
-        type(run.task), "programs", lambda self: [ReadingProgram("first", ["vector"], first, facts={"stars": 5})], raising=False
+        type(run.task),
+        "programs",
+        lambda self: [ReadingProgram("first", ["vector"], first, facts={"stars": 5})],
+        raising=False,
     )
     (program,) = programs_of(run)
     assert (program.name, program.facts) == ("first", {"stars": 5})
@@ -166,12 +178,19 @@ class OneOutput(torch.nn.Module):
 
 
 def test_a_task_without_a_body_is_refused(run: Run) -> None:
-    with pytest.raises(UserError, match="Linear defines no programs, and has no `body` that reads tokens, whose vectors could be exported"):
+    with pytest.raises(
+        UserError,
+        match="Linear defines no programs, and has no `body` that reads tokens, whose vectors could be exported",
+    ):
         programs_of(Run(run.folder, run.config, run.vocabularies, torch.nn.Linear(1, 1)))
 
 
-@pytest.mark.parametrize(("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees"), ("graph_lstm", "a graph")])
+@pytest.mark.parametrize(
+    ("family", "what"), [("seq2seq", "a source and a target"), ("tree_lstm", "trees"), ("graph_lstm", "a graph")]
+)
 def test_a_body_that_reads_no_text_by_itself_is_refused(run: Run, family: str, what: str) -> None:
     config = run.config.model_copy(update={"model": run.config.model.model_copy(update={"family": family})})
-    with pytest.raises(UserError, match=f"Stars defines no programs, and there is no default for a body that reads {what}; give it"):
+    with pytest.raises(
+        UserError, match=f"Stars defines no programs, and there is no default for a body that reads {what}; give it"
+    ):
         programs_of(Run(run.folder, config, run.vocabularies, run.task))

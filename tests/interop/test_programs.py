@@ -20,14 +20,20 @@ from tests.interop.untrained import RUNS, Call, assert_same, untrained
 
 QUICK = [("torch", "mixed"), ("torch", "tagger of pieces"), ("onnx", "lstm")]
 """Between them a scan, a cache, a convolution's window, positions and tags of phrases."""
-ALL = [pytest.param(to, name, marks=[] if (to, name) in QUICK else pytest.mark.slow) for to in ("torch", "onnx") for name in RUNS]
+ALL = [
+    pytest.param(to, name, marks=[] if (to, name) in QUICK else pytest.mark.slow)
+    for to in ("torch", "onnx")
+    for name in RUNS
+]
 
 
 def loaded(folder: Path, to: str) -> Call:
     """The programs in a folder, as export.json has them."""
     about = json.loads((folder / "export.json").read_text(encoding="utf-8"))["programs"]
     calls = {
-        name: runtime(folder / program["file"]) if to == "onnx" else torch.export.load(folder / program["file"]).module()
+        name: runtime(folder / program["file"])
+        if to == "onnx"
+        else torch.export.load(folder / program["file"]).module()
         for name, program in about.items()
     }
 
@@ -55,7 +61,9 @@ def names_a_folder(path: Path) -> bool:
     """Whether a file tells where the code that wrote it stands."""
     members = zipfile.ZipFile(path) if zipfile.is_zipfile(path) else None
     contents = [path.read_bytes()] if members is None else [members.read(name) for name in members.namelist()]
-    return any(b"site-packages" in content or str(Path(clew.__file__).parent).encode() in content for content in contents)
+    return any(
+        b"site-packages" in content or str(Path(clew.__file__).parent).encode() in content for content in contents
+    )
 
 
 def card_runs(folder: Path) -> None:
@@ -73,7 +81,9 @@ def card_runs(folder: Path) -> None:
 
 def test_what_no_graph_can_do_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = untrained("window", tmp_path / "run")
-    monkeypatch.setattr(type(run.task), "log_probs", lambda self, hidden: hidden if float(hidden.sum()) > 0 else -hidden)
+    monkeypatch.setattr(
+        type(run.task), "log_probs", lambda self, hidden: hidden if float(hidden.sum()) > 0 else -hidden
+    )
     with pytest.raises(UserError, match="^torch.export cannot write the program 'step' of this model: "):
         EXPORTS["torch"](run, tmp_path, ExportOptions())
     assert not list(tmp_path.glob("*.pt2"))

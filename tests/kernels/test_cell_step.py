@@ -1,4 +1,5 @@
-"""One step of a recurrence against its equation in float64. Runs on a GPU, or in Triton's interpreter: TRITON_INTERPRET=1 pytest ..."""
+"""One step of a recurrence against its equation in float64. Runs on a GPU, or in Triton's interpreter:
+TRITON_INTERPRET=1 pytest ..."""
 
 import os
 from importlib.util import find_spec
@@ -16,7 +17,8 @@ from clew.layers.recurrent import Recurrent
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED), reason="these kernels run on a GPU"
+    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED),
+    reason="these kernels run on a GPU",
 )
 ALLOWED = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 4e-3}
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -43,7 +45,9 @@ def equation(kind: str, x: Tensor, state: list[Tensor], weights: list[Tensor]) -
     return [getattr(from_x + from_h, kind)()]
 
 
-def draw(kind: str, rows: int, input_dim: int, dim: int, device: str, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def draw(
+    kind: str, rows: int, input_dim: int, dim: int, device: str, dtype: torch.dtype
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, device=device).to(dtype)
 
@@ -99,13 +103,19 @@ def test_matrices_are_read_where_they_lie_and_nothing_beside_them(device, kind, 
         around[1:-1, 4:-5] = matrix
         return around[1:-1, 4:-5]
 
-    found = cell_step(kind, laid_in_nan(x), list(map(laid_in_nan, state)), [*map(laid_in_nan, weights[:2]), *weights[2:]])
+    found = cell_step(
+        kind, laid_in_nan(x), list(map(laid_in_nan, state)), [*map(laid_in_nan, weights[:2]), *weights[2:]]
+    )
     assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(found, wanted, strict=True))
-    apart = cell_step(kind, x.mT.contiguous().mT, state, [each.mT.contiguous().mT for each in weights[:2]] + weights[2:])
+    apart = cell_step(
+        kind, x.mT.contiguous().mT, state, [each.mT.contiguous().mT for each in weights[:2]] + weights[2:]
+    )
     assert all(error(*pair) < ALLOWED[torch.float32] for pair in zip(apart, wanted, strict=True))
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered in exp")  # NumPy says so in the interpreter, and goes on with infinity
+@pytest.mark.filterwarnings(
+    "ignore:overflow encountered in exp"
+)  # NumPy says so in the interpreter, and goes on with infinity
 @pytest.mark.parametrize("rows", [1, 16])
 def test_large_sums_close_and_open_gates_to_the_bit(device, rows):
     """A padded position leaves the cell as it was by sums of -1e4 and 1e4 (`kernels.recurrent`)."""
@@ -118,7 +128,9 @@ def test_large_sums_close_and_open_gates_to_the_bit(device, rows):
 def test_the_hyperbolic_tangent_has_all_its_digits(device, scale):
     z = scale * torch.randn(1, 500, device=device)
     nothing = torch.zeros(500, 1, device=device), torch.zeros(500, 500, device=device), torch.zeros(500, device=device)
-    (found,) = cell_step("tanh", torch.zeros(1, 1, device=device), [torch.zeros(1, 500, device=device)], [*nothing, z[0]])
+    (found,) = cell_step(
+        "tanh", torch.zeros(1, 1, device=device), [torch.zeros(1, 500, device=device)], [*nothing, z[0]]
+    )
     torch.testing.assert_close(found.double(), z.double().tanh(), rtol=1e-6, atol=0)
 
 

@@ -19,9 +19,14 @@ from tests.crossing import quickly
 from tests.references.agreement import randn
 
 
-def problem(rows: int, dim: int, vocabulary: int, bias: bool = True, ignored: int = 0, dtype: torch.dtype = torch.float64):
+def problem(
+    rows: int, dim: int, vocabulary: int, bias: bool = True, ignored: int = 0, dtype: torch.dtype = torch.float64
+):
     """Hidden, weight, bias and targets, the last `ignored` of them -100."""
-    hidden, weight = randn(rows, dim).to(dtype).requires_grad_(), randn(vocabulary, dim, seed=1).to(dtype).requires_grad_()
+    hidden, weight = (
+        randn(rows, dim).to(dtype).requires_grad_(),
+        randn(vocabulary, dim, seed=1).to(dtype).requires_grad_(),
+    )
     targets = torch.randint(vocabulary, (rows,), generator=torch.Generator().manual_seed(2))
     targets[rows - min(ignored, rows) :] = -100
     return hidden, weight, randn(vocabulary, seed=3).to(dtype).requires_grad_() if bias else None, targets
@@ -40,14 +45,20 @@ def gradients(loss, *inputs):
     smoothing=st.sampled_from([0.0, 0.1, 0.9]),
     chunk=st.integers(1, 10),
 )
-def test_chunks_cost_what_the_equation_says_and_so_do_their_gradients(rows, dim, vocabulary, bias, ignored, smoothing, chunk):
+def test_chunks_cost_what_the_equation_says_and_so_do_their_gradients(
+    rows, dim, vocabulary, bias, ignored, smoothing, chunk
+):
     hidden, weight, offset, targets = problem(rows, dim, vocabulary, bias, ignored)
     expected = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum", label_smoothing=smoothing)
-    found, plain = cross_entropy(hidden, weight, offset, targets, label_smoothing=smoothing, ignore_index=-100, rows=chunk)
+    found, plain = cross_entropy(
+        hidden, weight, offset, targets, label_smoothing=smoothing, ignore_index=-100, rows=chunk
+    )
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
     unsmoothed = F.cross_entropy(F.linear(hidden, weight, offset), targets, reduction="sum")
     torch.testing.assert_close(plain, unsmoothed.detach(), rtol=1e-10, atol=1e-10)
-    for ours, theirs in zip(gradients(3 * found, hidden, weight, offset), gradients(3 * expected, hidden, weight, offset), strict=True):
+    for ours, theirs in zip(
+        gradients(3 * found, hidden, weight, offset), gradients(3 * expected, hidden, weight, offset), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
@@ -55,7 +66,8 @@ def test_chunks_cost_what_the_equation_says_and_so_do_their_gradients(rows, dim,
 def test_gradients_are_slopes(smoothing):
     hidden, weight, bias, targets = problem(5, 3, 4, ignored=1)
     torch.autograd.gradcheck(
-        lambda *inputs: cross_entropy(*inputs, targets, label_smoothing=smoothing, ignore_index=-100, rows=2)[0], (hidden, weight, bias)
+        lambda *inputs: cross_entropy(*inputs, targets, label_smoothing=smoothing, ignore_index=-100, rows=2)[0],
+        (hidden, weight, bias),
     )
 
 
@@ -79,7 +91,9 @@ def test_batches_of_any_shape_are_rows():
 @pytest.mark.parametrize("frozen", ["hidden", "weight", "bias"])
 def test_what_is_frozen_gets_no_gradient_and_the_others_theirs(frozen):
     given = dict(zip(("hidden", "weight", "bias", "targets"), problem(5, 3, 4), strict=True))
-    whole = dict(zip(("hidden", "weight", "bias"), gradients(cross_entropy(*given.values())[0], *given.values()), strict=True))
+    whole = dict(
+        zip(("hidden", "weight", "bias"), gradients(cross_entropy(*given.values())[0], *given.values()), strict=True)
+    )
     given[frozen].requires_grad_(False)
     loss, _ = cross_entropy(*given.values(), rows=2)
     loss.backward()
@@ -117,7 +131,9 @@ def test_what_stands_on_padding_never_matters():
         poisoned[2:] = math.nan
     loss = cross_entropy(poisoned, weight, bias, targets, ignore_index=-100, rows=3)[0]
     assert torch.equal(loss, clean)
-    for ours, theirs in zip(gradients(loss, poisoned, weight, bias), gradients(clean, hidden, weight, bias), strict=True):
+    for ours, theirs in zip(
+        gradients(loss, poisoned, weight, bias), gradients(clean, hidden, weight, bias), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
@@ -174,7 +190,10 @@ class Seen(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         self.largest = max(
-            [self.largest, *(leaf.untyped_storage().nbytes() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor))]
+            [
+                self.largest,
+                *(leaf.untyped_storage().nbytes() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)),
+            ]
         )
         self.products += func._schema.name.split("::")[1] in ("mm", "addmm", "addmm_")
         return out
@@ -192,7 +211,9 @@ def test_no_tensor_holds_all_logits():
     assert seen.largest >= 4 * rows * vocabulary
 
 
-@given(rows=st.integers(0, 3), bias=st.booleans(), ignored=st.integers(0, 3), ignore_index=st.sampled_from([None, -100, 2]))
+@given(
+    rows=st.integers(0, 3), bias=st.booleans(), ignored=st.integers(0, 3), ignore_index=st.sampled_from([None, -100, 2])
+)
 def test_a_small_problem_is_torchs_own(rows, bias, ignored, ignore_index):
     hidden, weight, offset, targets = problem(rows, 2, 4, bias, ignored if ignore_index == -100 else 0)
     small = cross_entropy(hidden, weight, offset, targets, ignore_index=ignore_index)
@@ -250,9 +271,16 @@ class Costing(nn.Module):
 @pytest.mark.parametrize("backend", quickly(["aot_eager", "eager", "inductor"], "aot_eager"))
 @pytest.mark.parametrize(
     "smoothing, bias, padded, dtype",
-    [(0.0, False, False, None), (0.1, True, True, None), (0.0, True, True, torch.bfloat16), (0.2, False, True, torch.bfloat16)],
+    [
+        (0.0, False, False, None),
+        (0.1, True, True, None),
+        (0.0, True, True, torch.bfloat16),
+        (0.2, False, True, torch.bfloat16),
+    ],
 )
-def test_compiled_it_is_one_operator_with_the_values_and_gradients_of_the_equation(backend, smoothing, bias, padded, dtype):
+def test_compiled_it_is_one_operator_with_the_values_and_gradients_of_the_equation(
+    backend, smoothing, bias, padded, dtype
+):
     torch._dynamo.reset()
     hidden, weight, offset, targets = problem(600, 8, 501, bias, dtype=torch.float32)
     real = torch.arange(600) < 450 if padded else None
@@ -285,7 +313,9 @@ def test_no_tensor_of_a_compiled_graph_holds_all_logits():
             shapes.extend(leaf.numel() for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor))
         return make_boxed_func(graph.forward)
 
-    compiled = torch.compile(Costing(weight, bias, 0.1), backend=aot_autograd(fw_compiler=seeing, bw_compiler=seeing), fullgraph=True)
+    compiled = torch.compile(
+        Costing(weight, bias, 0.1), backend=aot_autograd(fw_compiler=seeing, bw_compiler=seeing), fullgraph=True
+    )
     compiled(hidden, targets)[0].backward()
     assert max(shapes) < 600 * 500
 
@@ -319,7 +349,9 @@ def test_gradients_of_gradients_are_refused(backend):
 def test_compiled_what_is_frozen_gets_no_gradient():
     torch._dynamo.reset()
     hidden, weight, bias, targets = problem(7, 3, 4)
-    compiled = torch.compile(lambda *inputs: cross_entropy(*inputs, targets, rows=3)[0], backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(
+        lambda *inputs: cross_entropy(*inputs, targets, rows=3)[0], backend="aot_eager", fullgraph=True
+    )
     expected = gradients(cross_entropy(hidden, weight, bias, targets, rows=3)[0], hidden, bias)
     weight.requires_grad_(False)
     torch.testing.assert_close(gradients(compiled(hidden, weight, bias), hidden, bias), expected)
@@ -329,7 +361,9 @@ def test_compiled_what_is_frozen_gets_no_gradient():
 
 def test_compiled_batches_of_other_sizes_are_no_trouble():
     torch._dynamo.reset()
-    compiled = torch.compile(lambda *inputs: cross_entropy(*inputs, rows=3)[0], backend="aot_eager", fullgraph=True, dynamic=True)
+    compiled = torch.compile(
+        lambda *inputs: cross_entropy(*inputs, rows=3)[0], backend="aot_eager", fullgraph=True, dynamic=True
+    )
     for rows in (7, 12, 5):
         hidden, weight, bias, targets = problem(rows, 3, 4)
         ours, theirs = compiled(hidden, weight, bias, targets), cross_entropy(hidden, weight, bias, targets, rows=3)[0]

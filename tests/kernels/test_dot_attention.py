@@ -27,11 +27,14 @@ def test_dot_attention_is_a_softmax_over_what_may_be_seen(biased, masked, heads)
 
 def drawn(length: int, mask: torch.Tensor | None, causal: bool, dtype: torch.dtype = torch.float64, kv_heads: int = 4):
     query, key, value = (
-        randn(2, heads, length, 8, seed=seed).to(dtype).requires_grad_() for heads, seed in ((4, 0), (kv_heads, 1), (kv_heads, 2))
+        randn(2, heads, length, 8, seed=seed).to(dtype).requires_grad_()
+        for heads, seed in ((4, 0), (kv_heads, 1), (kv_heads, 2))
     )
     places, _ = advance(None, mask, torch.zeros(2, length, 1))
     documents = mask is not None and mask.dtype != torch.bool
-    seen = Sight(places, places.index, causal, None, documents, mask is not None, True, places.start if documents else None)
+    seen = Sight(
+        places, places.index, causal, None, documents, mask is not None, True, places.start if documents else None
+    )
     return query, key, value, seen
 
 
@@ -44,9 +47,13 @@ def assert_same(expected, actual, inputs, real, near):
     """Values and gradients at real positions."""
     shown = torch.ones(expected.shape[0], expected.shape[2], dtype=torch.bool) if real is None else real
     weights = randn(*expected.shape, seed=9).to(expected.dtype) * shown[:, None, :, None]
-    torch.testing.assert_close(torch.where(weights != 0, actual, 0), torch.where(weights != 0, expected, 0), atol=near, rtol=near)
+    torch.testing.assert_close(
+        torch.where(weights != 0, actual, 0), torch.where(weights != 0, expected, 0), atol=near, rtol=near
+    )
     for one, other in zip(
-        torch.autograd.grad((expected * weights).sum(), inputs), torch.autograd.grad((actual * weights).sum(), inputs), strict=True
+        torch.autograd.grad((expected * weights).sum(), inputs),
+        torch.autograd.grad((actual * weights).sum(), inputs),
+        strict=True,
     ):
         torch.testing.assert_close(other, one, atol=near, rtol=near)
 
@@ -55,7 +62,9 @@ RAGGED = torch.arange(LONG)[None] < torch.tensor([[LONG], [LONG - 50]])
 DOCUMENTS = RAGGED * (1 + (torch.arange(LONG) >= 40).long() + (torch.arange(LONG) >= 70).long())
 
 
-@pytest.mark.parametrize(("mask", "causal", "kv_heads"), list(itertools.product([None, RAGGED, DOCUMENTS], [True, False], [1, 4])))
+@pytest.mark.parametrize(
+    ("mask", "causal", "kv_heads"), list(itertools.product([None, RAGGED, DOCUMENTS], [True, False], [1, 4]))
+)
 def test_what_is_seen_by_index_equals_what_is_seen_by_mask_in_values_and_gradients(mask, causal, kv_heads):
     query, key, value, seen = drawn(LONG, mask, causal, kv_heads=kv_heads)
     slot = torch.arange(LONG)
@@ -87,7 +96,9 @@ def test_linear_biases_in_columns_of_eight_bits_are_exact_at_length_4096(heads):
     """What a GPU multiplies: each column survives bfloat16, and their products add up to the bias."""
     slopes = ALiBi(8, heads, 8).slopes
     nothing = torch.zeros(1, heads, 4096, 8)
-    query, key, _ = with_columns(nothing, nothing[:, :1], nothing[:, :1], slopes, 0.125, torch.arange(4096)[None], in_bits=True)
+    query, key, _ = with_columns(
+        nothing, nothing[:, :1], nothing[:, :1], slopes, 0.125, torch.arange(4096)[None], in_bits=True
+    )
     assert query.shape[-1] % 8 == 0
     for part in (query, key):
         assert torch.equal(part.bfloat16().float(), part)
@@ -111,7 +122,9 @@ def test_half_precision_on_the_cpu_and_what_is_not_causal_take_the_bias():
     for causal, dtype in ((True, torch.bfloat16), (False, torch.float64)):
         query, key, value, seen = drawn(LONG, None, causal, dtype)
         asked = []
-        dot_attention(query, key, value, scale=0.4, seen=seen, bias=lambda to=asked: to.append(1) or bias, slopes=torch.ones(4))
+        dot_attention(
+            query, key, value, scale=0.4, seen=seen, bias=lambda to=asked: to.append(1) or bias, slopes=torch.ones(4)
+        )
         assert asked
 
 
@@ -123,11 +136,17 @@ def test_padding_of_a_sequence_that_sees_all_is_one_row_of_the_mask():
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_one_query_of_each_head_of_a_group_reads_the_groups_keys_in_values_and_gradients(masked):
-    query, key, value = (randn(2, heads, length, 8, seed=heads).requires_grad_() for heads, length in ((4, 1), (2, 9), (2, 9)))
+    query, key, value = (
+        randn(2, heads, length, 8, seed=heads).requires_grad_() for heads, length in ((4, 1), (2, 9), (2, 9))
+    )
     visible = torch.arange(9) < torch.tensor([9, 5])[:, None, None, None]
     expected = written_out(query, key, value, 0.4, visible if masked else torch.ones_like(visible))
     assert_same(
-        expected, dot_attention(query, key, value, scale=0.4, seen=visible if masked else None), (query, key, value), None, near=1e-9
+        expected,
+        dot_attention(query, key, value, scale=0.4, seen=visible if masked else None),
+        (query, key, value),
+        None,
+        near=1e-9,
     )
 
 
@@ -142,9 +161,12 @@ def test_linear_biases_are_exact_under_autocast_too():
 
 
 @pytest.mark.parametrize(
-    ("mask", "causal", "window", "biased"), list(itertools.product([None, DOCUMENTS], [True, False], [None, 5], [True, False]))
+    ("mask", "causal", "window", "biased"),
+    list(itertools.product([None, DOCUMENTS], [True, False], [None, 5], [True, False])),
 )
-def test_what_flex_attention_refuses_runs_in_blocks_that_are_equal_in_values_and_gradients(monkeypatch, mask, causal, window, biased):
+def test_what_flex_attention_refuses_runs_in_blocks_that_are_equal_in_values_and_gradients(
+    monkeypatch, mask, causal, window, biased
+):
     """As on a GPU that has no room for another signature, where a mask is too large."""
     chooser = sys.modules[dot_attention.__module__]
     monkeypatch.setattr(chooser, "takes_flex", lambda facts: facts.flex and facts.aligned)
@@ -157,6 +179,12 @@ def test_what_flex_attention_refuses_runs_in_blocks_that_are_equal_in_values_and
     bias = -slopes[:, None, None] * (slot[:, None] - slot).abs() if biased else None
     expected = written_out(query, key, value, 0.4, seen.visible(), 0.0 if bias is None else bias)
     actual = dot_attention(
-        query, key, value, scale=0.4, seen=seen, bias=(lambda: bias) if biased else None, slopes=slopes if biased else None
+        query,
+        key,
+        value,
+        scale=0.4,
+        seen=seen,
+        bias=(lambda: bias) if biased else None,
+        slopes=slopes if biased else None,
     )
     assert_same(expected, actual, (query, key, value), None if mask is None else mask > 0, near=1e-9)

@@ -116,5 +116,7 @@ def test_a_cpu_is_known_by_the_name_that_it_gives_itself(text, name, tmp_path, m
 
 def test_a_system_without_descriptions_is_asked_for_its_processor(tmp_path, monkeypatch):
     monkeypatch.setattr(few_rows_on_cpu, "DESCRIBED", tmp_path / "nothing")
-    monkeypatch.setattr(few_rows_on_cpu.platform, "processor", lambda: "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD")
+    monkeypatch.setattr(
+        few_rows_on_cpu.platform, "processor", lambda: "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
+    )
     assert vendor() == "AuthenticAMD"

@@ -1,5 +1,5 @@
-"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs uncompiled; the
-signatures that it is compiled for are counted with a back end that compiles nothing."""
+"""The block masks and ranges given to FlexAttention, compared with the mask of single positions. Without a GPU it runs
+uncompiled; the signatures that it is compiled for are counted with a back end that compiles nothing."""
 
 import itertools
 
@@ -25,7 +25,9 @@ CASES = list(itertools.product([None, RAGGED, DOCUMENTS], [True, False], [None, 
 def sight(mask, causal, window):
     places, _ = advance(None, mask, torch.zeros(2, LENGTH, 1))
     documents = mask is not None and mask.dtype != torch.bool
-    return Sight(places, places.index, causal, window, documents, mask is not None, True, places.start if documents else None)
+    return Sight(
+        places, places.index, causal, window, documents, mask is not None, True, places.start if documents else None
+    )
 
 
 def real_queries(seen):
@@ -69,7 +71,9 @@ def test_flex_attention_equals_attention_with_a_mask_and_a_bias(mask, causal, wi
         actual = run_flex(flex.flex_attention, query, key, value, seen, slopes, 0.3)
         bias = -slopes[:, None, None] * (SLOT[:, None] - SLOT).abs()
         scores = 0.3 * query @ key.repeat_interleave(4 // heads, 1).mT + bias
-        expected = torch.softmax(scores.masked_fill(~seen.visible(), float("-inf")), -1) @ value.repeat_interleave(4 // heads, 1)
+        expected = torch.softmax(scores.masked_fill(~seen.visible(), float("-inf")), -1) @ value.repeat_interleave(
+            4 // heads, 1
+        )
     real = real_queries(seen)
     torch.testing.assert_close(actual.transpose(1, 2)[real], expected.transpose(1, 2)[real], atol=1e-5, rtol=1e-5)
 

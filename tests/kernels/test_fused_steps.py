@@ -1,5 +1,5 @@
-"""Several functions of a decoding step in one kernel, against the same functions one by one. They run on a GPU, or by hand in Triton's
-interpreter: TRITON_INTERPRET=1 pytest ..."""
+"""Several functions of a decoding step in one kernel, against the same functions one by one. They run on a GPU, or by
+hand in Triton's interpreter: TRITON_INTERPRET=1 pytest ..."""
 
 import os
 from contextlib import nullcontext
@@ -27,10 +27,16 @@ from clew.tasks.language_model import LanguageModel, LanguageModelConfig
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = [
-    pytest.mark.skipif(find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED), reason="a GPU runs these kernels"),
+    pytest.mark.skipif(
+        find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED),
+        reason="a GPU runs these kernels",
+    ),
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the interpreter's exp, whose overflow is meant
 ]
-ALLOWED = {torch.float32: 2e-6, torch.bfloat16: 2e-2 if IS_INTERPRETED else 8e-3}  # the interpreter cuts where a GPU rounds
+ALLOWED = {
+    torch.float32: 2e-6,
+    torch.bfloat16: 2e-2 if IS_INTERPRETED else 8e-3,
+}  # the interpreter cuts where a GPU rounds
 TYPES = pytest.mark.parametrize("dtype", ALLOWED)
 
 
@@ -57,17 +63,25 @@ def draw(*shape: int, device: str, dtype: torch.dtype) -> Tensor:
 @pytest.mark.parametrize("rows, depth, width", [(1, 70, 100), (3, 96, 33), (8, 768, 20)])
 @pytest.mark.parametrize("centred", [True, False])
 def test_a_norm_a_product_an_activation_and_a_sum_are_one_kernel(device, dtype, rows, depth, width, centred):
-    x, weight, bias = (draw(*shape, device=device, dtype=dtype) for shape in ((rows, 1, depth), (width, depth), (width,)))
+    x, weight, bias = (
+        draw(*shape, device=device, dtype=dtype) for shape in ((rows, 1, depth), (width, depth), (width,))
+    )
     scale, shift, added = (draw(*shape, device=device, dtype=dtype) for shape in ((depth,), (depth,), (rows, 1, width)))
     with torch.inference_mode(), FewRows(fuses=True):
         norm = torch.layer_norm(x, (depth,), scale, shift, 1e-5) if centred else F.rms_norm(x, (depth,), scale, 1e-5)
         found = added + F.gelu(F.linear(norm, weight, bias), approximate="tanh")
         plan = plan_of(found, Product)
-        assert plan is not None and isinstance(plan.x, Normed) and plan.activation == "gelu_tanh" and plan.added is added
+        assert (
+            plan is not None and isinstance(plan.x, Normed) and plan.activation == "gelu_tanh" and plan.added is added
+        )
         assert plan_of(norm, Normed) is not None  # it was not computed by itself
         found = made(found)
     wide = x.double()
-    norm = F.layer_norm(wide, (depth,), scale.double(), shift.double()) if centred else F.rms_norm(wide, (depth,), scale.double(), 1e-5)
+    norm = (
+        F.layer_norm(wide, (depth,), scale.double(), shift.double())
+        if centred
+        else F.rms_norm(wide, (depth,), scale.double(), 1e-5)
+    )
     wanted = added.double() + F.gelu(F.linear(norm, weight.double(), bias.double()), approximate="tanh")
     assert error(found, wanted) < ALLOWED[dtype]
 
@@ -92,7 +106,9 @@ def test_a_gate_is_multiplied_in_the_kernel_of_its_product(device):
 
 @TYPES
 def test_a_sum_and_its_norm_are_one_kernel_with_many_rows(device, dtype):
-    x, y, scale, shift = (draw(*shape, device=device, dtype=dtype) for shape in ((20, 3, 50), (20, 3, 50), (50,), (50,)))
+    x, y, scale, shift = (
+        draw(*shape, device=device, dtype=dtype) for shape in ((20, 3, 50), (20, 3, 50), (50,), (50,))
+    )
     with torch.inference_mode(), FewRows(fuses=True):
         total = x + y
         assert plan_of(total, Sum) is not None
@@ -145,7 +161,11 @@ def test_a_softmax_of_what_cannot_be_is_nan_and_one_of_one_word_is_sure(device):
     log_probs, parts = vocabulary.log_softmax(logits), vocabulary.parts_of(logits)
     tokens, best = vocabulary.best(parts)
     assert tokens.tolist() == [0, 2, 1] and best.isnan().tolist() == [True, True, False] and float(best[2]) == 0.0
-    assert log_probs.isnan().any(1).tolist() == [True, True, False] and log_probs[2].tolist() == [-torch.inf, 0.0, -torch.inf]
+    assert log_probs.isnan().any(1).tolist() == [True, True, False] and log_probs[2].tolist() == [
+        -torch.inf,
+        0.0,
+        -torch.inf,
+    ]
 
 
 def test_what_is_written_over_is_read_before(device):
@@ -175,7 +195,9 @@ def test_a_plan_that_two_functions_take_gives_both_the_same(device):
         product = F.linear(x, weight)
         found = F.relu(product), product * 2, product[:, :3], torch.cat([product, product])
     wanted = F.linear(x, weight)
-    for each, right in zip(found, (F.relu(wanted), wanted * 2, wanted[:, :3], torch.cat([wanted, wanted])), strict=True):
+    for each, right in zip(
+        found, (F.relu(wanted), wanted * 2, wanted[:, :3], torch.cat([wanted, wanted])), strict=True
+    ):
         torch.testing.assert_close(made(each), right)
 
 
@@ -195,7 +217,15 @@ def test_arguments_by_name_and_further_options_are_torchs(device):
             count.add_(other=1),
         ]
     wanted = F.linear(x, weight)
-    expected = [F.gelu(wanted), wanted * x[:, :30], wanted + x[:, :30], x.log_softmax(-1), x[:, :1], x.argmax(-1), x.view(torch.int32)]
+    expected = [
+        F.gelu(wanted),
+        wanted * x[:, :30],
+        wanted + x[:, :30],
+        x.log_softmax(-1),
+        x[:, :1],
+        x.argmax(-1),
+        x.view(torch.int32),
+    ]
     for each, right in zip(found, [*expected, torch.ones_like(count)], strict=True):
         torch.testing.assert_close(made(each), right)
 
@@ -206,7 +236,9 @@ def test_what_is_made_within_the_mode_is_a_plain_tensor(device):
         assert type(made(F.linear(x, weight))) is type(made(x + x)) is Tensor
 
 
-@pytest.mark.parametrize("write", [lambda x: F.relu(x, inplace=True), lambda x: F.relu(x, True), lambda x: torch.neg(x, out=x)])
+@pytest.mark.parametrize(
+    "write", [lambda x: F.relu(x, inplace=True), lambda x: F.relu(x, True), lambda x: torch.neg(x, out=x)]
+)
 def test_every_way_to_write_is_noticed(device, write):
     x, y = draw(20, 4, device=device, dtype=torch.float32), draw(20, 4, device=device, dtype=torch.float32)
     wanted = x + y
@@ -269,7 +301,11 @@ def test_tensors_of_any_type_are_copied_together(device):
 
 
 def test_columns_are_written_and_counted(device):
-    outputs = torch.arange(6, device=device)[::2], torch.randn(3, device=device), torch.tensor([True, False, True], device=device)
+    outputs = (
+        torch.arange(6, device=device)[::2],
+        torch.randn(3, device=device),
+        torch.tensor([True, False, True], device=device),
+    )
     kept = [output.new_zeros(3, 4) for output in outputs]
     column = torch.tensor([2], device=device)
     assert moving.write_columns(kept, outputs, column) and column.tolist() == [3]
@@ -284,7 +320,9 @@ def test_steps_of_a_model_are_what_they_are_without_the_mode(device, family, row
     if IS_INTERPRETED:
         monkeypatch.setattr(few_rows, "LIBRARY", ("relu",))
         monkeypatch.setattr(attention, "is_supported", lambda x, head_dim: not torch.is_grad_enabled())
-    sizes = {"gpt": {"num_heads": 2, "max_length": 40}, "llama": {"num_heads": 2, "num_kv_heads": 1}, "recurrent": {}}[family]
+    sizes = {"gpt": {"num_heads": 2, "max_length": 40}, "llama": {"num_heads": 2, "num_kv_heads": 1}, "recurrent": {}}[
+        family
+    ]
     body = MODELS[family].build(MODELS[family].config(dim=32, num_layers=2, **sizes), Tokens(30))
     task = LanguageModel(body, None, LanguageModelConfig(tied=False)).to(device).eval()
     prompt = torch.randint(30, (rows, 3), device=device)
@@ -292,7 +330,9 @@ def test_steps_of_a_model_are_what_they_are_without_the_mode(device, family, row
 
     def steps(mode: FewRows | None) -> list[Step]:
         log_probs, state = prefill(walk.stepper, prompt, None, walk.stepper.initial_state(rows, 10))
-        frame, _ = walk.choose(log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), None)
+        frame, _ = walk.choose(
+            log_probs, Frame(prompt[:, 0], torch.ones_like(prompt[:, 0], dtype=torch.bool), state), None
+        )
         found = []
         for _ in range(5):
             with mode or nullcontext():

@@ -1,4 +1,5 @@
-"""The forms of attention that only a GPU takes, against softmax(scale Q K^T + bias) V in float64: values and gradients."""
+"""The forms of attention that only a GPU takes, against softmax(scale Q K^T + bias) V in float64: values and
+gradients."""
 
 import itertools
 import sys
@@ -24,11 +25,16 @@ MASKS = {"full": None, "ragged": RAGGED, "documents": RAGGED * (1 + SLOT // 300)
 
 def drawn(mask, causal, window, dtype, kv_heads=HEADS):
     torch.manual_seed(0)
-    parts = [torch.randn(2, heads, LENGTH, DIM, device="cuda").to(dtype).requires_grad_() for heads in (HEADS, kv_heads, kv_heads)]
+    parts = [
+        torch.randn(2, heads, LENGTH, DIM, device="cuda").to(dtype).requires_grad_()
+        for heads in (HEADS, kv_heads, kv_heads)
+    ]
     mask = None if mask is None else mask.cuda()
     places, _ = advance(None, mask, torch.zeros(2, LENGTH, 1, device="cuda"))
     documents = mask is not None and mask.dtype != torch.bool
-    seen = Sight(places, places.index, causal, window, documents, mask is not None, True, places.start if documents else None)
+    seen = Sight(
+        places, places.index, causal, window, documents, mask is not None, True, places.start if documents else None
+    )
     return parts, seen
 
 
@@ -74,7 +80,9 @@ def test_each_form_equals_its_equation(monkeypatch, dtype, flex, mask, causal, w
 
     def attend(query, key, value):
         bias = (lambda: (-slopes[:, None, None] * (slot[:, None] - slot).abs())[None].to(dtype)) if alibi else None
-        assert not flex or attention_form(facts_of(query, key, value, seen, "linear" if alibi else "none", 0.0)) == "flex"
+        assert (
+            not flex or attention_form(facts_of(query, key, value, seen, "linear" if alibi else "none", 0.0)) == "flex"
+        )
         return dot_attention(query, key, value, scale=DIM**-0.5, seen=seen, bias=bias, slopes=slopes)
 
     # A bias that is rounded to bfloat16 is wrong by 2^-9 of itself, as the equation's would be.

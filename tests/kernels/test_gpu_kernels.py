@@ -45,7 +45,9 @@ def test_one_position_sees_what_its_row_has_read(dtype, batch, heads, key_heads,
     for row in range(batch):
         n, start = int(count[row]), int(first[row])
         all_keys[row, n + 1], all_values[row, n + 1] = key[row, :, 0].double(), value[row, :, 0].double()
-        k, v = (part[row, start + 1 : n + 2].repeat_interleave(heads // key_heads, 1) for part in (all_keys, all_values))
+        k, v = (
+            part[row, start + 1 : n + 2].repeat_interleave(heads // key_heads, 1) for part in (all_keys, all_values)
+        )
         scores = torch.einsum("hd,jhd->hj", query[row, :, 0].double(), k) * dim**-0.5
         if slopes is not None:
             scores -= slopes.double()[:, None] * (n - torch.arange(start, n + 1, device="cuda"))
@@ -67,7 +69,8 @@ def test_a_full_buffer_gives_nan():
 
 @TYPES
 @pytest.mark.parametrize(
-    "rows, width, depth, bias", [(1, 100, 70, True), (3, 2304, 768, True), (8, 5000, 3072, False), (40, 50257, 96, True)]
+    "rows, width, depth, bias",
+    [(1, 100, 70, True), (3, 2304, 768, True), (8, 5000, 3072, False), (40, 50257, 96, True)],
 )
 def test_products_and_softmaxes_of_few_rows(dtype, rows, width, depth, bias):
     x, weight = draw(rows, 1, depth, dtype=dtype), draw(width, depth, dtype=dtype)

@@ -1,5 +1,5 @@
-"""Few queries over a memory against the equation in float64. They run on a GPU, or by hand in Triton's interpreter: TRITON_INTERPRET=1
-pytest ..."""
+"""Few queries over a memory against the equation in float64. They run on a GPU, or by hand in Triton's interpreter:
+TRITON_INTERPRET=1 pytest ..."""
 
 import os
 from importlib.util import find_spec
@@ -22,7 +22,8 @@ from tests.tasks.sequences import sequence_task
 
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED), reason="these kernels run on a GPU"
+    find_spec("triton") is None or not (torch.cuda.is_available() or IS_INTERPRETED),
+    reason="these kernels run on a GPU",
 )
 ALLOWED = {torch.float32: 2e-6, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 
@@ -51,9 +52,18 @@ def error(found: Tensor, wanted: Tensor) -> float:
 @pytest.mark.parametrize("has_mask", [False, True])
 @pytest.mark.parametrize(
     "sentences, queries, heads, key_heads, places, dim",
-    [(2, 5, 3, 3, 1, 64), (3, 1, 2, 2, 7, 16), (3, 5, 4, 2, 33, 64), (2, 16, 2, 1, 300, 32), (3, 3, 1, 1, 40, 256), (64, 5, 8, 8, 32, 64)],
+    [
+        (2, 5, 3, 3, 1, 64),
+        (3, 1, 2, 2, 7, 16),
+        (3, 5, 4, 2, 33, 64),
+        (2, 16, 2, 1, 300, 32),
+        (3, 3, 1, 1, 40, 256),
+        (64, 5, 8, 8, 32, 64),
+    ],
 )
-def test_every_query_sees_the_real_places_of_its_sentence(device, dtype, has_mask, sentences, queries, heads, key_heads, places, dim):
+def test_every_query_sees_the_real_places_of_its_sentence(
+    device, dtype, has_mask, sentences, queries, heads, key_heads, places, dim
+):
     if IS_INTERPRETED and sentences > 8:
         pytest.skip("the interpreter runs one program after the other")
     query = torch.randn(sentences, queries, heads, dim, device=device).to(dtype).transpose(1, 2)
@@ -105,7 +115,9 @@ def calls(monkeypatch) -> list[int]:
     counted = lambda query, *args, **options: numbers.append(query.shape[2]) or kernel(query, *args, **options)  # noqa: E731
     monkeypatch.setitem(KERNELS, "memory_attention", counted)
     if IS_INTERPRETED:
-        monkeypatch.setattr(attention, "is_read_by_kernel", lambda *parts: not torch.is_grad_enabled() and has_form(*parts))
+        monkeypatch.setattr(
+            attention, "is_read_by_kernel", lambda *parts: not torch.is_grad_enabled() and has_form(*parts)
+        )
     return numbers
 
 
@@ -160,14 +172,18 @@ class Eager(SequenceStepper):
 
 
 def test_a_search_with_it_finds_what_a_search_by_equations_finds(device, calls):
-    task = sequence_task("transformer", dim=32, num_heads=2, config=SequenceConfig(tied=False)).float().to(device).eval()
+    task = (
+        sequence_task("transformer", dim=32, num_heads=2, config=SequenceConfig(tied=False)).float().to(device).eval()
+    )
     source = torch.randint(1, task.body.source_vocabulary, (3, 5), device=device)
     mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [0]], device=device)
     prompt = torch.full((3, 1), task.start, device=device)
 
     def search() -> Hypotheses:
         stepper = SequenceStepper if device == "cuda" else Eager
-        return beam_search(stepper(task, task.body.encode(source, mask)), prompt, beams=3, max_new=6, end=task.end, n_best=3)
+        return beam_search(
+            stepper(task, task.body.encode(source, mask)), prompt, beams=3, max_new=6, end=task.end, n_best=3
+        )
 
     with torch.no_grad():
         found = search()

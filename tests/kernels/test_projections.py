@@ -47,7 +47,9 @@ def test_gradients_reach_each_weight(bias):
     def gradients(y):
         return torch.autograd.grad(y.pow(3).sum(), inputs)
 
-    torch.testing.assert_close(gradients(together(x, *linears)), gradients(torch.cat([linear(x) for linear in linears], -1)))
+    torch.testing.assert_close(
+        gradients(together(x, *linears)), gradients(torch.cat([linear(x) for linear in linears], -1))
+    )
 
 
 def test_the_equation_has_three_products():

@@ -25,7 +25,11 @@ INTEGERS = pytest.mark.skipif(not has_integer_products(), reason="this CPU has n
 def matrix(rows: int = 24, columns: int = 64, seed: int = 1) -> Tensor:
     """Rows of unlike size, one of them nothing."""
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(rows, columns, generator=generator, dtype=torch.double) * torch.rand(rows, 1, generator=generator) * 3
+    weight = (
+        torch.randn(rows, columns, generator=generator, dtype=torch.double)
+        * torch.rand(rows, 1, generator=generator)
+        * 3
+    )
     weight[2] = 0
     return weight
 
@@ -54,7 +58,9 @@ def test_int4_codes_are_those_of_the_equation():
     np.testing.assert_array_equal(integers.multipliers.numpy(), multipliers)
     np.testing.assert_allclose(integers.scales.numpy(), scales, rtol=1e-14)
     np.testing.assert_array_equal(integers.int8().numpy(), codes * np.repeat(multipliers, 32, 1))
-    np.testing.assert_allclose(integers.floats(torch.double).numpy(), codes * np.repeat(multipliers, 32, 1) * scales[:, None], atol=1e-15)
+    np.testing.assert_allclose(
+        integers.floats(torch.double).numpy(), codes * np.repeat(multipliers, 32, 1) * scales[:, None], atol=1e-15
+    )
 
 
 def test_two_codes_share_a_byte_and_come_back():
@@ -97,7 +103,9 @@ def test_a_product_of_integers_is_that_of_x_rounded_row_by_row(bits, shape):
     found = integer_product(x, weight, bias)
     assert found.shape == (*shape[:-1], 24) and found.dtype == x.dtype
     np.testing.assert_allclose(found.reshape(-1, 24).numpy(), expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(integer_product(x, weight, None).reshape(-1, 24).numpy(), expected - bias.double().numpy(), atol=1e-5)
+    np.testing.assert_allclose(
+        integer_product(x, weight, None).reshape(-1, 24).numpy(), expected - bias.double().numpy(), atol=1e-5
+    )
 
 
 @INTEGERS
@@ -118,7 +126,9 @@ def test_a_product_of_few_texts_is_that_of_x_in_bfloat16(dtype, columns, shape):
     weight, bias = integers_of(matrix(columns=columns).to(dtype), 8), torch.randn(24).to(dtype)
     x = torch.randn(*shape, columns).to(dtype)
     expected = x.bfloat16().double() @ weight.codes.double().T * weight.scales.double()
-    size = (x.double().abs() @ weight.floats(torch.double).abs().T) / 2**8 + 1e-5  # what rounding a sum to bfloat16 may cost
+    size = (
+        x.double().abs() @ weight.floats(torch.double).abs().T
+    ) / 2**8 + 1e-5  # what rounding a sum to bfloat16 may cost
     for given in (bias, None):
         found = product(x, weight, given)
         whole = expected if given is None else expected + given.double()
@@ -173,7 +183,9 @@ torch.testing.assert_close(product(x, weight), torch.full((3, 40), 256.0))
 @BITS
 def test_without_products_of_integers_the_weight_is_made_float(bits, made_float):
     x, weight, bias = torch.randn(4, 64), integers_of(matrix().float(), bits), torch.randn(24)
-    torch.testing.assert_close(product(x, weight, bias), F.linear(x, weight.floats(torch.float32), bias), rtol=0, atol=0)
+    torch.testing.assert_close(
+        product(x, weight, bias), F.linear(x, weight.floats(torch.float32), bias), rtol=0, atol=0
+    )
 
 
 @BITS
@@ -221,7 +233,17 @@ def test_other_functions_are_given_floats(bits):
     biases = torch.zeros(24), torch.zeros(24)
     small = kept(torch.randn(24, 6), 8)
     given = (x[:, None], (state, state), (weight, small, *biases), True, 1, 0.0, False, False, True)
-    plain = (x[:, None], (state, state), (whole, small.integers.floats(torch.float32), *biases), True, 1, 0.0, False, False, True)
+    plain = (
+        x[:, None],
+        (state, state),
+        (whole, small.integers.floats(torch.float32), *biases),
+        True,
+        1,
+        0.0,
+        False,
+        False,
+        True,
+    )
     torch.testing.assert_close(torch.lstm(*given)[0], torch.lstm(*plain)[0])
 
 
@@ -236,7 +258,12 @@ def test_a_stretch_of_rows_stays_in_integers(bits):
 
 def test_it_tells_of_itself_what_its_weight_would():
     weight = kept(matrix().float(), 4)
-    assert isinstance(weight, nn.Parameter) and weight.shape == (24, 64) and weight.dtype == torch.float32 and len(weight) == 24
+    assert (
+        isinstance(weight, nn.Parameter)
+        and weight.shape == (24, 64)
+        and weight.dtype == torch.float32
+        and len(weight) == 24
+    )
     assert weight.new_zeros(2).dtype == torch.float32 and torch.zeros(2).double().to(weight).dtype == torch.float32
     assert repr(weight) == "QuantisedWeight([24, 64], int4)"
     assert weight.to(torch.float32) is weight and weight.to("cpu") is weight
@@ -269,7 +296,9 @@ def test_a_module_with_it_is_copied_and_moved(bits):
     ],
 )
 def test_a_change_is_refused_and_not_lost(change):
-    with pytest.raises(UserError, match="^weights in int8 or int4 cannot be changed or trained; load the run without a precision$"):
+    with pytest.raises(
+        UserError, match="^weights in int8 or int4 cannot be changed or trained; load the run without a precision$"
+    ):
         change(kept(matrix().float(), 8))
 
 

@@ -35,12 +35,20 @@ def outputs_and_gradients(layer, x, mask):
 
 @pytest.mark.parametrize(
     ("parts", "causal", "mask"),
-    list(itertools.product([("relative", "scaled"), ("alibi", "scaled"), ("none", "additive")], [True, False], [None, RAGGED, DOCUMENTS])),
+    list(
+        itertools.product(
+            [("relative", "scaled"), ("alibi", "scaled"), ("none", "additive")],
+            [True, False],
+            [None, RAGGED, DOCUMENTS],
+        )
+    ),
     ids=lambda x: None,
 )
 def test_attention_by_blocks_of_queries_equals_its_equation_in_values_and_gradients(parts, causal, mask):
     position, score = parts
-    layer = randomise(SelfAttention(4, 2, causal=causal, position=POSITIONS[position](4, 2, 2), score=SCORES[score](2, 2)))
+    layer = randomise(
+        SelfAttention(4, 2, causal=causal, position=POSITIONS[position](4, 2, 2), score=SCORES[score](2, 2))
+    )
     x = randn(2, LENGTH, 4)
     fast = outputs_and_gradients(layer, x, mask)
     with only_equations():
@@ -50,10 +58,15 @@ def test_attention_by_blocks_of_queries_equals_its_equation_in_values_and_gradie
 
 
 def test_the_same_weights_are_dropped_in_both_passes():
-    """The context is A v and the gradient of its sum is A^T 1, so sum(v * gradient) is the context's sum if A is the same."""
+    """The context is A v and the gradient of its sum is A^T 1, so sum(v * gradient) is the context's sum if A is the
+    same."""
     torch.manual_seed(0)
     attention = randomise(Attention(SCORES["additive"](4, 4), dropout=0.5))
-    query, key, value = randn(1, 1, LENGTH, 4, seed=1), randn(1, 1, LENGTH, 4, seed=2), randn(1, 1, LENGTH, 4).requires_grad_()
+    query, key, value = (
+        randn(1, 1, LENGTH, 4, seed=1),
+        randn(1, 1, LENGTH, 4, seed=2),
+        randn(1, 1, LENGTH, 4).requires_grad_(),
+    )
     places, _ = advance(None, None, torch.zeros(1, LENGTH, 1))
     seen = Sight(places, places.index, causal=True, aligned=True)
     context = query_blocks(attention, query, key, value, seen)

@@ -19,7 +19,11 @@ def test_a_fused_recurrence_ends_in_the_state_of_each_rows_last_real_position(na
     x = randn(4, 5, 2)
     state = layer.initial_state(4, like=x)
     if started:
-        final = type(state.cell)(randn(4, 3, seed=1), randn(*state.cell.cell.shape, seed=2)) if name in LSTMS else randn(4, 3, seed=1)
+        final = (
+            type(state.cell)(randn(4, 3, seed=1), randn(*state.cell.cell.shape, seed=2))
+            if name in LSTMS
+            else randn(4, 3, seed=1)
+        )
         state = layer.initial_state(4, Memory(None, None, final), like=x)
     mask = torch.arange(5) < LENGTHS[:, None]
     _, fused = layer(x, mask, state)
@@ -51,7 +55,9 @@ def test_padding_gets_no_gradient_from_a_fused_recurrence(name):
     x = randn(4, 5, 2).requires_grad_()
     mask = torch.arange(5) < LENGTHS[:, None]
     y, state = layer(x, mask)
-    total = torch.where(mask[..., None], y, 0.0).sum() + sum(leaf.sum() for leaf in (state.cell if name in LSTMS else [state.cell]))
+    total = torch.where(mask[..., None], y, 0.0).sum() + sum(
+        leaf.sum() for leaf in (state.cell if name in LSTMS else [state.cell])
+    )
     (gradient,) = torch.autograd.grad(total, x)
     assert torch.equal(gradient[~mask], torch.zeros_like(gradient[~mask]))
     assert bool((gradient[mask] != 0).any())

@@ -1,4 +1,5 @@
-"""The loss's kernel for a GPU, against float64: on a GPU where there is one, and by hand on the CPU in Triton's interpreter.
+"""The loss's kernel for a GPU, against float64: on a GPU where there is one, and by hand on the CPU in Triton's
+interpreter.
 
 TRITON_INTERPRET=1 python -m pytest tests/kernels/test_softmax_errors.py
 """
@@ -16,7 +17,8 @@ from clew.kernels.softmax_errors import softmax_errors_, triton
 
 IS_INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"
 pytestmark = pytest.mark.skipif(
-    not (IS_INTERPRETED or (triton is not None and torch.cuda.is_available())), reason="a GPU or Triton's interpreter runs this kernel"
+    not (IS_INTERPRETED or (triton is not None and torch.cuda.is_available())),
+    reason="a GPU or Triton's interpreter runs this kernel",
 )
 DEVICE = "cpu" if IS_INTERPRETED else "cuda"
 WALKS = import_module("clew.kernels.cross_entropy")  # the package has a function of that name
@@ -29,7 +31,8 @@ def error(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 
 def problem(rows: int, dim: int, vocabulary: int, ignored: int, dtype: torch.dtype):
-    """Hidden in the dtype of the products, weight and bias in float32, and targets, of which the first `ignored` are -100."""
+    """Hidden in the dtype of the products, weight and bias in float32, and targets, of which the first `ignored` are
+    -100."""
     torch.manual_seed(rows + vocabulary)
     hidden, weight, bias = torch.randn(rows, dim).to(dtype), torch.randn(vocabulary, dim), torch.randn(vocabulary)
     targets = torch.randint(vocabulary, (rows,))
@@ -64,7 +67,9 @@ def exact(hidden, weight, bias, targets, smoothing):
 def test_the_walk_over_chunks_is_the_equation(dtype, rows, vocabulary, chunk, bias, ignored, smoothing):
     hidden, weight, offset, targets = problem(rows, 16, vocabulary, ignored, dtype)
     offset = offset if bias else None
-    walked = walk_on_gpu(hidden, weight, offset, targets, smoothing, -100 if ignored else None, chunk, (True, True, bias))
+    walked = walk_on_gpu(
+        hidden, weight, offset, targets, smoothing, -100 if ignored else None, chunk, (True, True, bias)
+    )
     expected = exact(hidden, weight, offset, targets, smoothing)
     for name, ours, theirs in zip(walked._fields, walked, expected, strict=False):
         assert error(ours, theirs) < ALLOWED[dtype], name
@@ -102,7 +107,9 @@ def test_logits_that_are_too_large_for_exp_are_no_trouble():
     costs = torch.zeros(2, 2, device=DEVICE)
     softmax_errors_(logits, 3, torch.tensor([1, 2], device=DEVICE), costs[0], costs[1])
     assert costs[0].tolist() == pytest.approx([2e4, math.log(3)], rel=1e-4)
-    torch.testing.assert_close(logits.cpu(), torch.tensor([[1.0, -1.0, 0.0], [1 / 3, 1 / 3, -2 / 3]]), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        logits.cpu(), torch.tensor([[1.0, -1.0, 0.0], [1 / 3, 1 / 3, -2 / 3]]), rtol=1e-4, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("target", [-1, 70, 127])
@@ -118,7 +125,9 @@ def test_what_stands_on_padding_never_matters():
     hidden, weight, bias, targets = problem(6, 8, 70, 2, torch.float32)
     clean = walk_on_gpu(hidden, weight, bias, targets, 0.1, -100, 4, (True, True, True))
     hidden[:2] = math.nan
-    for ours, theirs in zip(walk_on_gpu(hidden, weight, bias, targets, 0.1, -100, 4, (True, True, True)), clean, strict=True):
+    for ours, theirs in zip(
+        walk_on_gpu(hidden, weight, bias, targets, 0.1, -100, 4, (True, True, True)), clean, strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 

@@ -34,20 +34,26 @@ def assert_same_as_written(layer, x, mask=None):
                 y = layer(given, mask)[0]
         else:
             y = layer(given, mask)[0]
-        results.append((y[real], *torch.autograd.grad((y * weights).sum(), (given, *layer.parameters()), materialize_grads=True)))
+        results.append(
+            (y[real], *torch.autograd.grad((y * weights).sum(), (given, *layer.parameters()), materialize_grads=True))
+        )
     for expected, actual in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize(
-    ("window", "causal", "mask"), list(itertools.product([0, 3, 20], [True, False], [None, RAGGED, DOCUMENTS])), ids=lambda x: None
+    ("window", "causal", "mask"),
+    list(itertools.product([0, 3, 20], [True, False], [None, RAGGED, DOCUMENTS])),
+    ids=lambda x: None,
 )
 def test_a_window_in_blocks_equals_its_equation_in_values_and_gradients(window, causal, mask):
     layer = randomise(SelfAttention(4, 2, causal=causal, window=window, num_kv_heads=1))
     assert_same_as_written(layer, randn(2, LENGTH, 4), mask)
 
 
-@pytest.mark.parametrize(("position", "causal"), list(itertools.product(["rotary", "alibi", "relative"], [True, False])))
+@pytest.mark.parametrize(
+    ("position", "causal"), list(itertools.product(["rotary", "alibi", "relative"], [True, False]))
+)
 def test_positions_in_blocks_equal_their_equation_in_values_and_gradients(position, causal):
     layer = randomise(SelfAttention(4, 2, causal=causal, window=5, position=POSITIONS[position](4, 2, 2)))
     assert_same_as_written(layer, randn(2, LENGTH, 4), RAGGED)
@@ -71,7 +77,11 @@ def test_blocks_are_made_only_where_they_save_half():
     places = SLOT[None], torch.zeros_like(SLOT)[None]
     near = Sight(places=Places(*places), key_index=SLOT[None], causal=True, window=3, aligned=True)
     blocks = window_blocks(x, x, x, near)
-    assert blocks is not None and blocks.query.shape == (4, 1, SMALLEST, 2) and blocks.key.shape == (4, 1, SMALLEST + ALIGNED, 2)
+    assert (
+        blocks is not None
+        and blocks.query.shape == (4, 1, SMALLEST, 2)
+        and blocks.key.shape == (4, 1, SMALLEST + ALIGNED, 2)
+    )
     assert window_blocks(x, x, x, near._replace(window=200)) is None
     assert window_blocks(x, x, x, near._replace(window=None)) is None
     assert window_blocks(x, x, x, near._replace(aligned=False)) is None

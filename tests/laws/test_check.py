@@ -50,7 +50,9 @@ def test_each_law_catches_the_member_that_breaks_it(kind, law, member):
     assert not result.holds
 
 
-@pytest.mark.parametrize(("kind", "member"), [("cell", wrong.Minimal), ("mixer", wrong.Average), ("task", wrong.own_task(wrong.Own))])
+@pytest.mark.parametrize(
+    ("kind", "member"), [("cell", wrong.Minimal), ("mixer", wrong.Average), ("task", wrong.own_task(wrong.Own))]
+)
 def test_a_right_member_from_outside_breaks_nothing(kind, member):
     assert not broken_laws(kind, member)
 
@@ -66,7 +68,9 @@ SOME = {
 """Of each large table, one of every form; test_drawn_sizes.py and tests/models have the laws of all."""
 
 
-@pytest.mark.parametrize("kind", quickly(KINDS, *(KINDS.keys() - {"model", "score", "position", "mixer", "grid layer", "cell", "wiring"})))
+@pytest.mark.parametrize(
+    "kind", quickly(KINDS, *(KINDS.keys() - {"model", "score", "position", "mixer", "grid layer", "cell", "wiring"}))
+)
 def test_members_of_every_table_obey_its_laws_at_the_smallest_sizes(kind):
     obey_their_laws(kind, SOME.get(kind, KINDS[kind].table))
 
@@ -105,20 +109,35 @@ def test_rows_that_mix_need_a_batch_of_two_to_be_seen():
 @pytest.mark.parametrize(
     ("member", "sentence"),
     [
-        (wrong.NeedsMore, "it could not be built: TypeError: NeedsMore.__init__() missing 1 required positional argument: 'depth'"),
+        (
+            wrong.NeedsMore,
+            "it could not be built: TypeError: NeedsMore.__init__() missing 1 required positional argument: 'depth'",
+        ),
         (wrong.NotACell, "a cell must be a clew.layers.cells.Cell; NotACell is not"),
         (wrong.WrongWidth, "y must have the shape (1, 3), not (1, 6)"),
         (wrong.OnlyOutput, "a step must return (y, state), not a Tensor"),
-        (wrong.StateChangesForm, "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must not change"),
+        (
+            wrong.StateChangesForm,
+            "a step turned a state of the form (1, 3) into tuple((1, 3), (1, 3)); the form must not change",
+        ),
         (
             wrong.StateOfNumbers,
-            "initial_state gave a state that cannot be carried: a state holds tensors in tuples, lists and dicts, not int",
+            (
+                "initial_state gave a state that cannot be carried: a state holds tensors in tuples, lists and dicts,"
+                " not int"
+            ),
         ),
         (
             wrong.SinglePrecision,
-            "initial_state gave a state of torch.float32, not of the input's torch.float64; make it with like.new_zeros(...)",
+            (
+                "initial_state gave a state of torch.float32, not of the input's torch.float64; make it with"
+                " like.new_zeros(...)"
+            ),
         ),
-        (wrong.NoBatchInState, "initial_state gave a state with a tensor of shape (4, 1); its first axis must be the batch (1)"),
+        (
+            wrong.NoBatchInState,
+            "initial_state gave a state with a tensor of shape (4, 1); its first axis must be the batch (1)",
+        ),
         (wrong.DividesByZero, "y is not finite, though everything that went in is"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -173,5 +192,7 @@ def test_nothing_added_is_nothing_checked():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, graph layer, grid layer, mixer, model"):
+    with pytest.raises(
+        UserError, match="unknown kind 'cel'; did you mean 'cell'[?] known: cell, graph layer, grid layer, mixer, model"
+    ):
         check_table_entry("cel", "mine", wrong.Minimal)

@@ -33,7 +33,12 @@ from tests.crossing import quickly
 IN_LAYERS = ["none", "rotary", "alibi", "relative"]
 
 sizes = st.builds(
-    Sizes, batch=st.integers(1, 3), length=st.integers(1, 8), input_dim=st.integers(1, 4), dim=st.integers(1, 4), seed=st.integers(0, 99)
+    Sizes,
+    batch=st.integers(1, 3),
+    length=st.integers(1, 8),
+    input_dim=st.integers(1, 4),
+    dim=st.integers(1, 4),
+    seed=st.integers(0, 99),
 )
 
 
@@ -67,13 +72,19 @@ def test_a_gru_that_resets_before_the_product_obeys_every_law(at):
 @given(at=sizes, below=st.sampled_from(sorted(CELLS)), above=st.sampled_from(sorted(CELLS)))
 @drawn(8)
 def test_every_pair_of_cells_stacked_obeys_every_law(at, below, above):
-    obeys(SEQUENCE_LAWS, lambda s: Recurrent(StackedCell([CELLS[below](s.input_dim, s.dim), CELLS[above](s.dim, 2)])), at)
+    obeys(
+        SEQUENCE_LAWS, lambda s: Recurrent(StackedCell([CELLS[below](s.input_dim, s.dim), CELLS[above](s.dim, 2)])), at
+    )
 
 
 @given(at=sizes, ahead=st.sampled_from(sorted(CELLS)), back=st.sampled_from(sorted(CELLS)))
 @drawn(8)
 def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
-    obeys(SEQUENCE_LAWS, lambda s: Bidirectional(Recurrent(CELLS[ahead](s.input_dim, s.dim)), Recurrent(CELLS[back](s.input_dim, 2))), at)
+    obeys(
+        SEQUENCE_LAWS,
+        lambda s: Bidirectional(Recurrent(CELLS[ahead](s.input_dim, s.dim)), Recurrent(CELLS[back](s.input_dim, 2))),
+        at,
+    )
 
 
 @pytest.mark.slow
@@ -90,9 +101,19 @@ def test_two_readers_of_opposite_directions_obey_every_law(at, ahead, back):
 def test_every_attention_obeys_every_law(at, score, position, window, causal, heads, bias):
     def build(s):
         head_dim = 2 * s.dim
-        parts = {"score": SCORES[score](head_dim, head_dim), "position": POSITIONS[position](s.input_dim, heads[0], head_dim)}
+        parts = {
+            "score": SCORES[score](head_dim, head_dim),
+            "position": POSITIONS[position](s.input_dim, heads[0], head_dim),
+        }
         return SelfAttention(
-            s.input_dim, heads[0], num_kv_heads=heads[1], head_dim=head_dim, causal=causal, window=window, bias=bias, **parts
+            s.input_dim,
+            heads[0],
+            num_kv_heads=heads[1],
+            head_dim=head_dim,
+            causal=causal,
+            window=window,
+            bias=bias,
+            **parts,
         )
 
     obeys(SEQUENCE_LAWS, build, at)
@@ -139,7 +160,11 @@ def test_every_feed_forward_network_obeys_every_law(activation, at):
 
 
 @pytest.mark.parametrize("name", quickly(WIRINGS, "pre_norm"))
-@given(at=sizes, norm=st.sampled_from(sorted(NORMS)), inner=st.sampled_from(["gru", "attention", "convolution", "both ways"]))
+@given(
+    at=sizes,
+    norm=st.sampled_from(sorted(NORMS)),
+    inner=st.sampled_from(["gru", "attention", "convolution", "both ways"]),
+)
 @drawn(5)
 def test_every_connection_around_every_layer_obeys_every_law(name, at, norm, inner):
     def build(s):
@@ -169,7 +194,11 @@ def test_a_stack_of_unlike_layers_obeys_every_law(at):
     def build(s):
         position = POSITIONS["alibi"](4, 2, 2)
         layers = [LSTM(s.input_dim, 4)]
-        rest = [PreNorm(4, SelfAttention(4, 2, position=position, window=2)), PreNorm(4, Convolution(4, 4)), PreNorm(4, FeedForward(4))]
+        rest = [
+            PreNorm(4, SelfAttention(4, 2, position=position, window=2)),
+            PreNorm(4, Convolution(4, 4)),
+            PreNorm(4, FeedForward(4)),
+        ]
         return Stack([Recurrent(layers[0]), *rest])
 
     obeys(SEQUENCE_LAWS, build, at)
@@ -200,7 +229,11 @@ def test_every_tree_layer_obeys_every_law(name, at):
 @given(at=sizes, directions=st.sampled_from([1, 2, 4]))
 @drawn(5)
 def test_every_grid_layer_obeys_every_law(name, at, directions):
-    obeys(GRID_LAWS, lambda s: GRID_LAYERS[name](s.input_dim, s.dim, directions=directions), at._replace(length=min(at.length, 5)))
+    obeys(
+        GRID_LAWS,
+        lambda s: GRID_LAYERS[name](s.input_dim, s.dim, directions=directions),
+        at._replace(length=min(at.length, 5)),
+    )
 
 
 @pytest.mark.parametrize("name", GRAPH_LAYERS)
@@ -214,5 +247,11 @@ def test_every_grid_layer_obeys_every_law(name, at, directions):
 )
 @drawn(12)
 def test_every_graph_layer_obeys_every_law(name, at, num_types, type_dim, order, num_rounds, both_ways):
-    options = {"num_types": num_types, "type_dim": type_dim, "order": order, "num_rounds": num_rounds, "both_ways": both_ways}
+    options = {
+        "num_types": num_types,
+        "type_dim": type_dim,
+        "order": order,
+        "num_rounds": num_rounds,
+        "both_ways": both_ways,
+    }
     obeys(GRAPH_LAWS, lambda s: GRAPH_LAYERS[name](s.input_dim, s.dim, **options), at._replace(dim=2 * at.dim))

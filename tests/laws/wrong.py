@@ -258,7 +258,11 @@ class Average(SequenceLayer):
         self.dim = dim
 
     def initial_state(self, batch_size, memory=None, capacity=None, *, like):
-        return like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, 1), torch.zeros(batch_size, dtype=torch.long)
+        return (
+            like.new_zeros(batch_size, self.dim),
+            like.new_zeros(batch_size, 1),
+            torch.zeros(batch_size, dtype=torch.long),
+        )
 
     def real(self, x, mask):
         return torch.ones_like(x[..., :1]) if mask is None else (mask > 0)[..., None].to(x.dtype)
@@ -696,7 +700,10 @@ class ForgetsAbove(GridGRU):
     """Rows are read one by one: nothing comes from above."""
 
     def forward(self, x, mask=None):
-        rows = [super(ForgetsAbove, self).forward(row[:, None], None if mask is None else mask[:, :1])[0] for row in x.unbind(1)]
+        rows = [
+            super(ForgetsAbove, self).forward(row[:, None], None if mask is None else mask[:, :1])[0]
+            for row in x.unbind(1)
+        ]
         return (torch.cat(rows, 1),)
 
 

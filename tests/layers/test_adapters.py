@@ -85,17 +85,31 @@ def test_what_is_saved_of_an_adapted_body_is_what_is_trained() -> None:
         (
             "recurrent",
             "lora",
-            "transfer.adapter=lora adapts the maps query, key, value, output, inner, gate, outer, and this body has none of them; "
-            "use transfer.freeze instead",
+            (
+                "transfer.adapter=lora adapts the maps query, key, value, output, inner, gate, outer, and this body has"
+                " none of them; use transfer.freeze instead"
+            ),
         ),
-        ("bert", {"name": "lora", "targets": ["queri"]}, "unknown map for transfer.adapter.targets 'queri'; did you mean 'query'?"),
-        ("bert", {"name": "lora", "targets": ["gate"]}, "unknown map for transfer.adapter.targets 'gate'; known: inner, key,"),
+        (
+            "bert",
+            {"name": "lora", "targets": ["queri"]},
+            "unknown map for transfer.adapter.targets 'queri'; did you mean 'query'?",
+        ),
+        (
+            "bert",
+            {"name": "lora", "targets": ["gate"]},
+            "unknown map for transfer.adapter.targets 'gate'; known: inner, key,",
+        ),
         (
             "bert",
             {"name": "lora", "targets": []},
             "transfer.adapter.targets is empty; name some of query, key, value, output, inner, outer",
         ),
-        ("bert", {"name": "lora", "rank": 0}, "the rank of an adapter (0) must be at least 1; set transfer.adapter.rank"),
+        (
+            "bert",
+            {"name": "lora", "rank": 0},
+            "the rank of an adapter (0) must be at least 1; set transfer.adapter.rank",
+        ),
         ("bert", {"name": "lora", "dropout": 1.0}, "an adapter's dropout (1.0) must be at least 0 and below 1"),
     ],
 )

@@ -23,7 +23,13 @@ def test_self_attention_with_any_score_equals_its_equation_in_values_and_gradien
     options = {"max_length": 8} if score == "location" else {}
     layer = randomise(SelfAttention(4, 2, score=SCORES[score](2, 2, **options)))
     reference = references.SCORES[score]
-    assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: references.multi_head(p, x, 2, score=reference), randn(1, 4, 4), entries=2)
+    assert_agrees(
+        layer,
+        lambda x: layer(x)[0],
+        lambda p, x: references.multi_head(p, x, 2, score=reference),
+        randn(1, 4, 4),
+        entries=2,
+    )
 
 
 @pytest.mark.parametrize(("causal", "window", "kv_heads"), list(itertools.product([True, False], [None, 0, 2], [2, 1])))
@@ -58,7 +64,10 @@ def test_self_attention_equals_torch(causal):
 
 
 def test_cross_attention_equals_torch():
-    ours, theirs = randomise(CrossAttention(6, 2, memory_dim=4)), nn.MultiheadAttention(6, 2, kdim=4, vdim=4, batch_first=True).double()
+    ours, theirs = (
+        randomise(CrossAttention(6, 2, memory_dim=4)),
+        nn.MultiheadAttention(6, 2, kdim=4, vdim=4, batch_first=True).double(),
+    )
     with torch.no_grad():
         for name, part in (("q", ours.query), ("k", ours.key), ("v", ours.value)):
             getattr(theirs, f"{name}_proj_weight").copy_(part.weight)
@@ -143,7 +152,9 @@ def test_a_ring_can_be_rewound_as_far_as_it_still_holds_the_window():
         back = torch.tensor([150 - RING_CHUNK, 140])
         again, _ = layer(torch.stack([x[0, 86:88], x[1, 140:142]]), None, copy_state(state).rewind(back))
         torch.testing.assert_close(again, torch.stack([whole[0, 86:88], whole[1, 140:142]]))
-        with pytest.raises(UserError, match="a windowed cache can be rewound by 64 positions, but row 1 would go back further"):
+        with pytest.raises(
+            UserError, match="a windowed cache can be rewound by 64 positions, but row 1 would go back further"
+        ):
             state.rewind(torch.tensor([150, 50]))
 
 
@@ -154,7 +165,9 @@ def test_a_cache_that_is_too_small_says_so(window, pieces):
     state = layer.initial_state(1, capacity=10, like=x)
     with (
         torch.no_grad(),
-        pytest.raises(UserError, match="the cache was made for 10 positions, but the sequence has 1[12]; give initial_state"),
+        pytest.raises(
+            UserError, match="the cache was made for 10 positions, but the sequence has 1[12]; give initial_state"
+        ),
     ):
         for piece in x.split(pieces, 1):
             _, state = layer(piece, None, state)
@@ -170,7 +183,8 @@ def test_beams_that_share_a_row_of_memory_equal_beams_with_a_row_each():
     torch.testing.assert_close(shared, repeated)
     order = torch.tensor([2, 0, 0, 5, 5, 3])
     torch.testing.assert_close(
-        layer(x[order], None, select_rows(state, order))[0], layer(x[order], None, layer_state(layer, each, order, x))[0]
+        layer(x[order], None, select_rows(state, order))[0],
+        layer(x[order], None, layer_state(layer, each, order, x))[0],
     )
 
 
@@ -211,10 +225,13 @@ def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match="cross-attention reads its memory from the state; start it with initial_state"):
         CrossAttention(4, 2)(torch.zeros(1, 1, 4))
     with pytest.raises(
-        UserError, match="SelfAttention sees the whole sequence at once, so it cannot continue from a state; give it the sequence"
+        UserError,
+        match="SelfAttention sees the whole sequence at once, so it cannot continue from a state; give it the sequence",
     ):
         SelfAttention(4, 2, causal=False)(torch.zeros(1, 1, 4), None, ())
     layer = CrossAttention(4, 2)
     x = torch.zeros(3, 1, 4)
-    with pytest.raises(UserError, match="3 rows cannot share 2 rows of memory; the rows must be a multiple of the sentences"):
+    with pytest.raises(
+        UserError, match="3 rows cannot share 2 rows of memory; the rows must be a multiple of the sentences"
+    ):
         layer(x, None, layer.initial_state(3, Memory(torch.zeros(2, 5, 4)), like=x))

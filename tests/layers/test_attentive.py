@@ -35,7 +35,9 @@ def test_an_attentive_cell_equals_bahdanaus_equations_in_values_and_gradients():
         of_score = {name.removeprefix("attention.score."): value for name, value in p.items()}
 
         def step(inputs, state):
-            return np.tanh(affine(p["cell.input_weight"], inputs) + affine(p["cell.hidden_weight"], state) + p["cell.bias"])
+            return np.tanh(
+                affine(p["cell.input_weight"], inputs) + affine(p["cell.hidden_weight"], state) + p["cell.bias"]
+            )
 
         places = [row[:n] for row, n in zip(values, LENGTHS, strict=True)]
         return parts.bahdanau(p, x, places, lambda s, h: additive(of_score, s, h, 0), step, np.zeros(4))
@@ -49,7 +51,9 @@ def test_an_attentive_cell_equals_bahdanaus_equations_in_values_and_gradients():
     )
 
 
-@pytest.mark.parametrize("cell", [LSTM(5, 4), GRU(5, 4), StackedCell([LSTM(5, 6), GRU(6, 4)])], ids=["lstm", "gru", "stack"])
+@pytest.mark.parametrize(
+    "cell", [LSTM(5, 4), GRU(5, 4), StackedCell([LSTM(5, 6), GRU(6, 4)])], ids=["lstm", "gru", "stack"]
+)
 def test_an_attentive_decoder_reads_step_by_step_as_it_reads_at_once(cell):
     layer = Recurrent(attentive(cell))
     x = randn(2, 5, 2)
@@ -91,7 +95,9 @@ def test_a_memorys_final_state_starts_the_decoder_and_is_its_first_query():
 
 
 def elman_step(p):
-    return lambda inputs, state: np.tanh(affine(p["cell.input_weight"], inputs) + affine(p["cell.hidden_weight"], state) + p["cell.bias"])
+    return lambda inputs, state: np.tanh(
+        affine(p["cell.input_weight"], inputs) + affine(p["cell.hidden_weight"], state) + p["cell.bias"]
+    )
 
 
 def score_of(name, p):
@@ -125,7 +131,9 @@ def test_looking_equals_luongs_equations_in_values_and_gradients_with_every_scor
 
     def reference(p, x, values):
         score = score_of(name, p)
-        rows = [[parts.attentional(p["join.weight"], s, values[b, :n], score) for s in x[b]] for b, n in enumerate(LENGTHS)]
+        rows = [
+            [parts.attentional(p["join.weight"], s, values[b, :n], score) for s in x[b]] for b, n in enumerate(LENGTHS)
+        ]
         return np.array(rows)
 
     assert_agrees(
@@ -192,7 +200,9 @@ def test_a_shorter_memory_is_read_as_if_it_had_no_padding(form, name):
     x = randn(2, 3, 4 if form == "after" else 2)
     together, _ = layer(x, None, layer.initial_state(2, memory(), like=x))
     for row, n in enumerate(LENGTHS):
-        alone, _ = layer(x[row : row + 1], None, layer.initial_state(1, Memory(memory().values[row : row + 1, :n]), like=x))
+        alone, _ = layer(
+            x[row : row + 1], None, layer.initial_state(1, Memory(memory().values[row : row + 1, :n]), like=x)
+        )
         torch.testing.assert_close(together[row : row + 1], alone)
 
 
@@ -201,7 +211,10 @@ def test_a_location_score_counts_only_real_places_and_refuses_one_past_its_last(
     x, values = randn(2, 1, 2), memory().values
     short = torch.arange(4) < torch.tensor([3, 2])[:, None]
     layer(x, None, layer.initial_state(2, Memory(values, short), like=x))
-    with pytest.raises(UserError, match="location scores have 3 positions, but a key has position 4; raise the score's option max_length"):
+    with pytest.raises(
+        UserError,
+        match="location scores have 3 positions, but a key has position 4; raise the score's option max_length",
+    ):
         layer(x, None, layer.initial_state(2, Memory(values), like=x))
 
 
@@ -214,7 +227,9 @@ def test_keys_are_prepared_once(score):
     assert second.cell.memory.values.keys is first.cell.memory.values.keys
 
 
-@pytest.mark.parametrize("cell", [*(CELLS[name](7, 4) for name in CELLS), StackedCell([DroppedCell(LSTM(7, 5), 0.5), GRU(5, 4)])])
+@pytest.mark.parametrize(
+    "cell", [*(CELLS[name](7, 4) for name in CELLS), StackedCell([DroppedCell(LSTM(7, 5), 0.5), GRU(5, 4)])]
+)
 def test_a_feeding_decoder_reads_step_by_step_as_it_reads_at_once(cell):
     layer = Recurrent(randomise(FeedingCell(2, 5, 3, cell, Dot(4, 3)))).eval()
     x = randn(2, 5, 2)
@@ -238,13 +253,21 @@ def test_a_memory_without_a_real_place_breaks_no_gradient():
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(UserError, match=r"a feeding cell gives its inner cell \[x; h~\] of width 7, but that takes 4"):
         FeedingCell(2, 5, 3, Elman(4, 4), Dot(4, 3))
-    with pytest.raises(UserError, match=r"a feeding cell gives its inner cell \[x; context\] of width 5, but that takes 7"):
+    with pytest.raises(
+        UserError, match=r"a feeding cell gives its inner cell \[x; context\] of width 5, but that takes 7"
+    ):
         FeedingCell(2, 7, 3, Elman(7, 4), Dot(4, 3), joined=False)
     with pytest.raises(UserError, match=r"without joined, dim \(5\) must be that of \[s; context\], 7"):
         Looking(4, 5, 3, Dot(4, 3), joined=False)
-    with pytest.raises(UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"):
+    with pytest.raises(
+        UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"
+    ):
         Looking(4, 4, 3, Dot(4, 3))(torch.zeros(1, 1, 4))
-    with pytest.raises(UserError, match=r"an attentive cell gives its inner cell \[x; context\] of width 5, but that takes 4"):
+    with pytest.raises(
+        UserError, match=r"an attentive cell gives its inner cell \[x; context\] of width 5, but that takes 4"
+    ):
         AttentiveCell(2, 3, Elman(4, 4), Dot(4, 3))
-    with pytest.raises(UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"):
+    with pytest.raises(
+        UserError, match="an attentive decoder needs something to attend to; give initial_state a memory"
+    ):
         Recurrent(attentive()).initial_state(2, like=torch.zeros(1))

@@ -15,7 +15,9 @@ def test_every_parameter_of_a_body_is_in_one_block(kind: str) -> None:
     names = [name for block in blocks for name in block]
     assert sorted(names) == sorted(name for name, _ in body.named_parameters())
     assert all(name.startswith("embedding.") for name in blocks[0])
-    assert [name for name in names if name.startswith("norm.")] == [name for name in blocks[-1] if name.startswith("norm.")]
+    assert [name for name in names if name.startswith("norm.")] == [
+        name for name in blocks[-1] if name.startswith("norm.")
+    ]
 
 
 def test_attention_is_in_one_block_with_the_network_above_it_and_both_readers_side_by_side() -> None:
@@ -41,7 +43,9 @@ def test_a_body_without_layers_has_its_embedding_alone() -> None:
 def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decoder(shared: bool) -> None:
     family = MODELS["transformer"]
     body = family.build(
-        family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared), Tokens(11), Tokens(11)
+        family.config(dim=4, num_heads=2, encoder_layers=2, decoder_layers=1, shared_embeddings=shared),
+        Tokens(11),
+        Tokens(11),
     )
     blocks = parameter_blocks(body)
     names = [name for block in blocks for name in block]
@@ -50,7 +54,11 @@ def test_a_translator_has_both_embeddings_first_then_its_encoder_then_its_decode
     parts = [{tuple(name.split(".")[:2]) for name in block} for block in blocks]
     tables = {("decoder", "embedding")} if shared else {("encoder", "embedding"), ("decoder", "embedding")}
     assert parts == [tables, {("encoder", "layers")}, {("encoder", "layers")}, {("decoder", "layers")}]
-    assert {name.split(".")[3] for name in blocks[2]} == {"2", "3"} and {name.split(".")[3] for name in blocks[3]} == {"0", "1", "2"}
+    assert {name.split(".")[3] for name in blocks[2]} == {"2", "3"} and {name.split(".")[3] for name in blocks[3]} == {
+        "0",
+        "1",
+        "2",
+    }
 
 
 def test_a_bridge_goes_with_the_lowest_block_of_the_decoder() -> None:
@@ -58,5 +66,7 @@ def test_a_bridge_goes_with_the_lowest_block_of_the_decoder() -> None:
     body = family.build(family.config(dim=4, num_layers=2, bridge="dense"), Tokens(11), Tokens(7))
     blocks = parameter_blocks(body)
     holders = [number for number, block in enumerate(blocks) if any(name.startswith("bridge.") for name in block)]
-    lowest = min(number for number, block in enumerate(blocks) if any(name.startswith("decoder.layers.") for name in block))
+    lowest = min(
+        number for number, block in enumerate(blocks) if any(name.startswith("decoder.layers.") for name in block)
+    )
     assert holders == [lowest] and sum(map(len, blocks)) == len(list(body.parameters()))

@@ -42,7 +42,9 @@ def test_an_elman_cell_takes_other_nonlinearities(nonlinearity, function):
 
 def test_an_lstm_may_give_its_cell_without_tanh():
     cell = randomise(LSTM(2, 3, cell_output="identity"))
-    assert_agrees(cell, by_equation(Recurrent(cell)), lambda p, x: references.lstm(p, x, output=lambda c: c), randn(2, 4, 2))
+    assert_agrees(
+        cell, by_equation(Recurrent(cell)), lambda p, x: references.lstm(p, x, output=lambda c: c), randn(2, 4, 2)
+    )
 
 
 def test_a_gru_that_resets_before_the_product_equals_its_paper_and_no_kernel_stands_in_for_it():
@@ -85,7 +87,9 @@ def test_an_open_forget_gate_and_a_closed_input_gate_keep_the_cell():
         cell.bias[:3] = -1e4
         cell.bias[3:6] = 1e4
     kept = randn(4, 3)
-    _, state = Recurrent(cell)(randn(4, 9, 2), None, Recurrent(cell).initial_state(4, Memory(None, None, (randn(4, 3), kept)), like=kept))
+    _, state = Recurrent(cell)(
+        randn(4, 9, 2), None, Recurrent(cell).initial_state(4, Memory(None, None, (randn(4, 3), kept)), like=kept)
+    )
     assert torch.equal(state.cell.cell, kept)
 
 
@@ -172,7 +176,10 @@ def test_a_gru_equals_torch(fused):
 
 @pytest.mark.parametrize("nonlinearity", ["tanh", "relu"])
 def test_an_elman_cell_equals_torch(nonlinearity):
-    ours, theirs = randomise(Elman(3, 4, nonlinearity=nonlinearity)), nn.RNN(3, 4, nonlinearity=nonlinearity, batch_first=True).double()
+    ours, theirs = (
+        randomise(Elman(3, 4, nonlinearity=nonlinearity)),
+        nn.RNN(3, 4, nonlinearity=nonlinearity, batch_first=True).double(),
+    )
     copy(ours, theirs)
     x, layer = randn(2, 5, 3), Recurrent(ours)
     expected, last = theirs(x)
@@ -263,7 +270,9 @@ def test_weight_drop_is_the_same_at_every_step_of_a_chunk_and_drawn_anew_for_the
         seen.add(tuple(kept.tolist()))
     assert len(seen) > 1
     cell.eval()
-    torch.testing.assert_close(layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)[0], torch.ones(1, 4, 6, dtype=torch.float64))
+    torch.testing.assert_close(
+        layer(torch.zeros(1, 4, 1, dtype=torch.float64), None, ones)[0], torch.ones(1, 4, 6, dtype=torch.float64)
+    )
 
 
 def test_weight_drop_in_a_stack_is_the_same_at_every_step():
@@ -280,11 +289,15 @@ def test_weight_drop_in_a_stack_is_the_same_at_every_step():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"unknown nonlinearity 'tan'; did you mean 'tanh'\? known: relu, sigmoid, tanh"):
+    with pytest.raises(
+        UserError, match=r"unknown nonlinearity 'tan'; did you mean 'tanh'\? known: relu, sigmoid, tanh"
+    ):
         Elman(2, 3, nonlinearity="tan")
     with pytest.raises(UserError, match="unknown cell_output 'none'; known: identity, tanh"):
         LSTM(2, 3, cell_output="none")
-    with pytest.raises(UserError, match=r"a residual connection adds its input \(2 wide\) to its output \(3 wide\); make them equal"):
+    with pytest.raises(
+        UserError, match=r"a residual connection adds its input \(2 wide\) to its output \(3 wide\); make them equal"
+    ):
         ResidualCell(GRU(2, 3))
     with pytest.raises(UserError, match="a cell's widths must be at least 1, not input_dim=0, dim=3"):
         GRU(0, 3)

@@ -33,7 +33,9 @@ def read(body: nn.Module, mix: str, **options) -> tuple[Context, Words]:  # type
     tokens = torch.tensor([[1, 2, 3]])
     widths = [level.shape[-1] for level in body.levels(tokens)]  # type: ignore[operator]
     starts, ends = torch.tensor([[0, 2]]), torch.tensor([[2, 3]])
-    return Context(body, widths, MIXES[mix], **options), Words(tokens[:, :2], context=Pieces(tokens, None, starts, ends))
+    return Context(body, widths, MIXES[mix], **options), Words(
+        tokens[:, :2], context=Pieces(tokens, None, starts, ends)
+    )
 
 
 def test_a_body_that_is_not_tuned_drops_nothing_and_gets_no_gradient() -> None:
@@ -65,9 +67,11 @@ def test_the_last_piece_of_the_last_block_is_the_last_level() -> None:
     ("width", "mix", "summed"),
     [(8, "sum", (1, 2)), (8, "sum_with_embedding", (0, 1, 2)), (4, "sum", (1, 2)), (4, "sum_with_embedding", (1, 2))],
 )
-def test_the_sum_is_over_all_layers_and_over_the_embedding_where_it_is_named_so(width: int, mix: str, summed: tuple[int, ...]) -> None:
-    """Devlin et al. (2019), table 7: the sum of all 12 layers has no embedding in it. An embedding of another width cannot be added, and no
-    layer is left out for it."""
+def test_the_sum_is_over_all_layers_and_over_the_embedding_where_it_is_named_so(
+    width: int, mix: str, summed: tuple[int, ...]
+) -> None:
+    """Devlin et al. (2019), table 7: the sum of all 12 layers has no embedding in it. An embedding of another width
+    cannot be added, and no layer is left out for it."""
     body = build_recurrent(RecurrentConfig(dim=8, embedding_dim=width, num_layers=2), Tokens(7)).double().eval()
     context, words = read(body, mix)
     with torch.no_grad():
@@ -93,6 +97,7 @@ def test_attention_and_the_network_above_it_are_one_block() -> None:
 def test_an_embedding_that_reads_another_body_asks_for_the_pieces() -> None:
     context, words = read(build_recurrent(RecurrentConfig(dim=4), Tokens(7)), "sum")
     with pytest.raises(
-        UserError, match="this embedding reads the levels of another body; give it the words' pieces, as the context of Words"
+        UserError,
+        match="this embedding reads the levels of another body; give it the words' pieces, as the context of Words",
     ):
         context(words._replace(context=None))

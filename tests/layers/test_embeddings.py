@@ -20,7 +20,9 @@ def test_a_words_vector_is_its_row_plus_its_position_plus_its_segment():
     for row in range(2):
         for t in range(3):
             word = 2.0 * embedding.weight[TOKENS[row, t]]  # sqrt(4)
-            torch.testing.assert_close(x[row, t], word + embedding.position.weight[t] + embedding.segments.weight[segments[row, t]])
+            torch.testing.assert_close(
+                x[row, t], word + embedding.position.weight[t] + embedding.segments.weight[segments[row, t]]
+            )
 
 
 def test_a_dropped_word_is_gone_at_all_its_occurrences():

@@ -22,6 +22,7 @@ def test_an_unknown_activation_is_refused():
     with pytest.raises(UserError, match=r"unknown readout 'maxot'; did you mean 'maxout'\? known: maxout, tanh"):
         Readout(3, 3, kind="maxot")
     with pytest.raises(
-        UserError, match=r"unknown activation 'swigl'; did you mean 'swiglu'\? known: gelu, gelu_tanh, relu, silu, swiglu, tanh"
+        UserError,
+        match=r"unknown activation 'swigl'; did you mean 'swiglu'\? known: gelu, gelu_tanh, relu, silu, swiglu, tanh",
     ):
         FeedForward(3, activation="swigl")

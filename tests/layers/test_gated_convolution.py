@@ -53,5 +53,7 @@ def test_mistakes_are_told_in_a_sentence():
     layer = LookingConvolution(3, 2)
     with pytest.raises(UserError, match="a decoder convolution attends to a source; give initial_state a memory"):
         layer.initial_state(1, like=torch.zeros(1))
-    with pytest.raises(UserError, match="a decoder convolution reads its source from the state; start with initial_state"):
+    with pytest.raises(
+        UserError, match="a decoder convolution reads its source from the state; start with initial_state"
+    ):
         layer(torch.zeros(1, 1, 5))

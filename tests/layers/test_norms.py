@@ -13,7 +13,9 @@ def test_a_norm_equals_its_equation_in_values_and_gradients(name):
     assert_agrees(norm, norm, parts.NORMS[name], randn(2, 3, 4))
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(LayerNorm(4), nn.LayerNorm(4)), (RMSNorm(4), nn.RMSNorm(4, eps=1e-5))], ids=["layer", "rms"])
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [(LayerNorm(4), nn.LayerNorm(4)), (RMSNorm(4), nn.RMSNorm(4, eps=1e-5))], ids=["layer", "rms"]
+)
 def test_a_norm_equals_torch(ours, theirs):
     theirs.double().load_state_dict(randomise(ours).state_dict())
     x = 10 * randn(2, 3, 4) + 5

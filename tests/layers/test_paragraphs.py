@@ -22,7 +22,9 @@ def planner() -> SentencePlanner:
     return randomise(SentencePlanner(3, 5, 4))  # type: ignore[return-value]
 
 
-def plan(module: SentencePlanner, read: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = MASK) -> torch.Tensor:
+def plan(
+    module: SentencePlanner, read: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None = MASK
+) -> torch.Tensor:
     found, _ = module(read, module.initial_state(Memory(values, mask)))
     return torch.cat([found.topics, found.stops[..., None]], -1)
 
@@ -49,7 +51,9 @@ def test_a_writer_equals_its_equations_in_values_and_gradients(with_phrases):
     assert_agrees(
         module,
         call,
-        lambda p, words, topics, values, phrases: references.written(p, words, topics, cut(values), cut(phrases) if with_phrases else None),
+        lambda p, words, topics, values, phrases: references.written(
+            p, words, topics, cut(values), cut(phrases) if with_phrases else None
+        ),
         randn(2, 3, 3),
         randn(2, 4, seed=2),
         randn(2, 4, 5, seed=5),

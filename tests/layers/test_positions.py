@@ -36,7 +36,9 @@ def test_the_product_of_two_sinusoids_depends_on_their_distance():
     waves = sinusoids(torch.arange(64), 32).double()
     products = waves @ waves.T
     for distance in (1, 5, 20):
-        torch.testing.assert_close(products.diagonal(distance), products[0, distance].expand(64 - distance), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            products.diagonal(distance), products[0, distance].expand(64 - distance), atol=1e-4, rtol=1e-4
+        )
 
 
 def test_frequencies_kept_from_inference_serve_training_too():
@@ -60,12 +62,16 @@ def test_rotary_equals_a_turn_of_complex_numbers():
 
 def test_rotary_keeps_lengths():
     x = randn(1, 1, 9, 8)
-    torch.testing.assert_close(Rotary(8, 1, 8).rotate(x, torch.arange(9)[None]).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        Rotary(8, 1, 8).rotate(x, torch.arange(9)[None]).norm(dim=-1), x.norm(dim=-1), atol=1e-6, rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 5, 6, 7, 8, 12, 20, 24, 40])
 def test_alibi_slopes_fall_as_published(num_heads):
-    scores = ALiBi(8, num_heads, 4).double().scores(randn(1, num_heads, 3, 4), torch.arange(3)[None], torch.arange(3)[None])
+    scores = (
+        ALiBi(8, num_heads, 4).double().scores(randn(1, num_heads, 3, 4), torch.arange(3)[None], torch.arange(3)[None])
+    )
     for h, i, j in np.ndindex(num_heads, 3, 3):
         assert float(scores[0, h, i, j]) == pytest.approx(-references.slope(h, num_heads) * abs(i - j))
 
@@ -81,13 +87,17 @@ def test_geometric_slopes_of_alibi_are_of_one_ratio_for_any_number_of_heads(num_
     slopes = ALiBi(12, num_heads, 1, slopes="geometric").slopes
     torch.testing.assert_close(slopes[1:] / slopes[:-1], torch.full((num_heads - 1,), 2 ** (-8 / num_heads)))
     assert torch.equal(slopes, ALiBi(12, num_heads, 1).slopes) == (num_heads == 8)
-    with pytest.raises(UserError, match="unknown slopes 'geometrc'; did you mean 'geometric'[?] known: geometric, published"):
+    with pytest.raises(
+        UserError, match="unknown slopes 'geometrc'; did you mean 'geometric'[?] known: geometric, published"
+    ):
         ALiBi(12, num_heads, 1, slopes="geometrc")
 
 
 def test_attention_of_three_heads_with_alibi_equals_its_equation_in_values_and_gradients():
     layer = randomise(SelfAttention(6, 3, head_dim=4, position=ALiBi(6, 3, 4)))
-    assert_agrees(layer, lambda x: layer(x)[0], lambda p, x: references.multi_head(p, x, 3, position="alibi"), randn(1, 5, 6))
+    assert_agrees(
+        layer, lambda x: layer(x)[0], lambda p, x: references.multi_head(p, x, 3, position="alibi"), randn(1, 5, 6)
+    )
 
 
 @pytest.mark.parametrize("name", ["rotary", "alibi", "relative"])
@@ -114,7 +124,10 @@ def test_learnt_positions_add_their_row():
 
 def test_learnt_positions_refuse_one_past_their_last():
     position = Learned(3, 1, 3, max_length=5)
-    with pytest.raises(UserError, match="the sequence reaches position 6, but the model has learnt 5 positions; shorten it, or train with"):
+    with pytest.raises(
+        UserError,
+        match="the sequence reaches position 6, but the model has learnt 5 positions; shorten it, or train with",
+    ):
         position.embed(torch.zeros(1, 6, 3), torch.arange(6)[None])
 
 

@@ -93,8 +93,13 @@ def test_memory_falls_by_what_the_matrices_took(family):
     names = {name: parameter.numel() for name, parameter in body.named_parameters()}
     sizes = {precision: num_bytes(quantise(build(family), precision)) for precision in PRECISIONS}
     quantised = quantise(build(family), "int8")
-    matrices = {name: parameter for name, parameter in quantised.named_parameters() if isinstance(parameter, QuantisedWeight)}
-    assert names.keys() == dict(quantised.named_parameters()).keys() and body.state_dict().keys() == quantised.state_dict().keys()
+    matrices = {
+        name: parameter for name, parameter in quantised.named_parameters() if isinstance(parameter, QuantisedWeight)
+    }
+    assert (
+        names.keys() == dict(quantised.named_parameters()).keys()
+        and body.state_dict().keys() == quantised.state_dict().keys()
+    )
     scales = sum(4 * len(parameter) for parameter in matrices.values())
     assert sizes["int8"] == sizes["float32"] - 3 * sum(names[name] for name in matrices) + scales
     assert sizes["int4"] < sizes["int8"] and sizes["bfloat16"] < sizes["float32"]
@@ -105,7 +110,9 @@ def test_norms_biases_positions_and_scores_of_tags_stay_float():
     quantise(body, "int8")
     floats = {name for name, parameter in body.named_parameters() if not isinstance(parameter, QuantisedWeight)}
     assert "gpt.embedding.position.weight" in floats and "crf.transitions" in floats
-    assert all(body.get_parameter(name).dim() == 1 for name in floats - {"gpt.embedding.position.weight", "crf.transitions"})
+    assert all(
+        body.get_parameter(name).dim() == 1 for name in floats - {"gpt.embedding.position.weight", "crf.transitions"}
+    )
     assert isinstance(body.get_parameter("gpt.embedding.tokens.weight"), QuantisedWeight)
 
 
@@ -140,7 +147,11 @@ def test_an_adapter_stays_float_beside_its_map():
             nn.init.normal_(parameter, std=0.02)
     moved = read(body, "bert")
     quantise(body, "int8")
-    assert not any(isinstance(parameter, QuantisedWeight) for name, parameter in body.named_parameters() if name.endswith(("up", "down")))
+    assert not any(
+        isinstance(parameter, QuantisedWeight)
+        for name, parameter in body.named_parameters()
+        if name.endswith(("up", "down"))
+    )
     assert far(read(body, "bert"), moved) < far(moved, whole)
 
 

@@ -65,7 +65,9 @@ def test_the_backward_reader_of_a_bidirectional_layer_sees_the_future():
 
 def test_a_bidirectional_layer_refuses_a_state():
     layer = Bidirectional(Recurrent(Elman(1, 2)), Recurrent(Elman(1, 2)))
-    with pytest.raises(UserError, match="Bidirectional sees the whole sequence at once, so it cannot continue from a state"):
+    with pytest.raises(
+        UserError, match="Bidirectional sees the whole sequence at once, so it cannot continue from a state"
+    ):
         layer(torch.zeros(1, 1, 1), None, ())
 
 
@@ -85,7 +87,10 @@ def test_watched_gates_are_stacked_in_reading_order_both_ways():
     layer = Bidirectional(Recurrent(randomise(LSTM(1, 2))), Recurrent(randomise(LSTM(1, 2), 1)))
     x, mask = randn(2, 5, 1), torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     seen: dict[str, list] = {"ahead": [], "back": []}
-    taps = {layer.forward_layer.cell.hidden: seen["ahead"].append, layer.backward_layer.cell.hidden: seen["back"].append}
+    taps = {
+        layer.forward_layer.cell.hidden: seen["ahead"].append,
+        layer.backward_layer.cell.hidden: seen["back"].append,
+    }
     with watching(taps):
         y, _ = layer(x, mask)
     assert [len(values) for values in seen.values()] == [1, 1]

@@ -1,4 +1,5 @@
-"""Beams over a buffer of keys and values: they read through a table what rows that were copied read in their own storage."""
+"""Beams over a buffer of keys and values: they read through a table what rows that were copied read in their own
+storage."""
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from tests.references.agreement import randn, randomise
 ORDERS = [[1, 0, 2, 2], [0, 0, 3, 3], [1, 1, 3, 2], [0, 1, 2, 2]]
 """Of two sentences of two beams each, between steps."""
 LENGTHS = {"even": [3, 3, 3, 3], "ragged": [3, 3, 1, 1]}
-CASES = pytest.mark.parametrize("position, lengths", [("none", "even"), ("none", "ragged"), ("rotary", "ragged"), ("relative", "even")])
+CASES = pytest.mark.parametrize(
+    "position, lengths", [("none", "even"), ("none", "ragged"), ("rotary", "ragged"), ("relative", "even")]
+)
 
 
 def prompted(position: str, lengths: str) -> tuple[SelfAttention, Buffer]:
@@ -34,7 +37,8 @@ def steps(layer, state, move, x):
 
 @torch.no_grad()
 def both(position: str, lengths: str):
-    """The layer, and the states that were reordered and that were copied, after the same steps gave the same outputs."""
+    """The layer, and the states that were reordered and that were copied, after the same steps gave the same
+    outputs."""
     layer, state = prompted(position, lengths)
     x, copied = randn(4, len(ORDERS), 8, seed=1), copy_state(state)
     (found, reordered), (wanted, copied) = steps(layer, state, reorder, x), steps(layer, copied, select_rows, x)
@@ -70,7 +74,8 @@ def test_rows_chosen_after_a_reordering_go_on_alone(position, lengths):
     )
     order = torch.tensor([2, 1, 0])
     torch.testing.assert_close(
-        layer(x[:, :1], None, reorder(copy_state(chosen), order))[0], layer(x[:, :1], None, select_rows(chosen, order))[0]
+        layer(x[:, :1], None, reorder(copy_state(chosen), order))[0],
+        layer(x[:, :1], None, select_rows(chosen, order))[0],
     )
 
 

@@ -16,7 +16,9 @@ def test_a_score_equals_its_equation_in_values_and_gradients(name, query_dim):
     score = randomise(SCORES[name](query_dim, 3, **({"max_length": 6} if name == "location" else {})))
     key_positions = torch.arange(5)[None, None]
     reference = references.all_scores(references.SCORES[name])
-    assert_agrees(score, lambda q, k: score(q, k, key_positions), reference, randn(2, 2, 4, query_dim), randn(2, 2, 5, 3, seed=1))
+    assert_agrees(
+        score, lambda q, k: score(q, k, key_positions), reference, randn(2, 2, 4, query_dim), randn(2, 2, 5, 3, seed=1)
+    )
 
 
 @pytest.mark.parametrize("beta", [0.5, 7.0])
@@ -48,14 +50,19 @@ def test_a_location_score_is_the_same_whatever_the_keys():
     score = randomise(Location(3, 3))
     positions = torch.arange(5)[None, None]
     query = randn(1, 1, 2, 3)
-    assert torch.equal(score(query, randn(1, 1, 5, 3, seed=1), positions), score(query, randn(1, 1, 5, 3, seed=2), positions))
+    assert torch.equal(
+        score(query, randn(1, 1, 5, 3, seed=1), positions), score(query, randn(1, 1, 5, 3, seed=2), positions)
+    )
 
 
 def test_a_location_score_refuses_a_place_past_its_last():
     score = Location(2, 2, max_length=4)
     attention = SelfAttention(4, 2, score=score)
     attention(torch.randn(1, 4, 4))
-    with pytest.raises(UserError, match="location scores have 4 positions, but a key has position 5; raise the score's option max_length"):
+    with pytest.raises(
+        UserError,
+        match="location scores have 4 positions, but a key has position 5; raise the score's option max_length",
+    ):
         attention(torch.randn(1, 5, 4))
 
 

@@ -29,7 +29,9 @@ MASK = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
 def lstm():
     torch.manual_seed(0)
     cell = {"name": "lstm", "weight_drop": 0.3}
-    return build_recurrent(RecurrentConfig(cell=cell, dim=6, num_layers=3, dropout=0.4, dropout_kind="locked"), Tokens(VOCABULARY))
+    return build_recurrent(
+        RecurrentConfig(cell=cell, dim=6, num_layers=3, dropout=0.4, dropout_kind="locked"), Tokens(VOCABULARY)
+    )
 
 
 def gpt():
@@ -141,7 +143,9 @@ def test_a_compiled_stack_may_run_again_too(make):
     hidden, state = torch.compile(body, backend="aot_eager")(TOKENS)
     torch.testing.assert_close(hidden, expected[0])
     loss = hidden.square().sum() + sum(leaf.square().sum() for leaf in leaves(state) if leaf.is_floating_point())
-    for found, one in zip(torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), gradients, strict=True):
+    for found, one in zip(
+        torch.autograd.grad(loss, list(body.parameters()), allow_unused=True), gradients, strict=True
+    ):
         assert one is None or torch.testing.assert_close(found, one) is None
 
 
@@ -152,6 +156,7 @@ def test_each_layer_of_a_stack_starts_from_its_own_part_of_a_memorys_final_state
     assert torch.equal(state[0].cell.cell, parts[1]) and torch.equal(state[1].cell, parts[2])
     assert state[2] is None and not state[3].cell.any()
     with pytest.raises(
-        UserError, match="a memory's final state has a part for each of the first layers, but here are 5 parts for 4 layers"
+        UserError,
+        match="a memory's final state has a part for each of the first layers, but here are 5 parts for 4 layers",
     ):
         stack.initial_state(2, Memory(None, None, (None,) * 5), like=torch.zeros(1))

@@ -44,7 +44,9 @@ def test_a_transformer_block_equals_torch(wiring, norm_first):
     ours = randomise(Stack([wiring(6, attention), wiring(6, network)])).eval()
     theirs = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.0, batch_first=True, norm_first=norm_first).double()
     with torch.no_grad():
-        theirs.self_attn.in_proj_weight.copy_(torch.cat([attention.query.weight, attention.key.weight, attention.value.weight]))
+        theirs.self_attn.in_proj_weight.copy_(
+            torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
+        )
         theirs.self_attn.in_proj_bias.copy_(torch.cat([attention.query.bias, attention.key.bias, attention.value.bias]))
         pairs = [
             (theirs.self_attn.out_proj, attention.output),
@@ -89,9 +91,13 @@ def test_the_norm_of_a_connection_is_chosen_by_name():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"):
+    with pytest.raises(
+        UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"
+    ):
         Residual(3, FeedForward(4))
-    with pytest.raises(UserError, match=r"a residual connection adds inputs to outputs, so dim \(4\) must be at most reads \(3\)"):
+    with pytest.raises(
+        UserError, match=r"a residual connection adds inputs to outputs, so dim \(4\) must be at most reads \(3\)"
+    ):
         Beside(5, FeedForward(4), reads=3, keeps=1, residual=True)
     with pytest.raises(UserError, match=r"unknown norm 'layr'; did you mean 'layer'\? known: layer, none, rms"):
         PreNorm(4, FeedForward(4), norm="layr")

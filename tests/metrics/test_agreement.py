@@ -36,9 +36,13 @@ def test_an_interval_is_of_the_f1_of_all_and_no_mean_of_f1s():
 def test_the_interval_of_a_share_is_that_of_sums_over_whole_examples():
     assert share_interval([1, 2], [2, 4]) == (0.5, 0.5)
     parts = [Agreement(10, 10, 10), Agreement(1, 1, 0)] * 50
-    assert share_interval([2 * part.matched for part in parts], [part.gold + part.predicted for part in parts]) == f1_interval(parts)
+    assert share_interval(
+        [2 * part.matched for part in parts], [part.gold + part.predicted for part in parts]
+    ) == f1_interval(parts)
     words, sentences = share_interval([1, 0] * 200, [1, 1] * 200), share_interval([20, 0] * 10, [20, 20] * 10)
-    assert sentences.high - sentences.low > 3 * (words.high - words.low)  # words of one sentence are right or wrong together
+    assert sentences.high - sentences.low > 3 * (
+        words.high - words.low
+    )  # words of one sentence are right or wrong together
 
 
 def test_nothing_has_no_interval():

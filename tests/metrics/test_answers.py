@@ -52,14 +52,20 @@ def test_means_are_told_apart_by_whether_there_is_an_answer() -> None:
 
 
 def test_the_threshold_is_the_best_of_all_that_could_be() -> None:
-    """Margins -2, 0, 1, 3: answering the first three gives 1 + 0 + 0.5 + 1 for the unanswerable last; every other cut gives less."""
+    """Margins -2, 0, 1, 3: answering the first three gives 1 + 0 + 0.5 + 1 for the unanswerable last; every other cut
+    gives less."""
     margins, scores, answerable = [3.0, 0.0, -2.0, 1.0], [0.0, 0.0, 1.0, 0.5], [False, True, True, True]
     found = best_threshold(margins, scores, answerable)
     assert found == 2.0  # between 1 and 3
 
     def total(threshold: float) -> float:
-        return sum((not has) if margin > threshold else score for margin, score, has in zip(margins, scores, answerable, strict=True))
+        return sum(
+            (not has) if margin > threshold else score
+            for margin, score, has in zip(margins, scores, answerable, strict=True)
+        )
 
     assert total(found) == max(total(threshold) for threshold in (-3, -1, 0.5, 2, 4)) == 2.5
-    assert best_threshold([1.0, 1.0], [1.0, 0.0], [True, False]) == 2.0  # equal margins cannot be parted; answering wins a tie
+    assert (
+        best_threshold([1.0, 1.0], [1.0, 0.0], [True, False]) == 2.0
+    )  # equal margins cannot be parted; answering wins a tie
     assert best_threshold([0.0], [0.0], [False]) == -1.0

@@ -29,7 +29,8 @@ def test_the_share_of_resamples_is_that_of_all_there_are(values: list[float]) ->
 
 
 def test_a_case_worked_by_hand() -> None:
-    """Won by 3 and lost by 1: of the four resamples (3, 3), (3, -1), (-1, 3), (-1, -1) one has the better system not ahead."""
+    """Won by 3 and lost by 1: of the four resamples (3, 3), (3, -1), (-1, 3), (-1, -1) one has the better system not
+    ahead."""
     found = paired_bootstrap([3.0, 0.0], [0.0, 1.0], samples=100_000)
     assert found.difference == 1.0
     assert found.p == pytest.approx(2 * 1 / 4, abs=0.01)
@@ -83,8 +84,16 @@ def test_one_example_has_no_spread() -> None:
     ("arguments", "options", "sentence"),
     [
         (([], []), {}, "the bootstrap needs at least one example, each with one score"),
-        (([1.0], [1.0, 2.0]), {}, "paired systems are scored on the same examples, but one has 1 scores and the other 2"),
-        (([1.0, math.nan], [1.0, 2.0]), {}, "example 2 has a score that is not a finite number; leave it out of both systems"),
+        (
+            ([1.0], [1.0, 2.0]),
+            {},
+            "paired systems are scored on the same examples, but one has 1 scores and the other 2",
+        ),
+        (
+            ([1.0, math.nan], [1.0, 2.0]),
+            {},
+            "example 2 has a score that is not a finite number; leave it out of both systems",
+        ),
         (([1.0], [2.0]), {"samples": 0}, "samples (0) must be at least 1"),
     ],
 )

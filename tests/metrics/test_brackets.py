@@ -35,7 +35,8 @@ GOLD = "(S (NP (DT the) (NN man)) (VP (VBZ sees) (NP (DT a) (NN dog)) (PP (IN wi
 
 
 def test_a_phrase_attached_one_level_down():
-    # Gold: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7. Predicted: the same, and one NP 3-7 more, which crosses nothing.
+    # Gold: S 0-7, NP 0-2, VP 2-7, NP 3-5, PP 5-7, NP 6-7. Predicted: the same, and one NP 3-7 more, which crosses
+    # nothing.
     predicted = "(S (NP (DT the) (NN man)) (VP (VBZ sees) (NP (NP (DT a) (NN dog)) (PP (IN with) (NP (NNS glasses))))))"
     score = counts(GOLD, predicted)
     assert (score.matched, score.gold, score.predicted) == (6, 6, 7)
@@ -110,8 +111,8 @@ EXAMPLE = Rules(equal_words=frozenset({("Example", "example"), ("example", "samp
 
 
 def test_equal_words_are_equal_in_pairs_and_either_way():
-    """EVALB's lines `EQ_WORD Example example` and `EQ_WORD example sample`; its word_comp looks for the pair alone, so that of two pairs no
-    third one follows."""
+    """EVALB's lines `EQ_WORD Example example` and `EQ_WORD example sample`; its word_comp looks for the pair alone, so
+    that of two pairs no third one follows."""
     tree = "(S (NP (NN {})) (VP (VBZ is)))"
     for gold, predicted, is_error in (
         ("Example", "example", False),
@@ -137,11 +138,14 @@ def test_a_mistagged_quotation_mark_stands_in_both_trees():
         score = counts(one, other, NEW)
         assert (score.errors, score.matched, score.gold, score.predicted) == (0, 4, 4, 4)
         assert (score.words, score.right_tags, score.crossing) == (4, 3, 0)
-    assert counts(gold, gold, NEW).words == 4 and counts(predicted, predicted, NEW).words == 3, "it is taken out where both trees do"
+    assert counts(gold, gold, NEW).words == 4 and counts(predicted, predicted, NEW).words == 3, (
+        "it is taken out where both trees do"
+    )
 
 
 def test_a_mark_that_is_kept_widens_the_phrases_around_it_and_moves_those_behind():
-    """Gold, with the mark: S 0-4, NP 0-2, VP 2-4, NP 3-4. Predicted, where it hangs in the VP: S 0-4, NP 0-1, VP 1-4, NP 3-4."""
+    """Gold, with the mark: S 0-4, NP 0-2, VP 2-4, NP 3-4. Predicted, where it hangs in the VP: S 0-4, NP 0-1, VP 1-4,
+    NP 3-4."""
     gold = "(S (NP (NNS dogs) (POS ')) (VP (VBP wag) (NP (NNS tails))))"
     predicted = "(S (NP (NNS dogs)) (VP ('' ') (VBP wag) (NP (NNS tails))))"
     score = counts(gold, predicted, NEW)
@@ -158,7 +162,8 @@ def test_words_that_are_no_marks_and_tags_that_are_not_named_are_not_mended():
 @pytest.mark.parametrize(
     ("gold", "predicted", "expected"),
     [
-        # fix_quote moves a mark that it puts back with those behind it: the first is put back once more at the word of the second.
+        # fix_quote moves a mark that it puts back with those behind it: the first is put back once more at the word of
+        # the second.
         ("(TOP (VP (`` ') (NN /)))", "(TOP (VP (CD ') (NN /)))", (1, 0, 0, 0)),
         ("(TOP (NP (`` \") ('' \") (NN b)))", '(TOP (NP (NN ") (NN ") (NN b)))', (0, 1, 1, 1)),
         ("(TOP (NP (NN a) (`` ') (NN b) ('' ')))", "(TOP (NP (NN a) (POS ') (NN b) (POS ')))", (0, 1, 1, 1)),
@@ -184,7 +189,9 @@ def test_short_sentences_have_forty_words_with_punctuation_and_without_traces():
 
     assert score_sentence(sentence(40), sentence(40)).short.valid == 1
     assert score_sentence(sentence(40, "(-NONE- *)"), sentence(40)).short.valid == 1
-    assert score_sentence(sentence(40, "(. .)"), sentence(40)) == BracketScore(score_sentence(sentence(40), sentence(40)).all)
+    assert score_sentence(sentence(40, "(. .)"), sentence(40)) == BracketScore(
+        score_sentence(sentence(40), sentence(40)).all
+    )
     assert score_sentence(sentence(41), None).short.sentences == 0
     assert score_sentence(sentence(3), None).short.skipped == 1
 
@@ -219,7 +226,12 @@ def test_a_tree_agrees_with_itself_and_swapping_swaps_precision_and_recall(a, b)
 
 
 bracketings = st.lists(
-    st.builds(lambda label, start, size: Span(label, start, start + size), st.sampled_from("AB"), st.integers(0, 4), st.integers(1, 4))
+    st.builds(
+        lambda label, start, size: Span(label, start, start + size),
+        st.sampled_from("AB"),
+        st.integers(0, 4),
+        st.integers(1, 4),
+    )
 )
 
 
@@ -247,4 +259,7 @@ def test_shares_add_up_to_the_whole(parts):
 def test_every_gold_tree_has_a_prediction():
     with pytest.raises(UserError) as caught:
         score_brackets([parse_tree("(S (NN a))")], [])
-    assert str(caught.value) == "there must be as many predicted trees (0) as gold trees (1); give None for a sentence without a parse"
+    assert (
+        str(caught.value)
+        == "there must be as many predicted trees (0) as gold trees (1); give None for a sentence without a parse"
+    )

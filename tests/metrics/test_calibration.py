@@ -53,7 +53,9 @@ def test_an_interval_is_what_resampling_examples_gives():
     for _ in range(1000):
         places = torch.from_numpy(rng.integers(100, size=100))
         values.append(calibration(probabilities[places], targets[places]).expected_error)
-    np.testing.assert_allclose(calibration_interval(probabilities, targets), np.quantile(values, [0.025, 0.975]), atol=0.01)
+    np.testing.assert_allclose(
+        calibration_interval(probabilities, targets), np.quantile(values, [0.025, 0.975]), atol=0.01
+    )
 
 
 def test_the_temperature_undoes_what_multiplied_the_logits():
@@ -66,7 +68,9 @@ def test_the_temperature_undoes_what_multiplied_the_logits():
 def test_no_other_temperature_loses_less():
     logits, targets = examples(50)
     best = fit_temperature(logits, targets)
-    losses = [float(F.cross_entropy(logits / temperature, targets)) for temperature in (best, 0.999 * best, 1.001 * best)]
+    losses = [
+        float(F.cross_entropy(logits / temperature, targets)) for temperature in (best, 0.999 * best, 1.001 * best)
+    ]
     assert losses[0] < min(losses[1:])
 
 

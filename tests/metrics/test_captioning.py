@@ -1,5 +1,6 @@
-"""Measures of captions are those of the COCO evaluation: every figure here was computed once by pycocoevalcap 1.2 from these captions,
-which are in words already; the words of the last table by the Penn Treebank's tokenizer of the same program."""
+"""Measures of captions are those of the COCO evaluation: every figure here was computed once by pycocoevalcap 1.2 from
+these captions, which are in words already; the words of the last table by the Penn Treebank's tokenizer of the same
+program."""
 
 import numpy as np
 import pytest
@@ -30,12 +31,24 @@ WRITTEN = [
     "a dog runs through the snow with a stick in its mouth",
 ]
 REFERENCES = [
-    ["a man riding a wave on a surfboard", "a surfer rides a large wave in the ocean", "man on top of a surfboard riding a wave"],
-    ["a small blue square is right of a large red circle", "a red circle is left of a blue square", "there is a large red circle"],
+    [
+        "a man riding a wave on a surfboard",
+        "a surfer rides a large wave in the ocean",
+        "man on top of a surfboard riding a wave",
+    ],
+    [
+        "a small blue square is right of a large red circle",
+        "a red circle is left of a blue square",
+        "there is a large red circle",
+    ],
     ["two dogs run in the snow", "two dogs chase each other"],
     ["a cat sits on a mat", "the cat is on the mat", "a small cat", "cat on mat", "a cat lies on a red mat near a dog"],
     ["the cat is on the mat"],
-    ["a group of people in a kitchen preparing food", "several people stand around a kitchen", "people are preparing food for a party"],
+    [
+        "a group of people in a kitchen preparing food",
+        "several people stand around a kitchen",
+        "people are preparing food for a party",
+    ],
     ["a giraffe eats leaves", "tall giraffe near a tree"],
     [
         *("a black dog runs through the snow with a stick in its mouth", "a dog in the snow", "a dog carries a stick"),
@@ -79,10 +92,14 @@ WORDS = {
 def test_bleu_rouge_and_cider_are_the_coco_evaluations() -> None:
     found = measure_captions(WRITTEN, REFERENCES, tokenized=True)
     values = found.measured.values
-    assert [values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx([100 * value for value in BLEUS], rel=1e-8)
+    assert [values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
+        [100 * value for value in BLEUS], rel=1e-8
+    )
     assert values["rouge_l"] == pytest.approx(100 * 0.6374786751092244, rel=1e-12)
     assert values["cider"] == pytest.approx(100 * 2.0350261527366893, rel=1e-12)
-    assert found.measured.text.startswith("BLEU-1 79.69, BLEU-2 76.38, BLEU-3 71.73, BLEU-4 64.37, rouge l 63.75, CIDEr-D 203.50")
+    assert found.measured.text.startswith(
+        "BLEU-1 79.69, BLEU-2 76.38, BLEU-3 71.73, BLEU-4 64.37, rouge l 63.75, CIDEr-D 203.50"
+    )
 
 
 def test_each_captions_figures_are_the_coco_evaluations() -> None:
@@ -97,10 +114,16 @@ def test_document_frequencies_are_those_of_the_part(part: tuple[int, ...]) -> No
     bleus, values = PARTS[part]
     written, references = [WRITTEN[number] for number in part], [REFERENCES[number] for number in part]
     found = measure_captions(written, references, tokenized=True)
-    assert [found.measured.values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx([100 * value for value in bleus], rel=1e-8)
-    assert [each["cider"]["mean"] for each in found.statistics] == [[pytest.approx(100 * value, rel=1e-12), 1] for value in values]
+    assert [found.measured.values[f"bleu_{order}"] for order in (1, 2, 3, 4)] == pytest.approx(
+        [100 * value for value in bleus], rel=1e-8
+    )
+    assert [each["cider"]["mean"] for each in found.statistics] == [
+        [pytest.approx(100 * value, rel=1e-12), 1] for value in values
+    ]
     frequencies = document_frequencies([[text.split() for text in several] for several in references])
-    assert frequencies[("a",)] == len([several for several in references if any("a" in text.split() for text in several)])
+    assert frequencies[("a",)] == len(
+        [several for several in references if any("a" in text.split() for text in several)]
+    )
 
 
 @pytest.mark.parametrize("text", WORDS)
@@ -109,12 +132,16 @@ def test_words_are_parted_as_the_treebanks_tokenizer_does(text: str) -> None:
 
 
 def test_statistics_of_any_examples_give_their_score() -> None:
-    """What a test draws is the metric itself: for BLEU of the drawn corpus, for CIDEr-D with the frequencies of the whole part."""
+    """What a test draws is the metric itself: for BLEU of the drawn corpus, for CIDEr-D with the frequencies of the
+    whole part."""
     found = measure_captions(WRITTEN, REFERENCES, tokenized=True)
     some = [0, 0, 3, 7]
     drawn = corpus_values([found.statistics[number] for number in some])
     alone = measure_captions(
-        [WRITTEN[number] for number in some], [REFERENCES[number] for number in some], ("bleu", "rouge_l"), tokenized=True
+        [WRITTEN[number] for number in some],
+        [REFERENCES[number] for number in some],
+        ("bleu", "rouge_l"),
+        tokenized=True,
     )
     assert {name: drawn[name] for name in alone.measured.values} == pytest.approx(alone.measured.values)
     assert drawn["cider"] == pytest.approx(100 * np.mean([CIDERS[number] for number in some]))
@@ -125,7 +152,10 @@ def test_statistics_of_any_examples_give_their_score() -> None:
 
 def test_two_captioners_are_compared_on_cider() -> None:
     references = [[several[0]] for several in REFERENCES]
-    systems = [measure_captions(texts, references, ("cider",), tokenized=True) for texts in (WRITTEN, [text[0] for text in references])]
+    systems = [
+        measure_captions(texts, references, ("cider",), tokenized=True)
+        for texts in (WRITTEN, [text[0] for text in references])
+    ]
     first, second = tabulated([[each["cider"]["mean"] for each in found.statistics] for found in systems])
     paired = paired_score_bootstrap([second], [first], FORMULAS["mean"], samples=500)
     assert paired.difference == pytest.approx(systems[1].measured.values["cider"] - systems[0].measured.values["cider"])
@@ -164,16 +194,26 @@ def test_what_cannot_be_scored_is_refused() -> None:
         measure_captions(["a", "b"], [["a"]])
     with pytest.raises(UserError, match="caption 1 has no reference; every caption needs at least one"):
         measure_captions(["a", "b"], [["a"], []])
-    with pytest.raises(UserError, match="the references of caption 0 are one string; give a list of references for each caption"):
+    with pytest.raises(
+        UserError, match="the references of caption 0 are one string; give a list of references for each caption"
+    ):
         measure_captions(["a"], ["a"])
-    with pytest.raises(UserError, match="no caption was written, so there is no score; give at least one and its references"):
+    with pytest.raises(
+        UserError, match="no caption was written, so there is no score; give at least one and its references"
+    ):
         measure_captions([], [])
-    with pytest.raises(UserError, match="unknown measure of captions 'cidr'; did you mean 'cider'\\? known: bleu, chrf, cider"):
+    with pytest.raises(
+        UserError, match="unknown measure of captions 'cidr'; did you mean 'cider'\\? known: bleu, chrf, cider"
+    ):
         measure_captions(["a"], [["a"]], ["cidr"])
     assert set(CAPTION_MEASURES) == {"bleu", "chrf", "rouge_l", "cider", "repeated_trigrams"}
 
 
 def test_chrf_is_that_of_sacrebleu_over_the_words() -> None:
-    streams = [[references[number] if number < len(references) else None for references in REFERENCES] for number in range(5)]
+    streams = [
+        [references[number] if number < len(references) else None for references in REFERENCES] for number in range(5)
+    ]
     expected = CHRF().corpus_score(WRITTEN, streams).score
-    assert measure_captions(WRITTEN, REFERENCES, ["chrf"], tokenized=True).measured.values == {"chrf": pytest.approx(expected)}
+    assert measure_captions(WRITTEN, REFERENCES, ["chrf"], tokenized=True).measured.values == {
+        "chrf": pytest.approx(expected)
+    }

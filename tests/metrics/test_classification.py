@@ -23,7 +23,9 @@ def reference_f1(pairs, label):
 
 def reference_matthews(pairs):
     """Gorodkin's definition: the covariance of the two indicator matrices over the root of their variances."""
-    gold, predicted = (np.array([[which[k] == label for label in LABELS] for which in pairs], dtype=float) for k in (0, 1))
+    gold, predicted = (
+        np.array([[which[k] == label for label in LABELS] for which in pairs], dtype=float) for k in (0, 1)
+    )
     gold, predicted = gold - gold.mean(0), predicted - predicted.mean(0)
     spread = np.sqrt((gold * gold).sum() * (predicted * predicted).sum())
     return (gold * predicted).sum() / spread if spread > 1e-9 else 0.0
@@ -45,7 +47,8 @@ def test_parts_add(first, second):
 
 
 def test_a_matrix_of_cats_and_dogs():
-    """Twelve pets of which eight are cats; six of these and three dogs are recognised: Matthews' correlation is 0.478."""
+    """Twelve pets of which eight are cats; six of these and three dogs are recognised: Matthews' correlation is
+    0.478."""
     pairs = [("cat", "cat")] * 6 + [("cat", "dog")] * 2 + [("dog", "cat")] + [("dog", "dog")] * 3
     confusion = counted(pairs, ("cat", "dog"))
     assert confusion.counts == ((6, 2), (1, 3))
@@ -77,7 +80,9 @@ def test_one_label_alone_has_no_correlation():
 def test_an_interval_is_what_resampling_examples_gives(name):
     rng = np.random.default_rng(0)
     pairs = [("a", "a")] * 30 + [("b", "b")] * 15 + [("a", "b")] * 8 + [("c", "a")] * 4 + [("c", "c")] * 3
-    values = [counted([pairs[place] for place in rng.integers(len(pairs), size=len(pairs))]).value(name) for _ in range(2000)]
+    values = [
+        counted([pairs[place] for place in rng.integers(len(pairs), size=len(pairs))]).value(name) for _ in range(2000)
+    ]
     np.testing.assert_allclose(counted(pairs).interval(name), np.quantile(values, [0.025, 0.975]), atol=0.02)
 
 
@@ -102,7 +107,9 @@ def test_sets_of_labels_by_hand():
     assert score.micro_f1 == pytest.approx(2 * 3 / (4 + 5))
     assert score.macro_f1 == pytest.approx((0.8 + 0 + 1) / 3)
     assert (score.exact_match, score.accuracy) == (0.25, 0.75)
-    assert score.describe().startswith("micro F1 66.67, macro F1 60.00, exact match 25.00, accuracy 75.00, 4 examples\nlabel")
+    assert score.describe().startswith(
+        "micro F1 66.67, macro F1 60.00, exact match 25.00, accuracy 75.00, 4 examples\nlabel"
+    )
 
 
 @given(st.lists(st.tuples(*[st.sets(st.sampled_from(LABELS))] * 2), min_size=2))
@@ -124,7 +131,9 @@ def test_intervals_of_sets_are_what_resampling_texts_gives():
         scores.append(count_label_sets([gold[place] for place in places], [found[place] for place in places], LABELS))
     intervals = label_set_intervals(gold, found, LABELS)
     for name, interval in intervals.items():
-        np.testing.assert_allclose(interval, np.quantile([getattr(score, name) for score in scores], [0.025, 0.975]), atol=0.03)
+        np.testing.assert_allclose(
+            interval, np.quantile([getattr(score, name) for score in scores], [0.025, 0.975]), atol=0.03
+        )
 
 
 def test_the_f1_of_one_label_is_that_label_alone() -> None:

@@ -73,7 +73,9 @@ def test_an_interval_is_what_resampling_examples_gives(name, function):
 
 
 def test_mistakes_have_their_sentences():
-    with pytest.raises(UserError, match=r"predicted numbers \(1,\) and gold ones \(2,\) must be two lists of the same length"):
+    with pytest.raises(
+        UserError, match=r"predicted numbers \(1,\) and gold ones \(2,\) must be two lists of the same length"
+    ):
         pearson([1, 2], [1])
     with pytest.raises(UserError, match="a correlation needs at least 2 examples, not 1"):
         pearson([1], [1])

@@ -31,7 +31,9 @@ def test_of_one_sample_they_add_up_to_one(sample, n):
 
 @pytest.mark.parametrize("measure", [distinct, repetition])
 def test_no_n_gram_and_no_n_are_refused(measure):
-    with pytest.raises(UserError, match="no sample has 3 tokens, so there are no 3-grams to count; give longer samples or a smaller n"):
+    with pytest.raises(
+        UserError, match="no sample has 3 tokens, so there are no 3-grams to count; give longer samples or a smaller n"
+    ):
         measure([["a", "b"]], 3)
     with pytest.raises(UserError, match=r"n \(0\) must be at least 1"):
         measure([["a"]], 0)

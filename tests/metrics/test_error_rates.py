@@ -1,4 +1,5 @@
-"""Error rates against jiwer 4.0.0, whose counts stand here, and against the table of edit distances by its definition."""
+"""Error rates against jiwer 4.0.0, whose counts stand here, and against the table of edit distances by its
+definition."""
 
 from dataclasses import astuple
 
@@ -17,13 +18,23 @@ from clew.runs.comparison import lower_is_better
 # reference, hypothesis; substitutions, deletions, insertions and hits of words, and of characters
 JIWER = [
     ("three one four one five", "three one for one nine five", (1, 0, 1, 4), (0, 1, 5, 22)),
-    ("the quick brown fox jumps over the lazy dog", "the quick brown fox jumped over lazy dog", (1, 1, 0, 7), (1, 4, 1, 38)),
+    (
+        "the quick brown fox jumps over the lazy dog",
+        "the quick brown fox jumped over lazy dog",
+        (1, 1, 0, 7),
+        (1, 4, 1, 38),
+    ),
     ("it is easy to recognise speech", "it is easy to wreck a nice beach", (2, 0, 2, 4), (5, 1, 3, 24)),
     ("he said that he would not go", "he said he would not to go", (0, 1, 1, 6), (0, 5, 3, 23)),
     ("a b c a b b a", "c b a b a c", (3, 1, 0, 3), (3, 2, 0, 8)),
     ("naïve café in Zürich", "naive cafe in Zurich", (3, 0, 0, 1), (3, 0, 0, 17)),
     ("one", "", (0, 1, 0, 0), (0, 3, 0, 0)),
-    ("we went there and back again and there it was", "we then went back and there again it was was", (4, 1, 1, 5), (13, 7, 6, 25)),
+    (
+        "we went there and back again and there it was",
+        "we then went back and there again it was was",
+        (4, 1, 1, 5),
+        (13, 7, 6, 25),
+    ),
 ]
 REFERENCES, HYPOTHESES = [row[0] for row in JIWER], [row[1] for row in JIWER]
 WER, CER = 48.97959183673469, 32.195121951219513
@@ -56,7 +67,12 @@ def test_an_alignment_is_the_shortest_and_names_every_unit_once(reference: list[
     assert [edit.hypothesis for edit in edits if edit.hypothesis is not None] == list(range(len(hypothesis)))
     for edit in edits:
         same = None not in edit[1:] and reference[edit.reference] == hypothesis[edit.hypothesis]  # type: ignore[index]
-        shape = {"hit": (True, True), "substitution": (True, True), "deletion": (True, False), "insertion": (False, True)}[edit.kind]
+        shape = {
+            "hit": (True, True),
+            "substitution": (True, True),
+            "deletion": (True, False),
+            "insertion": (False, True),
+        }[edit.kind]
         assert (edit.reference is not None, edit.hypothesis is not None) == shape and same == (edit.kind == "hit")
     errors = count_errors(hypothesis, reference)
     assert errors.edits == edit_distance(reference, hypothesis) == definition(reference, hypothesis)
@@ -70,7 +86,9 @@ def definition(a: list[str], b: list[str]) -> int:
             if i == 0 or j == 0:
                 table[i, j] = i + j
             else:
-                table[i, j] = min(table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (a[i - 1] != b[j - 1]))
+                table[i, j] = min(
+                    table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (a[i - 1] != b[j - 1])
+                )
     return int(table[-1, -1])
 
 
@@ -99,12 +117,15 @@ def test_statistics_are_resampled_as_the_rate_of_all_words_together() -> None:
         rows = [each[name]["error_rate"] for each in MEASURES[name].statistics(HYPOTHESES, REFERENCES, False)]
         whole = MEASURES[name].corpus(HYPOTHESES, REFERENCES, False).values[name]
         assert score("error_rate", rows) == pytest.approx(whole)
-        assert score("error_rate", rows[:3] * 2) == pytest.approx(MEASURES[name].corpus(HYPOTHESES[:3], REFERENCES[:3], False).values[name])
+        assert score("error_rate", rows[:3] * 2) == pytest.approx(
+            MEASURES[name].corpus(HYPOTHESES[:3], REFERENCES[:3], False).values[name]
+        )
         assert VALUES[name] == [] and lower_is_better(f"test.{name}"), "the lowest is best"
 
 
 def test_the_interval_is_that_of_all_resamples() -> None:
-    """Two sentences of 1 and 9 words, one wrong and one right: a resample has a rate of 1, 0.1 or 0, with 1/4, 1/2 and 1/4."""
+    """Two sentences of 1 and 9 words, one wrong and one right: a resample has a rate of 1, 0.1 or 0, with 1/4, 1/2 and
+    1/4."""
     errors = [Errors(substitutions=1), Errors(hits=9)]
     assert error_interval(errors, level=0.4) == pytest.approx((0.1, 0.1))
     assert error_interval(errors, level=0.95) == pytest.approx((0.0, 1.0))

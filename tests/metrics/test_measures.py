@@ -22,7 +22,9 @@ def test_bleu_and_chrf_are_sacrebleus(lowercase: bool) -> None:
 
 
 def test_exact_match_is_the_share_of_those_that_are_right() -> None:
-    assert MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], False).values == {"exact_match": pytest.approx(100 / 3)}
+    assert MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], False).values == {
+        "exact_match": pytest.approx(100 / 3)
+    }
     found = MEASURES["exact_match"].corpus(["a", "B", "c d"], ["a", "b", "c  d"], True)
     assert found.values == {"exact_match": pytest.approx(200 / 3)} and found.text == "66.67 % right"
 
@@ -49,7 +51,9 @@ def test_rouge_has_its_parts() -> None:
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_a_sentences_score_is_highest_where_it_is_right(name: str, lowercase: bool) -> None:
     score = MEASURES[name].sentence
-    right, near, wrong = (score(text, "the old man and the sea", lowercase) for text in ("the old man and the sea", "the old man", "x"))
+    right, near, wrong = (
+        score(text, "the old man and the sea", lowercase) for text in ("the old man and the sea", "the old man", "x")
+    )
     assert right > near >= wrong
     assert score("THE OLD MAN AND THE SEA", "the old man and the sea", True) == pytest.approx(right)
 

@@ -13,7 +13,9 @@ def test_blocks_find_what_the_whole_finds() -> None:
     for start in range(0, 50, 8):
         nearest.add(rows[start : start + 8])
     for query, found in zip(queries, nearest.found(), strict=True):
-        cosines = {n: float(row @ query / np.linalg.norm(row) / np.linalg.norm(query)) for n, row in enumerate(rows) if n != 7}
+        cosines = {
+            n: float(row @ query / np.linalg.norm(row) / np.linalg.norm(query)) for n, row in enumerate(rows) if n != 7
+        }
         best = sorted(cosines, key=lambda n: -cosines[n])[:6]
         assert [row for row, _ in found] == best
         assert [cosine for _, cosine in found] == pytest.approx([cosines[n] for n in best], rel=1e-5)

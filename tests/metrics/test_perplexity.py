@@ -11,10 +11,15 @@ likelihoods = st.builds(Likelihood, st.integers(0, 1000), st.integers(1, 1000), 
 
 
 def test_a_model_of_two_directions_pays_their_mean_and_says_so():
-    parts = [Likelihood(2.0, 2, 4, {"forward": 1.0, "backward": 3.0}), Likelihood(4.0, 1, 4, {"forward": 5.0, "backward": 3.0})]
+    parts = [
+        Likelihood(2.0, 2, 4, {"forward": 1.0, "backward": 3.0}),
+        Likelihood(4.0, 1, 4, {"forward": 5.0, "backward": 3.0}),
+    ]
     whole = sum(parts, Likelihood())
     assert whole.losses() == {"forward": 2.0, "backward": 2.0}
-    assert whole.describe("word").startswith("loss 2.0000 (2.0000 forward, 2.0000 backward) nats per word, perplexity 7.39 per word")
+    assert whole.describe("word").startswith(
+        "loss 2.0000 (2.0000 forward, 2.0000 backward) nats per word, perplexity 7.39 per word"
+    )
     assert Likelihood(2.0, 2, 4).losses() == {}
 
 

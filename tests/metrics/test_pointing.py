@@ -13,9 +13,12 @@ from tests.references import pointing as reference
 
 @pytest.mark.parametrize("before", [0, 3])
 @pytest.mark.parametrize(
-    ("cell", "size"), [((8, 8), (32, 32)), ((5, 7), (32, 32)), ((8, 8), (48, 48)), ((1, 24), (24, 24)), ((8, 8), (20, 44))]
+    ("cell", "size"),
+    [((8, 8), (32, 32)), ((5, 7), (32, 32)), ((8, 8), (48, 48)), ((1, 24), (24, 24)), ((8, 8), (20, 44))],
 )
-def test_cells_and_words_are_those_of_a_loop_over_pixels(cell: tuple[int, int], size: tuple[int, int], before: int) -> None:
+def test_cells_and_words_are_those_of_a_loop_over_pixels(
+    cell: tuple[int, int], size: tuple[int, int], before: int
+) -> None:
     rng = np.random.default_rng(0)
     rows, columns = (-(-new // step) for new, step in zip(size, cell, strict=True))
     for scene in scenes(3, seed=2, side=32):
@@ -27,8 +30,12 @@ def test_cells_and_words_are_those_of_a_loop_over_pixels(cell: tuple[int, int], 
             )
         things = (None, *range(count), *range(count))
         weights = rng.random((len(things), rows * columns))
-        weights[1 : count + 1] += found.reshape(count, -1)  # the first words of things look at them, the others anywhere
-        assert pointed(weights, things, found) == Pointed(*reference.pointed(weights, things, numbers, cell, size, before))
+        weights[1 : count + 1] += found.reshape(
+            count, -1
+        )  # the first words of things look at them, the others anywhere
+        assert pointed(weights, things, found) == Pointed(
+            *reference.pointed(weights, things, numbers, cell, size, before)
+        )
 
 
 def test_words_of_no_thing_do_not_count_and_those_of_a_thing_that_is_not_there_are_wrong() -> None:

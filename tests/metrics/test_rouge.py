@@ -3,13 +3,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.errors import UserError
-from clew.metrics.rouge import MeanOverlap, Overlap, Rouge, common_length, common_places, rouge, rouge_l, rouge_l_summary, rouge_n
+from clew.metrics.rouge import (
+    MeanOverlap,
+    Overlap,
+    Rouge,
+    common_length,
+    common_places,
+    rouge,
+    rouge_l,
+    rouge_l_summary,
+    rouge_n,
+)
 
 POLICE = ["police", "killed", "the", "gunman"]
 
 
 def test_the_sentences_of_lins_paper():
-    # Against "police killed the gunman", both share 3 words and the pair "the gunman"; only the longest subsequence tells them apart.
+    # Against "police killed the gunman", both share 3 words and the pair "the gunman"; only the longest subsequence
+    # tells them apart.
     kill, gunman = ["police", "kill", "the", "gunman"], ["the", "gunman", "kill", "police"]
     assert rouge_n(kill, [POLICE], 1) == rouge_n(gunman, [POLICE], 1) == Overlap(3, 4, 4)
     assert rouge_n(kill, [POLICE], 2) == rouge_n(gunman, [POLICE], 2) == Overlap(1, 3, 3)
@@ -31,7 +42,11 @@ def test_the_nearest_of_several_references_counts():
 
 def test_the_union_of_lins_paper():
     # w1 w2 lies on the longest subsequence with the first sentence, w1 w3 w5 with the second: 4 of the 5 words.
-    reference, first, second = ["w1", "w2", "w3", "w4", "w5"], ["w1", "w2", "w6", "w7", "w8"], ["w1", "w3", "w8", "w9", "w5"]
+    reference, first, second = (
+        ["w1", "w2", "w3", "w4", "w5"],
+        ["w1", "w2", "w6", "w7", "w8"],
+        ["w1", "w3", "w8", "w9", "w5"],
+    )
     assert common_places(reference, first) == {0, 1}
     assert common_places(reference, second) == {0, 2, 4}
     assert rouge_l_summary([first, second], [[reference]]) == Overlap(4, 10, 5)
@@ -95,5 +110,7 @@ def test_mistakes_are_told():
         rouge(["a"], [[]])
     with pytest.raises(UserError, match=r"^n \(0\) must be at least 1$"):
         rouge_n(["a"], [["a"]], 0)
-    with pytest.raises(UserError, match=r"^no summary was scored, so there is no mean; give at least one candidate and its reference$"):
+    with pytest.raises(
+        UserError, match=r"^no summary was scored, so there is no mean; give at least one candidate and its reference$"
+    ):
         _ = Rouge().one.f1

@@ -12,8 +12,8 @@ from clew.metrics.strings import Accuracy
 
 ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"}
 STARTS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"}
-"""What conlleval's endOfChunk and startOfChunk say of two tags of one type. A type of its own ends and starts a phrase as well, and so do
-[ and ], `assumed to have length 1`. S has no rule."""
+"""What conlleval's endOfChunk and startOfChunk say of two tags of one type. A type of its own ends and starts a phrase
+as well, and so do [ and ], `assumed to have length 1`. S has no rule."""
 
 
 def ends_phrase(before: str, tag: str) -> bool:
@@ -25,7 +25,8 @@ def starts_phrase(before: str, tag: str) -> bool:
 
 
 def word_by_word(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
-    """conlleval's way, which makes no phrases: it goes through the words and remembers whether both sides are in the same one."""
+    """conlleval's way, which makes no phrases: it goes through the words and remembers whether both sides are in the
+    same one."""
     counts, same = [0, 0, 0], False
     before = ["O", "O"]
     for pair in [*zip(gold, predicted, strict=True), ("O", "O")]:
@@ -70,7 +71,8 @@ BIOES = ["O", *(f"{prefix}-{label}" for prefix in "BIES" for label in "XY")]
 
 
 def test_two_tags_are_parted_where_conlleval_parts_them_but_for_s_and_e_before_b():
-    """Of all transitions between tags of one label these alone are read in another way; conlleval has no rule for any of them."""
+    """Of all transitions between tags of one label these alone are read in another way; conlleval has no rule for any
+    of them."""
     other = {
         f"{before[0]}{tag[0]}"
         for before, tag in product(BIOES, BIOES)
@@ -81,14 +83,21 @@ def test_two_tags_are_parted_where_conlleval_parts_them_but_for_s_and_e_before_b
 
 def test_bioes_compares_with_conlleval_once_it_is_iob2():
     """Well-formed BIOES, all of up to four words."""
-    sentences = [list(tags) for length in range(1, 5) for tags in product(BIOES, repeat=length) if find_tag_fault(tags, "bioes") is None]
+    sentences = [
+        list(tags)
+        for length in range(1, 5)
+        for tags in product(BIOES, repeat=length)
+        if find_tag_fault(tags, "bioes") is None
+    ]
     other = 0
     for tags in sentences:
         plain = convert_tags(tags, "iob2")
         num = len(tag_spans(tags))
         assert counted(tags, tags) == word_by_word(plain, plain) == (num, num, num)
         neighbours = any((a.end, a.label) == (b.start, b.label) for a, b in pairwise(tag_spans(tags)))
-        assert (word_by_word(tags, tags) != (num, num, num)) == neighbours, "as they stand it takes neighbours of one label for one phrase"
+        assert (word_by_word(tags, tags) != (num, num, num)) == neighbours, (
+            "as they stand it takes neighbours of one label for one phrase"
+        )
         other += neighbours
     assert 0 < other < len(sentences)
     assert word_by_word(["S-X", "S-X"], ["S-X", "S-X"]) == (1, 1, 1)
@@ -99,12 +108,15 @@ def test_conllevals_brackets_are_of_no_scheme_here():
     """To conlleval each is a phrase of one word."""
     assert word_by_word(["[-X", "]-X", "O"], ["[-X", "]-X", "O"]) == (2, 2, 2)
     for tag in ("[-X", "]-X"):
-        with pytest.raises(UserError, match=f"the tag '.{tag[1:]}' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"):
+        with pytest.raises(
+            UserError, match=f"the tag '.{tag[1:]}' belongs to no scheme; a tag is O, or B-, I-, E- or S- and a label"
+        ):
             score_spans([[tag]], [["O"]])
 
 
 def test_the_output_that_conlleval_is_documented_with():
-    """CoNLL-2000: 961 tokens with 459 phrases; found 539; correct 371; accuracy 84.08, precision 68.83, recall 80.83, FB1 74.35."""
+    """CoNLL-2000: 961 tokens with 459 phrases; found 539; correct 371; accuracy 84.08, precision 68.83, recall 80.83,
+    FB1 74.35."""
     score = SpanScore({"all": Agreement(459, 539, 371)}, Accuracy(808, 961))
     assert score.describe().splitlines()[:2] == [
         "F1 74.35, precision 68.83, recall 80.83, accuracy 84.08",
@@ -113,7 +125,8 @@ def test_the_output_that_conlleval_is_documented_with():
 
 
 def test_a_sentence_by_hand():
-    """Of three people one is found, one is cut short and one is called a place, which is also found where nothing is."""
+    """Of three people one is found, one is cut short and one is called a place, which is also found where nothing
+    is."""
     gold = "B-PER I-PER O B-PER B-PER O O".split()  # noqa: SIM905
     found = "I-PER O O B-PER B-LOC O I-LOC".split()  # noqa: SIM905
     score = score_spans([gold], [found])

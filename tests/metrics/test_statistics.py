@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.metrics.agreement import Agreement, f1_interval
-from clew.metrics.bootstrap import approximate_randomisation, bootstrap_interval, paired_bootstrap, paired_score_bootstrap
+from clew.metrics.bootstrap import (
+    approximate_randomisation,
+    bootstrap_interval,
+    paired_bootstrap,
+    paired_score_bootstrap,
+)
 from clew.metrics.calibration import calibration
 from clew.metrics.classification import count_confusion, count_label_sets
 from clew.metrics.correlation import pearson, spearman
@@ -42,7 +47,9 @@ def test_statistics_of_sentences_give_what_the_corpus_scores(name: str) -> None:
         each = MEASURES[name].statistics(written, wanted, lowercase)
         for measure, value in MEASURES[name].corpus(written, wanted, lowercase).values.items():
             (formula,) = each[0][measure]
-            assert score(formula, [statistics[measure][formula] for statistics in each]) == pytest.approx(value), measure
+            assert score(formula, [statistics[measure][formula] for statistics in each]) == pytest.approx(value), (
+                measure
+            )
 
 
 labels = st.sampled_from(["good", "bad", "odd"])
@@ -56,7 +63,9 @@ def test_statistics_of_labels_give_accuracy_macro_f1_and_matthews(pairs: list[tu
     for measure in ("accuracy", "macro_f1", "matthews", "f1"):
         (formula,) = each[0][measure]
         found = score(formula, [statistics[measure][formula] for statistics in each])
-        assert found == pytest.approx(100 * confusion.value(measure, "good" if measure == "f1" else None), abs=1e-9), measure
+        assert found == pytest.approx(100 * confusion.value(measure, "good" if measure == "f1" else None), abs=1e-9), (
+            measure
+        )
 
 
 @given(st.lists(st.tuples(st.sets(labels), st.sets(labels)), min_size=1, max_size=8))
@@ -90,7 +99,12 @@ def test_statistics_of_tags_give_the_f1_of_phrases() -> None:
     told = [["B-PER", "I-PER", "O"], ["B-LOC", "B-LOC"], ["O", "O"]]
     each = [tag_statistics(a, b, phrases=True) for a, b in zip(gold, told, strict=True)]
     spans = score_spans(gold, told)
-    for measure, value in {"f1": spans.f1, "precision": spans.precision, "recall": spans.recall, "accuracy": spans.accuracy}.items():
+    for measure, value in {
+        "f1": spans.f1,
+        "precision": spans.precision,
+        "recall": spans.recall,
+        "accuracy": spans.accuracy,
+    }.items():
         (formula,) = each[0][measure]
         assert score(formula, [statistics[measure][formula] for statistics in each]) == pytest.approx(100 * value)
 
@@ -146,7 +160,9 @@ def test_a_mean_is_resampled_as_a_mean() -> None:
         paired_bootstrap(first, second, samples=40_000),
     )
     assert found.difference == pytest.approx(expected.difference)
-    assert found.p == pytest.approx(expected.p, abs=0.02) and found.interval == pytest.approx(expected.interval, abs=0.02)
+    assert found.p == pytest.approx(expected.p, abs=0.02) and found.interval == pytest.approx(
+        expected.interval, abs=0.02
+    )
 
 
 def test_equal_systems_do_not_differ_by_either_test() -> None:
@@ -158,7 +174,9 @@ def test_a_system_of_several_runs_scores_their_mean() -> None:
     """Each run as often as the others of its system, also where the systems have different numbers of them."""
     found = paired_score_bootstrap([A, B], [B], FORMULAS["f1"], samples=2000)
     assert found.difference == pytest.approx((f1_of(A) - f1_of(B)) / 2)
-    assert found.p == paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=2000).p, "half the difference, on the same resamples"
+    assert found.p == paired_score_bootstrap([A], [B], FORMULAS["f1"], samples=2000).p, (
+        "half the difference, on the same resamples"
+    )
     single = approximate_randomisation([A], [B], FORMULAS["f1"], samples=2000)
     assert approximate_randomisation([A, A], [B, B, B], FORMULAS["f1"], samples=2000) == single
 
@@ -174,13 +192,17 @@ def test_the_interval_of_a_metric_is_its_own_and_not_of_a_mean_of_sentences() ->
     rows = [(part.gold, part.predicted, part.matched) for part in parts]
     low, high = metric_interval("f1", rows)
     assert (low / 100, high / 100) == pytest.approx(f1_interval(parts), abs=0.01)
-    assert low > bootstrap_interval([100 * part.f1 for part in parts]).high, "the mean of sentences' F1 is another number"
+    assert low > bootstrap_interval([100 * part.f1 for part in parts]).high, (
+        "the mean of sentences' F1 is another number"
+    )
 
 
 def test_what_is_no_statistic_is_refused() -> None:
     with pytest.raises(UserError, match="unknown formula 'f2'; did you mean 'f1'"):
         score("f2", [(1, 1, 1)])
-    with pytest.raises(UserError, match="statistics must be finite numbers, the same count for every example; leave out the others"):
+    with pytest.raises(
+        UserError, match="statistics must be finite numbers, the same count for every example; leave out the others"
+    ):
         score("f1", [(1, 1, 1), (1, 1)])
     with pytest.raises(UserError, match="the bootstrap needs at least one example"):
         paired_score_bootstrap([np.zeros((0, 3))], [np.zeros((0, 3))], FORMULAS["f1"])

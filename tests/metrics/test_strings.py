@@ -30,7 +30,14 @@ def distance_by_table(a, b):
 
 @pytest.mark.parametrize(
     "a, b, distance",
-    [("kitten", "sitting", 3), ("intention", "execution", 5), ("", "abc", 3), ("abc", "", 3), ("", "", 0), ("ab", "ba", 2)],
+    [
+        ("kitten", "sitting", 3),
+        ("intention", "execution", 5),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("", "", 0),
+        ("ab", "ba", 2),
+    ],
 )
 def test_edits_counted_by_hand(a, b, distance):
     assert edit_distance(a, b) == distance == edit_distance(list(b), list(a))
@@ -64,7 +71,9 @@ def test_exact_matches_add():
 
 
 def test_alignments_are_right_where_the_largest_weight_is():
-    weights = torch.tensor([[[0.1, 0.7, 0.2], [0.5, 0.5, 0.0], [0.3, 0.3, 0.4]], [[0.0, 0.0, 1.0], [0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]])
+    weights = torch.tensor(
+        [[[0.1, 0.7, 0.2], [0.5, 0.5, 0.0], [0.3, 0.3, 0.4]], [[0.0, 0.0, 1.0], [0.9, 0.1, 0.0], [0.2, 0.8, 0.0]]]
+    )
     places = torch.tensor([[1, 0, 0], [2, 1, -1]])
     assert alignment_accuracy(weights, places) == Accuracy(3, 5)
     mask = torch.tensor([[True, True, False], [True, False, False]])
@@ -81,10 +90,14 @@ def test_mistakes_are_told():
             measure("a", ["a"])
     with pytest.raises(UserError, match=r"^nothing was counted, so there is no accuracy; give at least one example$"):
         _ = exact_match([], []).value
-    with pytest.raises(UserError, match=r"^the references are empty, so there is no error rate; give at least one that is not$"):
+    with pytest.raises(
+        UserError, match=r"^the references are empty, so there is no error rate; give at least one that is not$"
+    ):
         _ = word_error_rate(["a"], [""]).value
     with pytest.raises(UserError) as caught:
         alignment_accuracy(torch.zeros(2, 4, 3, 5), torch.zeros(2, 3))
-    assert str(caught.value) == (
-        "places (2, 3) must be (batch, query) for weights (2, 4, 3, 5) of (batch, query, key); take one head, or the mean over heads"
+    assert (
+        str(caught.value)
+        == "places (2, 3) must be (batch, query) for weights (2, 4, 3, 5) of (batch, query, key); take one head, or the"
+        " mean over heads"
     )

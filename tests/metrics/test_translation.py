@@ -12,7 +12,8 @@ VERSION = f"version:{sacrebleu.__version__}"
 
 
 def test_the_bleu_of_one_sentence():
-    # the cat sat on the mat / the cat is on the mat: 5 of 6 words, 3 of 5 pairs, 1 of 4 triples, 0 of 3 fours (counted as 1/2 of one).
+    # the cat sat on the mat / the cat is on the mat: 5 of 6 words, 3 of 5 pairs, 1 of 4 triples, 0 of 3 fours (counted
+    # as 1/2 of one).
     score = bleu(["the cat sat on the mat"], ["the cat is on the mat"])
     assert score.counts == (6, 6, 5, 3, 1, 0, 6, 5, 4, 3)
     assert score.score == pytest.approx(100 * (5 / 6 * 3 / 5 * 1 / 4 * 1 / 6) ** (1 / 4))
@@ -27,11 +28,18 @@ def test_too_short_a_translation_pays():
 
 
 def test_case_and_tokenizers_are_options_and_told():
-    assert bleu(["A b c d"], ["a b c d"]).score < bleu(["A b c d"], ["a b c d"], lowercase=True).score == pytest.approx(100)
+    assert (
+        bleu(["A b c d"], ["a b c d"]).score
+        < bleu(["A b c d"], ["a b c d"], lowercase=True).score
+        == pytest.approx(100)
+    )
     assert bleu(["a b c d!"], ["a b c d !"]).score == pytest.approx(100)
     assert bleu(["a b c d!"], ["a b c d !"], tokenizer="none").counts[2] == 3
     assert bleu(["abcd"], ["abce"], tokenizer="char").counts == (4, 4, 3, 2, 1, 0, 4, 3, 2, 1)
-    assert bleu(["a"], ["a"], tokenizer="char", lowercase=True).signature == f"nrefs:1|case:lc|eff:no|tok:char|smooth:exp|{VERSION}"
+    assert (
+        bleu(["a"], ["a"], tokenizer="char", lowercase=True).signature
+        == f"nrefs:1|case:lc|eff:no|tok:char|smooth:exp|{VERSION}"
+    )
 
 
 def test_several_references_are_one_richer_one_for_bleu_and_the_best_for_chrf():
@@ -46,23 +54,34 @@ def test_the_chrf_of_one_word():
     score = chrf(["cat"], ["car"])
     assert score.score == pytest.approx(100 * (2 / 3 + 1 / 2 + 0) / 3)
     assert score.describe() == f"chrF2 38.89 (nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|{VERSION})"
-    assert chrf(["Cat"], ["cat"], lowercase=True, word_order=2).describe().startswith("chrF2++ 100.00 (nrefs:1|case:lc|eff:yes|nc:6|nw:2")
+    assert (
+        chrf(["Cat"], ["cat"], lowercase=True, word_order=2)
+        .describe()
+        .startswith("chrF2++ 100.00 (nrefs:1|case:lc|eff:yes|nc:6|nw:2")
+    )
 
 
 def test_sentences_have_scores_of_their_own():
-    # Three words have no four in a row, so that order is left out; 2 of 3 words, 1 of 2 pairs, 0 of 1 triple (counted as 1/2 of one).
+    # Three words have no four in a row, so that order is left out; 2 of 3 words, 1 of 2 pairs, 0 of 1 triple (counted
+    # as 1/2 of one).
     assert sentence_bleu("a b x", "a b c", tokenizer="none") == pytest.approx(100 * (2 / 3 * 1 / 2 * 1 / 2) ** (1 / 3))
     assert sentence_bleu("A b", ["c", "a b"], tokenizer="none", lowercase=True) == pytest.approx(100)
     assert sentence_chrf("cat", "car") == pytest.approx(700 / 18)
 
 
-sentences = st.lists(st.lists(st.sampled_from(["a", "b", "C", "dog", "."]), max_size=7).map(" ".join), min_size=1, max_size=6)
+sentences = st.lists(
+    st.lists(st.sampled_from(["a", "b", "C", "dog", "."]), max_size=7).map(" ".join), min_size=1, max_size=6
+)
 
 
 @given(st.data(), sentences, st.booleans())
 def test_parts_add_up_to_what_sacrebleu_says_of_the_whole(data, hypotheses, lowercase):
-    references = [data.draw(st.lists(st.sampled_from(["a b C.", "the dog", "dog"]), min_size=1, max_size=2)) for _ in hypotheses]
-    streams = [[several[i] if i < len(several) else None for several in references] for i in range(max(map(len, references)))]
+    references = [
+        data.draw(st.lists(st.sampled_from(["a b C.", "the dog", "dog"]), min_size=1, max_size=2)) for _ in hypotheses
+    ]
+    streams = [
+        [several[i] if i < len(several) else None for several in references] for i in range(max(map(len, references)))
+    ]
     cut = data.draw(st.integers(0, len(hypotheses)))
     parts = [(hypotheses[:cut], references[:cut]), (hypotheses[cut:], references[cut:])]
     words = sum((bleu(*part, lowercase=lowercase) for part in parts), Bleu())
@@ -90,20 +109,32 @@ def test_ter_counts_what_is_missing_and_too_much():
     assert ter(["a b c"], ["a b c"]).score == 0
     assert ter([""], ["a b"]).score == 100 and ter(["a"], [""]).score == 100 and ter([""], [""]).score == 0
     assert ter(["a b c d"], ["a"]).score == 300, "more edits than words"
-    assert ter(["a b"], [["x y", "a b c d"]]).counts == (2, 3), "the nearest reference's edits, the mean of their lengths"
+    assert ter(["a b"], [["x y", "a b c d"]]).counts == (2, 3), (
+        "the nearest reference's edits, the mean of their lengths"
+    )
     assert sentence_ter("A b", "a b") == 50 and sentence_ter("A b", "a b", lowercase=True) == 0
 
 
-marked = st.lists(st.sampled_from(["a", "b", "C", "dog,", "it's", "&amp;", "猫が", "好き。", "."]), max_size=8).map(" ".join)
+marked = st.lists(st.sampled_from(["a", "b", "C", "dog,", "it's", "&amp;", "猫が", "好き。", "."]), max_size=8).map(
+    " ".join
+)
 
 
-@given(st.lists(st.tuples(marked, marked), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+@given(
+    st.lists(st.tuples(marked, marked), min_size=1, max_size=4),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+)
 def test_ter_is_sacrebleus_with_every_option(pairs, lowercase, normalized, punctuation, asian):
     asian = asian and (normalized or not punctuation)
     hypotheses, references = map(list, zip(*pairs, strict=True))
     options = {"lowercase": lowercase, "normalized": normalized, "punctuation": punctuation, "asian": asian}
     parts = [ter([hypothesis], [reference], **options) for hypothesis, reference in pairs]
-    metric = sacrebleu.TER(case_sensitive=not lowercase, normalized=normalized, no_punct=not punctuation, asian_support=asian)
+    metric = sacrebleu.TER(
+        case_sensitive=not lowercase, normalized=normalized, no_punct=not punctuation, asian_support=asian
+    )
     whole = sum(parts, Ter(**options))
     assert whole.score == pytest.approx(metric.corpus_score(hypotheses, [references]).score)
     assert whole.signature == str(metric.get_signature())
@@ -133,7 +164,12 @@ def test_mistakes_are_told():
         sentence_bleu("a", "a", tokenizer="zh")
     with pytest.raises(UserError, match=r"^word_order \(3\) must be 0 for chrF, 1 for chrF\+ or 2 for chrF\+\+$"):
         chrf(["a"], ["a"], word_order=3)
-    with pytest.raises(UserError, match=r"^asian=True changes nothing by itself; set normalized=True or punctuation=False with it$"):
+    with pytest.raises(
+        UserError, match=r"^asian=True changes nothing by itself; set normalized=True or punctuation=False with it$"
+    ):
         ter(["a"], ["a"], asian=True)
-    with pytest.raises(UserError, match=r"^no sentence was scored, so there is no score; give at least one hypothesis and its reference$"):
+    with pytest.raises(
+        UserError,
+        match=r"^no sentence was scored, so there is no score; give at least one hypothesis and its reference$",
+    ):
         _ = bleu([], []).score

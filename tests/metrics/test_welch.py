@@ -38,7 +38,8 @@ def test_the_beta_function_is_symmetric(x: float, a: float, b: float) -> None:
 
 
 def test_a_case_worked_by_hand() -> None:
-    """Means 2 and 5, variances 1 and 4 over 3 each: t = -3 / sqrt(5 / 3), freedom = (5 / 3)^2 / ((1 / 9 + 16 / 9) / 2) = 50 / 17."""
+    """Means 2 and 5, variances 1 and 4 over 3 each: t = -3 / sqrt(5 / 3), freedom = (5 / 3)^2 / ((1 / 9 + 16 / 9) / 2)
+    = 50 / 17."""
     found = welch([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     assert found.t == pytest.approx(-3 / math.sqrt(5 / 3))
     assert found.freedom == pytest.approx(50 / 17)
@@ -72,5 +73,7 @@ def test_small_spreads_do_not_vanish() -> None:
 
 
 def test_one_value_on_a_side_is_refused() -> None:
-    with pytest.raises(UserError, match="Welch's test needs at least 2 values on either side, not 1 and 3; run more seeds"):
+    with pytest.raises(
+        UserError, match="Welch's test needs at least 2 values on either side, not 1 and 3; run more seeds"
+    ):
         welch([1.0], [1.0, 2.0, 3.0])

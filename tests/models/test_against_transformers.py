@@ -1,4 +1,5 @@
-"""GPT-2 and Llama beside the implementations in `transformers`: tiny and random, weights copied across, logits equal."""
+"""GPT-2 and Llama beside the implementations in `transformers`: tiny and random, weights copied across, logits
+equal."""
 
 import pytest
 import torch
@@ -84,7 +85,16 @@ def test_gpt_2_gives_the_same_logits(transformers, activation):
         eos_token_id=0,
     )
     model = randomised(transformers.GPT2LMHeadModel(config))
-    ours = GPTConfig(dim=12, num_layers=2, num_heads=3, max_length=16, hidden_dim=20, activation=activation, norm_eps=1e-3, dropout=0.1)
+    ours = GPTConfig(
+        dim=12,
+        num_layers=2,
+        num_heads=3,
+        max_length=16,
+        hidden_dim=20,
+        activation=activation,
+        norm_eps=1e-3,
+        dropout=0.1,
+    )
     body = build_gpt(ours, Tokens(VOCABULARY)).eval()
     copy_gpt_2(body, model.transformer)
     tokens = torch.randint(VOCABULARY, (2, 16), generator=torch.Generator().manual_seed(0))

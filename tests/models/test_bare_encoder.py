@@ -1,4 +1,5 @@
-"""A bare encoder: the decoder looks at the vectors that were read, and starts from their mean, as Xu et al. (2015) have it."""
+"""A bare encoder: the decoder looks at the vectors that were read, and starts from their mean, as Xu et al. (2015) have
+it."""
 
 import numpy as np
 import pytest
@@ -43,7 +44,8 @@ def test_a_mean_is_of_the_last_document_across_chunks() -> None:
 
 
 def by_the_paper(p: dict, vectors: np.ndarray) -> np.ndarray:
-    """Xu et al. 2015, with an Elman cell: s_0 = tanh(W mean(a) + b), and the decoder looks at the annotation vectors themselves."""
+    """Xu et al. 2015, with an Elman cell: s_0 = tanh(W mean(a) + b), and the decoder looks at the annotation vectors
+    themselves."""
     written = []
     for row, length in enumerate(LENGTHS):
         map_weight, map_bias = p["encoder.embedding.map.weight"], p["encoder.embedding.map.bias"]
@@ -56,10 +58,16 @@ def by_the_paper(p: dict, vectors: np.ndarray) -> np.ndarray:
         inner, score = of(q, "cell"), of(q, "attention.score")
 
         def step(inputs, state, inner=inner):  # type: ignore[no-untyped-def]
-            return np.tanh(cells.affine(inner["input_weight"], inputs) + cells.affine(inner["hidden_weight"], state) + inner["bias"])
+            return np.tanh(
+                cells.affine(inner["input_weight"], inputs)
+                + cells.affine(inner["hidden_weight"], state)
+                + inner["bias"]
+            )
 
         words = p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()]
-        looked = parts.bahdanau(q, words[None], [places], lambda s, h, score=score: attention.additive(score, s, h, 0), step, start)
+        looked = parts.bahdanau(
+            q, words[None], [places], lambda s, h, score=score: attention.additive(score, s, h, 0), step, start
+        )
         written.append(looked[0])
     return np.array(written)
 
@@ -96,9 +104,12 @@ def test_every_encoder_obeys_the_laws_wherever_the_decoder_looks(encoder: str, l
 
 
 def test_what_a_bare_encoder_has_not_is_refused() -> None:
-    with pytest.raises(UserError, match=r"model.encoder=bare has no layers, but model.encoder_layers is 2; leave it out"):
+    with pytest.raises(
+        UserError, match=r"model.encoder=bare has no layers, but model.encoder_layers is 2; leave it out"
+    ):
         build("bare", encoder_layers=2)
     with pytest.raises(
-        UserError, match=r"model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none"
+        UserError,
+        match=r"model.bridge=copy copies the last states of a recurrent encoder, and model.encoder=bare has none",
     ):
         build("bare", bridge="copy")

@@ -25,7 +25,9 @@ def test_keys_are_the_encoders_output_and_values_have_the_embedding_too():
 
 def test_a_decoder_sees_its_width_of_words_in_every_layer_and_no_more():
     body = randomise(
-        build_convolutional(ConvolutionalConfig(dim=4, embedding_dim=3, num_layers=2, width=3, dropout=0.0), Tokens(7), Tokens(7))
+        build_convolutional(
+            ConvolutionalConfig(dim=4, embedding_dim=3, num_layers=2, width=3, dropout=0.0), Tokens(7), Tokens(7)
+        )
     ).eval()
     tokens = torch.randint(7, (1, 9))
     state = body.initial_state(1, body.encode(torch.tensor([[1, 2]])))
@@ -51,7 +53,9 @@ def test_what_comes_in_keeps_its_size_through_all_layers():
     """Section 3.4 and 3.5: scaling and initialisation hold the variance through many layers."""
     torch.manual_seed(0)
     body = build_convolutional(
-        ConvolutionalConfig(dim=64, embedding_dim=64, num_layers=12, dropout=0.0, position="none"), Tokens(200), Tokens(200)
+        ConvolutionalConfig(dim=64, embedding_dim=64, num_layers=12, dropout=0.0, position="none"),
+        Tokens(200),
+        Tokens(200),
     ).eval()
     levels = [float(level.detach().std()) for level in body.source_levels(torch.randint(200, (8, 40)))[1:-1]]
     assert max(levels) < 4 * min(levels)
@@ -67,7 +71,9 @@ def test_a_convolutional_model_has_its_number_of_parameters_by_formula():
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match="rotary positions act inside self-attention, and a convolutional model has none; take learned"):
+    with pytest.raises(
+        UserError, match="rotary positions act inside self-attention, and a convolutional model has none; take learned"
+    ):
         build("convolutional", position="rotary")
     with pytest.raises(UserError, match=r"width \(4\) must be at least 1, and odd unless the convolution is causal"):
         build("convolutional", width=4)

@@ -21,7 +21,11 @@ def test_every_level_is_its_two_readers_side_by_side():
     for row, length in enumerate([4, 2]):
         x = arrays["embedding.tokens.weight"][TOKENS[row : row + 1, :length].numpy()]
         ahead, back = layer("forward", 0, x), layer("backward", 0, x[:, ::-1])
-        pairs = [(x, x[:, ::-1]), (ahead, back), (ahead + layer("forward", 1, ahead), back + layer("backward", 1, back))]
+        pairs = [
+            (x, x[:, ::-1]),
+            (ahead, back),
+            (ahead + layer("forward", 1, ahead), back + layer("backward", 1, back)),
+        ]
         for level, (left, right) in zip(body.levels(TOKENS, MASK), pairs, strict=True):
             torch.testing.assert_close(level[row, :length, :3].detach(), torch.from_numpy(left[0]))
             torch.testing.assert_close(level[row, :length, 3:].detach(), torch.from_numpy(right[0, ::-1].copy()))

@@ -1,4 +1,5 @@
-"""What holds for every encoder-decoder: the laws, decoding of every kind, watching, recomputing, compiling, learning."""
+"""What holds for every encoder-decoder: the laws, decoding of every kind, watching, recomputing, compiling,
+learning."""
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ every_way = pytest.mark.parametrize("way", WAYS)
 some_ways = pytest.mark.parametrize("way", quickly(WAYS, *ONE_A_FAMILY, "bahdanau-deep", "hard"))
 one_a_family = pytest.mark.parametrize("way", quickly(WAYS, *ONE_A_FAMILY))
 compiled_ways = pytest.mark.parametrize(
-    "way", quickly(["bahdanau", "luong", "luong-unfed", "hard", "transformer", "convolutional"], "bahdanau", "transformer")
+    "way",
+    quickly(["bahdanau", "luong", "luong-unfed", "hard", "transformer", "convolutional"], "bahdanau", "transformer"),
 )
 
 
@@ -63,7 +65,9 @@ def test_every_encoder_decoder_learns_to_reverse_sentences_by_heart(way):
     translator = Translator(way, **LARGER[family])
     assert train(translator, batch, 100, rate=0.02 if family == "seq2seq" else 0.01, until=0.05) < 0.05
     translator.eval()
-    found = greedy_sequences(translator.stepper(batch.source, batch.source_mask), batch.tokens[:, :1], max_new=8, end=END)
+    found = greedy_sequences(
+        translator.stepper(batch.source, batch.source_mask), batch.tokens[:, :1], max_new=8, end=END
+    )
     for row in range(6):
         assert found.tokens[row, : found.lengths[row]].tolist() == batch.targets[row][batch.mask[row]].tolist()
 
@@ -153,7 +157,9 @@ def test_cross_attention_can_be_recorded(way):
     with clew.record(translator, "body.decoder.*.attention.weights") as seen:
         watched = translator(batch)["loss"].sum
     torch.testing.assert_close(watched, unwatched)
-    over_source = [weights for path in seen for weights in seen.calls(path) if weights.shape[-1] == batch.source.shape[1]]
+    over_source = [
+        weights for path in seen for weights in seen.calls(path) if weights.shape[-1] == batch.source.shape[1]
+    ]
     assert over_source
     for weights in over_source:
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
@@ -196,7 +202,8 @@ def test_a_compiled_encoder_decoder_trains_as_an_eager_one(way):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("way", ["bahdanau", "luong-unfed", "transformer", "convolutional"])
 def test_inductor_trains_as_eager_does(way):
-    # torch 2.13 gets gradients of a bidirectional encoder under an attentive decoder wrong on a CPU when it writes buffers in place.
+    # torch 2.13 gets gradients of a bidirectional encoder under an attentive decoder wrong on a CPU when it writes
+    # buffers in place.
     with torch._inductor.config.patch(inplace_buffers=False, force_disable_caches=True):
         compiled_like_eager(way, "inductor")
 
@@ -259,12 +266,17 @@ def test_a_body_says_what_it_reads_and_writes(way):
 @pytest.mark.parametrize("way", ["bahdanau", "transformer", "convolutional"])
 def test_shared_embeddings_are_one_table_saved_once(way):
     shared = {"shared_embeddings": True}
-    with pytest.raises(UserError, match="shared embeddings need one vocabulary, but the source has 9 tokens and the target 8; train one"):
+    with pytest.raises(
+        UserError,
+        match="shared embeddings need one vocabulary, but the source has 9 tokens and the target 8; train one",
+    ):
         build(way, **shared)
     body = build(way, vocabulary=SOURCE_VOCABULARY, **shared)
     assert body.shares_embeddings and not build(way).shares_embeddings
     assert body.source_embedding.weight is body.embedding.weight
-    assert [name for name in body.state_dict() if name.endswith("embedding.tokens.weight")] == ["decoder.embedding.tokens.weight"]
+    assert [name for name in body.state_dict() if name.endswith("embedding.tokens.weight")] == [
+        "decoder.embedding.tokens.weight"
+    ]
     body.encode(torch.tensor([[3, 4]])).values[..., 0].sum().backward()
     assert bool(body.embedding.weight.grad[3].any())
 
@@ -273,14 +285,19 @@ def test_mistakes_are_told_in_a_sentence():
     body = build("bahdanau")
     tokens = torch.zeros(2, 3, dtype=torch.long)
     memory = body.encode(tokens)
-    with pytest.raises(UserError, match="an encoder-decoder writes from a source; give initial_state a memory: body.encode"):
+    with pytest.raises(
+        UserError, match="an encoder-decoder writes from a source; give initial_state a memory: body.encode"
+    ):
         body.initial_state(2)
     with pytest.raises(UserError, match="an encoder-decoder writes from a source; give it a state of initial_state"):
         body(tokens)
-    with pytest.raises(UserError, match="3 rows cannot share 2 rows of memory; the rows must be a multiple of the sentences"):
+    with pytest.raises(
+        UserError, match="3 rows cannot share 2 rows of memory; the rows must be a multiple of the sentences"
+    ):
         body.initial_state(3, memory)
     with pytest.raises(
-        UserError, match="an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers"
+        UserError,
+        match="an encoder-decoder has one source and one target per row; give it a boolean mask, not document numbers",
     ):
         body(tokens, torch.ones_like(tokens), body.initial_state(2, memory))
     with pytest.raises(UserError, match="give it a boolean mask, not document numbers"):
@@ -311,4 +328,6 @@ def test_several_rows_may_start_from_one_sentence():
     memory = body.encode(source)
     each = body.encode(source.repeat_interleave(3, 0))
     assert isinstance(memory, Memory)
-    torch.testing.assert_close(body(tokens, None, body.initial_state(6, memory))[0], body(tokens, None, body.initial_state(6, each))[0])
+    torch.testing.assert_close(
+        body(tokens, None, body.initial_state(6, memory))[0], body(tokens, None, body.initial_state(6, each))[0]
+    )

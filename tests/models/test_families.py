@@ -106,7 +106,8 @@ def test_gpt_2_small_has_124_million_parameters():
 def test_a_llama_has_the_published_number_of_parameters_by_formula():
     vocabulary, dim, layers, heads, kv_heads, hidden = 11, 8, 3, 4, 2, 20
     body = build_llama(
-        LlamaConfig(dim=dim, num_layers=layers, num_heads=heads, num_kv_heads=kv_heads, hidden_dim=hidden), Tokens(vocabulary)
+        LlamaConfig(dim=dim, num_layers=layers, num_heads=heads, num_kv_heads=kv_heads, hidden_dim=hidden),
+        Tokens(vocabulary),
     )
     attention = 2 * dim * dim + 2 * dim * kv_heads * (dim // heads)
     assert count(body) == vocabulary * dim + layers * (attention + 3 * dim * hidden + 2 * dim) + dim
@@ -125,7 +126,14 @@ def test_a_recurrent_body_has_its_number_of_parameters_by_formula():
 
 def test_the_last_layer_may_have_a_width_and_a_dropout_of_its_own_and_so_may_the_embedding():
     config = RecurrentConfig(
-        dim=6, embedding_dim=4, last_dim=5, num_layers=3, dropout=0.3, input_dropout=0.1, last_dropout=0.0, dropout_kind="locked"
+        dim=6,
+        embedding_dim=4,
+        last_dim=5,
+        num_layers=3,
+        dropout=0.3,
+        input_dropout=0.1,
+        last_dropout=0.0,
+        dropout_kind="locked",
     )
     body = build_recurrent(config, Tokens(11))
     assert [layer.dim for layer in body.layers.layers] == [6, 6, 5] and body.dim == 5
@@ -175,14 +183,18 @@ def test_an_initial_scale_bounds_every_parameter():
 
 
 def test_a_positions_own_options_reach_it():
-    body = build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), Tokens(VOCABULARY))
+    body = build_gpt(
+        GPTConfig(dim=8, num_layers=1, num_heads=2, position={"name": "rotary", "base": 500.0}), Tokens(VOCABULARY)
+    )
     assert body.layers.layers[0].layer.attention.position.base == 500.0
     assert body.max_length is None
     assert build("gpt").max_length == 32
 
 
 def test_a_wirings_own_dropout_comes_before_the_bodys():
-    body = build_recurrent(RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), Tokens(VOCABULARY))
+    body = build_recurrent(
+        RecurrentConfig(dim=4, dropout=0.5, wiring={"name": "residual", "dropout": 0.1}), Tokens(VOCABULARY)
+    )
     assert body.layers.layers[0].dropout.p == 0.1
     assert body.embedding.dropout.p == 0.5
 
@@ -202,18 +214,28 @@ def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown cell 'lstn'; did you mean 'lstm'\? known: coupled_lstm, elman"):
         RecurrentConfig(cell="lstn")
     with pytest.raises(
-        ValidationError, match=r"layers takes a list with at least one layer, such as \[lstm, \{name: attention, window: 64\}\]"
+        ValidationError,
+        match=r"layers takes a list with at least one layer, such as \[lstm, \{name: attention, window: 64\}\]",
     ):
         MixedConfig(layers=[])
-    with pytest.raises(ValidationError, match=r"unknown layer 'atention'; did you mean 'attention'\? known: attention, convolution"):
+    with pytest.raises(
+        ValidationError, match=r"unknown layer 'atention'; did you mean 'attention'\? known: attention, convolution"
+    ):
         MixedConfig(layers=["atention"])
     with pytest.raises(UserError, match=r"dim \(10\) must be divisible by num_heads \(4\); or give head_dim"):
         build_gpt(GPTConfig(dim=10, num_heads=4), Tokens(VOCABULARY))
-    with pytest.raises(UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"):
+    with pytest.raises(
+        UserError, match=r"a Residual connection adds its input \(3 wide\) to its output \(4 wide\); make them equal"
+    ):
         build("recurrent", wiring="residual")
-    with pytest.raises(UserError, match="position 'learned' is added to the embedding, not inside a layer; write model.position=learned"):
+    with pytest.raises(
+        UserError,
+        match="position 'learned' is added to the embedding, not inside a layer; write model.position=learned",
+    ):
         build("mixed", layers=[{"name": "attention", "position": "learned"}])
-    with pytest.raises(UserError, match="the sequence reaches position 33, but the model has learnt 32 positions; shorten it"):
+    with pytest.raises(
+        UserError, match="the sequence reaches position 33, but the model has learnt 32 positions; shorten it"
+    ):
         build("gpt")(torch.zeros(1, 33, dtype=torch.long))
 
 
@@ -254,8 +276,16 @@ def same_when_compiled(body, backend):
             {"score": {"name": "additive", "hidden_dim": "abc"}},
             "score option 'additive.hidden_dim' takes a whole number or null, not 'abc'",
         ),
-        ("mixed", {"layers": [{"name": "attention", "num_heads": 0}]}, "layer 'attention' cannot be built with {'num_heads': 0}"),
-        ("mixed", {"layers": [{"name": "feedforward", "hidden_dim": -1}]}, "layer 'feedforward' cannot be built with {'hidden_dim': -1}"),
+        (
+            "mixed",
+            {"layers": [{"name": "attention", "num_heads": 0}]},
+            "layer 'attention' cannot be built with {'num_heads': 0}",
+        ),
+        (
+            "mixed",
+            {"layers": [{"name": "feedforward", "hidden_dim": -1}]},
+            "layer 'feedforward' cannot be built with {'hidden_dim': -1}",
+        ),
         ("mixed", {"position": "alibi"}, "alibi positions act inside attention layers: write model.layers="),
     ],
 )

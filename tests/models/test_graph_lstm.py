@@ -26,7 +26,9 @@ def build(source=NODES, **options):
 def test_a_body_over_graphs_obeys_the_laws_of_graph_layers(layer, num_layers):
     for law in GRAPH_LAWS.values():
         law(
-            lambda sizes: OverNodes(build(layer=layer, dim=sizes.dim, embedding_dim=sizes.input_dim, num_layers=num_layers)),
+            lambda sizes: OverNodes(
+                build(layer=layer, dim=sizes.dim, embedding_dim=sizes.input_dim, num_layers=num_layers)
+            ),
             Sizes(3, 6, 2, 3, seed=1),
         )
 

@@ -16,7 +16,9 @@ EXAMPLES = [(3, 4), (2, 5), (1, 1)]
 
 
 def build(source=None, **options):
-    return build_grid_lstm(GridLSTMConfig(**{"dim": 4, "embedding_dim": 3, **options}), source or VectorGrids(FEATURES)).double()
+    return build_grid_lstm(
+        GridLSTMConfig(**{"dim": 4, "embedding_dim": 3, **options}), source or VectorGrids(FEATURES)
+    ).double()
 
 
 def examples(*sizes, seed=0):
@@ -28,7 +30,10 @@ def examples(*sizes, seed=0):
 @pytest.mark.parametrize("options", [{"directions": 1}, {"directions": 2}, {"directions": 1, "num_layers": 2}])
 def test_a_body_over_grids_obeys_the_laws_of_grid_layers(layer, options):
     for law in GRID_LAWS.values():
-        law(lambda sizes: OverGrids(build(layer=layer, dim=4, embedding_dim=sizes.input_dim, **options)), Sizes(2, 3, 2, 4, seed=1))
+        law(
+            lambda sizes: OverGrids(build(layer=layer, dim=4, embedding_dim=sizes.input_dim, **options)),
+            Sizes(2, 3, 2, 4, seed=1),
+        )
 
 
 @pytest.mark.parametrize("block", [1, 2])
@@ -66,13 +71,19 @@ def test_a_grid_of_tokens_is_read_as_their_vectors_are():
 def test_mistakes_have_their_sentences():
     with pytest.raises(UserError, match=r"so model.dim \(6\) must be divisible by model.directions \(4\)"):
         build(dim=6)
-    with pytest.raises(UserError, match="model.directions sets the number of corners for all layers; leave model.layer.directions out"):
+    with pytest.raises(
+        UserError, match="model.directions sets the number of corners for all layers; leave model.layer.directions out"
+    ):
         build(layer={"name": "grid_lstm", "directions": 2})
     with pytest.raises(UserError, match="a grid is read as a whole, so this body takes no state; call it without one"):
         build()(torch.zeros(1, 2, 2, FEATURES).double(), None, ())
-    with pytest.raises(UserError, match=r"reads grids of vectors \(batch, height, width, 2\), not a tensor of the shape \[1, 2, 2\]"):
+    with pytest.raises(
+        UserError, match=r"reads grids of vectors \(batch, height, width, 2\), not a tensor of the shape \[1, 2, 2\]"
+    ):
         build()(torch.zeros(1, 2, FEATURES).double())
-    with pytest.raises(UserError, match=r"reads grids of tokens \(batch, height, width\), not a tensor of the shape \[1, 2\]"):
+    with pytest.raises(
+        UserError, match=r"reads grids of tokens \(batch, height, width\), not a tensor of the shape \[1, 2\]"
+    ):
         build(Tokens(7))(torch.zeros(1, 2, dtype=torch.long))
     with pytest.raises(UserError, match=r"example 1 has the shape \[2, 2\]; grids are \(height, width, 2\)"):
         VectorGrids(FEATURES).collate([torch.zeros(1, 1, 2), torch.zeros(2, 2)])
@@ -121,7 +132,9 @@ def test_pictures_of_several_sizes_are_read_as_the_grids_of_their_patches(block)
     source = Patches(size=2, places="none")
     body = build(source, num_layers=2, block=block).requires_grad_(False)
     generator = torch.Generator().manual_seed(1)
-    pictures = [torch.randint(0, 256, (*size, 3), dtype=torch.uint8, generator=generator) for size in ((6, 4), (3, 7), (4, 6))]
+    pictures = [
+        torch.randint(0, 256, (*size, 3), dtype=torch.uint8, generator=generator) for size in ((6, 4), (3, 7), (4, 6))
+    ]
     inputs, mask = source.collate(pictures)
     hidden, real = body(inputs, mask)[0], body.hidden_mask(mask, inputs)
     for row, picture in enumerate(pictures):
@@ -137,7 +150,9 @@ def test_pictures_of_several_sizes_are_read_as_the_grids_of_their_patches(block)
 def test_pictures_of_as_many_places_and_other_shapes_are_not_taken_for_one_grid():
     source = Patches(size=2, places="none")
     body = build(source).requires_grad_(False)
-    flat, high = (torch.arange(6 * 2 * 4 * 3).remainder(251).to(torch.uint8).reshape(*shape, 3) for shape in ((4, 12), (12, 4)))
+    flat, high = (
+        torch.arange(6 * 2 * 4 * 3).remainder(251).to(torch.uint8).reshape(*shape, 3) for shape in ((4, 12), (12, 4))
+    )
     inputs, mask = source.collate([flat, high])
     hidden = body(inputs, mask)[0]
     for row, picture in enumerate((flat, high)):

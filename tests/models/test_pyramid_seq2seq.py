@@ -7,7 +7,12 @@ from tests.crossing import quickly
 from tests.models.test_seq2seq import LENGTHS, MASK, SOURCE
 from tests.models.translators import build, obeys_every_law
 
-LOOKING = [{"attention": "before"}, {"attention": "after"}, {"attention": "after", "feeding": False}, {"attention": "none"}]
+LOOKING = [
+    {"attention": "before"},
+    {"attention": "after"},
+    {"attention": "after", "feeding": False},
+    {"attention": "none"},
+]
 
 
 @pytest.mark.parametrize("looking", quickly(LOOKING, LOOKING[0], LOOKING[1]), ids=["before", "fed", "after", "none"])
@@ -19,4 +24,7 @@ def test_a_memory_has_half_of_the_places_and_its_own_mask() -> None:
     memory = build("bahdanau", encoder_layers=2, pyramid=1).encode(SOURCE, MASK)
     assert memory.mask is not None and memory.values.shape[:2] == memory.mask.shape
     assert memory.mask.sum(1).tolist() == [-(-int(length) // 2) for length in LENGTHS]
-    assert build("bahdanau", encoder_layers=2, pyramid=1).encode(SOURCE).mask is None and torch.isfinite(memory.values).all()
+    assert (
+        build("bahdanau", encoder_layers=2, pyramid=1).encode(SOURCE).mask is None
+        and torch.isfinite(memory.values).all()
+    )

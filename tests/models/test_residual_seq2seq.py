@@ -1,4 +1,5 @@
-"""Residual stacks of recurrent layers in both halves (Wu et al. 2016), and attention after the cell with no layer behind it."""
+"""Residual stacks of recurrent layers in both halves (Wu et al. 2016), and attention after the cell with no layer
+behind it."""
 
 import numpy as np
 import pytest
@@ -74,27 +75,39 @@ def by_the_equations(body, looks, row):
 
 @pytest.mark.parametrize("looks", LOOKING)
 def test_a_residual_stack_writes_what_the_equations_write(looks):
-    config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, num_layers=2, residual=True, score="general", **LOOKING[looks])
+    config = Seq2SeqConfig(
+        cell="elman", dim=5, embedding_dim=3, num_layers=2, residual=True, score="general", **LOOKING[looks]
+    )
     body = randomise(build_seq2seq(config, Tokens(5), Tokens(7)))
     hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(SOURCE, MASK)))
     for row in range(2):
-        np.testing.assert_allclose(hidden[row].detach().numpy(), by_the_equations(body, looks, row), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            hidden[row].detach().numpy(), by_the_equations(body, looks, row), rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("looks", LOOKING)
 def test_residual_layers_that_give_nothing_pass_on_what_they_read(looks):
-    """With the layers above the first switched off, a deep model writes what a shallow one with the same weights writes."""
+    """With the layers above the first switched off, a deep model writes what a shallow one with the same weights
+    writes."""
     options = {"dim": 6, "embedding_dim": 6, "cell": "gru", **LOOKING[looks]}
-    deep, shallow = randomise(build("luong", num_layers=3, residual=True, **options)), randomise(build("luong", **options))
+    deep, shallow = (
+        randomise(build("luong", num_layers=3, residual=True, **options)),
+        randomise(build("luong", **options)),
+    )
     there = shallow.state_dict()
     fed = {name: name.replace("cell.cells.0.", "cell.cells.0.cell.") for name in there} if looks == "fed" else {}
     with torch.no_grad():
         for name, parameter in deep.named_parameters():
-            if "bridge" not in name and any(f"{stack}.{k}." in name for stack in ("layers.layers", "cell.cells") for k in (1, 2)):
+            if "bridge" not in name and any(
+                f"{stack}.{k}." in name for stack in ("layers.layers", "cell.cells") for k in (1, 2)
+            ):
                 parameter.zero_()  # a GRU whose weights are 0 and that starts from 0 gives 0
             if name.startswith(("bridge.maps.1", "bridge.maps.2")):
                 parameter.zero_()
-        deep.load_state_dict({fed.get(name, name): value for name, value in there.items() if "layers.layers.1" not in name}, strict=False)
+        deep.load_state_dict(
+            {fed.get(name, name): value for name, value in there.items() if "layers.layers.1" not in name}, strict=False
+        )
         if looks == "after":
             deep.decoder.layers.layers[3].load_state_dict(shallow.decoder.layers.layers[1].state_dict())
     states = [body.initial_state(2, body.encode(SOURCE, MASK)) for body in (deep, shallow)]
@@ -104,7 +117,14 @@ def test_residual_layers_that_give_nothing_pass_on_what_they_read(looks):
 
 @pytest.mark.parametrize("looks", ["before", "fed"])
 def test_residual_stacks_obey_the_laws(looks):
-    obeys_every_law(way="luong", num_layers=2, residual=True, cell="lstm" if looks == "before" else "gru", dropout=0.3, **LOOKING[looks])
+    obeys_every_law(
+        way="luong",
+        num_layers=2,
+        residual=True,
+        cell="lstm" if looks == "before" else "gru",
+        dropout=0.3,
+        **LOOKING[looks],
+    )
 
 
 @pytest.mark.parametrize("feeding", quickly([True, False], True))
@@ -122,26 +142,38 @@ def test_the_output_layer_reads_state_and_context_where_nothing_joins_them(feedi
 
 
 def test_a_model_with_no_layer_behind_attention_writes_what_the_equations_write():
-    config = Seq2SeqConfig(cell="elman", dim=5, embedding_dim=3, attention="after", score="general", join="none", feeding=False)
+    config = Seq2SeqConfig(
+        cell="elman", dim=5, embedding_dim=3, attention="after", score="general", join="none", feeding=False
+    )
     body = randomise(build_seq2seq(config, Tokens(5), Tokens(7)))
     hidden, _ = body(TOKENS, None, body.initial_state(2, body.encode(SOURCE, MASK)))
     p = {name: value.detach().numpy() for name, value in body.named_parameters()}
     score = of(p, "decoder.layers.layers.1.layer.attention.score")
     for row in range(2):
         places, ended = readers(
-            of(p, "encoder.layers.layers.0.layer"), p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()]
+            of(p, "encoder.layers.layers.0.layer"),
+            p["encoder.embedding.tokens.weight"][SOURCE[row, : LENGTHS[row]].numpy()],
         )
         start = np.tanh(cells.affine(p["bridge.maps.0.0.weight"], ended) + p["bridge.maps.0.0.bias"])
         words = p["decoder.embedding.tokens.weight"][TOKENS[row].numpy()][None]
         step = elman_step(of(p, "decoder.layers.layers.0.layer.cell"))
-        expected = parts.unjoined(words, [places], lambda s, h, j: attention.dot(score, s, h, j), step, start, fed=False)
+        expected = parts.unjoined(
+            words, [places], lambda s, h, j: attention.dot(score, s, h, j), step, start, fed=False
+        )
         np.testing.assert_allclose(hidden[row].detach().numpy(), expected[0], rtol=1e-9, atol=1e-9)
 
 
 def test_mistakes_are_told_in_a_sentence():
-    with pytest.raises(UserError, match="model.residual=true is for layers from the second on, and encoder and decoder have one; raise"):
+    with pytest.raises(
+        UserError, match="model.residual=true is for layers from the second on, and encoder and decoder have one; raise"
+    ):
         build("luong", residual=True)
-    with pytest.raises(UserError, match="model.join=none is for model.attention=after, not before; with before, set model.readout=none"):
+    with pytest.raises(
+        UserError, match="model.join=none is for model.attention=after, not before; with before, set model.readout=none"
+    ):
         build("bahdanau", join="none")
-    with pytest.raises(UserError, match=r"model.expectation \(0.5\) is for hard attention, and soft attention always takes the mean; set"):
+    with pytest.raises(
+        UserError,
+        match=r"model.expectation \(0.5\) is for hard attention, and soft attention always takes the mean; set",
+    ):
         build("luong", expectation=0.5)

@@ -23,7 +23,9 @@ TOKENS = torch.tensor([[0, 3, 1], [0, 2, 4]])
 @pytest.mark.slow
 @pytest.mark.parametrize(("cell", "looks"), crossed(CELLS, ["none", "before", "after"]))
 def test_every_cell_can_read_and_write(cell, looks):
-    obeys_every_law(way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1)
+    obeys_every_law(
+        way="bahdanau", cell=cell, attention=looks, num_layers=2 if cell in ("lstm", "layernorm_lstm") else 1
+    )
 
 
 @pytest.mark.slow
@@ -38,7 +40,8 @@ def of(parameters, path):
 
 
 def read_both_ways(p, x):
-    """The readers' outputs side by side, and where each ended: the first after the last word, the other after the first."""
+    """The readers' outputs side by side, and where each ended: the first after the last word, the other after the
+    first."""
     ahead = cells.elman(of(p, "forward_layer.cell"), x[None])[0]
     back = cells.elman(of(p, "backward_layer.cell"), x[None, ::-1])[0][::-1]
     return np.concatenate([ahead, back], -1), np.concatenate([ahead[-1], back[0]])
@@ -56,11 +59,17 @@ def by_the_papers(body, looks, row):
     score_parameters = of(q, "attention.score")
 
     def step(inputs, state):
-        return np.tanh(cells.affine(inner["input_weight"], inputs) + cells.affine(inner["hidden_weight"], state) + inner["bias"])
+        return np.tanh(
+            cells.affine(inner["input_weight"], inputs) + cells.affine(inner["hidden_weight"], state) + inner["bias"]
+        )
 
     if looks == "after":
-        return parts.luong(q, words[None], [places], lambda s, h, j: attention.dot(score_parameters, s, h, j), step, start, 5)[0]
-    written = parts.bahdanau(q, words[None], [places], lambda s, h: attention.additive(score_parameters, s, h, 0), step, start)[0]
+        return parts.luong(
+            q, words[None], [places], lambda s, h, j: attention.dot(score_parameters, s, h, j), step, start, 5
+        )[0]
+    written = parts.bahdanau(
+        q, words[None], [places], lambda s, h: attention.additive(score_parameters, s, h, 0), step, start
+    )[0]
     joined = np.concatenate([written, words], -1)
     return parts.readout(of(p, "decoder.layers.layers.1"), joined[None], "maxout")[0]
 
@@ -96,7 +105,9 @@ def test_the_top_layer_of_a_decoder_starts_from_that_of_the_encoder(encoder_laye
     final = body.encode(SOURCE, MASK).final
     for layer, source in enumerate(sources):
         ahead, back = state.layers[source]
-        torch.testing.assert_close(final[layer], torch.tanh(body.bridge.maps[layer][0](torch.cat([ahead.cell, back.cell], -1))))
+        torch.testing.assert_close(
+            final[layer], torch.tanh(body.bridge.maps[layer][0](torch.cat([ahead.cell, back.cell], -1)))
+        )
 
 
 def test_a_source_read_backwards_is_the_reversed_source_read_forwards():
@@ -169,7 +180,10 @@ def test_a_seq2seq_has_its_number_of_parameters_by_formula():
     score = 2 * dim * dim + 2 * dim * (2 * dim) + 2 * dim + 2 * dim
     readout = 2 * dim * (dim + 2 * dim + width + 1)
     bridge = dim * (2 * dim + 1)
-    assert sum(p.numel() for p in body.parameters()) == (vocabulary + source) * width + 2 * gru + looking + score + readout + bridge
+    assert (
+        sum(p.numel() for p in body.parameters())
+        == (vocabulary + source) * width + 2 * gru + looking + score + readout + bridge
+    )
 
 
 def test_an_initial_scale_bounds_every_parameter():
@@ -181,16 +195,24 @@ def test_an_initial_scale_bounds_every_parameter():
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(ValidationError, match=r"unknown score 'addtive'; did you mean 'additive'"):
         Seq2SeqConfig(score="addtive")
-    with pytest.raises(UserError, match="model.hard=true draws where to attend, but model.attention=none does not attend"):
+    with pytest.raises(
+        UserError, match="model.hard=true draws where to attend, but model.attention=none does not attend"
+    ):
         build("bottleneck", hard=True)
-    with pytest.raises(UserError, match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"):
+    with pytest.raises(
+        UserError, match="with model.attention=none and model.bridge=zero nothing of the source would reach the decoder"
+    ):
         build("bottleneck", bridge="zero")
     with pytest.raises(
-        UserError, match="model.bridge=copy needs one reader and as many encoder as decoder layers, not direction both and 1"
+        UserError,
+        match="model.bridge=copy needs one reader and as many encoder as decoder layers, not direction both and 1",
     ):
         build("bahdanau", bridge="copy")
     body = build("bahdanau", score={"name": "location", "max_length": 3})
     batch = pair_of([[2, 3, 4, 5]])
     state = body.initial_state(1, body.encode(batch.source))
-    with pytest.raises(UserError, match="location scores have 3 positions, but a key has position 4; raise the score's option max_length"):
+    with pytest.raises(
+        UserError,
+        match="location scores have 3 positions, but a key has position 4; raise the score's option max_length",
+    ):
         body(batch.tokens, None, state)

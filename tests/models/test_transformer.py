@@ -19,11 +19,20 @@ DIM, HEADS, LAYERS, HIDDEN = 8, 2, 3, 12
 
 def theirs_like(ours, norm_first):
     """torch.nn.Transformer with our weights; as published a model with the norm behind has none at the end."""
-    sizes = {"d_model": DIM, "nhead": HEADS, "dim_feedforward": HIDDEN, "dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    sizes = {
+        "d_model": DIM,
+        "nhead": HEADS,
+        "dim_feedforward": HIDDEN,
+        "dropout": 0.0,
+        "batch_first": True,
+        "norm_first": norm_first,
+    }
     final = [nn.LayerNorm(DIM) if norm_first else None for _ in range(2)]
     encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), LAYERS, final[0], enable_nested_tensor=False)
     decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), LAYERS, final[1])
-    theirs = nn.Transformer(DIM, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).to(next(ours.parameters()).dtype)
+    theirs = nn.Transformer(DIM, HEADS, custom_encoder=encoder, custom_decoder=decoder, batch_first=True).to(
+        next(ours.parameters()).dtype
+    )
     with torch.no_grad():
         for half, layers, count in ((encoder, ours.encoder.layers.layers, 2), (decoder, ours.decoder.layers.layers, 3)):
             for number, layer in enumerate(half.layers):
@@ -46,14 +55,19 @@ def theirs_like(ours, norm_first):
 @pytest.mark.parametrize(("wiring", "norm_first"), [("post_norm", False), ("pre_norm", True)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, dtype):
-    config = TransformerConfig(dim=DIM, num_heads=HEADS, num_layers=LAYERS, hidden_dim=HIDDEN, wiring=wiring, dropout=0.0)
+    config = TransformerConfig(
+        dim=DIM, num_heads=HEADS, num_layers=LAYERS, hidden_dim=HIDDEN, wiring=wiring, dropout=0.0
+    )
     ours = randomise(build_transformer(config, Tokens(11), Tokens(9))).to(dtype)
     theirs = theirs_like(ours, norm_first)
     source, tokens = torch.randint(9, (3, 6)), torch.randint(11, (3, 5))
     source_mask = torch.arange(6) < torch.tensor([6, 2, 4])[:, None]
     mask = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
     hidden, _ = ours(tokens, mask, ours.initial_state(3, ours.encode(source, source_mask)))
-    embedded = ours.source_levels(source, source_mask)[0], ours.levels(tokens, mask, ours.encode(source, source_mask))[0]
+    embedded = (
+        ours.source_levels(source, source_mask)[0],
+        ours.levels(tokens, mask, ours.encode(source, source_mask))[0],
+    )
     expected = theirs(
         *embedded,
         tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
@@ -70,7 +84,8 @@ def test_a_transformer_equals_torch_in_values_and_gradients(wiring, norm_first, 
         together = torch.cat([mine.query.weight.grad, mine.key.weight.grad, mine.value.weight.grad])
         torch.testing.assert_close(together, layer.in_proj_weight.grad)
         torch.testing.assert_close(
-            ours.encoder.layers.layers[2 * number + 1].layer.inner.weight.grad, theirs.encoder.layers[number].linear1.weight.grad
+            ours.encoder.layers.layers[2 * number + 1].layer.inner.weight.grad,
+            theirs.encoder.layers[number].linear1.weight.grad,
         )
 
 
@@ -99,13 +114,21 @@ def test_a_transformer_obeys_the_laws_with_every_connection(wiring):
 
 @pytest.mark.slow
 def test_either_half_may_be_of_any_layers():
-    obeys_every_law(way="transformer", encoder_layers=["gru", "attention", "convolution", "feedforward"], decoder_layers=1)
-    obeys_every_law(way="transformer", encoder_layers=1, decoder_layers=["lstm", "cross_attention", "convolution", "cross_attention"])
+    obeys_every_law(
+        way="transformer", encoder_layers=["gru", "attention", "convolution", "feedforward"], decoder_layers=1
+    )
+    obeys_every_law(
+        way="transformer",
+        encoder_layers=1,
+        decoder_layers=["lstm", "cross_attention", "convolution", "cross_attention"],
+    )
 
 
 def test_layers_of_an_encoder_see_both_ways_and_those_of_a_decoder_do_not():
     layers = ["lstm", {"name": "attention", "num_heads": 4, "window": 2}, "convolution", "feedforward"]
-    body = build("transformer", encoder_layers=layers, decoder_layers=[*layers, {"name": "cross_attention", "num_heads": 1}])
+    body = build(
+        "transformer", encoder_layers=layers, decoder_layers=[*layers, {"name": "cross_attention", "num_heads": 1}]
+    )
     reads, writes = ([wired.layer for wired in half.layers.layers] for half in (body.encoder, body.decoder))
     assert isinstance(reads[0], Bidirectional) and reads[0].forward_layer.dim == 4 and isinstance(writes[0], Recurrent)
     assert not reads[1].causal and writes[1].causal and reads[1].num_heads == 4 and reads[1].window == 2
@@ -117,7 +140,13 @@ def test_layers_of_an_encoder_see_both_ways_and_those_of_a_decoder_do_not():
 
 def test_settings_reach_every_layer():
     shape = {"dim": 8, "num_heads": 4, "encoder_layers": 1, "decoder_layers": 2, "hidden_dim": 20, "activation": "gelu"}
-    parts = {"position": {"name": "relative", "max_distance": 3}, "score": "general", "norm": "rms", "bias": False, "wiring": "pre_norm"}
+    parts = {
+        "position": {"name": "relative", "max_distance": 3},
+        "score": "general",
+        "norm": "rms",
+        "bias": False,
+        "wiring": "pre_norm",
+    }
     dropouts = {"dropout": 0.2, "attention_dropout": 0.3, "network_dropout": 0.4}
     config = TransformerConfig(**shape, **parts, **dropouts)
     body = build_transformer(config, Tokens(7), Tokens(7))
@@ -125,7 +154,9 @@ def test_settings_reach_every_layer():
     assert len(attentions) == 1 + 4 and all(part.num_heads == 4 and part.query.bias is None for part in attentions)
     assert all(part.attention.dropout == 0.3 and part.attention.score.map is not None for part in attentions)
     distances = [part.attention.position.max_distance for part in attentions if isinstance(part, SelfAttention)]
-    assert distances == [3, 3, 3] and all(part.attention.position is None for part in attentions if isinstance(part, CrossAttention))
+    assert distances == [3, 3, 3] and all(
+        part.attention.position is None for part in attentions if isinstance(part, CrossAttention)
+    )
     network = body.decoder.layers.layers[2]
     assert (network.layer.inner.out_features, network.layer.activation, network.layer.dropout.p, network.dropout.p) == (
         20,
@@ -151,31 +182,44 @@ def test_base_and_big_have_their_published_numbers_of_parameters(settings, publi
 
 def test_matrices_start_as_glorots_and_embeddings_of_size_one():
     torch.manual_seed(0)
-    body = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0), Tokens(500), Tokens(500))
+    body = build_transformer(
+        TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0), Tokens(500), Tokens(500)
+    )
     network = body.encoder.layers.layers[1].layer
     bound = (6 / (128 + 512)) ** 0.5
     assert 0.95 * bound < float(network.inner.weight.detach().abs().max()) <= bound
     assert not network.inner.bias.any()
     level = body.source_levels(torch.randint(500, (1, 400)))[0]
-    waves = build_transformer(TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0, position="none"), Tokens(500), Tokens(500))
+    waves = build_transformer(
+        TransformerConfig(dim=128, num_heads=4, num_layers=1, dropout=0.0, position="none"), Tokens(500), Tokens(500)
+    )
     assert float(waves.source_levels(torch.randint(500, (1, 400)))[0].detach().std()) == pytest.approx(1.0, rel=0.05)
     assert float(level.detach().std()) > 1.0
 
 
 def test_mistakes_are_told_in_a_sentence():
     with pytest.raises(
-        ValidationError, match=r"encoder_layers takes a number of layers, 1 to 1000, or a list of them such as \[lstm, .*, not 0"
+        ValidationError,
+        match=r"encoder_layers takes a number of layers, 1 to 1000, or a list of them such as \[lstm, .*, not 0",
     ):
         TransformerConfig(encoder_layers=0)
-    with pytest.raises(ValidationError, match=r"decoder_layers takes a number of layers.*\[lstm, cross_attention, feedforward\], not True"):
+    with pytest.raises(
+        ValidationError,
+        match=r"decoder_layers takes a number of layers.*\[lstm, cross_attention, feedforward\], not True",
+    ):
         TransformerConfig(decoder_layers=True)
     with pytest.raises(ValidationError, match="unknown layer 'cross_attention'; did you mean 'attention'"):
         TransformerConfig(encoder_layers=["cross_attention"])
     with pytest.raises(ValidationError, match=r"unknown layer 'cross_atention'; did you mean 'cross_attention'\?"):
         TransformerConfig(decoder_layers=["cross_atention"])
-    with pytest.raises(UserError, match="model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder"):
+    with pytest.raises(
+        UserError, match="model.decoder_layers has no cross_attention, so nothing of the source would reach the decoder"
+    ):
         build("transformer", decoder_layers=["attention", "feedforward"])
-    with pytest.raises(UserError, match=r"a lstm layer of an encoder gives half of its width to each direction, so dim \(9\) must be even"):
+    with pytest.raises(
+        UserError,
+        match=r"a lstm layer of an encoder gives half of its width to each direction, so dim \(9\) must be even",
+    ):
         build("transformer", dim=9, num_heads=3, encoder_layers=["lstm"])
     with pytest.raises(UserError, match=r"unknown activation 'gelo'; did you mean 'gelu'"):
         build("transformer", activation="gelo")

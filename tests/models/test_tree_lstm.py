@@ -24,7 +24,10 @@ def build(**options):
 @pytest.mark.parametrize("layer", TREE_LAYERS)
 def test_a_body_over_trees_obeys_the_laws_of_tree_layers(layer):
     for law in TREE_LAWS.values():
-        law(lambda sizes: OverVectors(build(layer=layer, dim=sizes.dim, embedding_dim=sizes.input_dim)), Sizes(3, 7, 2, 3, seed=1))
+        law(
+            lambda sizes: OverVectors(build(layer=layer, dim=sizes.dim, embedding_dim=sizes.input_dim)),
+            Sizes(3, 7, 2, 3, seed=1),
+        )
 
 
 @pytest.mark.parametrize("layer", TREE_LAYERS)
@@ -45,7 +48,9 @@ def test_words_in_a_chain_are_read_as_by_an_lstm():
     cell.load_state_dict(body.layer.state_dict())
     words = torch.tensor([[1, 2, 3, 4]])
     chain = batch_trees([Nodes((1, 2, 3, -1), (0,) * 4)])
-    torch.testing.assert_close(body(TreeInputs(words, None, chain))[0], Recurrent(cell)(body.embedding.weight[words])[0])
+    torch.testing.assert_close(
+        body(TreeInputs(words, None, chain))[0], Recurrent(cell)(body.embedding.weight[words])[0]
+    )
 
 
 def test_a_state_is_refused():

@@ -1,4 +1,5 @@
-"""Encoder-decoders of every kind, small, each under a softmax; sentences to reverse; and a Stepper: a translation task in little."""
+"""Encoder-decoders of every kind, small, each under a softmax; sentences to reverse; and a Stepper: a translation task
+in little."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +16,15 @@ START, END, FIRST, SYMBOLS = 0, 1, 2, 6
 VOCABULARY, SOURCE_VOCABULARY = FIRST + SYMBOLS, FIRST + SYMBOLS + 1
 
 RECURRENT = {"family": "seq2seq", "dim": 8, "embedding_dim": 6}
-ATTENTIVE = {"family": "transformer", "dim": 8, "num_heads": 2, "num_layers": 2, "hidden_dim": 12, "dropout": 0.0, "max_length": 32}
+ATTENTIVE = {
+    "family": "transformer",
+    "dim": 8,
+    "num_heads": 2,
+    "num_layers": 2,
+    "hidden_dim": 12,
+    "dropout": 0.0,
+    "max_length": 32,
+}
 WAYS: dict[str, dict[str, Any]] = {
     "bottleneck": {**RECURRENT, "attention": "none", "direction": "backward", "bridge": "copy"},
     "bahdanau": {**RECURRENT, "cell": "gru"},
@@ -35,9 +44,25 @@ WAYS: dict[str, dict[str, Any]] = {
     "bare-after": {**RECURRENT, "encoder": "bare", "attention": "after", "num_layers": 2},
     "transformer": {**ATTENTIVE},
     "transformer-relative": {**ATTENTIVE, "wiring": "pre_norm", "position": "relative", "score": "additive"},
-    "lstm-under-attention": {**ATTENTIVE, "encoder_layers": ["lstm", "lstm"], "position": "learned", "decoder_layers": 1},
-    "attention-under-gru": {**ATTENTIVE, "encoder_layers": 1, "decoder_layers": ["gru", "cross_attention", "feedforward"]},
-    "convolutional": {"family": "convolutional", "dim": 8, "embedding_dim": 6, "num_layers": 2, "max_length": 32, "dropout": 0.0},
+    "lstm-under-attention": {
+        **ATTENTIVE,
+        "encoder_layers": ["lstm", "lstm"],
+        "position": "learned",
+        "decoder_layers": 1,
+    },
+    "attention-under-gru": {
+        **ATTENTIVE,
+        "encoder_layers": 1,
+        "decoder_layers": ["gru", "cross_attention", "feedforward"],
+    },
+    "convolutional": {
+        "family": "convolutional",
+        "dim": 8,
+        "embedding_dim": 6,
+        "num_layers": 2,
+        "max_length": 32,
+        "dropout": 0.0,
+    },
 }
 RAGGED, SMALLEST = Sizes(2, 4, 0, 0, seed=1), Sizes(1, 1, 0, 0)
 LOOKING = [way for way in WAYS if way != "bottleneck"]
@@ -139,7 +164,8 @@ def decisive(translator: Translator) -> Translator:
 
 
 def train(translator: Translator, batch: Pair, steps: int, rate: float, until: float) -> float:
-    """The loss after so many steps, or once it is below `until` in three in a row: hard attention draws where it looks."""
+    """The loss after so many steps, or once it is below `until` in three in a row: hard attention draws where it
+    looks."""
     optimiser = torch.optim.Adam(translator.parameters(), rate)
     losses: list[float] = []
     for step in range(steps):

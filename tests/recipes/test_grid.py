@@ -47,7 +47,13 @@ def test_every_combination_is_there_once_with_the_last_field_changing_fastest() 
 
 
 def test_without_a_comma_there_is_one_combination_of_the_words_as_given() -> None:
-    words = ("model.layers=[lstm, gru]", " training.optimiser ={name: adamw, beta2: 0.9}", "nonsense", "=", 'data.train="a, b.txt"')
+    words = (
+        "model.layers=[lstm, gru]",
+        " training.optimiser ={name: adamw, beta2: 0.9}",
+        "nonsense",
+        "=",
+        'data.train="a, b.txt"',
+    )
     assert expand("text-lstm", words) == [Combination("text-lstm", words, ())]
 
 
@@ -75,14 +81,19 @@ def test_a_comma_with_nothing_beside_it_is_refused(word: str) -> None:
 
 
 def test_a_field_of_the_grid_given_twice_is_refused() -> None:
-    with pytest.raises(UserError, match="seed is given 2 times, once with several values; give them all in one place, separated by commas"):
+    with pytest.raises(
+        UserError,
+        match="seed is given 2 times, once with several values; give them all in one place, separated by commas",
+    ):
         expand("a", ["seed=1,2", "seed=3"])
     assert len(expand("a", ["seed=1", "seed=3"])) == 1, "the last one counts, as ever"
 
 
 def test_folders_are_named_by_the_recipe_and_what_the_grid_chose() -> None:
     found = expand("ptb-lstm-small", ["model.cell=elman,gru", "training.steps=9", "seed=1,2"])
-    assert [c.name for c in found] == [f"ptb-lstm-small-cell={cell}-seed={seed}" for cell in ("elman", "gru") for seed in (1, 2)]
+    assert [c.name for c in found] == [
+        f"ptb-lstm-small-cell={cell}-seed={seed}" for cell in ("elman", "gru") for seed in (1, 2)
+    ]
     assert [c.name for c in expand("a,settings/mine.yaml", [])] == ["a", "mine"]
     assert expand("a", ["training.learning_rate=1e-3,2e-3"])[0].name == "a-learning_rate=0.001"
 
@@ -96,11 +107,31 @@ def test_fields_that_end_alike_are_named_whole() -> None:
 
 
 def test_names_keep_to_letters_that_every_file_system_takes() -> None:
-    values = ["[lstm, gru]", "[lstm gru]", "a/b", "a\\b", "A.txt", "a.txt", "con:", "x.", "ü", "-1", "+1", "*", "nul\x00", "long " * 40]
+    values = [
+        "[lstm, gru]",
+        "[lstm gru]",
+        "a/b",
+        "a\\b",
+        "A.txt",
+        "a.txt",
+        "con:",
+        "x.",
+        "ü",
+        "-1",
+        "+1",
+        "*",
+        "nul\x00",
+        "long " * 40,
+    ]
     names = [plain(value) for value in values]
     assert len({name.lower() for name in names}) == len(values), "told apart where upper and lower case are one"
     for name in names:
-        assert name and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789._+-") and not name.endswith(".") and len(name) < 50
+        assert (
+            name
+            and set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789._+-")
+            and not name.endswith(".")
+            and len(name) < 50
+        )
     assert [plain(value) for value in ("gru", "0.001", "-1", "a.txt")] == ["gru", "0.001", "-1", "a.txt"]
 
 
@@ -111,4 +142,11 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 
 
 def test_values_are_spelt_one_way() -> None:
-    assert [spelt(v) for v in ("1e-3", "true", "null", '"gru"', "gru", "[a,b]")] == ["0.001", "true", "null", "gru", "gru", '["a", "b"]']
+    assert [spelt(v) for v in ("1e-3", "true", "null", '"gru"', "gru", "[a,b]")] == [
+        "0.001",
+        "true",
+        "null",
+        "gru",
+        "gru",
+        '["a", "b"]',
+    ]

@@ -36,14 +36,18 @@ TABLES: dict[str, Callable[[], Any]] = {
     "a dict of columns": lambda: {"text": TEXTS, "label": LABELS},
     "a dict of arrays": lambda: {"text": np.array(TEXTS), "label": np.array(LABELS)},
     "an array": lambda: np.array([TEXTS, LABELS]).T,
-    "a structured array": lambda: np.array(list(zip(TEXTS, LABELS, strict=True)), dtype=[("text", "U9"), ("label", "U9")]),
+    "a structured array": lambda: np.array(
+        list(zip(TEXTS, LABELS, strict=True)), dtype=[("text", "U9"), ("label", "U9")]
+    ),
     "pyarrow": lambda: pytest.importorskip("pyarrow").Table.from_pylist(ROWS),
     "pandas object": lambda: of_pandas("object"),
     "pandas str": lambda: of_pandas("str"),
     "pandas category": lambda: of_pandas("category"),
     "polars": lambda: pytest.importorskip("polars").DataFrame(ROWS),
     "datasets": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS),
-    "datasets with classes": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS).class_encode_column("label"),
+    "datasets with classes": lambda: (
+        pytest.importorskip("datasets").Dataset.from_list(ROWS).class_encode_column("label")
+    ),
     "datasets in a stream": lambda: pytest.importorskip("datasets").Dataset.from_list(ROWS).to_iterable_dataset(),
 }
 
@@ -85,10 +89,17 @@ def test_what_is_missing_is_null_and_lists_stay_lists() -> None:
     assert kept(listed_settings("tag", [], rows)) == [{"words": ["a", "b"], "tags": ["X", "Y"], "n": None, "i": 3}]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(
-        {"text": ["a", None], "label": pandas.array([1, None], dtype="Int64"), "day": pandas.to_datetime(["2020-01-02"] * 2)}
+        {
+            "text": ["a", None],
+            "label": pandas.array([1, None], dtype="Int64"),
+            "day": pandas.to_datetime(["2020-01-02"] * 2),
+        }
     )
     found = kept(listed_settings("classify", [], frame))
-    assert [(row["text"], row["label"], row["day"][:10]) for row in found] == [("a", 1, "2020-01-02"), (None, None, "2020-01-02")]
+    assert [(row["text"], row["label"], row["day"][:10]) for row in found] == [
+        ("a", 1, "2020-01-02"),
+        (None, None, "2020-01-02"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +118,9 @@ def test_a_missing_value_in_a_tuple_is_no_text(recipe: str, examples: list[Any],
 
 def test_faulty_tuples_are_left_out_and_counted_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [("", "x"), *zip(TEXTS, LABELS, strict=True), ("a", None)]
-    with pytest.raises(UserError, match="^example 1: the field for data.text is empty; mend it, or leave such records out"):
+    with pytest.raises(
+        UserError, match="^example 1: the field for data.text is empty; mend it, or leave such records out"
+    ):
         listed_settings("classify", [], examples)
     said: list[str] = []
     assert kept(listed_settings("classify", ["data.faults=skip"], examples, said.append)) == ROWS
@@ -123,14 +136,23 @@ def test_columns_with_one_name_are_refused() -> None:
         listed_settings("classify", [], frame)
 
 
-@pytest.mark.parametrize("data", [lambda: iter(TEXTS), lambda: TEXTS, lambda: np.array(TEXTS), lambda: {"text": TEXTS}, lambda: ROWS])
+@pytest.mark.parametrize(
+    "data", [lambda: iter(TEXTS), lambda: TEXTS, lambda: np.array(TEXTS), lambda: {"text": TEXTS}, lambda: ROWS]
+)
 def test_texts_for_a_language_model_are_documents(data: Callable[[], Any]) -> None:
     assert kept(listed_settings("text-lstm", [], data())) == [{"text": text} for text in TEXTS]
     assert kept(listed_settings("text-lstm", ["data.text=body"], TEXTS)) == [{"body": text} for text in TEXTS]
 
 
 def test_a_language_model_is_trained_on_a_string() -> None:
-    settings = ["training.steps=2", "training.evaluate_every=2", "model.dim=8", "training.batch_size=2", "training.length=8", "device=cpu"]
+    settings = [
+        "training.steps=2",
+        "training.evaluate_every=2",
+        "model.dim=8",
+        "training.batch_size=2",
+        "training.length=8",
+        "device=cpu",
+    ]
     text = "to be or not to be that is the question\n" * 40
     run = clew.train("text-lstm", *settings, data=text, quiet=True)
     assert Path(run.config.data.train).read_text(encoding="utf-8") == text
@@ -162,7 +184,9 @@ def test_mistakes_are_told() -> None:
         with pytest.raises(UserError) as caught:
             listed_settings("text-lstm", [], data)
         assert str(caught.value).startswith(sentence)
-    with pytest.raises(UserError, match=r"^examples are given by data=, and by data.train=a.csv too; leave one of them out$"):
+    with pytest.raises(
+        UserError, match=r"^examples are given by data=, and by data.train=a.csv too; leave one of them out$"
+    ):
         listed_settings("classify", ["data.train=a.csv"], ROWS)
 
 
@@ -170,15 +194,27 @@ def test_a_file_takes_the_place_of_examples() -> None:
     Path("a.csv").write_text("text,label\na,x\n")
     for data in ("a.csv", Path("a.csv"), {"train": Path("a.csv")}):
         assert listed_settings("classify", [], data) == ["data.corpus=null", 'data.train="a.csv"']
-    assert listed_settings("translate", [], [Path("a.de"), Path("a.en")]) == ["data.corpus=null", 'data.train=["a.de", "a.en"]']
-    with pytest.raises(UserError, match="data= has files for some parts and examples for others; give files for all of them, or examples"):
+    assert listed_settings("translate", [], [Path("a.de"), Path("a.en")]) == [
+        "data.corpus=null",
+        'data.train=["a.de", "a.en"]',
+    ]
+    with pytest.raises(
+        UserError,
+        match="data= has files for some parts and examples for others; give files for all of them, or examples",
+    ):
         listed_settings("classify", [], {"train": Path("a.csv"), "valid": ROWS})
-    with pytest.raises(UserError, match=r"'a.csv' is a file; to read it give pathlib.Path\('a.csv'\), since a string is the text itself"):
+    with pytest.raises(
+        UserError,
+        match=r"'a.csv' is a file; to read it give pathlib.Path\('a.csv'\), since a string is the text itself",
+    ):
         listed_settings("text-lstm", [], "a.csv")
 
 
 def test_a_grid_is_for_the_command_line() -> None:
     with pytest.raises(
-        UserError, match=r"^'seed=1,2' has several values, a grid of 2 runs, for the command line: clew train text-lstm seed=1,2; in"
+        UserError,
+        match=(
+            r"^'seed=1,2' has several values, a grid of 2 runs, for the command line: clew train text-lstm seed=1,2; in"
+        ),
     ):
         clew.train("text-lstm", "seed=1,2")

@@ -36,7 +36,9 @@ def test_the_fields_of_a_recipe_come_back_from_the_table() -> None:
         ("tatoeba-transformer", ["training.schedule=constant", "decoding.beams=9"]),
     ],
 )
-def test_a_run_departs_from_its_recipe_in_the_same_fields_by_either_way(recipe: str, settings: list[str], tmp_path: Path) -> None:
+def test_a_run_departs_from_its_recipe_in_the_same_fields_by_either_way(
+    recipe: str, settings: list[str], tmp_path: Path
+) -> None:
     config = config_of(recipe, settings)
     write_config(tmp_path, config)
     listed = glance(tmp_path, read_resolved())

@@ -48,7 +48,10 @@ def test_a_run_of_a_grid_is_to_the_bit_the_run_alone(tmp_path: Path) -> None:
     given = [*lstm_settings(tmp_path, steps=5), "model.dropout=0.2"]
     run_all(plan_grid("text-lstm", [*given, "model.cell=gru,lstm", "seed=1,2"]))
     run_recipe("text-lstm", [*given, "model.cell=lstm", "seed=2"], out=Path("alone"))
-    there, here = (read_weights(folder / "model.safetensors") for folder in (Path("alone"), Path("runs/text-lstm-cell=lstm-seed=2")))
+    there, here = (
+        read_weights(folder / "model.safetensors")
+        for folder in (Path("alone"), Path("runs/text-lstm-cell=lstm-seed=2"))
+    )
     assert there.keys() == here.keys() and all(torch.equal(value, here[name]) for name, value in there.items())
     settings = json.loads((Path("alone") / CONFIG).read_text())
     assert json.loads((Path("runs/text-lstm-cell=lstm-seed=2") / CONFIG).read_text()) == settings
@@ -67,7 +70,10 @@ def test_finished_runs_are_done_and_interrupted_ones_go_on(tmp_path: Path) -> No
     run_planned(again[1])
     assert is_done(again[1])
     run_recipe("text-lstm", [*given[:-1], "seed=2"], out=Path("straight"))
-    measured = [[{**r, "tokens_per_second": 0, "seconds": 0} for r in read_metrics(folder)] for folder in (Path("straight"), second.folder)]
+    measured = [
+        [{**r, "tokens_per_second": 0, "seconds": 0} for r in read_metrics(folder)]
+        for folder in (Path("straight"), second.folder)
+    ]
     assert measured[0] == measured[1]
 
 
@@ -93,7 +99,9 @@ def test_a_run_that_lost_patience_is_done(tmp_path: Path) -> None:
     run_planned(planned[0])
     assert summarise(planned[0].folder).step < 40
     assert is_done(planned[0])
-    assert not is_done(plan_grid("text-lstm", [*given, "training.patience=30"])[0]), "asked for more patience it goes on"
+    assert not is_done(plan_grid("text-lstm", [*given, "training.patience=30"])[0]), (
+        "asked for more patience it goes on"
+    )
 
 
 def test_runs_of_other_settings_with_the_name_are_let_be(tmp_path: Path) -> None:
@@ -102,7 +110,10 @@ def test_runs_of_other_settings_with_the_name_are_let_be(tmp_path: Path) -> None
     other = plan_grid("text-lstm", [*given, "model.dim=12"])
     assert names(other) == ["runs/text-lstm-seed=1-2", "runs/text-lstm-seed=2-2"]
     Path("runs/text-lstm-seed=3").mkdir()
-    assert names(plan_grid("text-lstm", [*given[:-1], "seed=3,4"])) == ["runs/text-lstm-seed=3-2", "runs/text-lstm-seed=4"]
+    assert names(plan_grid("text-lstm", [*given[:-1], "seed=3,4"])) == [
+        "runs/text-lstm-seed=3-2",
+        "runs/text-lstm-seed=4",
+    ]
 
 
 def test_a_run_made_with_other_code_is_another_run(tmp_path: Path) -> None:
@@ -141,7 +152,9 @@ def test_two_combinations_of_one_name_have_two_folders() -> None:
         ("text-lstm", ["sead=1,2"], "unknown field 'sead'; did you mean 'seed'?"),
     ],
 )
-def test_a_mistake_in_any_combination_is_refused_before_the_first_run(recipe: str, settings: list[str], sentence: str) -> None:
+def test_a_mistake_in_any_combination_is_refused_before_the_first_run(
+    recipe: str, settings: list[str], sentence: str
+) -> None:
     with pytest.raises(UserError) as error:
         plan_grid(recipe, settings)
     assert str(error.value).startswith(sentence)
@@ -153,26 +166,42 @@ def test_a_file_with_a_comma_in_its_name_is_not_taken_for_two(tmp_path: Path) ->
     with pytest.raises(UserError) as error:
         plan_grid("text-lstm", ["data.train=here, there.txt"])
     quoted = "data.train='\"here, there.txt\"'"
-    assert str(error.value) == f"commas separate the runs of a grid, and here, there.txt is one file; write it as {quoted}"
+    assert (
+        str(error.value) == f"commas separate the runs of a grid, and here, there.txt is one file; write it as {quoted}"
+    )
     assert config_of("text-lstm", ['data.train="here, there.txt"']).data.train == "here, there.txt"
 
 
 def test_a_grid_does_not_go_below_a_run_or_a_file(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=1), out=Path("run"))
-    with pytest.raises(UserError, match="run is a run, and the runs of a grid go below a folder that is none; choose another with --out"):
+    with pytest.raises(
+        UserError,
+        match="run is a run, and the runs of a grid go below a folder that is none; choose another with --out",
+    ):
         plan_grid("text-lstm", ["seed=1,2"], parent=Path("run"))
-    with pytest.raises(UserError, match="story.txt is not a folder, and the runs of a grid go below one; choose another with --out"):
+    with pytest.raises(
+        UserError, match="story.txt is not a folder, and the runs of a grid go below one; choose another with --out"
+    ):
         plan_grid("text-lstm", ["seed=1,2"], parent=Path("story.txt"))
 
 
 def test_what_makes_a_run_fail_is_noted_in_its_metrics(tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=40), "training.learning_rate=1e38,1e-3", "training.clip_norm=null", "training.optimiser=sgd"]
+    given = [
+        *lstm_settings(tmp_path, steps=40),
+        "training.learning_rate=1e38,1e-3",
+        "training.clip_norm=null",
+        "training.optimiser=sgd",
+    ]
     diverging, fine = plan_grid("text-lstm", given)
     with pytest.raises(UserError, match="10 steps in a row had no finite gradient"):
         run_planned(diverging)
     run_planned(fine)
     there = summarise(diverging.folder)
-    assert there.state == "failed" and there.failure is not None and there.failure.startswith("10 steps in a row had no finite gradient")
+    assert (
+        there.state == "failed"
+        and there.failure is not None
+        and there.failure.startswith("10 steps in a row had no finite gradient")
+    )
     assert is_done(fine) and not is_done(diverging)
 
 
@@ -189,14 +218,18 @@ def test_a_run_that_another_process_writes_is_left_alone(tmp_path: Path) -> None
 def test_resume_finds_a_run_of_a_grid_by_its_settings(tmp_path: Path) -> None:
     given = lstm_settings(tmp_path, steps=2)
     run_all(plan_grid("text-lstm", [*given, "seed=1,2"]))
-    assert run_recipe("text-lstm", [*given, "seed=2", "training.steps=3"], resume=True).run.folder == Path("runs/text-lstm-seed=2")
+    assert run_recipe("text-lstm", [*given, "seed=2", "training.steps=3"], resume=True).run.folder == Path(
+        "runs/text-lstm-seed=2"
+    )
     with pytest.raises(UserError, match="there is no run of text-lstm with these settings to go on with"):
         run_recipe("text-lstm", [*given, "seed=3"], resume=True)
 
 
 def test_what_a_run_changes_of_its_recipe_is_known() -> None:
     assert changes(config_of("shakespeare-lstm"), Path("run")) == {}
-    changed = changes(config_of("shakespeare-lstm", ["model.cell=gru", "seed=2", "training.schedule.warmup=5"]), Path("run"))
+    changed = changes(
+        config_of("shakespeare-lstm", ["model.cell=gru", "seed=2", "training.schedule.warmup=5"]), Path("run")
+    )
     schedule = {"name": "cosine", "warmup": 5, "floor": 0.02}
     assert changed == {"model.cell": "gru", "seed": 2, "training.schedule": schedule}
     assert changes(config_of("shakespeare-lstm").model_copy(update={"recipe": "mine"}), Path("run")) is None

@@ -58,7 +58,9 @@ def test_what_is_offered_is_listed() -> None:
 
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="below runs/ there is no run of text-lstm to go on with; leave resume=True out to start one"):
+    with pytest.raises(
+        UserError, match="below runs/ there is no run of text-lstm to go on with; leave resume=True out to start one"
+    ):
         clew.train("text-lstm", resume=True)
     with pytest.raises(UserError, match="below runs/ there is no run of text-lstm with these settings to go on with"):
         clew.train("text-lstm", "seed=4", resume=True)
@@ -66,7 +68,9 @@ def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
 
 def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
     clew.train("text-lstm", *lstm_settings(tmp_path, steps=2), out="run", quiet=True)
-    with pytest.raises(UserError, match="run is a run of text-lstm, not of text-gpt; name that recipe, or another folder"):
+    with pytest.raises(
+        UserError, match="run is a run of text-lstm, not of text-gpt; name that recipe, or another folder"
+    ):
         clew.train("text-gpt", out="run", resume=True)
 
 

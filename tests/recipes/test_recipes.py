@@ -42,7 +42,9 @@ def test_a_recipe_is_a_whole_config_that_can_be_built(name: str) -> None:
     vocabularies = {role: tokenizer if kind is Tokenizer else labels for role, kind in kinds.items()}
     if hasattr(small.task, "input"):  # how it reads what is no text, of whichever kind that is
         readers = {**SOUNDS, **LINES, **PICTURES}
-        reader = build_part("reader", small.task.input, readers, **({"rate": 8000} if part_name(small.task.input) in SOUNDS else {}))
+        reader = build_part(
+            "reader", small.task.input, readers, **({"rate": 8000} if part_name(small.task.input) in SOUNDS else {})
+        )
         vocabularies |= {role: reader for role, kind in kinds.items() if kind is AnyReader}
     assert sum(parameter.numel() for parameter in build_task(small, vocabularies).parameters()) > 0
 
@@ -85,7 +87,9 @@ def test_zarembas_sums_are_our_means() -> None:
 
 def test_meritys_settings_run_for_500_epochs_of_chunks_of_varied_length() -> None:
     training = config_of("ptb-awd-lstm").training
-    chunks = [varied_stream_plan(929_589, training.batch_size, training.length, 1, epoch).num_batches for epoch in range(20)]
+    chunks = [
+        varied_stream_plan(929_589, training.batch_size, training.length, 1, epoch).num_batches for epoch in range(20)
+    ]
     assert training.evaluate_every == pytest.approx(sum(chunks) / len(chunks), rel=0.005)
     assert training.steps == 500 * training.evaluate_every
 
@@ -114,5 +118,7 @@ def test_the_recurrent_recipes_have_as_many_parameters_each() -> None:
     counts = []
     for cell in ("elman", "lstm", "gru"):
         config = config_of(f"shakespeare-{cell}")
-        counts.append(sum(p.numel() for p in build_task(config, {"tokenizer": train_tokenizer(config.text, [text])}).parameters()))
+        counts.append(
+            sum(p.numel() for p in build_task(config, {"tokenizer": train_tokenizer(config.text, [text])}).parameters())
+        )
     assert max(counts) / min(counts) < 1.01

@@ -143,7 +143,11 @@ def test_any_number_of_steps_is_one_setting(name: str, steps: int) -> None:
 
 def test_a_run_resumed_with_more_steps_does_not_warm_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = [*lstm_settings(tmp_path, steps=4), 'training.schedule={"name": "cosine", "warmup": 0.5}', "training.log_every=1"]
+    settings = [
+        *lstm_settings(tmp_path, steps=4),
+        'training.schedule={"name": "cosine", "warmup": 0.5}',
+        "training.log_every=1",
+    ]
     run_recipe("text-lstm", settings)
     run_recipe("text-lstm", [*settings, "training.steps=8"], resume=True)
     records = summarise(Path("runs/text-lstm")).records
@@ -159,7 +163,11 @@ def test_runs_that_state_the_same_warmup_in_two_ways_are_one_group(tmp_path: Pat
     for seed, warmup in enumerate(("0.25", "1", "2"), 1):
         run_recipe(
             "text-lstm",
-            [*lstm_settings(tmp_path, steps=4), f'training.schedule={{"name": "cosine", "warmup": {warmup}}}', f"seed={seed}"],
+            [
+                *lstm_settings(tmp_path, steps=4),
+                f'training.schedule={{"name": "cosine", "warmup": {warmup}}}',
+                f"seed={seed}",
+            ],
             out=tmp_path / str(seed),
         )
         summaries.append(summarise(tmp_path / str(seed)))

@@ -1,4 +1,5 @@
-"""A module against a NumPy function: values everywhere, gradients by central differences at a few entries of each array."""
+"""A module against a NumPy function: values everywhere, gradients by central differences at a few entries of each
+array."""
 
 from collections.abc import Callable
 

@@ -56,8 +56,8 @@ def softmax(scores: list[float]) -> np.ndarray:
 
 
 def rotated(vector: np.ndarray, position: int, base: float = 10000.0, scaling=None) -> np.ndarray:
-    """Su et al. 2021, features k and k + d/2 a pair, turned as a complex number by e^(i position theta_k). `scaling` gives theta_k and
-    what the vector is multiplied by."""
+    """Su et al. 2021, features k and k + d/2 a pair, turned as a complex number by e^(i position theta_k). `scaling`
+    gives theta_k and what the vector is multiplied by."""
     half = len(vector) // 2
     out = np.zeros(len(vector))
     for k in range(half):
@@ -109,15 +109,18 @@ def sinusoid(position: int, dim: int, base: float = 10000.0) -> np.ndarray:
     """Vaswani et al. 2017, section 3.5."""
     return np.array(
         [
-            math.sin(position / base ** (feature / dim)) if feature % 2 == 0 else math.cos(position / base ** ((feature - 1) / dim))
+            math.sin(position / base ** (feature / dim))
+            if feature % 2 == 0
+            else math.cos(position / base ** ((feature - 1) / dim))
             for feature in range(dim)
         ]
     )
 
 
 def slope(head: int, num_heads: int) -> float:
-    """Press et al. 2022: a geometric sequence from 2^(-8/n) with that ratio, n a power of two. For other n as their code has it: the
-    slopes of the closest lower power of two come first, and after them the first, third, fifth ... of twice as many."""
+    """Press et al. 2022: a geometric sequence from 2^(-8/n) with that ratio, n a power of two. For other n as their
+    code has it: the slopes of the closest lower power of two come first, and after them the first, third, fifth ... of
+    twice as many."""
     closest = 1
     while 2 * closest <= num_heads:
         closest *= 2
@@ -136,10 +139,13 @@ def multi_head(
     score=scaled,
     position: str = "none",
 ) -> np.ndarray:
-    """Vaswani et al. 2017 with grouped keys (Ainslie et al. 2023), windows, ALiBi, rotary and Shaw's relative positions."""
+    """Vaswani et al. 2017 with grouped keys (Ainslie et al. 2023), windows, ALiBi, rotary and Shaw's relative
+    positions."""
     num_kv_heads = num_kv_heads or num_heads
     head_dim = len(p["query.weight"]) // num_heads
-    of_score = {name.removeprefix("attention.score."): value for name, value in p.items() if name.startswith("attention.score.")}
+    of_score = {
+        name.removeprefix("attention.score."): value for name, value in p.items() if name.startswith("attention.score.")
+    }
     out = np.zeros((*x.shape[:2], len(p["output.weight"])))
     for b, row in enumerate(x):
         q = [affine(p["query.weight"], word) + p["query.bias"] for word in row]
@@ -149,8 +155,13 @@ def multi_head(
             contexts = []
             for head in range(num_heads):
                 shared = head // (num_heads // num_kv_heads)
-                mine, theirs = slice(head * head_dim, (head + 1) * head_dim), slice(shared * head_dim, (shared + 1) * head_dim)
-                seen = [j for j in range(len(row)) if not (causal and j > i) and (window is None or abs(i - j) <= window)]
+                mine, theirs = (
+                    slice(head * head_dim, (head + 1) * head_dim),
+                    slice(shared * head_dim, (shared + 1) * head_dim),
+                )
+                seen = [
+                    j for j in range(len(row)) if not (causal and j > i) and (window is None or abs(i - j) <= window)
+                ]
                 scores = []
                 for j in seen:
                     query, key = q[i][mine], k[j][theirs]
@@ -159,7 +170,10 @@ def multi_head(
                     if position == "relative":
                         scores.append(sum(query * (key + relative(p, "keys", i, j))) / math.sqrt(head_dim))
                         continue
-                    scores.append(score(of_score, query, key, j) - (slope(head, num_heads) * abs(i - j) if position == "alibi" else 0.0))
+                    scores.append(
+                        score(of_score, query, key, j)
+                        - (slope(head, num_heads) * abs(i - j) if position == "alibi" else 0.0)
+                    )
                 context = np.zeros(head_dim)
                 for weight, j in zip(softmax(scores), seen, strict=True):
                     added = relative(p, "value_vectors", i, j) if position == "relative" else 0.0

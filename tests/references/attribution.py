@@ -1,4 +1,5 @@
-"""Attributions of a small network worked out apart: NumPy, float64, gradients written by hand, one place after the other.
+"""Attributions of a small network worked out apart: NumPy, float64, gradients written by hand, one place after the
+other.
 
 f(x) = v . tanh(sum_i W_i x_i + b)      W_i the weights of place i
 """

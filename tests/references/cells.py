@@ -1,4 +1,5 @@
-"""Recurrent cells from the papers' equations, a word and a unit at a time. Weights are stacked gate by gate, each gate's rows together."""
+"""Recurrent cells from the papers' equations, a word and a unit at a time. Weights are stacked gate by gate, each
+gate's rows together."""
 
 import math
 
@@ -53,7 +54,8 @@ def elman(p: dict, x: np.ndarray, g=math.tanh) -> np.ndarray:
 
 
 def lstm(p: dict, x: np.ndarray, peephole: bool = False, layer_norm: bool = False, output=math.tanh) -> np.ndarray:
-    """Hochreiter and Schmidhuber 1997 with Gers' forget gate; peepholes by Gers and Schmidhuber 2000; layer norm by Ba et al. 2016."""
+    """Hochreiter and Schmidhuber 1997 with Gers' forget gate; peepholes by Gers and Schmidhuber 2000; layer norm by Ba
+    et al. 2016."""
     dim = p["hidden_weight"].shape[1]
 
     def step(x_t, h, c):
@@ -124,7 +126,8 @@ def gru(p: dict, x: np.ndarray) -> np.ndarray:
 
 
 def published_gru(p: dict, x: np.ndarray) -> np.ndarray:
-    """Cho et al. 2014, equations 5 to 8, with biases: the reset gate is before the recurrent matrix, n = tanh(W x + b + U (r h))."""
+    """Cho et al. 2014, equations 5 to 8, with biases: the reset gate is before the recurrent matrix, n = tanh(W x + b +
+    U (r h))."""
     dim = p["hidden_weight"].shape[1]
 
     def step(x_t, h):

@@ -18,7 +18,8 @@ def over_words(p: dict, letters: np.ndarray, dim: int, read) -> np.ndarray:
 
 
 def cnn(p: dict, letters: np.ndarray, dim: int, widths: list[int], highways: int, activation=relu) -> np.ndarray:
-    """Ma and Hovy 2016, Kim et al. 2016: filters over letters and the largest value of each, then t relu(W y + b) + (1 - t) y."""
+    """Ma and Hovy 2016, Kim et al. 2016: filters over letters and the largest value of each, then t relu(W y + b) + (1
+    - t) y."""
 
     def read(x):
         y = []

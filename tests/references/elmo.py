@@ -15,8 +15,8 @@ def letters(word: str | None, mark: int | None = None) -> list[int]:
 
 
 def levels(options: dict, weights: dict, words: list[str], states: dict | None = None) -> np.ndarray:
-    """(levels, words, 2 dim): what the letters give, twice, and then every layer of both readers. `states` by direction and layer are
-    where they begin, and become where they end."""
+    """(levels, words, 2 dim): what the letters give, twice, and then every layer of both readers. `states` by direction
+    and layer are where they begin, and become where they end."""
     spelled = [letters(None, 256), *(letters(word) for word in words), letters(None, 257)]
     x = np.array([word_vector(options, weights, ids) for ids in spelled])
     states = {} if states is None else states
@@ -31,7 +31,9 @@ def word_vector(options: dict, weights: dict, ids: list[int]) -> np.ndarray:
     for number, (width, count) in enumerate(options["char_cnn"]["filters"]):
         weight, bias = weights[f"CNN/W_cnn_{number}"][0], weights[f"CNN/b_cnn_{number}"]
         for k in range(count):
-            values = [bias[k] + sum(table[ids[t + j]] @ weight[j, :, k] for j in range(width)) for t in range(50 - width + 1)]
+            values = [
+                bias[k] + sum(table[ids[t + j]] @ weight[j, :, k] for j in range(width)) for t in range(50 - width + 1)
+            ]
             y.append(max(max(values), 0.0))
     y = np.array(y)
     for number in range(options["char_cnn"]["n_highway"]):
@@ -43,10 +45,14 @@ def word_vector(options: dict, weights: dict, ids: list[int]) -> np.ndarray:
 
 
 def carried_levels(options: dict, weights: dict, batches: list[list[list[str]]]) -> list[list[np.ndarray]]:
-    """`levels` of every sentence of batches that are read one after the other: row r of a batch begins in both directions and every layer
-    where the last sentence in row r ended, with zeros where there was none. AllenNLP's ElmoLstm is documented so."""
+    """`levels` of every sentence of batches that are read one after the other: row r of a batch begins in both
+    directions and every layer where the last sentence in row r ended, with zeros where there was none. AllenNLP's
+    ElmoLstm is documented so."""
     rows: dict[int, dict] = {}
-    return [[levels(options, weights, words, rows.setdefault(row, {})) for row, words in enumerate(batch)] for batch in batches]
+    return [
+        [levels(options, weights, words, rows.setdefault(row, {})) for row, words in enumerate(batch)]
+        for batch in batches
+    ]
 
 
 def reader(options: dict, weights: dict, direction: int, x: np.ndarray, states: dict) -> list[np.ndarray]:

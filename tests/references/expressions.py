@@ -1,4 +1,5 @@
-"""The nodes of a step's graph on float64 numbers, (batch, width) each, one operation at a time as `OPERATIONS` defines it on numbers."""
+"""The nodes of a step's graph on float64 numbers, (batch, width) each, one operation at a time as `OPERATIONS` defines
+it on numbers."""
 
 from collections.abc import Mapping, Sequence
 

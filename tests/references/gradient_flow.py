@@ -1,4 +1,5 @@
-"""The gradient of an Elman language model's loss at t by its hidden state at t - k: a row vector times k Jacobians, in float64."""
+"""The gradient of an Elman language model's loss at t by its hidden state at t - k: a row vector times k Jacobians, in
+float64."""
 
 import numpy as np
 

@@ -1,4 +1,5 @@
-"""Graph LSTMs from their equations, a node, an edge and a unit at a time. Weights are stacked gate by gate: i, f, candidate, o."""
+"""Graph LSTMs from their equations, a node, an edge and a unit at a time. Weights are stacked gate by gate: i, f,
+candidate, o."""
 
 import math
 
@@ -23,7 +24,10 @@ def step(p: dict, x: np.ndarray, incoming, dim: int):
 
     h, c = np.zeros(dim), np.zeros(dim)
     for j in range(dim):
-        sums = [from_x[gate * dim + j] + sum(from_one(gate * dim + j, type, hidden) for type, hidden, _ in incoming) for gate in range(4)]
+        sums = [
+            from_x[gate * dim + j] + sum(from_one(gate * dim + j, type, hidden) for type, hidden, _ in incoming)
+            for gate in range(4)
+        ]
         c[j] = sigmoid(sums[0]) * math.tanh(sums[2])
         for type, hidden, cell in incoming:
             bias = p["type_offsets"][type, j] if "type_offsets" in p else 0.0

@@ -1,7 +1,9 @@
-"""Recurrences over grids from their equations, a cell and a unit at a time, each example alone and within its own sizes.
+"""Recurrences over grids from their equations, a cell and a unit at a time, each example alone and within its own
+sizes.
 
-Weights are stacked gate by gate. Of the LSTM (Graves et al. 2007): i, f of the cell above, f of the cell to the left, candidate, o. Of the
-spatial GRU (Wan et al. 2016): three resets, four updates, candidate; neighbours stand in the order above, left, corner.
+Weights are stacked gate by gate. Of the LSTM (Graves et al. 2007): i, f of the cell above, f of the cell to the left,
+candidate, o. Of the spatial GRU (Wan et al. 2016): three resets, four updates, candidate; neighbours stand in the order
+above, left, corner.
 """
 
 import math
@@ -46,11 +48,16 @@ CELLS = {"grid_lstm": lstm_cell, "grid_gru": gru_cell}
 
 
 def grid(name: str, p: dict, x: np.ndarray, sizes) -> np.ndarray:
-    """h of every cell (batch, height, width, corners * dim), 0 on padding; `sizes` are each example's (height, width)."""
+    """h of every cell (batch, height, width, corners * dim), 0 on padding; `sizes` are each example's (height,
+    width)."""
     corners = [corner for corner in CORNERS if f"cells.{corner}.bias" in p]
     whole = []
     for corner in corners:
-        own = {key.removeprefix(f"cells.{corner}."): value for key, value in p.items() if key.startswith(f"cells.{corner}.")}
+        own = {
+            key.removeprefix(f"cells.{corner}."): value
+            for key, value in p.items()
+            if key.startswith(f"cells.{corner}.")
+        }
         down, right = CORNERS[corner]
         dim = own["hidden_weight"].shape[1] // {"grid_lstm": 2, "grid_gru": 3}[name]
         out = np.zeros((*x.shape[:3], dim))

@@ -1,4 +1,5 @@
-"""Log-mel frames in NumPy float64, by their definition: a discrete Fourier transform as a sum, and triangles one point at a time."""
+"""Log-mel frames in NumPy float64, by their definition: a discrete Fourier transform as a sum, and triangles one point
+at a time."""
 
 import numpy as np
 
@@ -8,7 +9,15 @@ def mel(frequency: float) -> float:
 
 
 def log_mel(
-    samples: np.ndarray, rate: int, num_mels: int, window: int, hop: int, fft_size: int, low: float, high: float, range_db: float = 0
+    samples: np.ndarray,
+    rate: int,
+    num_mels: int,
+    window: int,
+    hop: int,
+    fft_size: int,
+    low: float,
+    high: float,
+    range_db: float = 0,
 ) -> np.ndarray:
     """(frames, num_mels); `window` and `hop` are samples."""
     if len(samples) < window:

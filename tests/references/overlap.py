@@ -2,7 +2,8 @@
 
 
 def iou(gold, predicted, labels):
-    """Of each label that is gold or predicted somewhere, cells in both over cells in either; numbers below 0 are no label."""
+    """Of each label that is gold or predicted somewhere, cells in both over cells in either; numbers below 0 are no
+    label."""
     found = {}
     for label in range(labels):
         both = either = 0

@@ -50,7 +50,9 @@ def planned(p: dict, read: np.ndarray, regions: list[np.ndarray]) -> np.ndarray:
     return np.array(rows)
 
 
-def written(p: dict, words: np.ndarray, topics: np.ndarray, regions: list[np.ndarray], phrases: list[np.ndarray] | None) -> np.ndarray:
+def written(
+    p: dict, words: np.ndarray, topics: np.ndarray, regions: list[np.ndarray], phrases: list[np.ndarray] | None
+) -> np.ndarray:
     """A vector for every word of a sentence, for one topic and one list of regions, and of phrase words, a row."""
     rows = []
     for number, row in enumerate(words):
@@ -66,7 +68,9 @@ def written(p: dict, words: np.ndarray, topics: np.ndarray, regions: list[np.nda
             if phrases is not None:
                 score = below(p, "phrases.attention.score.")
                 weights = softmax([additive(score, seen, place, 0) for place in phrases[number]])
-                seen = np.concatenate([seen, sum(weight * place for weight, place in zip(weights, phrases[number], strict=True))])
+                seen = np.concatenate(
+                    [seen, sum(weight * place for weight, place in zip(weights, phrases[number], strict=True))]
+                )
             found.append(np.tanh(affine(p["output.weight"], np.concatenate([seen, word])) + p["output.bias"]))
         rows.append(found)
     return np.array(rows)

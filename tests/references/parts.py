@@ -28,7 +28,13 @@ def gelu_tanh(a: float) -> float:
     return 0.5 * a * (1 + math.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
 
 
-ACTIVATIONS = {"relu": lambda a: max(a, 0.0), "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": lambda a: a * sigmoid(a), "tanh": math.tanh}
+ACTIVATIONS = {
+    "relu": lambda a: max(a, 0.0),
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": lambda a: a * sigmoid(a),
+    "tanh": math.tanh,
+}
 
 
 def feedforward(p: dict, x: np.ndarray, activation: str) -> np.ndarray:
@@ -102,7 +108,9 @@ def pooled(name: str, p: dict, rows: list[np.ndarray]) -> np.ndarray:
         elif name == "pooler":
             out.append(np.tanh(affine(p["dense.weight"], row[0]) + p["dense.bias"]))
         else:
-            scores = [float(p["vector.weight"][0] @ np.tanh(affine(p["inner.weight"], h) + p["inner.bias"])) for h in row]
+            scores = [
+                float(p["vector.weight"][0] @ np.tanh(affine(p["inner.weight"], h) + p["inner.bias"])) for h in row
+            ]
             out.append(sum(w * h for w, h in zip(softmax(scores), row, strict=True)))
     return np.array(out)
 
@@ -126,8 +134,11 @@ def bahdanau(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step,
     return np.array(rows)
 
 
-def luong(p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed_dim: int) -> np.ndarray:
-    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, give h~ = tanh(W_c [context; s]). One memory a row."""
+def luong(
+    p: dict, x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed_dim: int
+) -> np.ndarray:
+    """Luong et al. 2015 with input feeding: feed [x; h~], attend with the new state, give h~ = tanh(W_c [context; s]).
+    One memory a row."""
     rows = []
     for row, places in zip(x, memory, strict=True):
         state, fed, outputs = hidden.copy(), np.zeros(fed_dim), []
@@ -147,8 +158,8 @@ def attentional(weight: np.ndarray, state: np.ndarray, places: np.ndarray, score
 
 
 def unjoined(x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: np.ndarray, fed: bool) -> np.ndarray:
-    """Attention after the cell without a layer behind it: s' = cell([x; context before], s) where the context is `fed`, else cell(x, s);
-    then attend with s' and give [s'; context]. One memory a row."""
+    """Attention after the cell without a layer behind it: s' = cell([x; context before], s) where the context is `fed`,
+    else cell(x, s); then attend with s' and give [s'; context]. One memory a row."""
     rows = []
     for row, places in zip(x, memory, strict=True):
         state, context, outputs = hidden.copy(), np.zeros(places.shape[1]), []
@@ -161,9 +172,11 @@ def unjoined(x: np.ndarray, memory: list[np.ndarray], score, cell_step, hidden: 
     return np.array(rows)
 
 
-def residual_step(cell_steps: list, x_t: np.ndarray, states: list[np.ndarray], beside: np.ndarray | None = None) -> list[np.ndarray]:
-    """One step of a stack as Wu et al. 2016, equation 6: x^1 = cell_1(x), x^k = cell_k([x^{k-1}; beside]) + x^{k-1}. The new states of all
-    cells, each its output, and then x of the top."""
+def residual_step(
+    cell_steps: list, x_t: np.ndarray, states: list[np.ndarray], beside: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """One step of a stack as Wu et al. 2016, equation 6: x^1 = cell_1(x), x^k = cell_k([x^{k-1}; beside]) + x^{k-1}.
+    The new states of all cells, each its output, and then x of the top."""
     new = [cell_steps[0](x_t, states[0])]
     passed = new[0]
     for step, state in zip(cell_steps[1:], states[1:], strict=True):
@@ -186,7 +199,9 @@ def gated_convolution(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
 
 
 def gated_window(p: dict, x: np.ndarray, causal: bool) -> np.ndarray:
-    of_convolution = {key.removeprefix("convolution."): value for key, value in p.items() if key.startswith("convolution.")}
+    of_convolution = {
+        key.removeprefix("convolution."): value for key, value in p.items() if key.startswith("convolution.")
+    }
     both = convolution(of_convolution, x, causal)
     dim = both.shape[-1] // 2
     out = np.zeros((*x.shape[:2], dim))

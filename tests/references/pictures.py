@@ -6,7 +6,8 @@ import numpy as np
 
 
 def convolved(weight: np.ndarray, x: np.ndarray, stride: int, padding: int) -> np.ndarray:
-    """y[o, i, j] = sum over c, a, b of W[o, c, a, b] x[c, stride i + a - padding, stride j + b - padding], zeros beyond the picture."""
+    """y[o, i, j] = sum over c, a, b of W[o, c, a, b] x[c, stride i + a - padding, stride j + b - padding], zeros beyond
+    the picture."""
     channels, height, width = x.shape
     size = weight.shape[2]
     y = np.zeros((len(weight), -(-height // stride), -(-width // stride)))

@@ -6,9 +6,11 @@ from fractions import Fraction
 import numpy as np
 
 
-def touched(numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[int, int], before: int = 0) -> set[tuple[int, int]]:
-    """Rows and columns of the cells that hold the centre of a pixel of the thing (from 1), once the picture is resized to `size`. Cells are
-    laid out from `before` pixels outside, and what lies behind the last one is in it."""
+def touched(
+    numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[int, int], before: int = 0
+) -> set[tuple[int, int]]:
+    """Rows and columns of the cells that hold the centre of a pixel of the thing (from 1), once the picture is resized
+    to `size`. Cells are laid out from `before` pixels outside, and what lies behind the last one is in it."""
     height, width = numbers.shape
     found = set()
     for y in range(height):
@@ -21,9 +23,15 @@ def touched(numbers: np.ndarray, thing: int, cell: tuple[int, int], size: tuple[
 
 
 def pointed(
-    weights: np.ndarray, things: tuple[int | None, ...], numbers: np.ndarray, cell: tuple[int, int], size: tuple[int, int], before: int = 0
+    weights: np.ndarray,
+    things: tuple[int | None, ...],
+    numbers: np.ndarray,
+    cell: tuple[int, int],
+    size: tuple[int, int],
+    before: int = 0,
 ) -> tuple[int, int]:
-    """How many words look most at their thing (from 0), and how many have one. The first of equal places is looked at."""
+    """How many words look most at their thing (from 0), and how many have one. The first of equal places is looked
+    at."""
     right = words = 0
     columns = -(-size[1] // cell[1])
     for row, thing in zip(weights, things, strict=False):

@@ -1,4 +1,5 @@
-"""Contextuality, CKA, divergences and lexicon induction written out with loops, in float64: what the library's closed forms must equal."""
+"""Contextuality, CKA, divergences and lexicon induction written out with loops, in float64: what the library's closed
+forms must equal."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Tree-LSTMs from the equations of Tai et al. (2015), a node and a unit at a time. Weights are stacked gate by gate: i, f, candidate, o."""
+"""Tree-LSTMs from the equations of Tai et al. (2015), a node and a unit at a time. Weights are stacked gate by gate: i,
+f, candidate, o."""
 
 import math
 
@@ -8,14 +9,17 @@ from tests.references.cells import affine, sigmoid
 
 
 def over_trees(p: dict, x: np.ndarray, rows, combine) -> np.ndarray:
-    """Every node's h (batch, nodes, dim), 0 on padding; `combine(from_x, children)` gives (h, c), children being (slot, h, c)."""
+    """Every node's h (batch, nodes, dim), 0 on padding; `combine(from_x, children)` gives (h, c), children being (slot,
+    h, c)."""
     dim = len(p["bias"]) // 4
     out = np.zeros((*x.shape[:2], dim))
     for row, tree in enumerate(rows):
 
         def state(place, row=row, tree=tree):
             below = [(tree.slots[child], *state(child)) for child, parent in enumerate(tree.parents) if parent == place]
-            return combine(affine(p["input_weight"], x[row, place]) + p["bias"], sorted(below, key=lambda part: part[0]))
+            return combine(
+                affine(p["input_weight"], x[row, place]) + p["bias"], sorted(below, key=lambda part: part[0])
+            )
 
         for place in range(len(tree.parents)):
             out[row, place] = state(place)[0]

@@ -35,12 +35,17 @@ TINY = [
 
 def save_pretrained(folder: Path, kind: str = "bert") -> Path:
     """A run directory with a body of some family and random weights."""
-    sentences = [f"{words[0]} {words[1]} {words[2]} is {words[3]}" for words in product(["a", "the"], ADJECTIVES, NOUNS, JUDGEMENTS)]
+    sentences = [
+        f"{words[0]} {words[1]} {words[2]} is {words[3]}"
+        for words in product(["a", "the"], ADJECTIVES, NOUNS, JUDGEMENTS)
+    ]
     tokenizer = TOKENIZERS["wordpiece" if kind == "bert" else "word"](sentences, size=80 if kind == "bert" else None)
     tokenizer = framed_as_bert(tokenizer) if kind == "bert" else tokenizer
     task = {"name": TASKS.get(kind, "language_model")}
     text = {"tokenizer": "wordpiece", "size": 80} if kind == "bert" else {"tokenizer": "word"}
-    config = resolve({"recipe": f"tiny-{kind}", "model": BODIES[kind], "task": task, "text": text, "data": {"train": "text.txt"}})
+    config = resolve(
+        {"recipe": f"tiny-{kind}", "model": BODIES[kind], "task": task, "text": text, "data": {"train": "text.txt"}}
+    )
     with torch.random.fork_rng():
         built = build_task(config, {"tokenizer": tokenizer})
     folder.mkdir(parents=True)
@@ -52,11 +57,19 @@ def save_pretrained(folder: Path, kind: str = "bert") -> Path:
 
 def labelled_file(folder: Path, *, pairs: bool = False) -> list[str]:
     """A table of texts that are good or bad, and the settings that read it."""
-    rows = [f"the {a} {b} is {c}\t{f'a {b} {a}' + chr(9) if pairs else ''}{c}" for a, b, c in product(ADJECTIVES, NOUNS, JUDGEMENTS)]
+    rows = [
+        f"the {a} {b} is {c}\t{f'a {b} {a}' + chr(9) if pairs else ''}{c}"
+        for a, b, c in product(ADJECTIVES, NOUNS, JUDGEMENTS)
+    ]
     header = "sentence1\tsentence2\tlabel" if pairs else "sentence1\tlabel"
     path = folder / "labelled.tsv"
     path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
-    return [f"data.train={path}", "data.text=sentence1", "data.label=label", *(["data.second=sentence2"] if pairs else [])]
+    return [
+        f"data.train={path}",
+        "data.text=sentence1",
+        "data.label=label",
+        *(["data.second=sentence2"] if pairs else []),
+    ]
 
 
 def tagged_file(folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
 """Seven made-up translation systems of known difference: each repeats the references, with some of the words wrong.
 
-A system's rate is the share of words that it gets wrong. Which words are hard is the same for all, so that systems differ on the same
-sentences, as real ones do. `even` systems are wrong all over; `long` ones are wrong in long sentences, which weigh more in a corpus than in
-a mean over sentences, and `short` ones in short sentences.
+A system's rate is the share of words that it gets wrong. Which words are hard is the same for all, so that systems
+differ on the same sentences, as real ones do. `even` systems are wrong all over; `long` ones are wrong in long
+sentences, which weigh more in a corpus than in a mean over sentences, and `short` ones in short sentences.
 """
 
 import numpy as np

@@ -70,7 +70,10 @@ def bert_settings(folder: Path, steps: int = 6) -> list[str]:
     return [f"data.train={write_text(folder, text, 'stories.txt')}", *BERT, f"training.steps={steps}"]
 
 
-PAIRS = [f"{a} {b} {c}\t{c} {b} {a}" for a, b, c in product(["red", "blue"], ["big", "old", "new"], ["fox", "owl", "cat", "dog"])]
+PAIRS = [
+    f"{a} {b} {c}\t{c} {b} {a}"
+    for a, b, c in product(["red", "blue"], ["big", "old", "new"], ["fox", "owl", "cat", "dog"])
+]
 REVERSER = [
     "data.corpus=null",
     "data.source=null",
@@ -109,7 +112,9 @@ def save_many_languages(folder: Path) -> None:
     words = {"de": "ein roter Fuchs", "en": "a red fox", "fr": "un renard roux"}
     pairs = [Pair(words[a], words[b], f"{a}-{b}", b) for a in words for b in words if a != b]
     config = config_of("tatoeba-lstm", [*REVERSER, "data.train=pairs.tsv"])
-    vocabularies = train_sequence_vocabularies(lambda texts, more: train_side(config.text, texts, more), True, pairs, config.task)  # type: ignore[arg-type]
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, more: train_side(config.text, texts, more), True, pairs, config.task
+    )  # type: ignore[arg-type]
     folder.mkdir()
     save_vocabularies(folder, vocabularies)
     write_weights(folder / WEIGHTS, build_task(config, vocabularies).state_dict())

@@ -35,7 +35,8 @@ def test_a_body_that_sees_the_future_cannot_be_a_language_model(monkeypatch: pyt
     monkeypatch.setitem(MODELS, "two_way", Family(TwoWayConfig, build_two_way))
     config = config_of("text-lstm", ["model.family=two_way"])
     message = (
-        "the task language_model needs a body that is causal, which this two_way is not; these would do: recurrent, window, gpt, llama, "
+        "the task language_model needs a body that is causal, which this two_way is not; these would do: recurrent,"
+        " window, gpt, llama, "
     )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
@@ -59,7 +60,9 @@ def test_a_text_and_a_corpus_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         find_texts(config_of("shakespeare-lstm", ["data.train=x.txt"]).data)
     path = write_text(tmp_path)
-    parts = find_texts(config_of("shakespeare-lstm", ["data.corpus=null", f"data.train={path}", "data.test_fraction=0.1"]).data)
+    parts = find_texts(
+        config_of("shakespeare-lstm", ["data.corpus=null", f"data.train={path}", "data.test_fraction=0.1"]).data
+    )
     assert "".join(text for part in parts.values() for text in part) == TEXT
     assert list(parts) == ["train", "valid", "test"]
 
@@ -70,21 +73,26 @@ def test_a_part_too_short_to_predict_anything_is_refused_before_training(tmp_pat
     texts = find_texts(config.data)
     task = build_task(config, {"tokenizer": train_tokenizer(config.text, texts["train"])})
     with pytest.raises(UserError) as error:
-        Streams().encode(task, TextPart(texts["train"], 0, 1), Encoding("valid", config.training, cache=tmp_path / "cache"))
-    assert str(error.value) == (
-        f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another data.valid_fraction "
-        "or data.test_fraction"
+        Streams().encode(
+            task, TextPart(texts["train"], 0, 1), Encoding("valid", config.training, cache=tmp_path / "cache")
+        )
+    assert (
+        str(error.value)
+        == f"{path}: the valid part has 1 token and needs 2, one to read and one to predict; give more text, or another"
+        " data.valid_fraction or data.test_fraction"
     )
 
 
-def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_that_does_not_ship_says_what_it_wants_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = config_of("ptb-lstm-small").data
     monkeypatch.delenv("CLEW_DATA", raising=False)
     with pytest.raises(UserError) as error:
         find_texts(data)
     assert str(error.value).startswith(
-        "the corpus ptb does not ship with clew; put ptb/ptb.train.txt, ptb/ptb.valid.txt, ptb/ptb.test.txt below a folder, "
-        "and set CLEW_DATA to that folder; "
+        "the corpus ptb does not ship with clew; put ptb/ptb.train.txt, ptb/ptb.valid.txt, ptb/ptb.test.txt below a"
+        " folder, and set CLEW_DATA to that folder; "
     )
     assert str(error.value).endswith("without it, try `clew train shakespeare-lstm`")
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
@@ -113,7 +121,9 @@ def test_the_device_is_chosen_with_a_reason() -> None:
 def test_a_device_that_is_not_there_is_refused(name: str) -> None:
     if getattr(torch, name).is_available():
         pytest.skip(f"this machine has {name}")
-    with pytest.raises(UserError, match=f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu"):
+    with pytest.raises(
+        UserError, match=f"device={name} was asked for, but torch finds none here; use device=auto or device=cpu"
+    ):
         choose_device(name)
 
 
@@ -124,23 +134,32 @@ def test_an_unknown_device_names_the_known_ones() -> None:
 
 def test_a_tied_output_layer_needs_equal_widths() -> None:
     config = config_of("text-lstm", ["model.dim=8", "model.embedding_dim=4", "task.tied=true"])
-    message = r"a tied output layer needs the body's width \(8\) to be the embedding's \(4\); make them equal or set task.tied=false"
+    message = (
+        r"a tied output layer needs the body's width \(8\) to be the embedding's \(4\); make them equal or set"
+        r" task.tied=false"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
 
-@pytest.mark.parametrize("family", [name for name, family in MODELS.items() if not family.encodes and family.reads_sequence])
+@pytest.mark.parametrize(
+    "family", [name for name, family in MODELS.items() if not family.encodes and family.reads_sequence]
+)
 def test_every_family_builds_a_task_from_its_defaults(family: str) -> None:
     width = ["model.dim=24"] if "dim" in MODELS[family].config.model_fields else []
     task_name = {"elmo": "bidirectional_language_model", "bert": "masked_language_model"}.get(family, "language_model")
-    config = config_of("text-lstm", [f"model.family={family}", *width, f"task.name={task_name}", "text.tokenizer=wordpiece"])
+    config = config_of(
+        "text-lstm", [f"model.family={family}", *width, f"task.name={task_name}", "text.tokenizer=wordpiece"]
+    )
     task = build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
     assert isinstance(task, nn.Module) and task.body.vocabulary == task.tokenizer.vocabulary
 
 
 def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
     config = config_of("text-lstm", ["model.family=seq2seq", "model.dim=8"])
-    message = "the task language_model has no source for a seq2seq to read; these would do: recurrent, window, gpt, llama, "
+    message = (
+        "the task language_model has no source for a seq2seq to read; these would do: recurrent, window, gpt, llama, "
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
@@ -148,18 +167,27 @@ def test_a_task_without_a_source_refuses_an_encoder_decoder() -> None:
 def test_trees_are_for_bodies_that_read_them_and_the_other_way_round() -> None:
     config = config_of("text-lstm", ["model.family=tree_lstm", "model.dim=8"])
     tokenizer = train_tokenizer(config.text, [TEXT])
-    message = "the task language_model has no trees for a tree_lstm to read; these would do: recurrent, window, gpt, llama, (\\w+, )*elmo$"
+    message = (
+        "the task language_model has no trees for a tree_lstm to read; these would do: recurrent, window, gpt, llama,"
+        " (\\w+, )*elmo$"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer})
     config = config_of("gum-tree-lstm", ["model.family=recurrent", "model.dim=8"])
-    message = "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do: tree_lstm$"
+    message = (
+        "the task tree_classification needs a body that reads trees, which a recurrent does not; these would do:"
+        " tree_lstm$"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": tokenizer, "labels": tokenizer})
 
 
 def test_a_grid_is_nothing_that_a_text_has() -> None:
     config = config_of("text-lstm", ["model.family=grid_lstm", "model.dim=8"])
-    message = "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama, (\\w+, )*elmo$"
+    message = (
+        "the task language_model has no grid for a grid_lstm to read; these would do: recurrent, window, gpt, llama,"
+        " (\\w+, )*elmo$"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config, {"tokenizer": train_tokenizer(config.text, [TEXT])})
 
@@ -168,19 +196,30 @@ def test_graphs_are_for_bodies_that_read_them_and_their_task_takes_others_too() 
     config = config_of("text-lstm", ["model.family=graph_lstm", "model.dim=8"])
     tokenizer = train_tokenizer(config.text, [TEXT])
     with pytest.raises(
-        UserError, match="the task language_model has no graph for a graph_lstm to read; these would do: recurrent, window, "
+        UserError,
+        match="the task language_model has no graph for a graph_lstm to read; these would do: recurrent, window, ",
     ):
         build_task(config, {"tokenizer": tokenizer})
-    message = "the task tree_classification needs a body that reads trees, which a graph_lstm does not; these would do: tree_lstm$"
+    message = (
+        "the task tree_classification needs a body that reads trees, which a graph_lstm does not; these would do:"
+        " tree_lstm$"
+    )
     with pytest.raises(UserError, match=message):
-        build_task(config_of("gum-tree-lstm", ["model.family=graph_lstm", "model.dim=8"]), {"tokenizer": tokenizer, "labels": tokenizer})
+        build_task(
+            config_of("gum-tree-lstm", ["model.family=graph_lstm", "model.dim=8"]),
+            {"tokenizer": tokenizer, "labels": tokenizer},
+        )
     vocabularies = {"tokenizer": train_word([TEXT]), "labels": Labels(["a", "b"]), "edge_types": Labels(["next", "up"])}
-    message = "the task node_labelling has no trees for a tree_lstm to read; these would do: recurrent, (\\w+, )*graph_lstm$"
+    message = (
+        "the task node_labelling has no trees for a tree_lstm to read; these would do: recurrent, (\\w+, )*graph_lstm$"
+    )
     with pytest.raises(UserError, match=message):
         build_task(config_of("label-nodes", ["model.family=tree_lstm", "model.dim=8"]), vocabularies)
     small = ["model.dim=8", "model.embedding_dim=8", "embedding.characters=null"]
     assert build_task(config_of("label-nodes", small), vocabularies).body.num_types == 3  # with the unknown one
-    chain = build_task(config_of("label-nodes", ["model.family=recurrent", "model.bidirectional=true", *small]), vocabularies)
+    chain = build_task(
+        config_of("label-nodes", ["model.family=recurrent", "model.bidirectional=true", *small]), vocabularies
+    )
     assert not chain.reads_graphs
 
 

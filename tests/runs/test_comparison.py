@@ -36,14 +36,20 @@ def cells() -> list[Summary]:
 
 def test_runs_that_differ_in_the_seed_alone_are_one_group(cells: list[Summary]) -> None:
     groups, notes = group_runs(cells)
-    assert [(group.label, len(group.runs)) for group in groups] == [("cell=lstm", 3), ("cell=gru", 3), ("cell=elman", 3)]
+    assert [(group.label, len(group.runs)) for group in groups] == [
+        ("cell=lstm", 3),
+        ("cell=gru", 3),
+        ("cell=elman", 3),
+    ]
     assert notes == []
     assert groups[0].mean("valid.loss") == pytest.approx(1.58)
     assert groups[0].spread("valid.loss") == pytest.approx(0.01), "the sample's: over n - 1"
 
 
 def test_where_it_ran_and_how_often_it_logged_make_no_group() -> None:
-    groups, _ = group_runs([run_of("a", 1.0, "device=cpu"), run_of("b", 1.1, "seed=2", "training.log_every=3", "training.save_every=7")])
+    groups, _ = group_runs(
+        [run_of("a", 1.0, "device=cpu"), run_of("b", 1.1, "seed=2", "training.log_every=3", "training.save_every=7")]
+    )
     assert [(group.label, len(group.runs)) for group in groups] == [("shakespeare-lstm", 2)]
 
 
@@ -80,7 +86,10 @@ def test_the_best_group_comes_first_whichever_way_is_better(cells: list[Summary]
     groups, _ = group_runs(cells)
     assert [group.label for group in ranked(groups, "valid.loss")] == ["cell=gru", "cell=lstm", "cell=elman"]
     assert [group.label for group in ranked(groups, "valid.accuracy")] == ["cell=gru", "cell=lstm", "cell=elman"]
-    assert [lower_is_better(m) for m in ("valid.loss", "test.perplexity", "valid.bits_per_character", "valid.bleu", "test.accuracy")] == [
+    assert [
+        lower_is_better(m)
+        for m in ("valid.loss", "test.perplexity", "valid.bits_per_character", "valid.bleu", "test.accuracy")
+    ] == [
         True,
         True,
         True,
@@ -96,7 +105,9 @@ def test_a_group_without_the_measure_comes_last(cells: list[Summary]) -> None:
 
 
 def test_a_measure_that_no_run_has_is_refused(cells: list[Summary]) -> None:
-    with pytest.raises(UserError, match="unknown measure 'valid.los'; did you mean 'valid.loss'\\? known: valid.accuracy, valid.loss"):
+    with pytest.raises(
+        UserError, match="unknown measure 'valid.los'; did you mean 'valid.loss'\\? known: valid.accuracy, valid.loss"
+    ):
         ranked(group_runs(cells)[0], "valid.los")
 
 
@@ -127,8 +138,12 @@ def test_predictions_are_compared_by_paired_bootstrap(cells: list[Summary]) -> N
     write_predictions(gru.runs[0].folder, {"c": 1.0, "a": 0.0, "b": 1.0})
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert (verdict.name, verdict.over) == ("paired bootstrap", "scores of 3 examples")
-    assert notes == ["predictions.jsonl does not tell valid.loss of single examples, so that p is of the mean of their scores"]
-    assert verdict.p == paired_bootstrap([1.0, 2.0, 0.5], [0.0, 1.0, 1.0]).p, "each example's mean over seeds, paired by id"
+    assert notes == [
+        "predictions.jsonl does not tell valid.loss of single examples, so that p is of the mean of their scores"
+    ]
+    assert verdict.p == paired_bootstrap([1.0, 2.0, 0.5], [0.0, 1.0, 1.0]).p, (
+        "each example's mean over seeds, paired by id"
+    )
 
 
 def test_predictions_of_other_examples_are_not_paired(cells: list[Summary]) -> None:
@@ -138,7 +153,9 @@ def test_predictions_of_other_examples_are_not_paired(cells: list[Summary]) -> N
             write_predictions(run.folder, dict.fromkeys(names, 1.0))
     verdict, notes = compare_groups(lstm, gru, "valid.loss")
     assert verdict.name == "Welch"
-    assert notes == ["the predictions of cell=lstm and of cell=gru are of different examples, so that they are compared over seeds"]
+    assert notes == [
+        "the predictions of cell=lstm and of cell=gru are of different examples, so that they are compared over seeds"
+    ]
     assert compare_groups(lstm, elman, "valid.loss")[1] == [], "where a group has none there is nothing to say"
     write_predictions(lstm.runs[2].folder, {"a": 1.0})
     _, notes = compare_groups(lstm, gru, "valid.loss")
@@ -156,7 +173,8 @@ def test_other_tokens_and_texts_are_cautioned_of() -> None:
     first = run_of("a", 1.0)
     groups, _ = group_runs([first, run_of("b", 4.0, "text.tokenizer=word")])
     assert cautions(groups, "valid.loss") == [
-        "the groups have different tokens (text.tokenizer), so that valid.loss does not compare; use --measure valid.bits_per_character"
+        "the groups have different tokens (text.tokenizer), so that valid.loss does not compare; use --measure"
+        " valid.bits_per_character"
     ]
     assert cautions(groups, "valid.bits_per_character") == []
     groups, _ = group_runs([first, run_of("c", 4.0, "data.corpus=null", "data.train=x.txt")])

@@ -25,12 +25,25 @@ def test_a_part_is_a_name_or_a_name_with_options() -> None:
 
 def test_a_users_entry_in_a_table_is_as_good_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CELLS, "mine", GRU)
-    assert config_of("text-lstm", ["model.cell=mine", "model.cell.weight_drop=0.5"]).model.cell == {"name": "mine", "weight_drop": 0.5}
+    assert config_of("text-lstm", ["model.cell=mine", "model.cell.weight_drop=0.5"]).model.cell == {
+        "name": "mine",
+        "weight_drop": 0.5,
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("5", 5), ("5.0", 5.0), ("true", True), ("null", None), ("abc", "abc"), ('"5"', "5"), ("", ""), ("[a, 1]", ["a", 1]), ("a=b", "a=b")],
+    [
+        ("5", 5),
+        ("5.0", 5.0),
+        ("true", True),
+        ("null", None),
+        ("abc", "abc"),
+        ('"5"', "5"),
+        ("", ""),
+        ("[a, 1]", ["a", 1]),
+        ("a=b", "a=b"),
+    ],
 )
 def test_values_are_json_or_lists_or_strings(text: str, value) -> None:
     assert parse_value(text) == value
@@ -51,7 +64,13 @@ def yaml_file(folder: Path, text: str) -> str:
             "recipe: text-lstm\nseed: !!python/object/apply:os.system ['touch obeyed']\n",
             "run.yaml:2: this is not YAML that can be read: could not determine a constructor",
         ),
-        ("- recipe\n", "run.yaml: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one"),
+        (
+            "- recipe\n",
+            (
+                "run.yaml: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME`"
+                " prints one"
+            ),
+        ),
         ("seed: 3\n", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
         ("", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
         ("recipe: 3\n", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
@@ -60,11 +79,16 @@ def yaml_file(folder: Path, text: str) -> str:
         ("recipe: text-lstm\nmodel: {dimm: 3}\n", "unknown field 'dimm' of model; did you mean 'dim'?"),
         ("recipe: text-lstm\nmodel: {dim: '3'}\n", "model.dim takes a whole number, not '3'"),
         ("recipe: text-lstm\nseed: 2020-01-01\n", "seed takes a whole number, not '2020-01-01'"),
-        ("recipe: text-lstm\ntraining: {learning_rate: .nan}\n", "training.learning_rate takes a finite number, not nan"),
+        (
+            "recipe: text-lstm\ntraining: {learning_rate: .nan}\n",
+            "training.learning_rate takes a finite number, not nan",
+        ),
         ("recipe: text-lstm\nmodel:\n", "model: model family takes fields, not None"),
     ],
 )
-def test_a_mistaken_yaml_file_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str) -> None:
+def test_a_mistaken_yaml_file_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, sentence: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     yaml_file(tmp_path, text)
     with pytest.raises(UserError) as error:
@@ -74,7 +98,9 @@ def test_a_mistaken_yaml_file_is_one_sentence(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_yaml_file_that_is_not_there_is_said_to_be_missing() -> None:
-    with pytest.raises(UserError, match="no such file: nowhere.yaml; a recipe is a name from `clew recipes` or a YAML file"):
+    with pytest.raises(
+        UserError, match="no such file: nowhere.yaml; a recipe is a name from `clew recipes` or a YAML file"
+    ):
         config_of("nowhere.yaml")
     with pytest.raises(UserError, match=r"no such file: x{60}\.\.\.x{55}.yaml; a recipe is a name"):
         config_of("x" * 5000 + ".yaml")

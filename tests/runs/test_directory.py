@@ -57,7 +57,8 @@ def test_a_run_of_the_same_settings_is_to_be_resumed() -> None:
     new_run("runs/text-lstm", "seed=1")
     new_run("runs/text-lstm-2", "seed=2")
     message = (
-        "runs/text-lstm is a run of exactly these settings; go on with it by `--resume`, or start another with `--out DIR` or another seed"
+        "runs/text-lstm is a run of exactly these settings; go on with it by `--resume`, or start another with `--out"
+        " DIR` or another seed"
     )
     with pytest.raises(UserError, match=message):
         default_folder(config_of("text-lstm", ["seed=1"]))
@@ -92,7 +93,10 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
     [
         (
             '{"format": 99}',
-            "run/config.json is of format 99, but this clew reads formats 1 to 3; use the version of clew that wrote it, or train again",
+            (
+                "run/config.json is of format 99, but this clew reads formats 1 to 3; use the version of clew that"
+                " wrote it, or train again"
+            ),
         ),
         ("{}", "run/config.json is of format None, but this clew reads formats 1 to 3"),
         ("{", "run/config.json is not JSON"),
@@ -101,7 +105,10 @@ def test_a_text_whose_name_is_no_utf8_is_in_the_config_to_the_byte(tmp_path: Pat
         ('{"format": 1, "seed": ' + "9" * 5000 + "}", "run/config.json is not JSON: Exceeds the limit (4300 digits)"),
         ('{"format": ' + "[" * 99999, "run/config.json is JSON that is nested too deeply to be read"),
         ('{"format": "' + "x" * 9999 + '"}', "run/config.json is of format 'xxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxx"),
-        ('{"format": 1, "recipe": "x", "text": {"tokenizer": "\\ud800"}}', "run/config.json: text.tokenizer: unknown tokenizer '\\ud800';"),
+        (
+            '{"format": 1, "recipe": "x", "text": {"tokenizer": "\\ud800"}}',
+            "run/config.json: text.tokenizer: unknown tokenizer '\\ud800';",
+        ),
     ],
 )
 def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
@@ -114,7 +121,10 @@ def test_a_config_that_is_none_is_refused(content: str, sentence: str) -> None:
 
 def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
     with pytest.raises(
-        UserError, match=r"x is not a run directory \(it has no config.json\); train one first, e.g. `clew train shakespeare-lstm`"
+        UserError,
+        match=(
+            r"x is not a run directory \(it has no config.json\); train one first, e.g. `clew train shakespeare-lstm`"
+        ),
     ):
         check_run(Path("x"))
     new_run("runs/text-lstm")
@@ -133,7 +143,8 @@ def test_what_is_no_run_is_refused_and_the_runs_near_it_named() -> None:
 def test_missing_weights_are_said_to_be_missing(run: Path) -> None:
     (run / "model.safetensors").unlink()
     with pytest.raises(
-        UserError, match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied in part"
+        UserError,
+        match="run/model.safetensors is missing; the run has not reached its first evaluation, or was copied in part",
     ):
         load_run(run)
 
@@ -173,7 +184,10 @@ def test_a_run_without_its_tokenizer_is_refused(run: Path) -> None:
 def test_a_changed_tokenizer_is_refused(run: Path) -> None:
     path = run / "vocabulary" / "tokenizer.json"
     path.write_text(path.read_text().replace('"a": ', '"A": '))
-    message = "run/vocabulary/tokenizer.json is damaged: it is not what the run was trained with; copy it again, or train again"
+    message = (
+        "run/vocabulary/tokenizer.json is damaged: it is not what the run was trained with; copy it again, or train"
+        " again"
+    )
     with pytest.raises(UserError, match=message):
         load_run(run)
     with pytest.raises(UserError, match=message):
@@ -188,7 +202,8 @@ def test_a_changed_config_is_refused_unless_it_was_changed_on_purpose(run: Path)
     content["decoding"]["temperature"] = 0.3
     path.write_text(json.dumps(content))
     with pytest.raises(
-        UserError, match="run/config.json is not what was written; bring it back, or, where it was changed on purpose, remove"
+        UserError,
+        match="run/config.json is not what was written; bring it back, or, where it was changed on purpose, remove",
     ):
         load_run(run)
     del content["sha256"]
@@ -201,12 +216,18 @@ def test_a_run_made_with_code_needs_that_code_again(run: Path) -> None:
     code.write_text("x = 1\n")
     check_code(run, None)
     keep_code(run, code)
-    message = "run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code run/code.py`"
+    message = (
+        "run was trained with code of the user's, which is never loaded by itself; look at run/code.py and add `--code"
+        " run/code.py`"
+    )
     with pytest.raises(UserError, match=message):
         load_run(run)
     load_run(run, code=code)
     code.write_text("x = 2\n")
-    message = "mine.py is not the file that run was trained with; its copy is run/code.py: add `--code run/code.py`, or train again"
+    message = (
+        "mine.py is not the file that run was trained with; its copy is run/code.py: add `--code run/code.py`, or train"
+        " again"
+    )
     with pytest.raises(UserError, match=message):
         load_run(run, code=code)
 
@@ -236,7 +257,9 @@ def test_evaluations_that_a_checkpoint_knows_nothing_of_are_dropped() -> None:
     assert list(read_metrics(Path("."))) == [{"step": 2, "valid.loss": 2.0}, {"step": 4, "train.loss": 1.0}]
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     write_text(Path("x.json"), "old")
     write_weights(Path("w.safetensors"), {"a": torch.ones(2)})
 
@@ -275,7 +298,9 @@ def test_a_run_killed_while_it_started_is_started_again_in_the_same_place(tmp_pa
 def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None:
     for stranger in ("notes.txt", "checkpoints"):
         (left_behind(stranger + "-folder") / stranger).write_text("mine")
-        with pytest.raises(UserError, match=f"{stranger}-folder is there and not an empty folder; choose another with --out"):
+        with pytest.raises(
+            UserError, match=f"{stranger}-folder is there and not an empty folder; choose another with --out"
+        ):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(stranger + "-folder"))
     Path("code").mkdir()
     (Path("code") / "code.py").write_text("mine")

@@ -20,7 +20,10 @@ from clew.runs.embedding import BorrowedBody, check_reads_one_sequence
 from clew.runs.loaded import Run
 from tests.runs.small import gpt_settings, lstm_settings, save_many_languages, write_text
 
-TAGGED = "the D\nball N\nof P\nthread N\n\nshe P\ntied V\nit P\n\ntall A\nwalls N\n\nthe D\nend N\n\nred A\nthread N\nwas V\nsmall A\n\n"
+TAGGED = (
+    "the D\nball N\nof P\nthread N\n\nshe P\ntied V\nit P\n\ntall A\nwalls N\n\nthe D\nend N\n\nred A\nthread N\nwas"
+    " V\nsmall A\n\n"
+)
 TAGGER = [
     "data.words=1",
     "data.tags=2",
@@ -68,7 +71,9 @@ def context_of(run: Run) -> Context:
 
 
 @pytest.mark.parametrize(("kind", "levels"), [("characters", [1]), ("words", [0, 1, 2]), ("pieces", [0, 2, 4])])
-def test_another_runs_weights_stay_unless_they_are_tuned(sources: dict[str, Path], tmp_path: Path, kind: str, levels: list[int]) -> None:
+def test_another_runs_weights_stay_unless_they_are_tuned(
+    sources: dict[str, Path], tmp_path: Path, kind: str, levels: list[int]
+) -> None:
     """Levels that are mixed are as wide as the last, and end a block."""
     before = body_of(sources[kind])
     frozen = context_of(train_tagger(tmp_path, "frozen", [f"embedding.from={sources[kind]}"]))
@@ -79,9 +84,16 @@ def test_another_runs_weights_stay_unless_they_are_tuned(sources: dict[str, Path
     assert not any(torch.equal(weight, before[name]) for name, weight in tuned.body.state_dict().items())
 
 
-@pytest.mark.parametrize(("mix", "width"), [("learned", 16), ("second_to_last", 16), ("sum_last_four", 16), ("join_last_four", 48)])
+@pytest.mark.parametrize(
+    ("mix", "width"), [("learned", 16), ("second_to_last", 16), ("sum_last_four", 16), ("join_last_four", 48)]
+)
 def test_a_run_may_read_nothing_but_another(sources: dict[str, Path], tmp_path: Path, mix: str, width: int) -> None:
-    settings = [f"embedding.from={sources['words']}", "embedding.words=false", "embedding.dim=null", f"embedding.mix={mix}"]
+    settings = [
+        f"embedding.from={sources['words']}",
+        "embedding.words=false",
+        "embedding.dim=null",
+        f"embedding.mix={mix}",
+    ]
     run = train_tagger(tmp_path, mix, settings)
     embedding = run.task.body.embedding
     assert embedding.tokens is None and embedding.map.in_features == width
@@ -114,12 +126,33 @@ def test_a_run_that_reads_another_is_gone_on_with_to_the_bit(sources: dict[str, 
     assert all(torch.equal(weight, part[name]) for name, weight in whole.items())
 
 
-def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(sources: dict[str, Path], tmp_path: Path) -> None:
-    rows = "\n".join(f"{a} {b}\tthe {a}\t{label}" for a, label in (("ball", "yes"), ("wall", "no")) for b in ("is red", "was", "ends"))
+def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
+    rows = "\n".join(
+        f"{a} {b}\tthe {a}\t{label}"
+        for a, label in (("ball", "yes"), ("wall", "no"))
+        for b in ("is red", "was", "ends")
+    )
     file = write_text(tmp_path, "a\tb\tlabel\n" + rows, "pairs.tsv")
-    settings = ["data.text=a", "data.second=b", "data.label=label", f"embedding.from={sources['words']}", "model.dim=8", "text.min_count=1"]
-    training = ["training.steps=2", "training.batch_size=2", "training.schedule=constant", "training.evaluate_every=2", "device=cpu"]
-    run = run_recipe("classify", [f"data.train={file}", f"data.valid={file}", *settings, *training], out=tmp_path / "run").run
+    settings = [
+        "data.text=a",
+        "data.second=b",
+        "data.label=label",
+        f"embedding.from={sources['words']}",
+        "model.dim=8",
+        "text.min_count=1",
+    ]
+    training = [
+        "training.steps=2",
+        "training.batch_size=2",
+        "training.schedule=constant",
+        "training.evaluate_every=2",
+        "device=cpu",
+    ]
+    run = run_recipe(
+        "classify", [f"data.train={file}", f"data.valid={file}", *settings, *training], out=tmp_path / "run"
+    ).run
     reader = run.task.reader
     first, second = reader.encode([["the", "ball"], ["door"]])
     joined = reader.joined(first, second)
@@ -129,7 +162,9 @@ def test_two_texts_are_read_together_by_a_classifier_and_by_the_run_below(source
     assert run.task.classify([("ball is red", "the ball")])[0].labels[0] in ("yes", "no")
 
 
-def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
     train_tagger(tmp_path, "tagger", ["embedding.characters=cnn", "embedding.characters_dim=4"])
     above = train_tagger(tmp_path, "above", [f"embedding.from={tmp_path / 'tagger'}"])
     assert len(above.task.reader.encode([["the", "ball"]])[0].context.tokens) == 2
@@ -137,12 +172,16 @@ def test_a_tagger_is_read_without_the_ends_of_lines_that_a_language_model_knows(
     assert source.is_running and not above.vocabularies["context"].is_running
     reader = above.task.reader
     joined = reader.joined(*reader.encode([["the", "ball"], ["door"]]))
-    assert joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4  # the mark has one place there, as here
+    assert (
+        joined.context.starts == [0, 1, 2, 3] and len(joined.context.tokens) == 4
+    )  # the mark has one place there, as here
     with pytest.raises(UserError, match=r"above itself reads .*tagger; give embedding.from=.*tagger"):
         BorrowedBody.of_run(tmp_path / "above")
 
 
-def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_a_sentence_longer_than_the_other_runs_positions_is_read_in_windows(
+    sources: dict[str, Path], tmp_path: Path
+) -> None:
     run = train_tagger(tmp_path, "run", [f"embedding.from={sources['pieces']}"])
     context = context_of(run)
     words = ["the", "walls", "were", "tall"] * context.body.max_length
@@ -159,7 +198,9 @@ def test_a_run_without_a_checkpoint_yet_begins_with_its_vectors(tmp_path: Path) 
     run = train_tagger(tmp_path, "run", settings)
     shutil.rmtree(run.folder / "checkpoints")
     tags = tmp_path / "tags.conll"
-    again = run_recipe("tag", [f"data.train={tags}", f"data.valid={tags}", *TAGGER, *settings], out=run.folder, resume=True).run
+    again = run_recipe(
+        "tag", [f"data.train={tags}", f"data.valid={tags}", *TAGGER, *settings], out=run.folder, resume=True
+    ).run
     row = again.tokenizer.id("ball")
     assert again.task.body.embedding.weight[row].tolist() == [5, 6, 7, 8]
 
@@ -170,16 +211,27 @@ def test_what_cannot_be_read_is_refused(sources: dict[str, Path], tmp_path: Path
 
     def refused(*settings: str, recipe: str = "tag") -> str:
         with pytest.raises(UserError) as error:
-            run_recipe(recipe, [f"data.train={file}", *(TAGGER if recipe == "tag" else []), *settings], out=tmp_path / "run")
+            run_recipe(
+                recipe, [f"data.train={file}", *(TAGGER if recipe == "tag" else []), *settings], out=tmp_path / "run"
+            )
         return str(error.value)
 
     assert f"{tmp_path / 'nowhere'} " in refused(f"embedding.from={tmp_path / 'nowhere'}")
     found = refused(f"embedding.from={tmp_path / 'translator'}")
-    assert "a seq2seq reads a source and writes a target; take a run that reads one sequence, such as a language model's" in found
+    assert (
+        "a seq2seq reads a source and writes a target; take a run that reads one sequence, such as a language model's"
+        in found
+    )
     found = refused(f"embedding.from={sources['words']}", "text.tokenizer=word", recipe="text-lstm")
-    assert found == "embedding.from is for tasks that read sentences, such as tagging and classification; language_model reads running text"
+    assert (
+        found
+        == "embedding.from is for tasks that read sentences, such as tagging and classification; language_model reads"
+        " running text"
+    )
     assert "set text.tokenizer=word" in refused(f"embedding.from={sources['words']}", "text.tokenizer=bpe")
-    assert "embedding.words=false leaves nothing to read a word by" in refused("embedding.words=false", "embedding.dim=null")
+    assert "embedding.words=false leaves nothing to read a word by" in refused(
+        "embedding.words=false", "embedding.dim=null"
+    )
     assert "embedding.mix: unknown mix 'lerned'; did you mean 'learned'?" in refused("embedding.mix=lerned")
     with pytest.raises(UserError, match="a run: a tree_lstm reads trees; take a run that reads one sequence"):
         check_reads_one_sequence(config_of("gum-tree-lstm"), "a run")
@@ -204,18 +256,30 @@ def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Pat
 
 def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) -> None:
     file = write_text(tmp_path, "the 1 2 3\nball 7 8\n", "vectors.txt")
-    with pytest.raises(UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as the first line has it, found 2 numbers"):
+    with pytest.raises(
+        UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as the first line has it, found 2 numbers"
+    ):
         train_tagger(tmp_path, "run", [f"embedding.vectors={file}", "embedding.dim=null"])
     with pytest.raises(
-        UserError, match=r"embedding.dim \(4\) is not the width of the vectors in .*vectors.txt, which is 3; set embedding.dim=null"
+        UserError,
+        match=(
+            r"embedding.dim \(4\) is not the width of the vectors in .*vectors.txt, which is 3; set embedding.dim=null"
+        ),
     ):
         train_tagger(tmp_path, "run", [f"embedding.vectors={file}"])
 
 
 @pytest.mark.parametrize("characters", ["cnn", "lstm"])
-def test_a_language_model_of_words_learns_from_their_letters(tmp_path: Path, characters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_model_of_words_learns_from_their_letters(
+    tmp_path: Path, characters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
-    settings = ["text.tokenizer=word", "embedding.words=false", f"embedding.characters={characters}", "embedding.characters_dim=8"]
+    settings = [
+        "text.tokenizer=word",
+        "embedding.words=false",
+        f"embedding.characters={characters}",
+        "embedding.characters_dim=8",
+    ]
     given = [*lstm_settings(tmp_path, steps=28), *settings, "training.learning_rate=0.03"]
     run_recipe("text-lstm", given, out=tmp_path / "run")
     losses = [record["valid.loss"] for record in read_metrics(tmp_path / "run") if "valid.loss" in record]

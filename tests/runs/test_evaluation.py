@@ -18,9 +18,13 @@ SMALL = {"model__dim": 8, "embedding__dim": 8, "training__steps": 4, "training__
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("evaluated")
-    (folder / "rows.csv").write_text("review,stars\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8")
+    (folder / "rows.csv").write_text(
+        "review,stars\n" + "".join(f"{text},{label}\n" for text, label in ROWS), encoding="utf-8"
+    )
     columns = {"data__text": "review", "data__label": "stars"}
-    classifier = clew.train("classify", **SMALL, **columns, data=folder / "rows.csv", out=folder / "classifier", quiet=True)
+    classifier = clew.train(
+        "classify", **SMALL, **columns, data=folder / "rows.csv", out=folder / "classifier", quiet=True
+    )
     text = clew.train("text-gpt", *gpt_settings(folder, steps=2), out=folder / "gpt", quiet=True)
     return {"classifier": classifier, "text": text}
 
@@ -32,7 +36,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["classifier", "text"])
-def test_a_runs_own_parts_have_the_scores_of_the_command(runs: dict[str, Run], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_runs_own_parts_have_the_scores_of_the_command(
+    runs: dict[str, Run], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     evaluations = runs[name].evaluate(baselines=True)
     assert main(["evaluate", str(runs[name].folder), "--json", "--trust"]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -50,7 +56,9 @@ def test_files_and_examples_in_memory_score_alike(runs: dict[str, Run]) -> None:
     tables += [[{"review": text, "stars": label} for text, label in ROWS]]
     for data in (str(file), *tables):
         evaluation = run.evaluate(data)
-        assert dict(evaluation.measures) == dict(whole.measures) and [*evaluation.scores.values()] == [*whole.scores.values()]
+        assert dict(evaluation.measures) == dict(whole.measures) and [*evaluation.scores.values()] == [
+            *whole.scores.values()
+        ]
     assert [*run.evaluate(ROWS[:3]).predictions] == ["1", "2", "3"]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(ROWS, columns=["words", "stars"])
@@ -68,7 +76,9 @@ def test_a_map_leaves_out_a_label_whose_name_is_any_text(runs: dict[str, Run]) -
 def test_faulty_examples_are_left_out_where_that_is_asked_for(runs: dict[str, Run]) -> None:
     run = runs["classifier"]
     rows = [*ROWS, ("", "pos")]
-    with pytest.raises(UserError, match="example 25: the field for data__text is empty; mend it, or leave such records out with"):
+    with pytest.raises(
+        UserError, match="example 25: the field for data__text is empty; mend it, or leave such records out with"
+    ):
         run.evaluate(rows)
     evaluation = run.evaluate(rows, data__faults="skip")
     assert len(evaluation.scores) == len(ROWS) and "skipped 1 x empty field (first: example 25)" in evaluation.notes
@@ -84,7 +94,9 @@ def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
     run = runs["text"]
     assert run.evaluate(text).measures == run.evaluate(Path("text.txt")).measures
     assert run.evaluate(["the thread was red.", "she went."]).loss > 0
-    with pytest.raises(UserError, match=r"'text.txt' is a file; to read it give pathlib.Path\('text.txt'\), since a string is"):
+    with pytest.raises(
+        UserError, match=r"'text.txt' is a file; to read it give pathlib.Path\('text.txt'\), since a string is"
+    ):
         run.evaluate("text.txt")
 
 
@@ -115,12 +127,21 @@ def test_mistakes_are_told(runs: dict[str, Run]) -> None:
             lambda: run.evaluate(ROWS, model__dim=3),
             "a trained run keeps its model; model__dim=3 cannot be changed, only data",
         ),
-        (lambda: run.evaluate(ROWS, prat="valid"), "unknown keyword 'prat'; did you mean part? a setting is section__field=value"),
+        (
+            lambda: run.evaluate(ROWS, prat="valid"),
+            "unknown keyword 'prat'; did you mean part? a setting is section__field=value",
+        ),
         (lambda: run.evaluate(ROWS, choises=["a", "b"]), "unknown keyword 'choises'; did you mean choices?"),
         (lambda: run.evaluate(ROWS, beams=3), "unknown keyword 'beams'; did you mean decoding__beams or task__beams?"),
         (lambda: run.evaluate(ROWS, pivot="de"), "pivot= is for translation between several languages"),
-        (lambda: run.evaluate(streams=3), "streams= is for a language model's own text; this run learns from labelled texts"),
-        (lambda: runs["text"].evaluate("a text", decoding__beams=2), "decoding__beams=2 is for tasks that have a target"),
+        (
+            lambda: run.evaluate(streams=3),
+            "streams= is for a language model's own text; this run learns from labelled texts",
+        ),
+        (
+            lambda: runs["text"].evaluate("a text", decoding__beams=2),
+            "decoding__beams=2 is for tasks that have a target",
+        ),
         (lambda: runs["text"].evaluate(streams=0), "streams= (0) must be at least 1"),
         (lambda: run.evaluate([]), "data= has an empty list for the part 'data'; give a list with examples in it"),
     ):

@@ -1,5 +1,5 @@
-"""Run directories of every format there has been, trained once and never written again: they load, answer, are scored, looked into and
-resumed for ever. `frozen/make.py` says how they were made."""
+"""Run directories of every format there has been, trained once and never written again: they load, answer, are scored,
+looked into and resumed for ever. `frozen/make.py` says how they were made."""
 
 import json
 import os
@@ -25,7 +25,8 @@ FROZEN = Path(__file__).parent / "frozen"
 KEPT = sorted(path.parent for path in FROZEN.glob("format-*/*/recorded.json"))
 SENTENCE = "Whoever enters the maze ties a thread to its door, and the thread brings them home.\n"
 LOSSES = 1e-4
-"""How far losses of a resumed run may be, relatively, from those that the version which made it had on another machine."""
+"""How far losses of a resumed run may be, relatively, from those that the version which made it had on another
+machine."""
 
 
 CODE = "language_model_code/run/code.py"
@@ -33,7 +34,8 @@ CODE = "language_model_code/run/code.py"
 
 
 class Kept:
-    """A frozen run, in a copy of its format's folder, with what was recorded of it. Commands name files from that folder."""
+    """A frozen run, in a copy of its format's folder, with what was recorded of it. Commands name files from that
+    folder."""
 
     def __init__(self, folder: Path):
         self.root, self.name = folder.parent, folder.name
@@ -121,7 +123,9 @@ def test_statistics_of_examples_give_every_measure_of_an_evaluation(kept: Kept) 
         for name, value in found.measures.items():
             of = "loss" if name == "perplexity" else name
             (formula,) = each[0][of]
-            computed = score("perplexity" if name == "perplexity" else formula, [statistics[of][formula] for statistics in each])
+            computed = score(
+                "perplexity" if name == "perplexity" else formula, [statistics[of][formula] for statistics in each]
+            )
             assert computed == pytest.approx(value, rel=1e-5, abs=1e-6), name
 
 
@@ -136,14 +140,16 @@ def test_instruments_see_what_they_saw(kept: Kept) -> None:
 def without_memory(facts: Any) -> Any:
     """Facts without bytes of memory: these depend on the code of this version, not on the frozen run."""
     if isinstance(facts, dict):
-        return {name: without_memory(value) for name, value in facts.items() if name not in ("memory", "power_of_memory")}
+        return {
+            name: without_memory(value) for name, value in facts.items() if name not in ("memory", "power_of_memory")
+        }
     return [without_memory(value) for value in facts] if isinstance(facts, list) else facts
 
 
 @pytest.mark.slow
 def test_it_goes_on_where_it_was_interrupted(kept: Kept) -> None:
-    """To the losses that the uninterrupted run of the version which made it had; and twice to the same bit, by the command and from
-    Python."""
+    """To the losses that the uninterrupted run of the version which made it had; and twice to the same bit, by the
+    command and from Python."""
     if kept.resumed is None:
         pytest.skip("it was not trained: it has no checkpoint")
     once, twice = kept.folder.with_name("once"), kept.folder.with_name("twice")
@@ -164,10 +170,14 @@ def test_it_goes_on_where_it_was_interrupted(kept: Kept) -> None:
     for then, now in zip(wanted, found, strict=True):
         for name, value in then.items():
             if name.endswith("calibration_error"):
-                # Those versions used every temperature that they fitted; now one that raises the error on the validation part is not.
+                # Those versions used every temperature that they fitted; now one that raises the error on the
+                # validation part is not.
                 assert now[name] <= value * (1 + 1e-3), (then["step"], name)
                 continue
-            assert now[name] == pytest.approx(value, rel=LOSSES if name.endswith("loss") else 1e-3, abs=1e-6), (then["step"], name)
+            assert now[name] == pytest.approx(value, rel=LOSSES if name.endswith("loss") else 1e-3, abs=1e-6), (
+                then["step"],
+                name,
+            )
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -222,12 +232,23 @@ def test_a_frozen_adapter_is_merged_and_answers_the_same(first: Path) -> None:
 @pytest.mark.parametrize(
     ("recipe", "settings"),
     [
-        ("finetune-text", ["transfer.from=language_model/run", "data.train=language_model/story.txt", "training.length=16"]),
-        ("finetune-classify", ["transfer.from=masked_language_model/run", "data.train=classification_adapter/opinions.tsv"]),
+        (
+            "finetune-text",
+            ["transfer.from=language_model/run", "data.train=language_model/story.txt", "training.length=16"],
+        ),
+        (
+            "finetune-classify",
+            ["transfer.from=masked_language_model/run", "data.train=classification_adapter/opinions.tsv"],
+        ),
         ("finetune-classify", ["transfer.from=representation/run", "data.train=classification_adapter/opinions.tsv"]),
         (
             "finetune-translate",
-            ["transfer.from=translation/run", "data.train=translation/pairs.csv", "data.source=german", "data.target=english"],
+            [
+                "transfer.from=translation/run",
+                "data.train=translation/pairs.csv",
+                "data.source=german",
+                "data.target=english",
+            ],
         ),
         (
             "tag",
@@ -276,5 +297,7 @@ def test_there_are_frozen_runs_of_the_format_that_is_written() -> None:
 
 
 def test_every_task_has_a_frozen_run() -> None:
-    tasks = {json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT}
+    tasks = {
+        json.loads((folder / "run" / "config.json").read_text(encoding="utf-8"))["task"]["name"] for folder in KEPT
+    }
     assert tasks == set(TASKS)

@@ -37,7 +37,9 @@ def hash_of(path, *settings):
 
 
 def write_text(path, lines=400):
-    path.write_text("".join(f"line {number} of a text about {number * 7919}\n" for number in range(lines)), encoding="utf-8")
+    path.write_text(
+        "".join(f"line {number} of a text about {number * 7919}\n" for number in range(lines)), encoding="utf-8"
+    )
     return path
 
 
@@ -75,6 +77,8 @@ def test_a_run_that_takes_over_a_tokenizer_keeps_none(tmp_path, trained):
     config = config_of("text-gpt", SMALL)
     taken = config.model_copy(update={"transfer": config.transfer.model_copy(update={"source": "elsewhere"})})
     for _ in range(2):
-        kept_vocabularies(taken, "a text", lambda: {"tokenizer": tokenizers.train_tokenizer(config.text, ["a text to train on"])})
+        kept_vocabularies(
+            taken, "a text", lambda: {"tokenizer": tokenizers.train_tokenizer(config.text, ["a text to train on"])}
+        )
     assert len(trained) == 2
     assert not list((tmp_path / "cache").glob("*.vocabularies"))

@@ -93,8 +93,15 @@ def test_a_scored_text_has_a_log_probability_for_each_token_but_the_first(run: R
     assert len(scored.log_probs) == len(text) - 1
     assert all(value <= 0 for value in scored.log_probs)
     likelihood = scored.likelihood
-    assert (likelihood.nats, likelihood.tokens, likelihood.characters) == (-sum(scored.log_probs), len(text) - 1, len(text) - 1)
-    assert repr(scored) == f"Scored({len(text)} tokens, {likelihood.nats:.4f} nats: loss {likelihood.loss:.4f} per character)"
+    assert (likelihood.nats, likelihood.tokens, likelihood.characters) == (
+        -sum(scored.log_probs),
+        len(text) - 1,
+        len(text) - 1,
+    )
+    assert (
+        repr(scored)
+        == f"Scored({len(text)} tokens, {likelihood.nats:.4f} nats: loss {likelihood.loss:.4f} per character)"
+    )
 
 
 def test_scoring_does_not_depend_on_how_long_the_chunks_are(run: Run) -> None:
@@ -121,11 +128,15 @@ def test_a_mistaken_option_is_one_sentence(run: Run, options: dict, sentence: st
 
 
 def test_what_cannot_be_read_is_refused(run: Run) -> None:
-    with pytest.raises(UserError, match=r"the prompt has characters the model has never seen: '%' \(U\+0025\); it knows 20"):
+    with pytest.raises(
+        UserError, match=r"the prompt has characters the model has never seen: '%' \(U\+0025\); it knows 20"
+    ):
         run.generate("the%")
     with pytest.raises(UserError, match="there is no prompt; give at least one, empty if need be"):
         run.generate([])
-    with pytest.raises(UserError, match="a text needs at least 2 tokens to be scored, one to read and one to predict; this one has 1"):
+    with pytest.raises(
+        UserError, match="a text needs at least 2 tokens to be scored, one to read and one to predict; this one has 1"
+    ):
         run.score("a")
     with pytest.raises(UserError, match="unknown device 'gpu'"):
         clew.load(FROZEN, device="gpu")

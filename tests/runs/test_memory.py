@@ -26,13 +26,29 @@ def tokenizer() -> Tokenizer:
 @pytest.mark.parametrize(
     ("recipe", "settings", "sentence"),
     [
-        ("text-lstm", ["model.dim=100000000"], r"need 6\.4e\+08 GB, but this machine has .* GB of memory; lower model.dim \(100000000\)"),
+        (
+            "text-lstm",
+            ["model.dim=100000000"],
+            r"need 6\.4e\+08 GB, but this machine has .* GB of memory; lower model.dim \(100000000\)",
+        ),
         ("text-gpt", ["model.dim=6000000"], r"need .* GB, but this machine has .*; lower model.dim \(6000000\)"),
         ("text-lstm", ["model.dim=1000000000000000000"], r"; lower model.dim \(1000000000000000000\)"),
-        ("text-lstm", ["model.cell={name: lstm, forget_bias: 1}", "model.dim=1000000000000000000"], r"; lower model.dim \("),
+        (
+            "text-lstm",
+            ["model.cell={name: lstm, forget_bias: 1}", "model.dim=1000000000000000000"],
+            r"; lower model.dim \(",
+        ),
         ("text-gpt", ["model.max_length=1000000000000"], r"; lower model.max_length \(1000000000000\)"),
-        ("text-gpt", ["model.score={name: location, max_length: 9000000000000}"], r"; lower model.score.max_length \(9000000000000\)"),
-        ("text-lstm", ["model.family=mixed", "model.layers=[{name: convolution, width: 900000000}]"], r"; lower model.layers.width \(9000"),
+        (
+            "text-gpt",
+            ["model.score={name: location, max_length: 9000000000000}"],
+            r"; lower model.score.max_length \(9000000000000\)",
+        ),
+        (
+            "text-lstm",
+            ["model.family=mixed", "model.layers=[{name: convolution, width: 900000000}]"],
+            r"; lower model.layers.width \(9000",
+        ),
     ],
 )
 def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
@@ -40,7 +56,9 @@ def test_a_model_that_no_machine_holds_is_refused_with_what_it_needs(
 ) -> None:
     with pytest.raises(UserError, match=sentence) as error:
         build_task(config_of(recipe, [*CPU, *settings]), {"tokenizer": tokenizer})
-    assert str(error.value).startswith("to train the model, its weights, gradients and moments need ") or "weights need" in str(error.value)
+    assert str(error.value).startswith(
+        "to train the model, its weights, gradients and moments need "
+    ) or "weights need" in str(error.value)
 
 
 def whole_numbers_of_families() -> list[tuple[str, str]]:
@@ -76,13 +94,17 @@ def test_training_needs_more_than_the_weights(tokenizer: Tokenizer, monkeypatch:
     assert sum(p.nbytes for p in build_task(plain, {"tokenizer": tokenizer}).parameters()) == weights
 
 
-def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_light_and_fits_is_built_to_the_same_numbers(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = config_of("text-gpt", [*CPU, "model.dim=12", "model.num_layers=2"])
     light = build_task(config, {"tokenizer": tokenizer})
     monkeypatch.setattr(memory, "LIGHT", 1000)
     heavy = build_task(config, {"tokenizer": tokenizer})
     assert all(torch.equal(a, b) for a, b in zip(light.parameters(), heavy.parameters(), strict=True))
-    assert weight_bytes(lambda: build_task(config, {"tokenizer": tokenizer})) == sum(p.nbytes for p in light.parameters())
+    assert weight_bytes(lambda: build_task(config, {"tokenizer": tokenizer})) == sum(
+        p.nbytes for p in light.parameters()
+    )
 
 
 def test_a_run_is_loaded_where_its_device_is_not(tokenizer: Tokenizer) -> None:
@@ -116,4 +138,8 @@ def test_the_vocabulary_is_named_where_it_is_what_is_large() -> None:
 
 
 def test_bytes_are_told_in_gigabytes() -> None:
-    assert [gigabytes(number) for number in (25_300_000_000, 4 * 10**13, 10**30)] == ["25.3 GB", "40,000.0 GB", "1.0e+21 GB"]
+    assert [gigabytes(number) for number in (25_300_000_000, 4 * 10**13, 10**30)] == [
+        "25.3 GB",
+        "40,000.0 GB",
+        "1.0e+21 GB",
+    ]

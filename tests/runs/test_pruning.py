@@ -17,7 +17,10 @@ TOKENS = torch.tensor([[3, 4, 5, 6]])
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
     folder = tmp_path_factory.mktemp("whole")
-    return {kind: load_run(save_pretrained(folder / kind, kind), device="cpu") for kind in ("bert", "gpt", "llama", "mixed", "recurrent")}
+    return {
+        kind: load_run(save_pretrained(folder / kind, kind), device="cpu")
+        for kind in ("bert", "gpt", "llama", "mixed", "recurrent")
+    }
 
 
 def hidden(run):
@@ -25,7 +28,9 @@ def hidden(run):
         return run.task.body(TOKENS)[0]
 
 
-@pytest.mark.parametrize("kind, off", [("bert", ["1.1", "2.2"]), ("gpt", ["1.1", "1.2"]), ("llama", ["2.1"]), ("mixed", ["1.3"])])
+@pytest.mark.parametrize(
+    "kind, off", [("bert", ["1.1", "2.2"]), ("gpt", ["1.1", "1.2"]), ("llama", ["2.1"]), ("mixed", ["1.3"])]
+)
 def test_a_pruned_run_gives_what_the_whole_gives_with_heads_off(runs, tmp_path: Path, kind, off):
     with heads_off(runs[kind], off):
         expected = hidden(runs[kind])
@@ -33,7 +38,9 @@ def test_a_pruned_run_gives_what_the_whole_gives_with_heads_off(runs, tmp_path: 
     for run in (made, load_run(tmp_path / "pruned", device="cpu")):
         torch.testing.assert_close(hidden(run), expected, rtol=1e-5, atol=1e-6)
         assert len(head_names(run)) == len(head_names(runs[kind])) - len(off)
-    assert (tmp_path / "pruned" / "model.safetensors").stat().st_size < (runs[kind].folder / "model.safetensors").stat().st_size
+    assert (tmp_path / "pruned" / "model.safetensors").stat().st_size < (
+        runs[kind].folder / "model.safetensors"
+    ).stat().st_size
 
 
 def test_a_pruned_run_is_pruned_again(runs, tmp_path: Path):

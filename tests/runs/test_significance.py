@@ -27,7 +27,9 @@ def run_of(name: str, written: list[str], wanted: list[str], *, statistics: bool
     folder = Path("runs", name)
     folder.mkdir(parents=True)
     config = config_of("tatoeba-transformer", [f"task.measures=[{','.join(MEASURED)}]"])
-    values = {f"best.test.{measure}": MEASURES[measure].corpus(written, wanted, False).values[measure] for measure in MEASURED}
+    values = {
+        f"best.test.{measure}": MEASURES[measure].corpus(written, wanted, False).values[measure] for measure in MEASURED
+    }
     ids = [f"test-{number}" for number in range(len(wanted))]
     each = [MEASURES[measure].statistics(written, wanted, False) for measure in MEASURED]
     rows = {id: {name: row for part in each for name, row in part[place].items()} for place, id in enumerate(ids)}
@@ -38,13 +40,17 @@ def run_of(name: str, written: list[str], wanted: list[str], *, statistics: bool
 
 
 def sacrebleu_p(kind: str, samples: int, wanted: list[str], *systems: list[str]) -> float:
-    _, found = PairedTest([("first", systems[0]), ("second", systems[1])], {"BLEU": BLEU()}, [wanted], test_type=kind, n_samples=samples)()
+    _, found = PairedTest(
+        [("first", systems[0]), ("second", systems[1])], {"BLEU": BLEU()}, [wanted], test_type=kind, n_samples=samples
+    )()
     p: float = found["BLEU"][1].p_value
     return p
 
 
 @pytest.mark.slow
-def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verdicts_at_5_per_cent_are_sacrebleus_on_all_pairs_of_seven_systems(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("CRITICAL", logger="sacrebleu")
     wanted, systems = made_up()
     runs = {name: run_of(name, written, wanted) for name, written in systems.items()}
@@ -70,10 +76,14 @@ def test_the_measure_itself_decides_and_not_the_mean_of_sentence_scores() -> Non
     """Wrong in short sentences costs the mean of sentence BLEU much and the corpus little."""
     wanted, systems = made_up()
     alike, even = run_of("short", systems["short 24"], wanted), run_of("even", systems["even 20"], wanted)
-    found = {test: compare_groups(alike, even, "test.bleu", test)[0].p or 0.0 for test in ("bootstrap", "randomisation")}
+    found = {
+        test: compare_groups(alike, even, "test.bleu", test)[0].p or 0.0 for test in ("bootstrap", "randomisation")
+    }
     assert min(found.values()) > 0.3, "corpora 0.2 BLEU apart"
     other = run_of("long", systems["long 24"], wanted)
-    assert (compare_groups(alike, other, "test.bleu")[0].p or 1.0) < 0.001, "12 BLEU apart, with the same share of words wrong a sentence"
+    assert (compare_groups(alike, other, "test.bleu")[0].p or 1.0) < 0.001, (
+        "12 BLEU apart, with the same share of words wrong a sentence"
+    )
 
 
 @pytest.mark.parametrize("measure", MEASURED)
@@ -104,7 +114,9 @@ def test_what_p_is_of_is_said_where_it_is_not_the_measure() -> None:
     assert notes == ["predictions.jsonl has other examples than valid.bleu is of; p is of test.bleu"]
     verdict, notes = compare_groups(one, two, "test.loss")
     assert verdict.over == "scores of 40 examples"
-    assert notes == ["predictions.jsonl does not tell test.loss of single examples, so that p is of the mean of their scores"]
+    assert notes == [
+        "predictions.jsonl does not tell test.loss of single examples, so that p is of the mean of their scores"
+    ]
 
 
 def test_ter_of_a_corpus_is_sacrebleus() -> None:

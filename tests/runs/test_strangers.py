@@ -122,7 +122,10 @@ def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) 
     with (folder / METRICS).open("wb") as file:
         file.write(b'{"step": 1}\n')
         file.truncate(2**31)
-    with pytest.raises(UserError, match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most"):
+    with pytest.raises(
+        UserError,
+        match=r"metrics.jsonl has 2,147,483,648 bytes, and that of a run that was not trained here has at most",
+    ):
         next(read_metrics(folder))
     with accepting():
         assert next(read_metrics(folder)) == {"step": 1}
@@ -130,7 +133,8 @@ def test_metrics_of_gigabytes_are_read_of_a_run_of_ones_own_alone(folder: Path) 
 
 @pytest.fixture
 def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A downloaded run whose config names a file that is none of its own; the command is given in a folder that has neither."""
+    """A downloaded run whose config names a file that is none of its own; the command is given in a folder that has
+    neither."""
     secret = tmp_path / "secret" / "opinions.csv"
     secret.parent.mkdir()
     shutil.copy(FROZEN / "format-2" / "classification" / "opinions.csv", secret)
@@ -152,14 +156,25 @@ def read_by(words: list[str]) -> tuple[Any, set[str]]:
 @pytest.mark.slow
 def test_files_that_a_stranger_s_config_names_are_not_read(elsewhere: Path, tmp_path: Path) -> None:
     secret = str(tmp_path / "secret" / "opinions.csv")
-    for words in (["evaluate"], ["prune", "--heads", "0.5", "--out", "x"], ["probe"], ["look", "contextuality"], ["look", "errors"]):
-        words = [*words[:2], str(elsewhere), *words[2:]] if words[0] == "look" else [words[0], str(elsewhere), *words[1:]]
+    for words in (
+        ["evaluate"],
+        ["prune", "--heads", "0.5", "--out", "x"],
+        ["probe"],
+        ["look", "contextuality"],
+        ["look", "errors"],
+    ):
+        words = (
+            [*words[:2], str(elsewhere), *words[2:]] if words[0] == "look" else [words[0], str(elsewhere), *words[1:]]
+        )
         found, opened = read_by(words)
         assert secret not in opened, words
         if words[0] == "evaluate":
-            assert found.status == 2 and found.err == (
-                f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}' (data.train), "
-                "which is outside of the run and of this folder; where you trust the run add --trust, or name data of your own\n"
+            assert (
+                found.status == 2
+                and found.err
+                == f"clew: {elsewhere} was not trained here, and its config names '{shortened_name(secret)}'"
+                " (data.train), which is outside of the run and of this folder; where you trust the run add"
+                " --trust, or name data of your own\n"
             )
     assert not list((tmp_path / "cache").glob("**/*.tokens"))
 
@@ -170,7 +185,12 @@ def shortened_name(text: str) -> str:
 
 def test_what_it_answers_needs_no_trust(elsewhere: Path) -> None:
     assert command("classify", str(elsewhere), "the wall is whole", "--device", "cpu").status == 0
-    assert command("evaluate", str(elsewhere), str(FROZEN / "format-2" / "classification" / "opinions.csv"), "--device", "cpu").status == 0
+    assert (
+        command(
+            "evaluate", str(elsewhere), str(FROZEN / "format-2" / "classification" / "opinions.csv"), "--device", "cpu"
+        ).status
+        == 0
+    )
 
 
 def test_a_run_is_trusted_once_and_for_all_wherever_it_is_then(elsewhere: Path, tmp_path: Path) -> None:
@@ -179,7 +199,9 @@ def test_a_run_is_trusted_once_and_for_all_wherever_it_is_then(elsewhere: Path, 
     elsewhere.rename(tmp_path / "moved")
     assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 0
     change(tmp_path / "moved", lambda settings: settings.update(seed=77))
-    assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 2, "what was trusted is this config, not this folder"
+    assert command("evaluate", str(tmp_path / "moved"), "--device", "cpu").status == 2, (
+        "what was trusted is this config, not this folder"
+    )
 
 
 def test_data_that_the_user_names_are_read(elsewhere: Path, tmp_path: Path) -> None:
@@ -188,21 +210,29 @@ def test_data_that_the_user_names_are_read(elsewhere: Path, tmp_path: Path) -> N
     assert command("evaluate", str(elsewhere), given, "--device", "cpu").status == 0
 
 
-def test_a_run_of_earlier_reads_what_is_in_the_working_directory(elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_earlier_reads_what_is_in_the_working_directory(
+    elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert command("evaluate", str(elsewhere), "--device", "cpu").status == 0
     (tmp_path / "secret").rename(tmp_path / ".secret")
     change(elsewhere, lambda settings: settings["data"].update(train=".secret/opinions.csv"))
-    assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, "a home folder has hidden ones"
+    assert "names '.secret/opinions.csv'" in command("evaluate", str(elsewhere), "--device", "cpu").err, (
+        "a home folder has hidden ones"
+    )
 
 
-def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_directory_that_is_all_of_the_system_opens_none_of_it(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir("/")
     found = command("evaluate", str(elsewhere), "--device", "cpu")
     assert found.status == 2 and "was not trained here, and its config names" in found.err
 
 
-def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("data", "runs", "here"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("CLEW_STATE", str(tmp_path / "state"))
@@ -212,27 +242,41 @@ def test_a_run_that_was_trained_here_reads_its_data_from_anywhere(tmp_path: Path
     monkeypatch.chdir(tmp_path / "here")
     for name in ("gpt", "copied"):
         assert command("evaluate", str(tmp_path / "runs" / name), "--device", "cpu").status == 0
-    assert command("prune", str(tmp_path / "runs" / "gpt"), "--heads", "0.5", "--out", "pruned", "--device", "cpu").status == 0
+    assert (
+        command("prune", str(tmp_path / "runs" / "gpt"), "--heads", "0.5", "--out", "pruned", "--device", "cpu").status
+        == 0
+    )
     assert command("evaluate", "pruned", "--device", "cpu").status == 0
-    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700 and (tmp_path / "state" / "runs").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700 and (
+        tmp_path / "state" / "runs"
+    ).stat().st_mode & 0o777 == 0o600
     shutil.rmtree(tmp_path / "state")
     assert "was not trained here" in command("evaluate", "pruned", "--device", "cpu").err
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS, "vocabulary/labels.json"])
-def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(elsewhere: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_of_a_run_that_is_a_link_to_another_place_is_not_read(
+    elsewhere: Path, tmp_path: Path, name: str
+) -> None:
     (elsewhere / name).rename(tmp_path / "secret" / "file")
     (elsewhere / name).symlink_to(tmp_path / "secret" / "file")
     found, opened = read_by(["classify", str(elsewhere), "the wall", "--device", "cpu"])
     assert str(tmp_path / "secret" / "file") not in opened
-    assert f"{elsewhere / name} is a link to {tmp_path}" in found.err and "where you trust the run add --trust" in found.err
+    assert (
+        f"{elsewhere / name} is a link to {tmp_path}" in found.err
+        and "where you trust the run add --trust" in found.err
+    )
     assert command("classify", str(elsewhere), "the wall", "--device", "cpu", "--trust").status == 0
 
 
-def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_base_of_a_stranger_s_adapter_is_not_looked_for_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(FROZEN / "format-1" / "classification_adapter" / "run", tmp_path / "adapter")
     shutil.copytree(FROZEN / "format-1" / "masked_language_model" / "run", tmp_path / "secret" / "base")
-    change(tmp_path / "adapter", lambda settings: settings["transfer"].update({"from": str(tmp_path / "secret" / "base")}))
+    change(
+        tmp_path / "adapter", lambda settings: settings["transfer"].update({"from": str(tmp_path / "secret" / "base")})
+    )
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     found, opened = read_by(["classify", "../adapter", "the wall is whole", "--device", "cpu"])

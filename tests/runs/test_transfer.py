@@ -53,7 +53,9 @@ def test_an_adapter_saves_what_was_trained_and_loads_with_its_base(bert: Path, t
     assert checkpoint.keys() == saved.keys()
     loaded = load_run("run", device="cpu")
     texts = ["the red fox is good", "a big owl is bad"]
-    assert [found.probabilities for found in loaded.classify(texts)] == [found.probabilities for found in run.classify(texts)]
+    assert [found.probabilities for found in loaded.classify(texts)] == [
+        found.probabilities for found in run.classify(texts)
+    ]
 
 
 def test_an_output_layer_goes_on_where_it_has_the_same_labels_alone(bert: Path, tmp_path: Path) -> None:
@@ -63,13 +65,19 @@ def test_an_output_layer_goes_on_where_it_has_the_same_labels_alone(bert: Path, 
     turned = Path("turned")
     shutil.copytree("source", turned)
     write_json(turned / "vocabulary" / "labels.json", {"labels": ["good", "bad"]})
-    settings = {name: value for name, value in read_json(turned / "config.json").items() if name not in ("files", "sha256")}
+    settings = {
+        name: value for name, value in read_json(turned / "config.json").items() if name not in ("files", "sha256")
+    }
     write_json(turned / "config.json", settings)
     as_there = classifier(tmp_path, turned, LORA, out="as-there")
-    assert as_there.task.labels.names == ("good", "bad") and "output.weight" not in read_weights(Path("as-there") / WEIGHTS)
+    assert as_there.task.labels.names == ("good", "bad") and "output.weight" not in read_weights(
+        Path("as-there") / WEIGHTS
+    )
     others = classifier(tmp_path, Path("source"), LORA, "data.label_map={good: against, bad: for}", out="others")
     assert others.task.labels.names == ("against", "for")
-    assert "output.weight" in read_weights(Path("others") / WEIGHTS) and not torch.equal(others.task.output.weight, source["output.weight"])
+    assert "output.weight" in read_weights(Path("others") / WEIGHTS) and not torch.equal(
+        others.task.output.weight, source["output.weight"]
+    )
 
 
 def test_without_its_weights_a_run_has_the_same_body_untrained(bert: Path, tmp_path: Path) -> None:
@@ -89,7 +97,9 @@ def test_a_merged_adapter_is_the_same_run_without_its_base(bert: Path, tmp_path:
     for label, sure in run.classify(text).probabilities.items():
         assert merged.classify(text).probabilities[label] == pytest.approx(sure, abs=1e-5)
     classifier(tmp_path, Path("merged"), out="again")  # and another can stand on it
-    with pytest.raises(UserError, match="merged has no adapter, and so nothing to merge: its weights are whole already"):
+    with pytest.raises(
+        UserError, match="merged has no adapter, and so nothing to merge: its weights are whole already"
+    ):
         merge_run(Path("merged"), Path("other"))
     with pytest.raises(UserError, match="merged is a run already; choose another folder with --out"):
         merge_run(Path("run"), Path("merged"))
@@ -107,13 +117,17 @@ def test_a_base_that_was_moved_is_found_beside_its_adapter_or_where_the_variable
     shutil.rmtree("elsewhere/bert")
     with pytest.raises(UserError) as error:
         load_run("elsewhere/run")
-    assert str(error.value) == "elsewhere/run is an adapter on bert, which is not there; set CLEW_BASE to the folder that it is in now"
+    assert (
+        str(error.value)
+        == "elsewhere/run is an adapter on bert, which is not there; set CLEW_BASE to the folder that it is in now"
+    )
     monkeypatch.setenv("CLEW_BASE", "copy")
     load_run("elsewhere/run", device="cpu")
     weights = read_weights(Path("copy") / WEIGHTS)
     write_weights(Path("copy") / WEIGHTS, {**weights, "output_bias": weights["output_bias"] + 1})
     with pytest.raises(
-        UserError, match="elsewhere/run is an adapter on weights that copy no longer has .model.safetensors has another hash"
+        UserError,
+        match="elsewhere/run is an adapter on weights that copy no longer has .model.safetensors has another hash",
     ):
         load_run("elsewhere/run")
 
@@ -224,7 +238,11 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
 @pytest.mark.parametrize(
     ("recipe", "settings", "sentence"),
     [
-        ("finetune-classify", [], "finetune-classify needs transfer.from=RUN, a pre-trained run or an imported checkpoint"),
+        (
+            "finetune-classify",
+            [],
+            "finetune-classify needs transfer.from=RUN, a pre-trained run or an imported checkpoint",
+        ),
         (
             "classify",
             ["transfer.freeze=body"],
@@ -237,12 +255,18 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.adapter=lora", "transfer.freeze=1"],
-            "transfer.adapter leaves all of the other run as it is, so that transfer.freeze has nothing to do; give one of them",
+            (
+                "transfer.adapter leaves all of the other run as it is, so that transfer.freeze has nothing to do; give"
+                " one of them"
+            ),
         ),
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.freeze=body", "transfer.unfreeze_every=5"],
-            "transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give one of them",
+            (
+                "transfer.freeze=body leaves no block for transfer.unfreeze_every; freeze a number of blocks, or give"
+                " one of them"
+            ),
         ),
         (
             "finetune-classify",
@@ -252,12 +276,18 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.weights=false", LORA],
-            "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give one of them",
+            (
+                "transfer.adapter adds to weights that stay as they are, and transfer.weights=false takes none; give"
+                " one of them"
+            ),
         ),
         (
             "finetune-classify",
             ["transfer.from=bert", "transfer.freeze=half"],
-            "transfer.freeze: what stays as it is can be embedding, body, or a number of the lowest blocks, 0 being none, not 'half'",
+            (
+                "transfer.freeze: what stays as it is can be embedding, body, or a number of the lowest blocks, 0 being"
+                " none, not 'half'"
+            ),
         ),
         (
             "finetune-classify",
@@ -269,16 +299,26 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             ["transfer.from=bert", "model.family=seq2seq"],
             "transfer.from gives a translator its encoder, which a seq2seq cannot take; set model.family=transformer",
         ),
-        ("craft-parser", ["transfer.from=bert"], "transfer.from gives a translator its encoder, which the task parsing cannot take; leave"),
+        (
+            "craft-parser",
+            ["transfer.from=bert"],
+            "transfer.from gives a translator its encoder, which the task parsing cannot take; leave",
+        ),
         (
             "translate",
             ["transfer.from=bert", "data.directions=[de-en]"],
-            "data.directions asks for each language by a token, which the encoder of transfer.from does not know; give one of them",
+            (
+                "data.directions asks for each language by a token, which the encoder of transfer.from does not know;"
+                " give one of them"
+            ),
         ),
         (
             "translate",
             ["transfer.from=bert", "text.joint=true"],
-            "text.joint=true would have both sides share their tokens, and the encoder of transfer.from has its own; leave it out",
+            (
+                "text.joint=true would have both sides share their tokens, and the encoder of transfer.from has its"
+                " own; leave it out"
+            ),
         ),
     ],
 )
@@ -292,7 +332,8 @@ def test_a_mistake_is_one_sentence(recipe: str, settings: list[str], sentence: s
 def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_path: Path) -> None:
     (bert / WEIGHTS).unlink()
     with pytest.raises(
-        UserError, match="model.safetensors is missing; the run has not reached its first evaluation, or was copied in part"
+        UserError,
+        match="model.safetensors is missing; the run has not reached its first evaluation, or was copied in part",
     ):
         config_of("finetune-classify", [f"transfer.from={bert}"])
     settings = json.loads((bert / "config.json").read_text())
@@ -309,12 +350,21 @@ def test_a_source_that_is_damaged_or_of_another_kind_is_refused(bert: Path, tmp_
         "model.num_layers=1",
         *TINY,
     ]
-    run_recipe("translate", [*small, "training.batch_tokens=null", "training.steps=1", "training.evaluate_every=1"], out=Path("pairs"))
-    with pytest.raises(UserError, match="transfer.from=pairs: a transformer reads a source and writes a target; take a run that reads one"):
+    run_recipe(
+        "translate",
+        [*small, "training.batch_tokens=null", "training.steps=1", "training.evaluate_every=1"],
+        out=Path("pairs"),
+    )
+    with pytest.raises(
+        UserError,
+        match="transfer.from=pairs: a transformer reads a source and writes a target; take a run that reads one",
+    ):
         config_of("finetune-classify", ["transfer.from=pairs"])
 
 
-def test_an_adapter_is_exported_as_part_of_its_maps(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_adapter_is_exported_as_part_of_its_maps(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = classifier(tmp_path, bert, LORA)
     seen: list[Run] = []
 

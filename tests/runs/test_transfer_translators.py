@@ -20,7 +20,13 @@ from tests.runs.pretrained import TINY, save_pretrained
 from tests.runs.small import PAIRS, save_many_languages, write_text
 from tests.runs.test_transfer import LORA
 
-WORDS = ["text.tokenizer=word", "text.size=null", "training.batch_tokens=null", "decoding.max_new=8", "decoding.beams=2"]
+WORDS = [
+    "text.tokenizer=word",
+    "text.size=null",
+    "training.batch_tokens=null",
+    "decoding.max_new=8",
+    "decoding.beams=2",
+]
 SMALL = ["model.dim=8", "model.num_layers=1", "model.num_heads=2", "task.label_smoothing=0", *WORDS]
 
 
@@ -40,7 +46,9 @@ def translator(tmp_path: Path, *more: str, recipe: str = "translate", out: str =
 
 def onward(tmp_path: Path, base: Path, *more: str, recipe: str = "translate", out: str = "run") -> Run:
     """One that stands on it, and learns to keep the order."""
-    pairs = write_text(tmp_path, "\n".join(f"{pair.split(chr(9))[0]}\t{pair.split(chr(9))[0]}" for pair in PAIRS), "other.tsv")
+    pairs = write_text(
+        tmp_path, "\n".join(f"{pair.split(chr(9))[0]}\t{pair.split(chr(9))[0]}" for pair in PAIRS), "other.tsv"
+    )
     plain = [setting for setting in (*WORDS, "task.label_smoothing=0") if not setting.startswith("text.")]
     return run_recipe(recipe, [f"transfer.from={base}", f"data.train={pairs}", *plain, *TINY, *more], out=Path(out)).run
 
@@ -57,15 +65,24 @@ def test_a_translator_goes_on_with_another_whole(family: list[str], tmp_path: Pa
     base = translator(tmp_path, *family)
     run = onward(tmp_path, base, "training.learning_rate=1e-9", recipe="finetune-translate")
     there = load_run(base, device="cpu")
-    assert {role: kept.hash for role, kept in run.vocabularies.items()} == {role: kept.hash for role, kept in there.vocabularies.items()}
+    assert {role: kept.hash for role, kept in run.vocabularies.items()} == {
+        role: kept.hash for role, kept in there.vocabularies.items()
+    }
     config: Any = run.config
-    assert (config.model, config.text, config.task.tied) == (there.config.model, there.config.text, there.config.task.tied)  # type: ignore[attr-defined]
+    assert (config.model, config.text, config.task.tied) == (
+        there.config.model,
+        there.config.text,
+        there.config.task.tied,
+    )  # type: ignore[attr-defined]
     mine, theirs = run.task.state_dict(), there.task.state_dict()
     assert mine.keys() == theirs.keys()
     for name, tensor in theirs.items():
         torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
     assert start_from(run.task, run.config)[0].endswith("; new: nothing")
-    assert changes(config, Path("run")) is not None and not {"transfer.translator", "model.dim"} & changes(config, Path("run")).keys()  # type: ignore[union-attr]
+    assert (
+        changes(config, Path("run")) is not None
+        and not {"transfer.translator", "model.dim"} & changes(config, Path("run")).keys()
+    )  # type: ignore[union-attr]
 
 
 def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -> None:
@@ -78,13 +95,23 @@ def test_a_translator_learns_more_and_needs_nothing_but_itself(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "looks", quickly(["model.attention=before", "model.attention=after", "model.feeding=false"], "model.attention=after")
+    "looks",
+    quickly(["model.attention=before", "model.attention=after", "model.feeding=false"], "model.attention=after"),
 )
 def test_hard_attention_starts_from_all_that_soft_attention_has_learnt(tmp_path: Path, looks: str) -> None:
     more = ["model.attention=after", looks] if looks == "model.feeding=false" else [looks]
     pairs = write_text(tmp_path, "\n".join(PAIRS), "pairs.tsv")
-    soft = run_recipe("reverse", [f"data.train={pairs}", "data.corpus=null", *TINY, "model.dim=8", *more], out=Path("soft")).run
-    hard = ["transfer.from=soft", "model.hard=true", "model.expectation=0.5", f"data.train={pairs}", "data.corpus=null", *TINY]
+    soft = run_recipe(
+        "reverse", [f"data.train={pairs}", "data.corpus=null", *TINY, "model.dim=8", *more], out=Path("soft")
+    ).run
+    hard = [
+        "transfer.from=soft",
+        "model.hard=true",
+        "model.expectation=0.5",
+        f"data.train={pairs}",
+        "data.corpus=null",
+        *TINY,
+    ]
     run = run_recipe("reverse", [*hard, "training.learning_rate=1e-9"], out=Path("hard")).run
     theirs, mine = soft.task.state_dict(), run.task.state_dict()
     assert mine.keys() - theirs.keys() == {"body.reinforce.baseline"} and theirs.keys() <= mine.keys()
@@ -92,9 +119,18 @@ def test_hard_attention_starts_from_all_that_soft_attention_has_learnt(tmp_path:
         torch.testing.assert_close(mine[name], tensor, atol=1e-6, rtol=0)
     (note, *_) = start_from(run.task, run.config)
     assert f"starts with {len(theirs)} of its tensors; new: nothing" in note
-    back = ["transfer.from=hard", "model.hard=false", "model.expectation=0", f"data.train={pairs}", "data.corpus=null", *TINY]
+    back = [
+        "transfer.from=hard",
+        "model.hard=false",
+        "model.expectation=0",
+        f"data.train={pairs}",
+        "data.corpus=null",
+        *TINY,
+    ]
     again = run_recipe("reverse", back, out=Path("again")).run
-    assert "1 of its tensors not used (body.reinforce.baseline); new: nothing" in start_from(again.task, again.config)[0]
+    assert (
+        "1 of its tensors not used (body.reinforce.baseline); new: nothing" in start_from(again.task, again.config)[0]
+    )
 
 
 def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
@@ -110,7 +146,9 @@ def test_a_translator_is_frozen_by_block_and_adapted(tmp_path: Path) -> None:
     assert saved.keys() == adapter_names(adapted.task) and any(".decoder." in name for name in saved)
     merged = merge_run(Path("adapter"), Path("merged"))
     text = "blue big owl"
-    assert merged.score_translation(text, text).log_prob == pytest.approx(adapted.score_translation(text, text).log_prob, abs=1e-4)
+    assert merged.score_translation(text, text).log_prob == pytest.approx(
+        adapted.score_translation(text, text).log_prob, abs=1e-4
+    )
 
 
 def test_a_translator_on_an_encoder_is_stood_on_with_its_encoder(tmp_path: Path) -> None:
@@ -130,7 +168,14 @@ def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Pa
     save_many_languages(tmp_path / "many")
     for language in ("de", "en", "it"):
         write_text(tmp_path, "\n".join(pair.split("\t")[0] for pair in PAIRS), f"words.{language}")
-    given = ["transfer.from=many", "data.train=words", *TINY, "decoding.max_new=8", "training.batch_tokens=null", "data.source=null"]
+    given = [
+        "transfer.from=many",
+        "data.train=words",
+        *TINY,
+        "decoding.max_new=8",
+        "training.batch_tokens=null",
+        "data.source=null",
+    ]
     run = run_recipe("translate", [*given, "data.target=null", "data.directions=[de-en,en-de]"], out=Path("run")).run
     assert run.config.model.family == "seq2seq" and run.task.languages == ["de", "en", "fr"]  # type: ignore[attr-defined]
     with pytest.raises(UserError, match="the model was not trained to write 'it'; it translates into de, en, fr"):
@@ -139,26 +184,40 @@ def test_a_seq2seq_goes_on_and_asks_for_the_languages_that_it_knows(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_parser_goes_on_with_a_parser_and_with_nothing_else(tmp_path: Path) -> None:
-    trees = write_text(tmp_path, "(S (NP (DT the) (NN cat)) (VP (VBZ sees)))\n(S (NP (PRP it)) (VP (VBZ sees)))\n" * 6, "trees.mrg")
+    trees = write_text(
+        tmp_path, "(S (NP (DT the) (NN cat)) (VP (VBZ sees)))\n(S (NP (PRP it)) (VP (VBZ sees)))\n" * 6, "trees.mrg"
+    )
     small = ["model.dim=8", "text.min_count=1", "training.batch_tokens=200", *TINY]
     run_recipe("parse", [f"data.train={trees}", *small], out=Path("parser"))
     given = [f"data.train={trees}", "transfer.from=parser", "training.batch_tokens=200", *TINY]
     run = run_recipe("parse", given, out=Path("run")).run
     assert run.vocabularies["target"].hash == load_run("parser", device="cpu").vocabularies["target"].hash
     assert list(run.parse("the cat sees").tree.words) == ["the", "cat", "sees"]
-    new = (f"(S (NP (PRP {word})) (ADVP (RB never)) (VP (VBZ sees)))" for word in ("he", "she", "it", "they", "we", "you"))
+    new = (
+        f"(S (NP (PRP {word})) (ADVP (RB never)) (VP (VBZ sees)))" for word in ("he", "she", "it", "they", "we", "you")
+    )
     trees.write_text("\n".join(new), encoding="utf-8")
-    with pytest.raises(UserError, match="tree 1 of the training part has a label or tag that the parser of transfer.from does not write"):
+    with pytest.raises(
+        UserError,
+        match="tree 1 of the training part has a label or tag that the parser of transfer.from does not write",
+    ):
         run_recipe("parse", given, out=Path("other"))
-    with pytest.raises(UserError, match="transfer.from=parser learnt from trees .the task parsing., and the task translation learns from"):
+    with pytest.raises(
+        UserError,
+        match="transfer.from=parser learnt from trees .the task parsing., and the task translation learns from",
+    ):
         config_of("translate", ["transfer.from=parser"])
 
 
 def test_the_tokenizers_of_a_translator_are_not_set(tmp_path: Path) -> None:
     base = translator(tmp_path)
-    with pytest.raises(UserError, match="text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it"):
+    with pytest.raises(
+        UserError, match="text.size is of a tokenizer that is trained, and transfer.from brings its run's own; leave it"
+    ):
         config_of("translate", [f"transfer.from={base}", "text.size=77"])
-    with pytest.raises(UserError, match="has no body.* of the shape .* that this run's model asks for; leave the model section"):
+    with pytest.raises(
+        UserError, match="has no body.* of the shape .* that this run's model asks for; leave the model section"
+    ):
         onward(tmp_path, base, "model.dim=16")
     found: Any = config_of("translate", [f"transfer.from={base}", "transfer.translator=false"])
     assert found.transfer.translator

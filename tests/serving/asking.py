@@ -41,4 +41,6 @@ def with_pattern(tokenizer: Tokenizer, pattern: str) -> Tokenizer:
 def run_with_pattern(pattern: str) -> Run:
     run = small_run("bytes")
     vocabularies = {role: with_pattern(tokenizer, pattern) for role, tokenizer in run.vocabularies.items()}
-    return Run(Path("runs") / "imported", run.config, vocabularies, build_task(run.config, vocabularies, to_train=False).eval())
+    return Run(
+        Path("runs") / "imported", run.config, vocabularies, build_task(run.config, vocabularies, to_train=False).eval()
+    )

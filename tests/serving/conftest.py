@@ -1,4 +1,5 @@
-"""Small untrained runs as folders: LSTMs over characters and over bytes, a GPT, translators of both kinds, a classifier with heads."""
+"""Small untrained runs as folders: LSTMs over characters and over bytes, a GPT, translators of both kinds, a classifier
+with heads."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -18,7 +19,12 @@ from tests.runs.small import save_many_languages
 
 ERRORS = {
     "pairs": {"source": "the walls", "second": "were tall", "target": "good", "prediction": "bad"},
-    "tagger": {"source": "a red", "target": "D N", "prediction": "D D", "wrong": [{"word": 2, "gold": "N", "predicted": "D"}]},
+    "tagger": {
+        "source": "a red",
+        "target": "D N",
+        "prediction": "D D",
+        "wrong": [{"word": 2, "gold": "N", "predicted": "D"}],
+    },
 }
 OFFERING = ("parser", "bert", "elmo", "answerer")
 NAMES = ("lstm", "gpt", "attentive", "transformer", "heads", "bytes")
@@ -32,8 +38,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="package")
 def odd_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost its heads, those of
-    tasks that offer little or much, and with an error each a judge of two texts and a tagger."""
+    """Runs that only some views know how to treat: a translator into several languages, a GPT whose first layer lost
+    its heads, those of tasks that offer little or much, and with an error each a judge of two texts and a tagger."""
     place = tmp_path_factory.mktemp("odd")
     save_many_languages(place / "languages")
     save(small_run("pruned"), place / "pruned")

@@ -16,7 +16,9 @@ def key(name: str, verb: str, **body: Any) -> Any:
 
 def test_requests_with_equal_options_have_one_key_whether_they_name_them_or_not() -> None:
     own = small_run("lstm").config.decoding
-    assert key("lstm", "generate") == key("lstm", "generate", text="she", max_new=own.max_new, temperature=own.temperature)
+    assert key("lstm", "generate") == key(
+        "lstm", "generate", text="she", max_new=own.max_new, temperature=own.temperature
+    )
     assert key("lstm", "generate") != key("lstm", "generate", max_new=own.max_new + 1)
     assert key("lstm", "generate") != key("lstm", "generate", seed=7)
     assert key("lstm", "generate") != key("gpt", "generate")
@@ -34,7 +36,9 @@ def test_beams_ask_a_translator_for_beam_search() -> None:
 def test_what_is_sampled_is_the_same_whichever_other_rows_it_is_found_with() -> None:
     for name, verb in (("attentive", "translate"), ("lstm", "generate")):
         assert key(name, verb, method="sample") == key(name, verb, method="sample")
-        call = call_of(small_run(name), verb, {"texts": ["the walls", "she went in"], "method": "sample", "temperature": 2.0})
+        call = call_of(
+            small_run(name), verb, {"texts": ["the walls", "she went in"], "method": "sample", "temperature": 2.0}
+        )
         both = call.answered(call.rows, [1, 2])
         alone = [call.answered([row], [number])[0] for number, row in enumerate(call.rows, start=1)]
         assert [answer[0].text for answer in both] == [answer[0].text for answer in alone]
@@ -75,7 +79,10 @@ def test_questions_need_a_passage(body: dict[str, Any], sentence: str) -> None:
 
 
 def test_every_use_describes_its_rows_and_options_and_runs_have_theirs() -> None:
-    for use in [*(use for entry in TASKS.values() for use in entry.uses.values()), *(shared.use for shared in USES.values())]:
+    for use in [
+        *(use for entry in TASKS.values() for use in entry.uses.values()),
+        *(shared.use for shared in USES.values()),
+    ]:
         for name, field in {**use.row.model_fields, **use.options.model_fields}.items():
             assert field.description, name
     assert list(small_run("lstm").uses) == ["generate", "classify", "embed"]

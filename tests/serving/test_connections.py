@@ -23,7 +23,9 @@ HALF = b"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     body = (await receive())["body"] * (1 if scope["path"] != "/large" else 10_000_000)
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]}
+    )
     await send({"type": "http.response.body", "body": body})
 
 
@@ -31,7 +33,13 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 def served(connections: Connections, app: Any = echo) -> Iterator[int]:
     """The port of a server in a thread, with these limits."""
     at = listen(0)
-    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "log_level": "critical", "access_log": False}
+    options: dict[str, Any] = {
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "log_level": "critical",
+        "access_log": False,
+    }
     config = uvicorn.Config(Guard(app), http=lambda **given: Connection(connections=connections, **given), **options)  # type: ignore[arg-type]
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([at])))
@@ -51,7 +59,10 @@ def connect(port: int) -> socket.socket:
 
 
 def request_of(body: bytes, path: str = "/echo") -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length:"
+        f" {len(body)}\r\n\r\n"
+    )
     return head.encode() + body
 
 
@@ -85,7 +96,12 @@ def is_cut(at: socket.socket, seconds: float = 20.0) -> bool:
 
 def test_a_head_that_does_not_come_is_given_up_however_its_bytes_come() -> None:
     cut: list[str] = []
-    with served(Connections(head=0.3, cut=cut.append)) as port, connect(port) as silent, connect(port) as slow, connect(port) as half:
+    with (
+        served(Connections(head=0.3, cut=cut.append)) as port,
+        connect(port) as silent,
+        connect(port) as slow,
+        connect(port) as half,
+    ):
         half.sendall(HALF)
         began = time.monotonic()
         with pytest.raises(ConnectionError):
@@ -136,7 +152,8 @@ def test_an_answer_that_nobody_reads_is_given_up() -> None:
 
 
 def test_slow_clients_that_hold_every_connection_keep_no_honest_one_out() -> None:
-    """Sixty half-sent heads where there is room for twenty, from the address of the honest clients, before, between and after these."""
+    """Sixty half-sent heads where there is room for twenty, from the address of the honest clients, before, between and
+    after these."""
     cut: list[str] = []
     connections = Connections(20, head=30.0, cut=cut.append)
     with served(connections) as port:
@@ -170,7 +187,9 @@ def test_whoever_comes_when_all_are_being_answered_is_told_to_come_back() -> Non
         for client in (first, second):
             client.sendall(request_of(b'"x"'))
         until = time.monotonic() + 20
-        while [each.doing for each in connections.by_address.get("127.0.0.1", ())] != [Doing.ANSWER] * 2 and time.monotonic() < until:
+        while [each.doing for each in connections.by_address.get("127.0.0.1", ())] != [
+            Doing.ANSWER
+        ] * 2 and time.monotonic() < until:
             time.sleep(0.001)
         with connect(port) as third:
             answer = third.recv(65536)
@@ -232,7 +251,11 @@ def test_there_are_fewer_connections_than_file_descriptors_and_more_of_these_are
     """In processes of their own: a limit that was lowered for good cannot be raised again."""
     pytest.importorskip("resource")
     code = "import resource, sys; from clew.serving.connections import most_connections\n"
-    code += "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\nprint(most_connections())"
+    code += (
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))\nprint(most_connections())"
+    )
     for soft, hard, most in ((256, 1024, 832), (200, 400, 208), (128, 128, 32), (256, 4096, 2048)):
-        found = subprocess.run([sys.executable, "-c", code, str(soft), str(hard)], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [sys.executable, "-c", code, str(soft), str(hard)], capture_output=True, text=True, check=True
+        )
         assert int(found.stdout) == most

@@ -1,4 +1,5 @@
-"""Pictures and sounds on the page, in a real browser: chosen, dropped, looked at word by word. Skipped where there is no Chromium."""
+"""Pictures and sounds on the page, in a real browser: chosen, dropped, looked at word by word. Skipped where there is
+no Chromium."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -52,7 +53,9 @@ def drop(page: Any, file: Path) -> None:
 
 
 def current_word(page: Any) -> str:
-    words = page.eval_on_selector_all(".sentence button[aria-current]", "words => words.map((word) => word.textContent)")
+    words = page.eval_on_selector_all(
+        ".sentence button[aria-current]", "words => words.map((word) => word.textContent)"
+    )
     assert len(words) == 1
     return str(words[0])
 
@@ -90,7 +93,10 @@ def test_a_picture_is_chosen_and_its_caption_walked_through_word_by_word(page: A
     page.wait_for_selector(".panel .about:has-text('0.png')")
     words = page.eval_on_selector_all(".sentence button", "words => words.map((word) => word.textContent)")
     assert words[:3] == ["a", "red", "square"] and current_word(page) == "a"
-    shown = "() => [...document.querySelectorAll('.layer')].findIndex((layer) => getComputedStyle(layer).display !== 'none')"
+    shown = (
+        "() => [...document.querySelectorAll('.layer')].findIndex((layer) => getComputedStyle(layer).display !=="
+        " 'none')"
+    )
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
     assert current_word(page) == "red" and page.evaluate(shown) == 1
@@ -132,7 +138,8 @@ def test_a_sound_is_heard_and_looked_at(page: Any, server: str) -> None:
     page.wait_for_selector(".named strong:text-is('3.wav')")
     page.wait_for_selector("audio")
     seconds = (
-        "audio => new Promise((done) => (audio.duration ? done(audio.duration) : (audio.onloadedmetadata = () => done(audio.duration))))"
+        "audio => new Promise((done) => (audio.duration ? done(audio.duration) : (audio.onloadedmetadata = () =>"
+        " done(audio.duration))))"
     )
     assert page.eval_on_selector("audio", seconds) == pytest.approx(0.3)
     assert "0.30 seconds" in page.inner_text(".named")

@@ -18,7 +18,9 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body or b"{}"})
 
 
-def ask(guard: Guard, method: str = "GET", path: str = "/api/runs", client: str = "127.0.0.1", **options: Any) -> httpx.Response:
+def ask(
+    guard: Guard, method: str = "GET", path: str = "/api/runs", client: str = "127.0.0.1", **options: Any
+) -> httpx.Response:
     async def answer() -> httpx.Response:
         transport = httpx.ASGITransport(app=guard, client=(client, 4321))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as browser:
@@ -33,7 +35,8 @@ def test_the_machines_own_names_are_answered(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "0.0.0.0", "", "[::2]", "127.0.0.2"]
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8765", "0.0.0.0", "", "[::2]", "127.0.0.2"],
 )
 def test_a_foreign_host_is_refused(host: str) -> None:
     found = ask(Guard(echo), headers={"host": host})
@@ -41,7 +44,8 @@ def test_a_foreign_host_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:3000", "https://localhost", "http://[", "file://127.0.0.1:8765"]
+    "origin",
+    ["http://evil.example", "null", "http://127.0.0.1:3000", "https://localhost", "http://[", "file://127.0.0.1:8765"],
 )
 def test_a_foreign_origin_is_refused(origin: str) -> None:
     found = ask(Guard(echo), "POST", json={}, headers={"origin": origin})
@@ -88,7 +92,10 @@ def test_a_long_body_is_refused_however_it_is_sent() -> None:
 def test_every_answer_says_what_may_run_and_who_may_frame_it() -> None:
     for guard, status in ((Guard(echo), 200), (Guard(echo), 403)):
         headers = ask(guard, headers={"host": "evil.example"} if status == 403 else {}).headers
-        assert "script-src 'self';" in headers["content-security-policy"] and "default-src 'none'" in headers["content-security-policy"]
+        assert (
+            "script-src 'self';" in headers["content-security-policy"]
+            and "default-src 'none'" in headers["content-security-policy"]
+        )
         assert "frame-ancestors 'none'" in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
         assert headers["cache-control"] == "no-store"
@@ -119,7 +126,9 @@ def test_a_proxys_page_may_post_whatever_host_the_proxy_passes_on() -> None:
     for host in ("hub.example", "127.0.0.1:8765"):
         headers = {"host": host, "origin": "https://hub.example", "cookie": cookie}
         assert ask(guard, "POST", json={}, headers=headers).status_code == 200
-    assert ask(guard, "POST", json={}, headers={"origin": "https://hub.example.evil", "cookie": cookie}).status_code == 403
+    assert (
+        ask(guard, "POST", json={}, headers={"origin": "https://hub.example.evil", "cookie": cookie}).status_code == 403
+    )
 
 
 @pytest.mark.parametrize("name", ["http://hub", "hub:80", "*", "", "hub..example", "a b", "hub/", "hübsch"])
@@ -147,7 +156,11 @@ def test_a_program_brings_a_key_in_the_place_of_a_cookie() -> None:
     asked = {"host": "models.example", "authorization": "Bearer a-key"}
     assert guard.token is None
     assert ask(guard, "POST", json={"a": 1}, client="10.0.0.7", headers=asked).json() == {"a": 1}
-    for wrong in ({"host": "models.example"}, {**asked, "authorization": "Bearer other"}, {**asked, "authorization": "a-key"}):
+    for wrong in (
+        {"host": "models.example"},
+        {**asked, "authorization": "Bearer other"},
+        {**asked, "authorization": "a-key"},
+    ):
         found = ask(guard, "POST", json={}, headers=wrong)
         assert found.status_code == 401 and "Authorization: Bearer KEY" in found.json()["error"]
     assert ask(guard, "POST", json={}, headers={**asked, "host": "other.example"}).status_code == 403

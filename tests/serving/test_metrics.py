@@ -6,7 +6,9 @@ from clew.serving.metrics import FAMILIES, Family, Metrics, escaped
 
 
 def test_counters_add_gauges_are_replaced_and_histograms_are_cumulative() -> None:
-    metrics = Metrics({"a_total": Family("counter", "as"), "b": Family("gauge", "bs"), "c": Family("histogram", "cs", (1, 2.5))})
+    metrics = Metrics(
+        {"a_total": Family("counter", "as"), "b": Family("gauge", "bs"), "c": Family("histogram", "cs", (1, 2.5))}
+    )
     for by in (1, 2):
         metrics.count("a_total", {"run": "x"}, by)
         metrics.put("b", {}, by)

@@ -76,11 +76,19 @@ def test_models_are_the_runs_that_a_route_answers(served: Served) -> None:
 
 @pytest.mark.parametrize("name", ["lstm", "bytes"])
 def test_a_completion_is_the_text_that_python_gives(served: Served, name: str) -> None:
-    found = served.client.completions.create(model=name, prompt="the walls", max_tokens=12, seed=4, temperature=0.8, top_p=0.9)
+    found = served.client.completions.create(
+        model=name, prompt="the walls", max_tokens=12, seed=4, temperature=0.8, top_p=0.9
+    )
     assert found.object == "text_completion" and found.model == name
-    assert [choice.text for choice in found.choices] == texts(name, "the walls", max_new=12, seed=4, temperature=0.8, top_p=0.9)
+    assert [choice.text for choice in found.choices] == texts(
+        name, "the walls", max_new=12, seed=4, temperature=0.8, top_p=0.9
+    )
     count = len(small_run(name).task.encode("the walls"))
-    assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.total_tokens) == (count, 12, count + 12)
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens, found.usage.total_tokens) == (
+        count,
+        12,
+        count + 12,
+    )
     assert found.choices[0].finish_reason == "length"
 
 
@@ -91,7 +99,11 @@ def test_temperature_0_is_greedy_decoding_and_echo_tells_the_prompt(served: Serv
 
 def test_several_prompts_and_samples_are_numbered_through(served: Served) -> None:
     found = served.client.completions.create(model="lstm", prompt=["the", "she"], n=2, max_tokens=6, seed=1)
-    expected = [one.text for row in small_run("lstm").ask("generate", ["the", "she"], max_new=6, seed=1, samples=2) for one in row]
+    expected = [
+        one.text
+        for row in small_run("lstm").ask("generate", ["the", "she"], max_new=6, seed=1, samples=2)
+        for one in row
+    ]
     assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
     assert [choice.text for choice in found.choices] == expected
     assert found.usage.prompt_tokens == 6 and found.usage.completion_tokens == 24
@@ -139,7 +151,9 @@ def test_a_text_ends_before_its_stop(served: Served) -> None:
     found = served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=["%%", stop])
     assert found.choices[0].text == expected and found.choices[0].finish_reason == "stop"
     assert found.usage.completion_tokens == len(expected) + 2
-    stream = list(served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=stop, stream=True))
+    stream = list(
+        served.client.completions.create(model="lstm", prompt="the", max_tokens=60, seed=2, stop=stop, stream=True)
+    )
     assert "".join(chunk.choices[0].text for chunk in stream) == expected
     assert stream[-1].choices[0].finish_reason == "stop"
 
@@ -149,7 +163,11 @@ def test_log_probabilities_are_the_models_own(served: Served) -> None:
     told = found.choices[0].logprobs
     assert "".join(told.tokens) == found.choices[0].text and told.text_offset == [0, 1, 2, 3, 4]
     for token, log_prob, others in zip(told.tokens, told.token_logprobs, told.top_logprobs, strict=True):
-        assert len(others) == 3 and max(others, key=others.get) == token and math.isclose(others[token], log_prob, abs_tol=1e-5)
+        assert (
+            len(others) == 3
+            and max(others, key=others.get) == token
+            and math.isclose(others[token], log_prob, abs_tol=1e-5)
+        )
     [[own]] = small_run("lstm").ask("generate", ["the"], max_new=5, method="greedy", temperature=1.0)
     assert math.isclose(sum(told.token_logprobs), own.log_prob, abs_tol=1e-3)
 
@@ -160,10 +178,14 @@ def test_a_chat_is_a_prompt_by_its_template(served: Served) -> None:
         {"role": "assistant", "content": "were tall"},
         {"role": "user", "content": [{"type": "text", "text": "she "}, {"type": "text", "text": "went"}]},
     ]
-    found = served.client.chat.completions.create(model="lstm", messages=messages, max_completion_tokens=15, seed=5, user="me")
+    found = served.client.chat.completions.create(
+        model="lstm", messages=messages, max_completion_tokens=15, seed=5, user="me"
+    )
     [expected] = texts("lstm", "the walls\nwere tall\nshe went\n", max_new=15, seed=5)
     assert found.choices[0].message.content == expected and found.choices[0].message.role == "assistant"
-    stream = list(served.client.chat.completions.create(model="lstm", messages=messages, max_tokens=15, seed=5, stream=True))
+    stream = list(
+        served.client.chat.completions.create(model="lstm", messages=messages, max_tokens=15, seed=5, stream=True)
+    )
     assert stream[0].choices[0].delta.role == "assistant"
     assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == expected
     assert stream[-1].choices[0].finish_reason == "length"
@@ -190,11 +212,17 @@ def test_embeddings_are_the_vectors_that_python_gives_as_floats_and_as_base64(se
     packed = b64decode(json.load(urllib.request.urlopen(request, timeout=30))["data"][0]["embedding"])
     assert struct.unpack(f"<{len(packed) // 4}f", packed) == pytest.approx(rows[0].tolist(), abs=1e-5)
     tokens = small_run("classifier").task.vectors()[1].tokenizer.encode("a red fox")
-    assert served.client.embeddings.create(model="classifier", input=tokens).data[0].embedding == pytest.approx(rows[0].tolist(), abs=1e-5)
+    assert served.client.embeddings.create(model="classifier", input=tokens).data[0].embedding == pytest.approx(
+        rows[0].tolist(), abs=1e-5
+    )
 
 
 MISTAKES: list[tuple[str, dict[str, Any], str]] = [
-    ("completions", {"prompt": "a", "best_of": 3}, "best_of (3) is not supported here: set n, and choose among the texts"),
+    (
+        "completions",
+        {"prompt": "a", "best_of": 3},
+        "best_of (3) is not supported here: set n, and choose among the texts",
+    ),
     ("completions", {"prompt": "a", "suffix": "b"}, "suffix ('b') is not supported here"),
     ("completions", {"prompt": "a", "frequency_penalty": 0.5}, "frequency_penalty (0.5) is not supported here"),
     ("completions", {"prompt": "a", "max_tokns": 5}, "unknown field 'max_tokns'; did you mean 'max_tokens'?"),
@@ -202,13 +230,25 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("completions", {"prompt": "a" * 10_001}, "text 1 has 10,001 characters, but at most 10,000 are read here"),
     ("completions", {"prompt": "Ж"}, "the prompt has characters the model has never seen: 'Ж' (U+0416)"),
     ("completions", {"prompt": [999]}, "the prompt has the token 999, but the model's tokens are 0 to"),
-    ("completions", {"prompt": [1] * 10_001}, "the prompt has 10,001 tokens, but at most 10,000 are read here; send it in parts"),
+    (
+        "completions",
+        {"prompt": [1] * 10_001},
+        "the prompt has 10,001 tokens, but at most 10,000 are read here; send it in parts",
+    ),
     ("embeddings", {"input": [999]}, "the input has the token 999, but the model's tokens are 0 to"),
     ("completions", {"prompt": []}, "prompt is an empty list; give at least one text, which may be empty"),
     ("completions", {"prompt": "a", "temperature": 2.5}, "temperature must be at most 2, not 2.5"),
-    ("completions", {"prompt": "a", "temperature": 0, "n": 2}, "n needs sampling, since with temperature 0 all texts are the same"),
+    (
+        "completions",
+        {"prompt": "a", "temperature": 0, "n": 2},
+        "n needs sampling, since with temperature 0 all texts are the same",
+    ),
     ("completions", {"prompt": "a", "top_p": 0}, "top_p (0) leaves no token"),
-    ("completions", {"prompt": "a", "stop": ["a", "b", "c", "d", "e"]}, "stop takes one text, or a list of up to 4, none of them empty"),
+    (
+        "completions",
+        {"prompt": "a", "stop": ["a", "b", "c", "d", "e"]},
+        "stop takes one text, or a list of up to 4, none of them empty",
+    ),
     ("completions", {"prompt": "a", "stop": ""}, "stop takes one text, or a list of up to 4"),
     ("completions", {"prompt": "a", "echo": True, "logprobs": 1}, "logprobs of an echoed prompt are not supported"),
     ("chat/completions", {"messages": []}, "messages is empty; give at least one"),
@@ -218,15 +258,31 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
         {"messages": [{"role": "system", "content": "a"}]},
         "message 1 has the role 'system', which this model's chat template does not have",
     ),
-    ("chat/completions", {"messages": [{"role": "user"}]}, "message 1: content must be a text or a list of parts, not None"),
-    ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "message 1 has a part that is not text"),
-    ("chat/completions", {"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]}, "message 1 has 'tool_calls'"),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user"}]},
+        "message 1: content must be a text or a list of parts, not None",
+    ),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+        "message 1 has a part that is not text",
+    ),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]},
+        "message 1 has 'tool_calls'",
+    ),
     (
         "chat/completions",
         {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2},
         "top_logprobs needs logprobs; set it to true",
     ),
-    ("chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": [{}]}, "tools ([{}]) is not supported here"),
+    (
+        "chat/completions",
+        {"messages": [{"role": "user", "content": "a"}], "tools": [{}]},
+        "tools ([{}]) is not supported here",
+    ),
     ("embeddings", {"input": []}, "input is empty; give at least one text"),
     ("embeddings", {"input": "a", "encoding_format": "int8"}, "encoding_format must be float or base64, not 'int8'"),
     (
@@ -237,8 +293,12 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("route", "body", "sentence"), MISTAKES, ids=[f"{route} {sentence}"[:60] for route, _, sentence in MISTAKES])
-def test_a_mistake_is_the_object_that_the_client_reads(served: Served, route: str, body: dict[str, Any], sentence: str) -> None:
+@pytest.mark.parametrize(
+    ("route", "body", "sentence"), MISTAKES, ids=[f"{route} {sentence}"[:60] for route, _, sentence in MISTAKES]
+)
+def test_a_mistake_is_the_object_that_the_client_reads(
+    served: Served, route: str, body: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(openai.BadRequestError) as error:
         served.client.post(f"/{route}", body={"model": "lstm", **body}, cast_to=object)
     assert error.value.body is not None and sentence in error.value.body["message"], error.value.body
@@ -247,13 +307,22 @@ def test_a_mistake_is_the_object_that_the_client_reads(served: Served, route: st
 
 def test_values_that_change_nothing_are_taken(served: Served) -> None:
     neutral = {name: values[0] for name, (values, _) in NEUTRAL.items() if values}
-    body = {"model": "lstm", "messages": [{"role": "user", "content": "the"}], "max_tokens": 3, "seed": 1, "user": "me", **neutral}
+    body = {
+        "model": "lstm",
+        "messages": [{"role": "user", "content": "the"}],
+        "max_tokens": 3,
+        "seed": 1,
+        "user": "me",
+        **neutral,
+    }
     found: Any = served.client.post("/chat/completions", body=body, cast_to=object)
     assert found["choices"][0]["message"]["content"] == texts("lstm", "the\n", max_new=3, seed=1)[0]
 
 
 def test_a_model_of_another_kind_does_not_write(served: Served) -> None:
-    with pytest.raises(openai.NotFoundError, match="there is no model 'classifier' that can do this; known: bytes, lstm"):
+    with pytest.raises(
+        openai.NotFoundError, match="there is no model 'classifier' that can do this; known: bytes, lstm"
+    ):
         served.client.completions.create(model="classifier", prompt="a")
     with pytest.raises(openai.BadRequestError, match="model is missing; known: bytes, lstm"):
         served.client.post("/completions", body={"prompt": "a"}, cast_to=object)
@@ -269,7 +338,9 @@ def test_a_model_of_another_kind_does_not_write(served: Served) -> None:
         ("completions", b"x" * 1_000_001, 413),
     ],
 )
-def test_whatever_answers_below_v1_speaks_the_same_way(served: Served, path: str, body: bytes | None, status: int) -> None:
+def test_whatever_answers_below_v1_speaks_the_same_way(
+    served: Served, path: str, body: bytes | None, status: int
+) -> None:
     request = urllib.request.Request(f"{served.address}/v1/{path}", body, {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError) as error:
         urllib.request.urlopen(request, timeout=30)
@@ -290,7 +361,9 @@ def test_a_full_queue_is_an_error_of_the_server_that_says_when_to_come_back(serv
 
 
 def writer_name(served: Served, writer: Any) -> str:
-    return next(name for name, run in served.service.runs.items() if served.service.writers.get((id(run), "generate")) is writer)
+    return next(
+        name for name, run in served.service.runs.items() if served.service.writers.get((id(run), "generate")) is writer
+    )
 
 
 def test_a_stream_that_the_client_closes_ends(served: Served) -> None:
@@ -347,7 +420,9 @@ def test_what_may_begin_a_stop_waits_until_it_is_known() -> None:
 
 def test_a_message_is_data_and_no_template() -> None:
     template = ChatTemplate()
-    prompt = template.prompt([("system", "Be {content}."), ("user", "{{ 7 * 7 }} {% x %} {content}"), ("developer", "ok")])
+    prompt = template.prompt(
+        [("system", "Be {content}."), ("user", "{{ 7 * 7 }} {% x %} {content}"), ("developer", "ok")]
+    )
     assert prompt == "Be {content}.\n\nUser: {{ 7 * 7 }} {% x %} {content}\nok\n\nAssistant:"
 
 

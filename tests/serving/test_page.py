@@ -60,7 +60,8 @@ def test_the_page_needs_nothing_from_elsewhere(app: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/static/nothing.js", "/static/../page.py", "/static/%2e%2e%2fpage.py", "/nothing", "/api/nothing", "/static/"]
+    "path",
+    ["/static/nothing.js", "/static/../page.py", "/static/%2e%2e%2fpage.py", "/nothing", "/api/nothing", "/static/"],
 )
 def test_nothing_but_the_pages_own_files_can_be_had(app: Any, path: str) -> None:
     found = ask(app, path)
@@ -77,13 +78,19 @@ def test_runs_are_described_with_what_fits_them(app: Any, inspector: Inspector) 
     assert runs["lstm"]["parameters"] == sum(p.numel() for p in inspector.runs["lstm"].task.parameters())
     instruments = {each["name"]: each for each in found["instruments"]}
     assert list(instruments) == list(INSTRUMENTS)
-    assert "no attention" in instruments["attention"]["reasons"]["lstm"] and "gpt" not in instruments["attention"]["reasons"]
+    assert (
+        "no attention" in instruments["attention"]["reasons"]["lstm"]
+        and "gpt" not in instruments["attention"]["reasons"]
+    )
     assert instruments["next"]["schema"]["properties"]["top"]["description"]
     assert instruments["gradients"]["own_text"] == ["lstm", "gpt", "bytes"] and instruments["next"]["own_text"] == []
 
 
 def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_folders: dict[str, Path]) -> None:
-    runs = {run["name"]: run for run in Inspector([load_run(folder, device="cpu") for folder in odd_folders.values()]).describe()["runs"]}
+    runs = {
+        run["name"]: run
+        for run in Inspector([load_run(folder, device="cpu") for folder in odd_folders.values()]).describe()["runs"]
+    }
     asked = ("use", "writes", "targets", "labels", "pairs", "text")
     assert {name: tuple(run[field] for field in asked) for name, run in runs.items()} == {
         "languages": ("translate", True, True, False, False, "source"),
@@ -103,10 +110,16 @@ def test_what_a_run_offers_is_described_so_that_no_script_asks_for_its_task(odd_
 def test_a_parser_is_stepped_through_and_nothing_but_trees_can_follow(odd_folders: dict[str, Path]) -> None:
     inspector = Inspector([load_run(odd_folders["parser"], device="cpu")])
     first = inspector.step(AskedStep(runs=("parser",), text="the thread was small"))
-    likely = [token for token, share in zip(first["next"]["tokens"], first["next"]["probabilities"], strict=True) if share]
+    likely = [
+        token for token, share in zip(first["next"]["tokens"], first["next"]["probabilities"], strict=True) if share
+    ]
     assert first["before"] == "" and likely and all(token.startswith("(") for token in likely)
-    with pytest.raises(UserError, match="answerer writes no text step by step; models that go on from a text or write a target do"):
-        Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(AskedStep(runs=("answerer",), text="the thread"))
+    with pytest.raises(
+        UserError, match="answerer writes no text step by step; models that go on from a text or write a target do"
+    ):
+        Inspector([load_run(odd_folders["answerer"], device="cpu")]).step(
+            AskedStep(runs=("answerer",), text="the thread")
+        )
 
 
 def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:
@@ -116,7 +129,9 @@ def test_a_look_gives_the_picture_and_its_facts(app: Any) -> None:
 
 
 def test_two_pictures_share_no_ids(app: Any) -> None:
-    pictures = [ask(app, "/api/look/attention", runs=["gpt"], options={"text": "the ball"}).json()["html"] for _ in range(2)]
+    pictures = [
+        ask(app, "/api/look/attention", runs=["gpt"], options={"text": "the ball"}).json()["html"] for _ in range(2)
+    ]
     ids = [{part.split('"')[0] for part in html.split('id="')[1:]} for html in pictures]
     assert ids[0] and not ids[0] & ids[1]
 
@@ -195,7 +210,9 @@ def test_fifty_quick_requests_of_two_tabs_neither_stall_nor_mix(app: Any, inspec
     texts = {tab: [f"{tab} the ball {'x' * number}" for number in range(25)] for tab in ("a", "b")}
 
     async def everything() -> dict[str, list[httpx.Response]]:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60) as browser:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60
+        ) as browser:
             asked = {
                 tab: [
                     browser.post(
@@ -210,7 +227,9 @@ def test_fifty_quick_requests_of_two_tabs_neither_stall_nor_mix(app: Any, inspec
 
     found = asyncio.run(everything())
     for tab, answers in found.items():
-        good = [(text, answer.json()) for text, answer in zip(texts[tab], answers, strict=True) if answer.status_code == 200]
+        good = [
+            (text, answer.json()) for text, answer in zip(texts[tab], answers, strict=True) if answer.status_code == 200
+        ]
         assert {answer.status_code for answer in answers} <= {200, 409}
         assert {text for text, _ in good} >= set(texts[tab][-3:])
         for text, answer in good:
@@ -224,7 +243,14 @@ def test_what_nobody_waits_for_any_more_is_ended(app: Any, worker: Worker) -> No
         pass
     body = json.dumps({"runs": ["lstm"], "options": {"text": "the ball"}}).encode()
     messages = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
-    scope = {"type": "http", "method": "POST", "path": "/api/look/tokens", "headers": [], "query_string": b"", "http_version": "1.1"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/look/tokens",
+        "headers": [],
+        "query_string": b"",
+        "http_version": "1.1",
+    }
     sent = []
 
     async def receive() -> Any:
@@ -259,7 +285,9 @@ def test_a_fault_is_one_line_and_its_traceback_is_logged_for_debugging_alone(
 
 
 def test_numbers_that_are_none_are_null(inspector: Inspector, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    view = View("odd", [Note("a < b & \ud800")], facts={"a": float("nan"), "b": [float("inf"), 1.5], "long": [0.0] * 5000})
+    view = View(
+        "odd", [Note("a < b & \ud800")], facts={"a": float("nan"), "b": [float("inf"), 1.5], "long": [0.0] * 5000}
+    )
     monkeypatch.setitem(INSTRUMENTS, "odd", Instrument("odd", Nothing, lambda subjects, options: view))
     found = ask(page_app(inspector, worker), "/api/look/odd", runs=["lstm"])
     assert found.json()["facts"] == {"a": None, "b": [None, 1.5]}

@@ -1,4 +1,5 @@
-"""The page in a real browser: every view, hostile texts, links, keys, two tabs, and the end. Skipped where there is no Chromium."""
+"""The page in a real browser: every view, hostile texts, links, keys, two tabs, and the end. Skipped where there is no
+Chromium."""
 
 import json
 import re
@@ -134,7 +135,9 @@ def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(
         assert page.input_value("#option-into") == "de"
         page.wait_for_selector(".clew-view, .candidates li")
         assert "say which" not in page.inner_text("#panels")
-    open_view(page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages")  # what neither run begins with
+    open_view(
+        page, server, "surprisal", "attentive", text="the walls", into="fr", beside="languages"
+    )  # what neither run begins with
     assert page.query_selector(".refused") is None
     page.select_option("#run", "languages")
     page.wait_for_selector("#option-into")
@@ -144,7 +147,10 @@ def test_a_translator_into_several_languages_is_asked_for_the_one_that_is_shown(
 def test_hostile_texts_are_shown_as_text_and_none_is_executed(page: Any, server: str) -> None:
     """Of a run that reads bytes, so that there is no text that it refuses."""
     assert len(HOSTILE) == 100
-    known = "section, h2, p, figure, figcaption, span, div, table, thead, tbody, tr, th, td, title, svg, svg *, button, strong"
+    known = (
+        "section, h2, p, figure, figcaption, span, div, table, thead, tbody, tr, th, td, title, svg, svg *, button,"
+        " strong"
+    )
     open_view(page, server, "tokens", "bytes", text="a")
     for view, start in (("tokens", 0), ("tokens", 25), ("tokens", 50), ("tokens", 75), ("surprisal", 0)):
         page.click(f"#views a[data-view='{view}']")
@@ -179,13 +185,31 @@ def test_the_pages_own_elements_hold_any_text(page: Any, server: str) -> None:
 
 def test_a_picture_that_holds_more_than_a_picture_is_not_shown(page: Any, server: str) -> None:
     open_view(page, server, "tokens", "gpt", text="the")
-    trying = "const { picture } = await import('/static/elements.js'); try { picture(html); return false } catch { return true }"
-    for html in ("<script>1</script>", "<svg><a href='javascript:1'></a></svg>", "<iframe></iframe>", "<meta http-equiv=refresh>"):
+    trying = (
+        "const { picture } = await import('/static/elements.js'); try { picture(html); return false } catch { return"
+        " true }"
+    )
+    for html in (
+        "<script>1</script>",
+        "<svg><a href='javascript:1'></a></svg>",
+        "<iframe></iframe>",
+        "<meta http-equiv=refresh>",
+    ):
         assert page.evaluate(f"async (html) => {{ {trying} }}", html), html
 
 
 def test_a_link_restores_a_view_and_back_and_forward_walk(page: Any, server: str) -> None:
-    open_view(page, server, "attention", "gpt", text="the walls were", layer="2", head="1", off='["1.2"]', beside="transformer")
+    open_view(
+        page,
+        server,
+        "attention",
+        "gpt",
+        text="the walls were",
+        layer="2",
+        head="1",
+        off='["1.2"]',
+        beside="transformer",
+    )
     assert page.input_value("#text") == "the walls were" and page.input_value("#option-layer") == "2"
     assert page.input_value("#beside") == "transformer" and page.inner_text(".chip").startswith("1.2")
     assert page.inner_text("figcaption").startswith("Head 2.1")
@@ -253,7 +277,9 @@ def test_two_runs_beside_each_other_have_one_scale_and_the_same_names(page: Any,
 def test_a_table_of_several_columns_fits_into_the_panel_of_one_of_two_runs(page: Any, server: str) -> None:
     open_view(page, server, "attention", "gpt", text="the walls", beside="heads")
     page.locator(".part-table table").nth(1).wait_for()
-    sizes = page.eval_on_selector_all(".part-table .scroll", "boxes => boxes.map((box) => [box.scrollWidth, box.clientWidth])")
+    sizes = page.eval_on_selector_all(
+        ".part-table .scroll", "boxes => boxes.map((box) => [box.scrollWidth, box.clientWidth])"
+    )
     assert len(sizes) == 2 and all(needed <= there for needed, there in sizes), sizes
 
 
@@ -262,7 +288,9 @@ def test_layers_are_compared_before_and_after_a_head_is_off(page: Any, server: s
     page.wait_for_selector("h2:has-text('without 1.1')")
     settle(page)
     assert page.locator(".panel:not(.whole) .part-heatmap").count() == 2 and page.query_selector(".refused") is None
-    open_view(page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes")  # which has no heads
+    open_view(
+        page, server, "cka", "heads", sentences="5", off='["1.1"]', look="1", beside="bytes"
+    )  # which has no heads
     page.wait_for_selector(".part-heatmap")
     assert page.query_selector(".refused") is None
 
@@ -327,14 +355,12 @@ def test_writing_walks_forward_and_back_by_keys(page: Any, server: str) -> None:
 
 def test_the_bar_of_a_next_token_is_as_long_as_its_probability(page: Any, server: str) -> None:
     open_view(page, server, "write", "lstm", text="the walls")
-    found = page.evaluate(
-        """async () => {
+    found = page.evaluate("""async () => {
             const body = JSON.stringify({ runs: ['lstm'], text: 'the walls', top: 20 });
             const asked = await fetch('api/step', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
             const bars = [...document.querySelectorAll('.candidates .bar')].slice(0, 3);
             return [(await asked.json()).next.probabilities, bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth)];
-        }"""
-    )
+        }""")
     assert found[1] == pytest.approx(found[0][:3], abs=0.005)
 
 
@@ -344,7 +370,9 @@ def test_a_drawn_token_may_be_one_that_is_not_listed_and_the_rest_is_shown_as_su
     shares = page.locator(".candidates .others").inner_text()
     assert len(listed) == 20 and shares.startswith("all others")
     asked = []
-    for count in range(12):  # of 300 nearly equal tokens all but 20 are not listed: that none of 12 is has a chance of 10^-14
+    for count in range(
+        12
+    ):  # of 300 nearly equal tokens all but 20 are not listed: that none of 12 is has a chance of 10^-14
         with page.expect_request(lambda request: "seed" in (request.post_data_json or {})) as request:
             page.click("button:has-text('draw')")
         asked.append(request.value.post_data_json["seed"])

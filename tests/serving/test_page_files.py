@@ -1,4 +1,5 @@
-"""Pictures and sounds on the page, asked without a browser: sent once, looked at by every instrument, and never by a path."""
+"""Pictures and sounds on the page, asked without a browser: sent once, looked at by every instrument, and never by a
+path."""
 
 import json
 from base64 import b64encode
@@ -36,7 +37,9 @@ LONG = ("cost", "ablation")
 
 @pytest.fixture(scope="module")
 def inspector(folders: dict[str, Path]) -> Inspector:
-    return Inspector([load_run(folder, device="cpu") for folder in (*(FROZEN / name / "run" for name in FILES), folders["gpt"])])
+    return Inspector(
+        [load_run(folder, device="cpu") for folder in (*(FROZEN / name / "run" for name in FILES), folders["gpt"])]
+    )
 
 
 @pytest.fixture
@@ -56,7 +59,9 @@ def send(inspector: Inspector, task: str, data: bytes | None = None, name: str =
 
 
 @pytest.mark.parametrize("task", quickly(FILES, "captioning", "transcription"))
-def test_every_instrument_sees_in_a_file_that_was_sent_what_it_sees_in_one_by_its_path(task: str, inspector: Inspector) -> None:
+def test_every_instrument_sees_in_a_file_that_was_sent_what_it_sees_in_one_by_its_path(
+    task: str, inspector: Inspector
+) -> None:
     run, name = inspector.runs[name_of(inspector, task)], name_of(inspector, task)
     file = send(inspector, task, name=FILES[task])["file"]
     for instrument in fitting(subject_of(run)):
@@ -88,13 +93,18 @@ def test_no_path_is_read(text: Any, inspector: Inspector, monkeypatch: pytest.Mo
 
 def test_runs_say_which_files_they_read_and_have_samples_that_can_be_looked_at_at_once(inspector: Inspector) -> None:
     runs = {run["name"]: run for run in inspector.describe()["runs"]}
-    media = {name_of(inspector, task): media for task, media in zip(FILES, ("picture", "picture", "sound"), strict=True)}
+    media = {
+        name_of(inspector, task): media for task, media in zip(FILES, ("picture", "picture", "sound"), strict=True)
+    }
     assert {name: run["media"] for name, run in runs.items()} == {**media, "gpt": ""}
     assert runs["gpt"]["samples"] == [] and runs["gpt"]["sample"].startswith("The ball of thread")
     for name in media:
         samples = runs[name]["samples"]
         assert len(samples) == 3 and runs[name]["sample"] == samples[0]["file"]
-        assert all(inspector.look("levels", AskedLook(runs=(name,), options={"text": each["file"]}))["html"] for each in samples)
+        assert all(
+            inspector.look("levels", AskedLook(runs=(name,), options={"text": each["file"]}))["html"]
+            for each in samples
+        )
     assert inspector.most_bytes == MOST_BODY and Inspector([small_run("gpt")]).most_bytes == MOST_BYTES
 
 
@@ -102,7 +112,11 @@ def test_a_file_is_described_and_its_bytes_are_no_page(app: Any, inspector: Insp
     hostile = png(np.zeros((2, 400, 3), np.uint8)) + b"<script>alert(1)</script>"
     body = {"runs": [name_of(inspector, "captioning")], "data": b64encode(hostile).decode(), "name": "<b>.png"}
     sent = ask(app, "/api/files", **body).json()
-    assert sent["name"] == "<b>.png" and sent["about"] == "400 x 2 pixels" and sent["picture"].startswith("data:image/png;base64,")
+    assert (
+        sent["name"] == "<b>.png"
+        and sent["about"] == "400 x 2 pixels"
+        and sent["picture"].startswith("data:image/png;base64,")
+    )
     found = ask(app, f"/api/files/{sent['file']}").json()
     assert found == {key: value for key, value in sent.items() if key != "seconds"}
     content = ask(app, f"/api/files/{sent['file']}/content")
@@ -122,7 +136,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("task", "data", "why"), REFUSED, ids=range(len(REFUSED)))
-def test_a_file_that_cannot_be_read_is_refused_when_it_is_sent(task: str, data: bytes, why: str, app: Any, inspector: Inspector) -> None:
+def test_a_file_that_cannot_be_read_is_refused_when_it_is_sent(
+    task: str, data: bytes, why: str, app: Any, inspector: Inspector
+) -> None:
     body = {"runs": [name_of(inspector, task)], "data": b64encode(data).decode(), "name": "mine"}
     found = ask(app, "/api/files", **body)
     assert found.status_code == 422 and why in found.json()["error"]

@@ -28,7 +28,9 @@ def app() -> Iterator[Any]:
 
 def ask(app: Any, path: str, **body: Any) -> httpx.Response:
     async def answer() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60) as browser:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=app), base_url="http://localhost", timeout=60
+        ) as browser:
             return await browser.post(path, content=json.dumps(body))
 
     return asyncio.run(answer())
@@ -39,7 +41,11 @@ def ask(app: Any, path: str, **body: Any) -> httpx.Response:
     [
         ("/api/look/attention", {"runs": ["heads"], "options": {"text": "the " * 225_000}}, "20,000"),
         ("/api/save/attention", {"runs": ["heads"], "options": {"text": "the " * 225_000}, "format": "svg"}, "20,000"),
-        ("/api/look/attention", {"runs": ["attentive"], "options": {"text": "the", "target": "a " * 450_000}}, "20,000"),
+        (
+            "/api/look/attention",
+            {"runs": ["attentive"], "options": {"text": "the", "target": "a " * 450_000}},
+            "20,000",
+        ),
         ("/api/look/tokens", {"runs": ["lstm"], "options": {"text": "a" * 900_000}}, "20,000"),
         ("/api/look/track", {"runs": ["lstm"], "options": {"text": "a" * 900_000}}, "100,000"),
         ("/api/step", {"runs": ["lstm"], "text": "a" * 900_000}, "20,000"),
@@ -53,7 +59,10 @@ def test_a_text_that_is_too_long_is_refused_with_the_limit_and_takes_no_memory(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found.status_code == 422
-    assert f"the text has 900,000 characters, but the page reads at most {longest} here; shorten it" in found.json()["error"]
+    assert (
+        f"the text has 900,000 characters, but the page reads at most {longest} here; shorten it"
+        in found.json()["error"]
+    )
     assert peak < 50_000_000
 
 
@@ -61,7 +70,10 @@ def test_attention_that_would_take_gigabytes_is_refused_before_the_model_reads(m
     run = small_run("heads")
     monkeypatch.setattr(type(run.task), "forward", lambda *given, **options: pytest.fail("the model was run"))
     with pytest.raises(
-        UserError, match=r"attention of heads takes about .* GB for this text, but a view of the page may take at most 4 GB; shorten"
+        UserError,
+        match=(
+            r"attention of heads takes about .* GB for this text, but a view of the page may take at most 4 GB; shorten"
+        ),
     ):
         Inspector([run]).view("attention", AskedLook(runs=("heads",), options={"text": "a " * 9_999}))
 
@@ -71,7 +83,9 @@ def test_the_estimate_grows_with_the_square_of_the_text_where_a_model_attends_an
     heads, lstm = small_run("heads"), small_run("lstm")
     assert memory("attention", heads, [words * 10]) / memory("attention", heads, [words]) == pytest.approx(100, rel=0.1)
     assert memory("surprisal", lstm, [words * 10]) / memory("surprisal", lstm, [words]) == pytest.approx(10, rel=0.1)
-    assert memory("attention", heads, [words]) >= 4 * 200**2 * sum(layer.num_heads for layer in attending_layers(heads.task))
+    assert memory("attention", heads, [words]) >= 4 * 200**2 * sum(
+        layer.num_heads for layer in attending_layers(heads.task)
+    )
 
 
 @pytest.mark.parametrize("name", ["tokens", "surprisal", "cells"])
@@ -87,7 +101,9 @@ def test_a_text_of_a_thousand_tokens_is_within_the_limits_of_a_model_of_twelve_l
 
 def test_a_picture_that_would_stop_a_browser_is_not_drawn() -> None:
     check_parts([Note("a" * 1000), Table(("word",), [("the",)] * 1000)])
-    with pytest.raises(UserError, match=r"the picture has about 62 MB, but the page shows at most 32 MB; shorten the text"):
+    with pytest.raises(
+        UserError, match=r"the picture has about 62 MB, but the page shows at most 32 MB; shorten the text"
+    ):
         check_parts([Note("a" * 10_000_000)])
 
 

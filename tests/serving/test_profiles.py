@@ -26,14 +26,20 @@ def with_data(run: Run, **fields: Any) -> Run:
 
 def test_a_classifiers_training_data_gives_labels_lengths_unknown_words_and_confidence(tmp_path: Path) -> None:
     path = tmp_path / "train.csv"
-    path.write_text("text,label\na red fox,good\nthe blue fox,bad\nshe went in,good\na red ball,good\n", encoding="utf-8")
+    path.write_text(
+        "text,label\na red fox,good\nthe blue fox,bad\nshe went in,good\na red ball,good\n", encoding="utf-8"
+    )
     valid = tmp_path / "valid.csv"
     valid.write_text("text,label\nnothing,bad\n", encoding="utf-8")
-    found = training_profile(with_data(small_run("classifier"), train=str(path), valid=str(valid), text="text", label="label"))
+    found = training_profile(
+        with_data(small_run("classifier"), train=str(path), valid=str(valid), text="text", label="label")
+    )
     assert (found.texts, found.tokens, found.unknown) == (4, 12, 2)  # blue and ball
     assert found.labels == {"good": 3, "bad": 1}
     told = small_run("classifier").classify(["a red fox", "the blue fox", "she went in", "a red ball"])
-    assert math.isclose(found.confidence / found.confidences, sum(max(one.probabilities.values()) for one in told) / 4, rel_tol=1e-5)
+    assert math.isclose(
+        found.confidence / found.confidences, sum(max(one.probabilities.values()) for one in told) / 4, rel_tol=1e-5
+    )
     metrics = Metrics(FAMILIES)
     found.put(metrics, "x", "training")
     lines = metrics.text().splitlines()

@@ -81,17 +81,25 @@ def test_a_worker_that_panicked_a_hundred_times_gave_a_hundred_answers_and_goes_
         found = ask_all(service.app(), [("/classify", {"text": "attack"}), ("/health", None)] * 100)
     assert [response.status_code for response in found] == [500, 200] * 100
     assert all(
-        "ended the work on this request" in answer.json()["error"] or "MemoryError" in answer.json()["error"] for answer in found[::2]
+        "ended the work on this request" in answer.json()["error"] or "MemoryError" in answer.json()["error"]
+        for answer in found[::2]
     )
     logged = [record.message for record in caplog.records]
-    for kind in (Panic, SystemExit, KeyboardInterrupt, GeneratorExit):  # a MemoryError is an Exception, and answered as one
+    for kind in (
+        Panic,
+        SystemExit,
+        KeyboardInterrupt,
+        GeneratorExit,
+    ):  # a MemoryError is an Exception, and answered as one
         assert logged.count(f"the worker met {kind.__name__}, and goes on") == 20
     assert "red fox" not in caplog.text
     (after,) = ask_all(service.app(), [("/classify", {"text": "a red fox"})])
     assert after.status_code == 200 and after.json() == before.json()
 
 
-def test_one_request_that_panics_leaves_those_it_was_batched_with_alone(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_request_that_panics_leaves_those_it_was_batched_with_alone(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service, own = Service([small_run("classifier")], worker, wait=0.05), Classifier.classify
 
     def attacked(self: Classifier, texts: Any, *given: Any, **options: Any) -> Any:
@@ -102,7 +110,9 @@ def test_one_request_that_panics_leaves_those_it_was_batched_with_alone(worker: 
     monkeypatch.setattr(Classifier, "classify", attacked)
 
     async def together() -> list[httpx.Response]:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=service.app()), base_url="http://localhost") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=service.app()), base_url="http://localhost"
+        ) as client:
             texts = ["a red fox", "attack", "she went in"]
             return list(await asyncio.gather(*(client.post("/classify", json={"text": text}) for text in texts)))
 
@@ -115,7 +125,9 @@ def test_a_pattern_that_goes_back_over_a_text_for_ever_is_cut_off_and_the_server
     awake: list[float] = []
 
     async def attack() -> tuple[httpx.Response, float]:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=service.app()), base_url="http://localhost", timeout=60) as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=service.app()), base_url="http://localhost", timeout=60
+        ) as client:
             began = time.monotonic()
             asked = asyncio.ensure_future(client.post("/generate", json={"text": hour, "max_new": 2}))
             while not asked.done():
@@ -142,12 +154,16 @@ def test_a_pattern_that_goes_back_over_a_text_for_ever_is_cut_off_and_the_server
 def test_the_page_survives_a_panic_too(worker: Worker) -> None:
     app = page_app(Inspector([run_with_pattern(BACKTRACKING)]), worker)
     body = {"runs": ["imported"], "options": {"text": ATTACK}}
-    attacked, good = ask_all(app, [("/api/look/tokens", body), ("/api/look/tokens", {**body, "options": {"text": "the"}})])
+    attacked, good = ask_all(
+        app, [("/api/look/tokens", body), ("/api/look/tokens", {**body, "options": {"text": "the"}})]
+    )
     assert attacked.status_code == 422 and "gives up on this text" in attacked.json()["error"]
     assert good.status_code == 200
 
 
-def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     worker = Worker()
     service = Service([small_run("classifier")], worker, wait=0.0)
     worker.close(10.0)
@@ -166,7 +182,9 @@ def test_health_says_no_while_no_worker_is_alive_and_the_next_job_brings_one_bac
     assert other.close(10.0)
 
 
-def test_health_says_no_while_work_that_should_have_ended_holds_the_worker(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_says_no_while_work_that_should_have_ended_holds_the_worker(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(worker_module, "STUCK", 0.05)
     free = threading.Event()
     job = worker.submit(free.wait, seconds=0.05)

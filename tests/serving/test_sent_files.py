@@ -1,4 +1,5 @@
-"""Pictures and sounds that a request sends: read from their bytes as from their files, and refused with a sentence where they cannot be."""
+"""Pictures and sounds that a request sends: read from their bytes as from their files, and refused with a sentence
+where they cannot be."""
 
 import struct
 import zlib
@@ -77,12 +78,18 @@ def test_a_file_that_is_sent_is_answered_as_its_path_is_on_the_command_line(name
 def test_bytes_are_an_ordinary_input_from_python() -> None:
     for name, (verb, _, file) in USES.items():
         run = frozen(name)
-        by_path, by_bytes = (run.ask(verb, [given]) for given in (str(FROZEN / name / file), FileBytes(file, content(name))))
+        by_path, by_bytes = (
+            run.ask(verb, [given]) for given in (str(FROZEN / name / file), FileBytes(file, content(name)))
+        )
         assert str(by_path[0]).replace(str(FROZEN / name / file), file) == str(by_bytes[0])
 
 
-@pytest.mark.parametrize("given", ["/etc/passwd", str(FROZEN / "captioning" / "0.png"), ["0.png"], 3, {"name": "0.png"}, {"path": "0.png"}])
-def test_a_path_is_refused_whether_there_is_such_a_file_or_not(given: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "given", ["/etc/passwd", str(FROZEN / "captioning" / "0.png"), ["0.png"], 3, {"name": "0.png"}, {"path": "0.png"}]
+)
+def test_a_path_is_refused_whether_there_is_such_a_file_or_not(
+    given: Any, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(FROZEN / "captioning")
     service = serve("captioning")
     for body in ({"picture": given}, {"text": given}, {"texts": [given]}, {"texts": [{"picture": given}]}):
@@ -103,7 +110,9 @@ def test_a_name_is_only_a_name(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
 def wav(frames: int, claimed: int | None = None) -> bytes:
     size = 2 * (frames if claimed is None else claimed)
     form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, 4000, 8000, 2, 16)
-    return b"RIFF" + struct.pack("<I", 36 + size) + b"WAVE" + form + b"data" + struct.pack("<I", size) + bytes(2 * frames)
+    return (
+        b"RIFF" + struct.pack("<I", 36 + size) + b"WAVE" + form + b"data" + struct.pack("<I", size) + bytes(2 * frames)
+    )
 
 
 def bomb() -> bytes:
@@ -138,7 +147,10 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(case: str, serve: Serve) -
     service = serve(name)
     found = ask(service, f"/{verb}", {field: sent(data, "mine.bin")})
     assert found.status_code == 400 and why in found.json()["error"] and "mine.bin" in found.json()["error"], found.text
-    assert "Traceback" not in found.text and ask(service, f"/{verb}", {field: sent(content(name), file)}).status_code == 200
+    assert (
+        "Traceback" not in found.text
+        and ask(service, f"/{verb}", {field: sent(content(name), file)}).status_code == 200
+    )
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -167,7 +179,9 @@ def test_a_file_may_be_larger_than_a_text_and_is_bounded(serve: Serve) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (700, 700, 3)).astype(np.uint8)
     large, larger = sent(png(pixels)), sent(bytes(MOST_FILE_BYTES + 1))
     assert len(large["data"]) > MOST_BYTES
-    one, two, three = ask_all(guard, [("/caption", {"picture": each}) for each in (large, larger, {"data": "A" * MOST_BODY})])
+    one, two, three = ask_all(
+        guard, [("/caption", {"picture": each}) for each in (large, larger, {"data": "A" * MOST_BODY})]
+    )
     assert one.status_code == 200
     assert two.status_code == 400 and "16,000,001 bytes, but at most 16,000,000 are read" in two.json()["error"]
     assert three.status_code == 413 and "24,000,000 bytes" in three.json()["error"]

@@ -1,5 +1,5 @@
-"""Ports: the first that is free, or the one that was asked for and no other. And how a server ends: what is under way is answered, or
-given up."""
+"""Ports: the first that is free, or the one that was asked for and no other. And how a server ends: what is under way
+is answered, or given up."""
 
 import asyncio
 import os
@@ -20,7 +20,8 @@ needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="no such sign
 
 
 def ended_while_asked(answer: Any, at: socket.socket, **options: Any) -> tuple[int | None, list[int | str]]:
-    """A server that is told to end by the one request that it gets: what it gives back, and the status that the client saw."""
+    """A server that is told to end by the one request that it gets: what it gives back, and the status that the client
+    saw."""
     seen: list[int | str] = []
 
     def ask() -> None:

@@ -46,7 +46,8 @@ def ask_all(app: Any, asked: Sequence[tuple[str, Any]], **headers: str) -> list[
 
 
 def ask_together(service: Service, asked: Sequence[tuple[str, Any]]) -> list[httpx.Response]:
-    """All while the worker is busy with the first of them, which is asked once more for that; it is free when all wait, or are refused."""
+    """All while the worker is busy with the first of them, which is asked once more for that; it is free when all wait,
+    or are refused."""
 
     async def everyone() -> list[httpx.Response]:
         async with client_of(service.app()) as client:
@@ -71,20 +72,46 @@ def ask(service: Service, path: str, body: Any = None, **headers: str) -> httpx.
 def same(found: Any, expected: Any) -> bool:
     """Equal, numbers to what single precision keeps of them."""
     if isinstance(expected, dict):
-        return isinstance(found, dict) and found.keys() == expected.keys() and all(same(found[name], expected[name]) for name in expected)
+        return (
+            isinstance(found, dict)
+            and found.keys() == expected.keys()
+            and all(same(found[name], expected[name]) for name in expected)
+        )
     if isinstance(expected, (list, tuple)):
         return isinstance(found, list) and len(found) == len(expected) and all(map(same, found, expected))
-    return math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else found == expected
+    return (
+        math.isclose(found, expected, rel_tol=1e-4, abs_tol=1e-6) if isinstance(expected, float) else found == expected
+    )
 
 
 ASKED: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
     ("lstm", "generate", [{"text": "the"}, {"texts": ["she went", "a"]}, {"text": "the"}], {"max_new": 5, "seed": 3}),
     ("gpt", "generate", [{"text": "the ball of thread"}, {"text": "t"}], {"max_new": 20, "samples": 2, "top_k": 5}),
-    ("gpt", "generate", [{"text": "the"}, {"texts": ["small and", "red"]}], {"max_new": 4, "method": "beam", "beams": 3, "n_best": 2}),
-    ("transformer", "translate", [{"text": "a red fox"}, {"texts": ["she went in", ""]}, {"text": "the"}], {"beams": 3, "n_best": 2}),
+    (
+        "gpt",
+        "generate",
+        [{"text": "the"}, {"texts": ["small and", "red"]}],
+        {"max_new": 4, "method": "beam", "beams": 3, "n_best": 2},
+    ),
+    (
+        "transformer",
+        "translate",
+        [{"text": "a red fox"}, {"texts": ["she went in", ""]}, {"text": "the"}],
+        {"beams": 3, "n_best": 2},
+    ),
     ("attentive", "translate", [{"text": "a red fox"}, {"texts": ["she went in", "the"]}], {"method": "greedy"}),
-    ("attentive", "translate", [{"text": "a red fox"}, {"texts": ["a red fox", "the"]}], {"method": "sample", "seed": 5}),
-    ("classifier", "classify", [{"text": "a red fox"}, {"texts": ["", "she went"]}, {"text": "the walls were tall"}], {}),
+    (
+        "attentive",
+        "translate",
+        [{"text": "a red fox"}, {"texts": ["a red fox", "the"]}],
+        {"method": "sample", "seed": 5},
+    ),
+    (
+        "classifier",
+        "classify",
+        [{"text": "a red fox"}, {"texts": ["", "she went"]}, {"text": "the walls were tall"}],
+        {},
+    ),
     ("tagger", "tag", [{"text": "a red fox."}, {"texts": ["she went", ["the", "walls"], ""]}], {}),
     ("parser", "parse", [{"text": "the thread was small"}, {"texts": ["the thread", "", "small"]}], {"n_best": 2}),
     (
@@ -99,9 +126,16 @@ ASKED: list[tuple[str, str, list[dict[str, Any]], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "verb", "bodies", "options"), ASKED, ids=[f"{name} {verb} {options}" for name, verb, _, options in ASKED])
+@pytest.mark.parametrize(
+    ("name", "verb", "bodies", "options"), ASKED, ids=[f"{name} {verb} {options}" for name, verb, _, options in ASKED]
+)
 def test_requests_that_come_together_are_answered_as_each_alone(
-    make: Make, name: str, verb: str, bodies: list[dict[str, Any]], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    make: Make,
+    name: str,
+    verb: str,
+    bodies: list[dict[str, Any]],
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sizes = []
     one_call = batching.one_call
@@ -138,7 +172,9 @@ def test_a_request_of_more_texts_than_a_batch_holds_is_cut_and_others_have_their
 
 
 def test_one_request_that_is_refused_leaves_the_others_alone(make: Make) -> None:
-    good, bad, other = ask_together(make("lstm"), [("/generate", {"text": text, "max_new": 2}) for text in ("the", "the Ж", "she")])
+    good, bad, other = ask_together(
+        make("lstm"), [("/generate", {"text": text, "max_new": 2}) for text in ("the", "the Ж", "she")]
+    )
     assert good.status_code == other.status_code == 200
     assert bad.status_code == 400 and "'Ж' (U+0416)" in bad.json()["error"]
 
@@ -181,7 +217,10 @@ def test_pairs_are_for_runs_that_read_them(make: Make) -> None:
     for body in ({"text": "a", "second": "b"}, {"text": ["a", "b"]}, {"texts": [["a", "b"]]}):
         found = ask(service, "/classify", body)
         assert found.status_code == 400
-        assert re.search("takes a text, not|takes one text; give it as a string|unknown field 'second'; known: text", found.json()["error"])
+        assert re.search(
+            "takes a text, not|takes one text; give it as a string|unknown field 'second'; known: text",
+            found.json()["error"],
+        )
     assert "unknown field 'second'" in ask(service, "/classify", {"texts": ["a"], "second": "b"}).json()["error"]
 
 
@@ -236,7 +275,14 @@ def test_work_whose_asker_is_gone_is_ended(make: Make) -> None:
         async def send(message: Any) -> None:
             pass
 
-        scope = {"type": "http", "method": "POST", "path": "/generate", "headers": [], "query_string": b"", "root_path": ""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/generate",
+            "headers": [],
+            "query_string": b"",
+            "root_path": "",
+        }
         await service.app()(scope, receive, send)
 
     try:
@@ -271,7 +317,9 @@ def test_whoever_leaves_before_the_first_piece_leaves_room_for_others_at_once(ma
     assert ask(service, "/generate", {"text": "the", "stream": True, "max_new": 2}).status_code == 200
 
 
-def test_a_fault_of_ours_says_so_and_no_more(make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_ours_says_so_and_no_more(
+    make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(*given: Any, **options: Any) -> Any:
         raise ZeroDivisionError("a red fox")
 
@@ -289,7 +337,16 @@ def test_the_index_describes_every_route_with_the_runs_own_defaults(make: Make) 
     found = ask(service, "/").json()
     assert found["openapi"] == "3.1.0" and found["info"]["version"] == "1.2"
     assert {*found["paths"]} == {
-        *("/lstm/generate", "/lstm/classify", "/lstm/embed", "/classifier/classify", "/classifier/embed", "/", "/health", "/metrics"),
+        *(
+            "/lstm/generate",
+            "/lstm/classify",
+            "/lstm/embed",
+            "/classifier/classify",
+            "/classifier/embed",
+            "/",
+            "/health",
+            "/metrics",
+        ),
         "/v1/models",
     }
     schema = found["paths"]["/lstm/generate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
@@ -315,7 +372,11 @@ def test_metrics_count_requests_errors_batches_and_what_came_in(make: Make) -> N
     service = make("classifier")
     ask_all(
         service.app(),
-        [("/classify", {"texts": ["a red fox", "a blue fox"]}), ("/classify", {"text": "the walls"}), ("/classify", {"text": 1})],
+        [
+            ("/classify", {"texts": ["a red fox", "a blue fox"]}),
+            ("/classify", {"text": "the walls"}),
+            ("/classify", {"text": 1}),
+        ],
     )
     lines = ask(service, "/metrics").text.splitlines()
     own = 'run="classifier"'
@@ -343,7 +404,23 @@ def test_a_server_behind_its_guard_counts_whom_it_turns_away(make: Make) -> None
     assert 'clew_refused_total{status="413"} 1' in ask(service, "/metrics").text
 
 
-STRANGE = ["", " ", "\n", "[MASK]", "a\tb", "\0", "\u202e", "😀", "(S (NP a))", ")", "the " * 50, "x" * 500, "<unk>", "[CLS]", "\ufeffthe"]
+STRANGE = [
+    "",
+    " ",
+    "\n",
+    "[MASK]",
+    "a\tb",
+    "\0",
+    "\u202e",
+    "😀",
+    "(S (NP a))",
+    ")",
+    "the " * 50,
+    "x" * 500,
+    "<unk>",
+    "[CLS]",
+    "\ufeffthe",
+]
 VALUES = [None, True, 0, 1, -1, 0.5, 1e300, 10**40, "", "beam", [], ["a"], {}, [[]], 65, "-1"]
 
 
@@ -354,10 +431,14 @@ def test_whatever_is_posted_is_answered_or_refused_with_a_sentence(make: Make) -
     for _ in range(12):
         for path, (run, verb) in service.routes.items():
             fields = [*run.uses[verb].row.model_fields, *run.uses[verb].options.model_fields, "text", "texts", "stream"]
-            body: dict[str, Any] = {random.choice(fields): random.choice([*VALUES, *STRANGE]) for _ in range(random.randint(0, 2))}
+            body: dict[str, Any] = {
+                random.choice(fields): random.choice([*VALUES, *STRANGE]) for _ in range(random.randint(0, 2))
+            }
             body |= {"max_new": 2} if "max_new" in fields else {}
             body |= {"passage": random.choice(STRANGE)} if "passage" in fields else {}
-            body |= {"text": random.choice(STRANGE)} if random.random() < 0.5 else {"texts": random.choices(STRANGE, k=3)}
+            body |= (
+                {"text": random.choice(STRANGE)} if random.random() < 0.5 else {"texts": random.choices(STRANGE, k=3)}
+            )
             asked.append((path, body))
     found = ask_all(service.app(), asked)
     assert {response.status_code for response in found} == {200, 400}

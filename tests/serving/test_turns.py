@@ -13,10 +13,30 @@ from tests.instruments.small_runs import small_run
 from tests.serving.conftest import Make
 
 TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "samples": 32}, "32 texts with 1 beam may generate 131,072 tokens"),
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "beams": 64}, "1 text with 64 beams may generate 262,144 tokens"),
-    ("gpt", "generate", {"text": "a", "max_new": 4096, "n_best": 64}, "1 text with 64 beams may generate 262,144 tokens"),
-    ("lstm", "generate", {"texts": ["a"] * 256, "max_new": 4096}, "256 texts with 1 beam may generate 1,048,576 tokens"),
+    (
+        "gpt",
+        "generate",
+        {"text": "a", "max_new": 4096, "samples": 32},
+        "32 texts with 1 beam may generate 131,072 tokens",
+    ),
+    (
+        "gpt",
+        "generate",
+        {"text": "a", "max_new": 4096, "beams": 64},
+        "1 text with 64 beams may generate 262,144 tokens",
+    ),
+    (
+        "gpt",
+        "generate",
+        {"text": "a", "max_new": 4096, "n_best": 64},
+        "1 text with 64 beams may generate 262,144 tokens",
+    ),
+    (
+        "lstm",
+        "generate",
+        {"texts": ["a"] * 256, "max_new": 4096},
+        "256 texts with 1 beam may generate 1,048,576 tokens",
+    ),
     (
         "transformer",
         "translate",
@@ -24,18 +44,33 @@ TOO_MUCH: list[tuple[str, str, dict[str, Any], str]] = [
         "100 texts with 64 beams may generate 640,000 tokens",
     ),
     ("parser", "parse", {"text": "a " * 1000, "beams": 64}, "1 text with 64 beams may generate 256,640 tokens"),
-    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x" * 9, *map(str, range(3000))]}, "256 texts with 3,001 choices each are"),
-    ("lstm", "classify", {"texts": ["a"] * 256, "choices": ["x", "y"], "template": "{text} {choice}" + "z" * 9000}, "characters to read"),
+    (
+        "lstm",
+        "classify",
+        {"texts": ["a"] * 256, "choices": ["x" * 9, *map(str, range(3000))]},
+        "256 texts with 3,001 choices each are",
+    ),
+    (
+        "lstm",
+        "classify",
+        {"texts": ["a"] * 256, "choices": ["x", "y"], "template": "{text} {choice}" + "z" * 9000},
+        "characters to read",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("name", "verb", "body", "sentence"), TOO_MUCH)
-def test_what_would_take_minutes_is_refused_with_the_bound(name: str, verb: str, body: dict[str, Any], sentence: str) -> None:
+def test_what_would_take_minutes_is_refused_with_the_bound(
+    name: str, verb: str, body: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(UserError, match=sentence) as refused:
         call_of(small_run(name), verb, body)
-    assert "a request may generate at most 100,000 (texts x samples x max_new x beams); ask for less, or send several requests" in str(
-        refused.value
-    ) or ("a request may have at most 2,560,000; send several requests" in str(refused.value))
+    assert (
+        "a request may generate at most 100,000 (texts x samples x max_new x beams); ask for less, or send several"
+        " requests"
+        in str(refused.value)
+        or ("a request may have at most 2,560,000; send several requests" in str(refused.value))
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,12 +93,17 @@ def test_one_text_may_have_what_the_runs_own_settings_ask_for() -> None:
     wide = run.config.decoding.model_copy(update={"max_new": 60_000, "method": "beam"})
     large = type(run)(run.folder, run.config.model_copy(update={"decoding": wide}), run.vocabularies, run.task)
     assert call_of(large, "generate", {"text": "a"}).options.max_new == 60_000
-    with pytest.raises(UserError, match="2 texts with 4 beams may generate 480,000 tokens, but a request may generate at most 240,000"):
+    with pytest.raises(
+        UserError, match="2 texts with 4 beams may generate 480,000 tokens, but a request may generate at most 240,000"
+    ):
         call_of(large, "generate", {"texts": ["a", "b"]})
 
 
-def long_and_short(service: Service, long: tuple[str, Any], short: list[tuple[str, Any]]) -> tuple[Any, list[Any], bool]:
-    """The long request's answer, those of the short ones that came while it was under way, and whether these were there first."""
+def long_and_short(
+    service: Service, long: tuple[str, Any], short: list[tuple[str, Any]]
+) -> tuple[Any, list[Any], bool]:
+    """The long request's answer, those of the short ones that came while it was under way, and whether these were there
+    first."""
 
     async def both() -> tuple[Any, list[Any], bool]:
         transport = httpx.ASGITransport(app=service.app())
@@ -83,13 +123,17 @@ def long_and_short(service: Service, long: tuple[str, Any], short: list[tuple[st
 def test_short_requests_are_not_held_up_by_a_long_one_and_no_answer_changes(make: Make, long: dict[str, Any]) -> None:
     service, run = make("lstm"), small_run("lstm")
     short = [{"text": "she", "max_new": 5, "seed": 1}, {"text": "the", "max_new": 9, "method": "beam", "beams": 3}]
-    first, others, is_under_way = long_and_short(service, ("/generate", {"text": "the", **long}), [("/generate", body) for body in short])
+    first, others, is_under_way = long_and_short(
+        service, ("/generate", {"text": "the", **long}), [("/generate", body) for body in short]
+    )
     assert is_under_way
     alone = [one.text for row in run.ask("generate", ["the"], **long) for one in row]
     assert [one["text"] for one in first["answers"]] == alone
     for body, found in zip(short, others, strict=True):
         text = body.pop("text")
-        assert [one["text"] for one in found["answers"]] == [one.text for row in run.ask("generate", [text], **body) for one in row]
+        assert [one["text"] for one in found["answers"]] == [
+            one.text for row in run.ask("generate", [text], **body) for one in row
+        ]
 
 
 @pytest.mark.slow
@@ -108,8 +152,14 @@ def test_requests_of_another_verb_overtake_as_well(make: Make) -> None:
 def test_requests_of_every_size_at_once_are_answered_as_each_alone(make: Make) -> None:
     service = make("lstm", "gpt", "transformer")
     sizes = [1, 2, 7, 30, 60, 240, 500]
-    asked = [(f"/{name}/generate", {"text": "the", "max_new": size, "seed": size}) for size in sizes for name in ("lstm", "gpt")]
-    asked += [("/transformer/translate", {"text": "a red fox", "max_new": size, "beams": 1 + size % 5}) for size in sizes]
+    asked = [
+        (f"/{name}/generate", {"text": "the", "max_new": size, "seed": size})
+        for size in sizes
+        for name in ("lstm", "gpt")
+    ]
+    asked += [
+        ("/transformer/translate", {"text": "a red fox", "max_new": size, "beams": 1 + size % 5}) for size in sizes
+    ]
 
     async def everyone() -> list[Any]:
         transport = httpx.ASGITransport(app=service.app())

@@ -125,7 +125,9 @@ def test_what_one_job_watches_no_other_sees(worker: Worker) -> None:
         return look
 
     async def everyone() -> None:
-        await asyncio.gather(*(worker.do((forgetful if number % 5 == 0 else work)(number)) for number in seen if number < 8))
+        await asyncio.gather(
+            *(worker.do((forgetful if number % 5 == 0 else work)(number)) for number in seen if number < 8)
+        )
         await asyncio.gather(*(worker.do(work(number)) for number in seen if number >= 8))
 
     asyncio.run(everyone())

@@ -111,7 +111,9 @@ def test_a_request_that_is_refused_says_which_text_and_leaves_the_others_alone()
         return found
 
     several, one, good = with_writer(work)
-    assert str(several).startswith("text 2: the prompt has characters") and str(one).startswith("the prompt has characters")
+    assert str(several).startswith("text 2: the prompt has characters") and str(one).startswith(
+        "the prompt has characters"
+    )
     assert [each.text for each in good[0]] == alone("she", max_new=5)
 
 
@@ -126,7 +128,9 @@ def test_what_goes_wrong_in_the_batch_is_told_to_all_and_the_next_are_answered(m
             return advance()
 
         monkeypatch.setattr(writer.batch, "advance", fails_once)
-        lost = await asyncio.gather(*(writer.answers(call(text, max_new=20)) for text in ("the", "she")), return_exceptions=True)
+        lost = await asyncio.gather(
+            *(writer.answers(call(text, max_new=20)) for text in ("the", "she")), return_exceptions=True
+        )
         return [*lost, await writer.answers(call("the", max_new=5))]
 
     first, second, found = with_writer(work)
@@ -147,7 +151,8 @@ def test_a_batch_ends_when_the_worker_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"method": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram": 3}, {"forced_end": True, "stop": ["a"]}]
+    "options",
+    [{"method": "beam"}, {"repetition_penalty": 1.2}, {"no_repeat_ngram": 3}, {"forced_end": True, "stop": ["a"]}],
 )
 def test_options_that_ask_for_another_algorithm_go_the_other_way(options: dict[str, Any]) -> None:
     asked = call("the", max_new=5, **options)
@@ -185,7 +190,14 @@ def sent(app: Any, path: str, body: dict[str, Any], stop_after: int) -> tuple[li
                     gone.set()
 
         fields = [(b"content-type", b"application/json"), (b"accept", b"text/event-stream")]
-        scope = {"type": "http", "method": "POST", "path": path, "headers": fields, "query_string": b"", "root_path": ""}
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "headers": fields,
+            "query_string": b"",
+            "root_path": "",
+        }
         await app(scope, receive, send)
         return parts, headers
 

@@ -37,7 +37,12 @@ SMALL: dict[str, Any] = {
 }
 TEXTS = [f"a good film {number}" if number % 2 else f"bad and dull {number}" for number in range(24)]
 LABELS = ["pos" if number % 2 else "neg" for number in range(24)]
-SENTENCES = [[name, verb, place] for name in ("Ada", "Bo", "Cy") for verb in ("left", "saw", "likes") for place in ("Paris", "Rome")]
+SENTENCES = [
+    [name, verb, place]
+    for name in ("Ada", "Bo", "Cy")
+    for verb in ("left", "saw", "likes")
+    for place in ("Paris", "Rome")
+]
 TAGS = [["B-PER", "O", "B-LOC"]] * len(SENTENCES)
 
 
@@ -47,7 +52,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("labels", [LABELS, [7 if label == "pos" else -3 for label in LABELS], [label == "pos" for label in LABELS]])
+@pytest.mark.parametrize(
+    "labels", [LABELS, [7 if label == "pos" else -3 for label in LABELS], [label == "pos" for label in LABELS]]
+)
 def test_labels_of_any_kind_are_predicted_as_they_were_given(labels: list[Any]) -> None:
     found = clew.sklearn.Classifier(**SMALL).fit(TEXTS, labels)
     assert found.classes_.tolist() == sorted(set(labels)) and found.score(TEXTS, labels) == 1.0
@@ -64,7 +71,12 @@ def test_labels_that_read_alike_or_have_line_ends_stay_apart() -> None:
 
 def test_columns_of_any_library_are_taken() -> None:
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
-    columns = [np.array(LABELS)[:, None], pandas.DataFrame({"label": LABELS}), pandas.Series(LABELS, dtype="str"), pyarrow.array(LABELS)]
+    columns = [
+        np.array(LABELS)[:, None],
+        pandas.DataFrame({"label": LABELS}),
+        pandas.Series(LABELS, dtype="str"),
+        pyarrow.array(LABELS),
+    ]
     assert [column_in(y) for y in [*columns, pyarrow.table({"label": LABELS})]] == [LABELS] * 5
     assert texts_of(pyarrow.array(TEXTS)) == texts_of(pyarrow.table({"text": TEXTS})) == TEXTS
     assert texts_of(pyarrow.table({"a": TEXTS, "b": TEXTS})) == texts_of(pandas.DataFrame({"a": TEXTS, "b": TEXTS}))
@@ -81,7 +93,8 @@ def test_a_fit_that_fails_leaves_the_earlier_one() -> None:
 def test_an_estimator_whose_folder_has_another_run_is_not_pickled() -> None:
     one, other = (clew.sklearn.Classifier(**SMALL, seed=seed, folder="kept").fit(TEXTS, LABELS) for seed in (1, 2))
     with pytest.raises(
-        UserError, match=r"^kept no longer has the run that this Classifier has trained, so it cannot be pickled; give each"
+        UserError,
+        match=r"^kept no longer has the run that this Classifier has trained, so it cannot be pickled; give each",
     ):
         pickle.dumps(one)
     assert (pickle.loads(pickle.dumps(other)).predict_proba(TEXTS) == other.predict_proba(TEXTS)).all()
@@ -117,7 +130,9 @@ def test_an_unfitted_estimator_is_pickled_and_a_fitted_one_too(tmp_path: Path) -
     gc.collect()
     assert not folder.exists()
     again = pickle.loads(kept)
-    assert (copy.deepcopy(again).predict_proba(TEXTS) == expected).all() and (again.predict_proba(TEXTS) == expected).all()
+    assert (copy.deepcopy(again).predict_proba(TEXTS) == expected).all() and (
+        again.predict_proba(TEXTS) == expected
+    ).all()
     assert pickle.loads(pickle.dumps(again)).score(TEXTS, LABELS) == 1.0
 
 
@@ -131,7 +146,10 @@ def test_a_folder_that_is_asked_for_holds_the_run_of_the_last_fit() -> None:
 
 
 def test_a_pipeline_passes_settings_on() -> None:
-    steps = [("lower", FunctionTransformer(lambda texts: [text.lower() for text in texts])), ("clew", clew.sklearn.Classifier(**SMALL))]
+    steps = [
+        ("lower", FunctionTransformer(lambda texts: [text.lower() for text in texts])),
+        ("clew", clew.sklearn.Classifier(**SMALL)),
+    ]
     pipeline = Pipeline(steps).set_params(clew__model__dim=12).fit(TEXTS, LABELS)
     assert pipeline[-1].run_.config.model.dim == 12 and pipeline.score([text.upper() for text in TEXTS], LABELS) == 1.0
 
@@ -144,12 +162,17 @@ def test_cross_validation_scores_each_fold() -> None:
 @pytest.mark.slow
 def test_cross_validation_in_two_processes_has_the_same_scores() -> None:
     one = clew.sklearn.Classifier(**{**SMALL, "training__steps": 3})
-    assert cross_val_score(one, TEXTS, LABELS, cv=2, n_jobs=2).tolist() == cross_val_score(one, TEXTS, LABELS, cv=2).tolist()
+    assert (
+        cross_val_score(one, TEXTS, LABELS, cv=2, n_jobs=2).tolist()
+        == cross_val_score(one, TEXTS, LABELS, cv=2).tolist()
+    )
 
 
 @pytest.mark.slow
 def test_a_search_over_settings_finds_the_better_one() -> None:
-    search = GridSearchCV(clew.sklearn.Classifier(**SMALL), {"training__learning_rate": [1e-9, 0.02]}, cv=2).fit(TEXTS, LABELS)
+    search = GridSearchCV(clew.sklearn.Classifier(**SMALL), {"training__learning_rate": [1e-9, 0.02]}, cv=2).fit(
+        TEXTS, LABELS
+    )
     assert search.best_params_ == {"training__learning_rate": 0.02} and search.predict(TEXTS[:2]).tolist() == LABELS[:2]
 
 
@@ -184,18 +207,45 @@ def test_mistakes_are_told() -> None:
             "data__train is no parameter of Classifier: its data are what fit(X, y) is given; leave it out",
         ),
         (lambda: classifier().fit(TEXTS, LABELS[:3]), "X has 24 texts and y 3 labels; give one label for each text"),
-        (lambda: classifier().fit([3], [1]), "X has a text in each row, or two that are judged together, and row 0 is 3"),
-        (lambda: classifier().fit(TEXTS[:2], ["a", "a"]), "y has one class alone ('a'); a classifier needs texts of two at least"),
-        (lambda: classifier().fit(TEXTS[:2], [[0, 1], [1, 1]]), "y has several labels for a text; give one each, or train with clew.train"),
-        (lambda: classifier().fit(TEXTS[:2], [float("nan"), "a"]), "y has no label in row 0 (nan); leave out rows without one"),
-        (lambda: classifier().fit(TEXTS[:2], ["a", None]), "y has no label in row 1 (None); leave out rows without one"),
-        (lambda: classifier().fit(TEXTS[:2], [1, "a"]), "y has texts and other labels together ('a', 1); make all of them texts, or all"),
+        (
+            lambda: classifier().fit([3], [1]),
+            "X has a text in each row, or two that are judged together, and row 0 is 3",
+        ),
+        (
+            lambda: classifier().fit(TEXTS[:2], ["a", "a"]),
+            "y has one class alone ('a'); a classifier needs texts of two at least",
+        ),
+        (
+            lambda: classifier().fit(TEXTS[:2], [[0, 1], [1, 1]]),
+            "y has several labels for a text; give one each, or train with clew.train",
+        ),
+        (
+            lambda: classifier().fit(TEXTS[:2], [float("nan"), "a"]),
+            "y has no label in row 0 (nan); leave out rows without one",
+        ),
+        (
+            lambda: classifier().fit(TEXTS[:2], ["a", None]),
+            "y has no label in row 1 (None); leave out rows without one",
+        ),
+        (
+            lambda: classifier().fit(TEXTS[:2], [1, "a"]),
+            "y has texts and other labels together ('a', 1); make all of them texts, or all",
+        ),
         (lambda: classifier().fit([], []), "y is empty; give a label for each text"),
         (lambda: classifier().fit(TEXTS, None), "X and y are lists, arrays, columns or frames, not None"),
-        (lambda: classifier().fit("my parcel", LABELS), "X and y are lists, arrays, columns or frames, not 'my parcel'; put a single text"),
-        (lambda: tagger().fit([["Ada", "left"]], [["a", None]]), "y has no tag in sentence 0, word 1 (None); leave out rows without one"),
+        (
+            lambda: classifier().fit("my parcel", LABELS),
+            "X and y are lists, arrays, columns or frames, not 'my parcel'; put a single text",
+        ),
+        (
+            lambda: tagger().fit([["Ada", "left"]], [["a", None]]),
+            "y has no tag in sentence 0, word 1 (None); leave out rows without one",
+        ),
         (lambda: tagger().fit([["Ada", "left"]], [["a", 1]]), "y has texts and other labels together ('a', 1)"),
-        (lambda: tagger().fit(["Ada left"], [["a", "b"]]), "X has a list of words in each row, and row 0 is 'Ada left'"),
+        (
+            lambda: tagger().fit(["Ada left"], [["a", "b"]]),
+            "X has a list of words in each row, and row 0 is 'Ada left'",
+        ),
         (lambda: tagger().fit([["Ada"]], [["a", "b"]]), "sentence 0 has 1 words and 2 tags; give a tag for each word"),
         (lambda: tagger().fit([["Ada"]], []), "X has 1 sentences and y 0 lists of tags; give one for each sentence"),
         (lambda: tagger().fit([[]], [[]]), "X has no words; give sentences with words and tags"),
@@ -210,6 +260,11 @@ def test_mistakes_are_told() -> None:
 
 @pytest.mark.slow
 def test_without_scikit_learn_there_is_a_sentence() -> None:
-    code = "import sys; sys.modules['sklearn'] = None\nimport clew\ntry: clew.sklearn\nexcept clew.UserError as error: print(error)"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(clew.__file__).parents[1])
+    code = (
+        "import sys; sys.modules['sklearn'] = None\nimport clew\ntry: clew.sklearn\nexcept clew.UserError as error:"
+        " print(error)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(clew.__file__).parents[1]
+    )
     assert told.stdout == "clew.sklearn needs the package scikit-learn; install it by `pip install 'clew[sklearn]'`\n"

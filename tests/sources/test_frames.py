@@ -1,4 +1,5 @@
-"""Frames of sound against their definition, what is done to them before a body reads them, and what training takes out of them."""
+"""Frames of sound against their definition, what is done to them before a body reads them, and what training takes out
+of them."""
 
 from typing import Any
 
@@ -49,7 +50,9 @@ def test_cepstra_are_the_cosine_transform_of_the_bands(count: int) -> None:
     samples = randn(66, seed=2)
     bands = LogMel(1000, 5)
     expected = reference.cepstra(reference.log_mel(samples.numpy(), 1000, 5, 25, 10, bands.fft_size, 20, 500), count)
-    np.testing.assert_allclose(log_mel(samples, 1000, num_mels=5, cepstra=count).numpy(), expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        log_mel(samples, 1000, num_mels=5, cepstra=count).numpy(), expected, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
@@ -60,13 +63,20 @@ def test_there_are_at_most_as_many_cepstra_as_bands() -> None:
 @pytest.mark.parametrize("option", ["frequency_masks", "vocal_tract", "convolve"])
 def test_what_is_for_bands_is_refused_where_there_are_none(option: str) -> None:
     with pytest.raises(UserError, match=f"task.input.{option} is for bands, and with cepstra \\(4\\) a frame has none"):
-        LogMelReader(rate=1000, num_mels=5, cepstra=4, **{option: {"frequency_masks": 1, "vocal_tract": 0.1, "convolve": 8}[option]})
+        LogMelReader(
+            rate=1000,
+            num_mels=5,
+            cepstra=4,
+            **{option: {"frequency_masks": 1, "vocal_tract": 0.1, "convolve": 8}[option]},
+        )
 
 
 @pytest.mark.parametrize("range_db", [0.0, 10.0])
 def test_log_mel_has_a_gradient(range_db: float) -> None:
     samples = randn(60).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: log_mel(x, 1000, num_mels=3, window_ms=16, hop_ms=12, range_db=range_db), samples)
+    assert torch.autograd.gradcheck(
+        lambda x: log_mel(x, 1000, num_mels=3, window_ms=16, hop_ms=12, range_db=range_db), samples
+    )
 
 
 def test_what_lies_below_the_range_is_silence() -> None:
@@ -143,13 +153,17 @@ def test_stacked_frames_stand_side_by_side_and_the_last_is_repeated() -> None:
     assert stacked(frames, 1, 2).flatten().tolist() == [0, 2, 4, 6]
 
 
-@pytest.mark.parametrize("options", [{}, {"stack": 3}, {"stack": 2, "skip": 1, "deltas": 2}, {"deltas": 1, "normalisation": "none"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"stack": 3}, {"stack": 2, "skip": 1, "deltas": 2}, {"deltas": 1, "normalisation": "none"}]
+)
 def test_an_example_is_the_same_alone_and_beside_others_as_samples_and_as_frames(options: dict[str, Any]) -> None:
     bands = LogMel(1000, 5)
     source = Frames(bands, **options)
     sounds = [randn(length, seed=length) for length in (400, 130, 25, 3)]
     inputs, mask = source.collate(sounds)
-    assert mask is not None and mask.sum(1).tolist() == inputs.lengths.tolist() == [source.num_positions(len(sound)) for sound in sounds]
+    assert mask is not None and mask.sum(1).tolist() == inputs.lengths.tolist() == [
+        source.num_positions(len(sound)) for sound in sounds
+    ]
     given, _ = source.collate([bands(sound) for sound in sounds])
     assert torch.equal(given.tokens, inputs.tokens) and inputs.tokens.shape[2] == source.width
     for number, sound in enumerate(sounds):
@@ -194,10 +208,20 @@ def test_a_body_reads_augmented_frames_in_training_alone_and_as_the_seed_says() 
     assert torch.equal(read, augmented @ module.embedding.map.weight.mT + module.embedding.map.bias)
     assert not torch.equal(augmented, inputs.tokens)
     assert torch.equal(module.eval().embedding.read(inputs), module.embedding.read(inputs.tokens))
-    assert torch.equal(rows_of(inputs, slice(1, 2)).lengths, inputs.lengths[1:]), "a batch is cut by rows, lengths with it"
+    assert torch.equal(rows_of(inputs, slice(1, 2)).lengths, inputs.lengths[1:]), (
+        "a batch is cut by rows, lengths with it"
+    )
 
 
-@given(st.integers(0, 3), st.integers(0, 12), st.floats(0, 1), st.integers(0, 3), st.integers(0, 6), st.integers(0, 4), st.integers(0, 999))
+@given(
+    st.integers(0, 3),
+    st.integers(0, 12),
+    st.floats(0, 1),
+    st.integers(0, 3),
+    st.integers(0, 6),
+    st.integers(0, 4),
+    st.integers(0, 999),
+)
 def test_masks_stay_within_each_row_and_leave_its_length_alone(
     time_masks: int, longest: int, share: float, frequency_masks: int, widest: int, warp: int, seed: int
 ) -> None:
@@ -233,7 +257,9 @@ def test_masks_are_drawn_evenly_as_their_paper_says() -> None:
     widths = torch.bincount(hidden.sum(1), minlength=5) / rows
     torch.testing.assert_close(widths, torch.full((5,), 0.2), atol=0.01, rtol=0)
     starts = hidden[hidden.sum(1) == 2].int().argmax(1)
-    torch.testing.assert_close(torch.bincount(starts, minlength=9) / len(starts), torch.full((9,), 1 / 9), atol=0.015, rtol=0)
+    torch.testing.assert_close(
+        torch.bincount(starts, minlength=9) / len(starts), torch.full((9,), 1 / 9), atol=0.015, rtol=0
+    )
 
 
 def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
@@ -242,7 +268,11 @@ def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
     frames = torch.arange(20.0)[None, :, None].expand(105, -1, -1)
     found = SpecAugment(0, 0, 1.0, 0, 0, warp=4)(frames, lengths, 1)[..., 0]
     for row, length in zip(found, lengths.tolist(), strict=True):
-        assert (row[:length].diff() > 0).all() and float(row[0]) == 0 and float(row[length - 1]) == pytest.approx(length - 1)
+        assert (
+            (row[:length].diff() > 0).all()
+            and float(row[0]) == 0
+            and float(row[length - 1]) == pytest.approx(length - 1)
+        )
         assert torch.equal(row[length:], frames[0, length:, 0])
         assert float((row[:length] - frames[0, :length, 0]).abs().max()) <= 4
     assert (found[:100, :13] != frames[:100, :13, 0]).any(1).float().mean() > 0.9
@@ -251,7 +281,10 @@ def test_warping_moves_frames_in_order_and_keeps_both_ends() -> None:
 
 def test_what_is_no_sound_or_frame_is_refused() -> None:
     refusals: list[tuple[str, Any]] = [
-        (r"an example has the shape \[3, 4\]; frames are \(length, 5\), or samples \(length,\), at least one", torch.zeros(3, 4)),
+        (
+            r"an example has the shape \[3, 4\]; frames are \(length, 5\), or samples \(length,\), at least one",
+            torch.zeros(3, 4),
+        ),
         (r"an example has the shape \[0, 5\]; frames are \(length, 5\)", torch.zeros(0, 5)),
         (r"samples are floats \(length,\), not torch.float32 of the shape \[0\]; give one channel", torch.zeros(0)),
         (r"samples are floats \(length,\), not torch.int16 of the shape \[9\]", torch.zeros(9, dtype=torch.int16)),
@@ -260,7 +293,9 @@ def test_what_is_no_sound_or_frame_is_refused() -> None:
     for sentence, example in refusals:
         with pytest.raises(UserError, match=sentence):
             source.collate([example])
-    with pytest.raises(UserError, match=r"samples are floats \(length,\), not torch.float32 of the shape \[2, 9\]; give one channel"):
+    with pytest.raises(
+        UserError, match=r"samples are floats \(length,\), not torch.float32 of the shape \[2, 9\]; give one channel"
+    ):
         log_mel(torch.zeros(2, 9), 1000)
     with pytest.raises(UserError, match=r"an example has the shape \[9\]; frames are \(length, 4\), at least one"):
         Frames(4).collate([torch.zeros(9)])
@@ -270,14 +305,23 @@ def test_what_is_no_sound_or_frame_is_refused() -> None:
     ("build", "sentence"),
     [
         (lambda: LogMel(0), r"rate \(0\) and num_mels \(80\) must be at least 1"),
-        (lambda: LogMel(8000, high=5000.0), r"high \(5000 Hz\), which must be above it and at most half the rate \(4000 Hz\)"),
+        (
+            lambda: LogMel(8000, high=5000.0),
+            r"high \(5000 Hz\), which must be above it and at most half the rate \(4000 Hz\)",
+        ),
         (lambda: LogMel(8000, low=300.0, high=200.0), r"low \(300 Hz\) to high \(200 Hz\)"),
         (lambda: LogMel(100, 4, hop_ms=1.0), r"window_ms \(25\) and hop_ms \(1\) are 2 and 0 samples at a rate of 100"),
-        (lambda: LogMel(8000, 100_000), "100,000 bands are narrower than a spectrum of 65,536 points; lower num_mels or raise low"),
+        (
+            lambda: LogMel(8000, 100_000),
+            "100,000 bands are narrower than a spectrum of 65,536 points; lower num_mels or raise low",
+        ),
         (lambda: Frames(4, stack=0), r"stack \(0\) and skip \(0\) must be at least 1, and deltas \(0\) at least 0"),
         (lambda: Frames(4, normalisation="uterance"), "unknown normalisation 'uterance'; did you mean 'utterance'"),
         (lambda: Frames(4, Normalisation((0.0,), (1.0,))), "the normalisation has 1 features, but frames have 4"),
-        (lambda: SpecAugment(share=1.5), r"masks and their widths must be 0 or more \(0\), and share \(1.5\) from 0 to 1"),
+        (
+            lambda: SpecAugment(share=1.5),
+            r"masks and their widths must be 0 or more \(0\), and share \(1.5\) from 0 to 1",
+        ),
         (lambda: body(Frames(4)).embedding.weight, "this embedding reads vectors and has no table of tokens"),
         (lambda: Frames(4).embedding(8, word_dropout=0.1), r"model.word_dropout \(0.1\) drops words of a table"),
     ],

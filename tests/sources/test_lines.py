@@ -31,7 +31,9 @@ def test_a_file_of_a_line_is_read_as_the_line_itself(tmp_path: Path) -> None:
 def test_a_line_is_resized_to_the_height_and_keeps_its_shape(tmp_path: Path) -> None:
     Image.new("L", (90, 64), 255).save(tmp_path / "wide.png")
     reader = ColumnsReader(height=32, stack=4)
-    assert reader.measured(str(tmp_path / "wide.png")).length == len(reader.read(str(tmp_path / "wide.png"))) == 12  # 45 columns
+    assert (
+        reader.measured(str(tmp_path / "wide.png")).length == len(reader.read(str(tmp_path / "wide.png"))) == 12
+    )  # 45 columns
     assert AnyReader.from_json(reader.to_json()) == reader
     with pytest.raises(UserError, match=r"task.input.height \(4\) must be between 8 and 512"):
         ColumnsReader(height=4)
@@ -52,8 +54,19 @@ def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: p
         Image.fromarray(line.pixels("rgb")).save(tmp_path / f"{number}.png")
     rows = "".join(f"{number}.png,{line.text}\n" for number, line in enumerate(lines))
     (tmp_path / "lines.csv").write_text("image,text\n" + rows, encoding="utf-8")
-    data = [f"data.train={tmp_path}/lines.csv", f"data.valid={tmp_path}/lines.csv", "model.dim=32", "model.dropout=0", "device=cpu"]
-    steps = ["training.steps=220", "training.batch_size=4", "training.learning_rate=0.02", "training.evaluate_every=220"]
+    data = [
+        f"data.train={tmp_path}/lines.csv",
+        f"data.valid={tmp_path}/lines.csv",
+        "model.dim=32",
+        "model.dropout=0",
+        "device=cpu",
+    ]
+    steps = [
+        "training.steps=220",
+        "training.batch_size=4",
+        "training.learning_rate=0.02",
+        "training.evaluate_every=220",
+    ]
     run_recipe("read-lines", [*data, *steps], out=tmp_path / "run")
     files = [str(tmp_path / f"{number}.png") for number in range(4)]
     assert main(["transcribe", str(tmp_path / "run"), *files]) == 0
@@ -62,7 +75,9 @@ def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: p
 
 def test_data_of_another_kind_is_refused_by_name() -> None:
     recording = Recording(7, "anna", 1, Path("speech.tar"), 0, 10)
-    with pytest.raises(UserError, match=r"speech.tar:7_anna_1: this is no picture; choose data of pictures, or another reader"):
+    with pytest.raises(
+        UserError, match=r"speech.tar:7_anna_1: this is no picture; choose data of pictures, or another reader"
+    ):
         ColumnsReader().measured(recording)
     with pytest.raises(UserError, match=r"lines so\+3: this is no sound; choose data of sounds, or another reader"):
         LogMelReader(rate=8000).measured(DrawnLine("so", 3))

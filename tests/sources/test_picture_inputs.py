@@ -1,4 +1,5 @@
-"""Readers of pictures: where places stand in their grid is an option, and readers of earlier runs are what they were."""
+"""Readers of pictures: where places stand in their grid is an option, and readers of earlier runs are what they
+were."""
 
 import json
 

@@ -108,7 +108,12 @@ def test_an_encoder_reads_pictures_and_a_decoder_writes_tokens(family: str, sour
         *(("recurrent", "rows"), ("bert", "patches")),
         *(
             pytest.param(*pair, marks=pytest.mark.slow)
-            for pair in (("mixed", "convolved"), ("recurrent", "patches"), ("mixed", "patches"), ("bert", "learnt places"))
+            for pair in (
+                ("mixed", "convolved"),
+                ("recurrent", "patches"),
+                ("mixed", "patches"),
+                ("bert", "learnt places"),
+            )
         ),
     ],
 )
@@ -194,7 +199,13 @@ def test_pictures_are_shifted_and_mirrored_inside_their_own_size() -> None:
     seen = set()
     for row, picture in enumerate(pictures):
         found = changed.pixels[row, : picture.shape[0], : picture.shape[1]]
-        able = [(d, a, m) for d in (-1, 0, 1) for a in (-1, 0, 1) for m in (False, True) if torch.equal(found, by_loops(picture, d, a, m))]
+        able = [
+            (d, a, m)
+            for d in (-1, 0, 1)
+            for a in (-1, 0, 1)
+            for m in (False, True)
+            if torch.equal(found, by_loops(picture, d, a, m))
+        ]
         assert able
         seen.add(able[0])
     assert len(seen) > 4
@@ -228,7 +239,10 @@ def test_channels_have_levels_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("examples", "sentence"),
     [
-        ([torch.zeros(2, 3, 1), torch.zeros(4, 4)], r"example 1 has the shape \[4, 4\]; pictures are \(height, width, 1\)"),
+        (
+            [torch.zeros(2, 3, 1), torch.zeros(4, 4)],
+            r"example 1 has the shape \[4, 4\]; pictures are \(height, width, 1\)",
+        ),
         ([torch.zeros(2, 3, 3)], r"example 0 has the shape \[2, 3, 3\]; pictures are \(height, width, 1\)"),
         ([torch.zeros(0, 3, 1)], r"example 0 has the shape \[0, 3, 1\]; pictures are \(height, width, 1\)"),
     ],
@@ -241,13 +255,19 @@ def test_what_is_no_picture_is_refused(examples: Sequence[Tensor], sentence: str
 def test_what_pictures_have_not_is_refused() -> None:
     with pytest.raises(UserError, match="example 0 is 10 pixels wide, and rows have 9; resize it, or read wider rows"):
         SOURCES["rows"].collate([torch.zeros(4, 10, 1)])
-    with pytest.raises(UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and pictures have none; leave it out"):
+    with pytest.raises(
+        UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and pictures have none; leave it out"
+    ):
         MODELS["recurrent"].build(MODELS["recurrent"].config(word_dropout=0.1), Patches())
     with pytest.raises(UserError, match="shared embeddings are a table of tokens, and pictures have none"):
         MODELS["seq2seq"].build(MODELS["seq2seq"].config(shared_embeddings=True), Tokens(192), Patches())
-    with pytest.raises(UserError, match=r"this body reads pictures \(batch, height, width, 3\), as its source's collate makes them"):
+    with pytest.raises(
+        UserError, match=r"this body reads pictures \(batch, height, width, 3\), as its source's collate makes them"
+    ):
         build("recurrent", Patches()).embedding.read(torch.zeros(1, 2, 192))
-    with pytest.raises(UserError, match=r"std \(\[0, 0, 0\]\) must be one number, or one for each of 3 channels; std is above 0"):
+    with pytest.raises(
+        UserError, match=r"std \(\[0, 0, 0\]\) must be one number, or one for each of 3 channels; std is above 0"
+    ):
         Patches(std=0).embedding(4)
     with pytest.raises(UserError, match=r"mean \(\[0.1, 0.2\]\) must be one number, or one for each of 3 channels"):
         Patches(mean=(0.1, 0.2)).embedding(4)

@@ -81,7 +81,15 @@ def test_a_body_over_vectors_learns_to_classify_them(family: str, tmp_path: Path
     torch.manual_seed(0)
     task = FrameClassifier(build(family, source))
     loader = DataLoader(frames(4000), batch_size=32, shuffle=True, collate_fn=lambda rows: collate(source, rows))
-    fit(task, loader, tmp_path / family, steps=200, learning_rate=0.02, schedule={"name": "cosine", "warmup": 0.1}, device="cpu")
+    fit(
+        task,
+        loader,
+        tmp_path / family,
+        steps=200,
+        learning_rate=0.02,
+        schedule={"name": "cosine", "warmup": 0.1},
+        device="cpu",
+    )
     inputs, mask, labels = collate(source, frames(200, seed=1))
     with torch.no_grad():
         right = (task.scores(inputs, mask).argmax(1) == labels).float().mean()
@@ -117,7 +125,9 @@ def test_vectors_are_mapped_and_disturbed_in_training_alone() -> None:
 def test_an_encoder_reads_vectors_and_a_decoder_writes_tokens(family: str) -> None:
     member = MODELS[family]
     body = member.build(
-        member.config(dim=8, num_layers=1, **({"num_heads": 2} if family == "transformer" else {})), Tokens(7), Vectors(WIDTH)
+        member.config(dim=8, num_layers=1, **({"num_heads": 2} if family == "transformer" else {})),
+        Tokens(7),
+        Vectors(WIDTH),
     )
     body = body.double().eval()
     rows = [sequence.double() for sequence, _ in frames(3)]
@@ -170,7 +180,9 @@ def test_a_task_is_built_over_a_source_that_is_given() -> None:
 
 
 def test_what_vectors_have_not_is_refused() -> None:
-    with pytest.raises(UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and vectors have none; leave it out"):
+    with pytest.raises(
+        UserError, match=r"model.word_dropout \(0.1\) drops words of a table, and vectors have none; leave it out"
+    ):
         MODELS["recurrent"].build(MODELS["recurrent"].config(word_dropout=0.1), Vectors(WIDTH))
     with pytest.raises(UserError, match="shared embeddings are a table of tokens, and vectors have none"):
         MODELS["seq2seq"].build(MODELS["seq2seq"].config(shared_embeddings=True), Tokens(WIDTH), Vectors(WIDTH))
@@ -179,7 +191,11 @@ def test_what_vectors_have_not_is_refused() -> None:
     with pytest.raises(UserError, match=r"example 1 has the shape \[4, 2\]; vectors are \(length, 3\)"):
         Vectors(WIDTH).collate([torch.zeros(2, 3), torch.zeros(4, 2)])
     body = build("recurrent", Vectors(WIDTH))
-    with pytest.raises(UserError, match=r"this body reads vectors \(batch, length, 3\), not a tensor of the shape \[2, 5\]"):
+    with pytest.raises(
+        UserError, match=r"this body reads vectors \(batch, length, 3\), not a tensor of the shape \[2, 5\]"
+    ):
         body(torch.zeros(2, 5))
-    with pytest.raises(UserError, match="this embedding reads vectors and has no table of tokens, so no output layer can be tied to it"):
+    with pytest.raises(
+        UserError, match="this embedding reads vectors and has no table of tokens, so no output layer can be tied to it"
+    ):
         LanguageModel(body, None, config_of("text-lstm", ["task.tied=true"]).task)

@@ -6,7 +6,11 @@ from clew.text.letters import letters_of
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS, framed_as_bert
 
-TEXTS = ["the ball of thread was small and red .", "naïve Zürich 中文 déjà-vu don't", "x _ antidisestablishmentarianism"] * 2
+TEXTS = [
+    "the ball of thread was small and red .",
+    "naïve Zürich 中文 déjà-vu don't",
+    "x _ antidisestablishmentarianism",
+] * 2
 AWKWARD = [
     ["the", "no\xa0break", "ball"],
     ["", "ball", " "],
@@ -25,7 +29,8 @@ def trained(kind: str, **options) -> Tokenizer:  # type: ignore[no-untyped-def]
 
 def pieces(tokenizer: Tokenizer, encoded: EncodedWords) -> list[list[str]]:
     return [
-        [tokenizer.token(token) for token in encoded.tokens[start:end]] for start, end in zip(encoded.starts, encoded.ends, strict=True)
+        [tokenizer.token(token) for token in encoded.tokens[start:end]]
+        for start, end in zip(encoded.starts, encoded.ends, strict=True)
     ]
 
 
@@ -40,7 +45,10 @@ def test_every_word_has_its_own_pieces_and_all_of_them(kind: str, lowercase: boo
         assert all(a < b for a, b in zip(encoded.starts, encoded.ends, strict=True))
         assert all(end <= start for end, start in zip(encoded.ends, encoded.starts[1:], strict=False))
         for word, found in zip(words, pieces(tokenizer, encoded), strict=True):
-            alone = {text: [tokenizer.token(token) for token in tokenizer.encode(text + one_word_each([word]))] for text in ("", " ")}
+            alone = {
+                text: [tokenizer.token(token) for token in tokenizer.encode(text + one_word_each([word]))]
+                for text in ("", " ")
+            }
             bare = [piece for piece in alone[" "] if piece not in ("Ġ", " ")]
             assert found in (alone[""], bare), word
 
@@ -56,11 +64,15 @@ def test_a_word_that_a_tokenizer_drops_has_the_piece_before_it() -> None:
 def test_a_body_of_running_text_finds_its_ends_of_lines_and_the_letters_of_its_tokens() -> None:
     tokenizer = trained("word", lowercase=True)
     end = tokenizer.end
-    apart, running = (WordReader(tokenizer, letters=True, running=running).encode([["The", "Ball"], []]) for running in (False, True))
+    apart, running = (
+        WordReader(tokenizer, letters=True, running=running).encode([["The", "Ball"], []]) for running in (False, True)
+    )
     the, ball = tokenizer.id("the"), tokenizer.id("ball")
     assert apart[0] == EncodedWords([the, ball], [0, 1], [1, 2], [letters_of("The"), letters_of("Ball")])
     mark = letters_of("<eos>")
-    assert running[0] == EncodedWords([end, the, ball, end], [1, 2], [2, 3], [mark, letters_of("the"), letters_of("ball"), mark])
+    assert running[0] == EncodedWords(
+        [end, the, ball, end], [1, 2], [2, 3], [mark, letters_of("the"), letters_of("ball"), mark]
+    )
     assert running[1] == EncodedWords([end, end], [], [], [mark, mark])
     assert WordReader(trained("character"), running=True).encode([["of"]])[0].starts == [0]
 
@@ -69,7 +81,11 @@ def test_a_batch_has_each_readers_rows_padded_by_themselves() -> None:
     inner = WordReader(trained("character"))
     reader = WordReader(trained("word"), letters=True, context=inner)
     pieces = reader.collate(reader.encode([["the", "ball"], ["red"], []]))
-    assert pieces.starts.tolist() == [[0, 1], [0, 0], [0, 0]] and pieces.mask.tolist() == [[True, True], [True, False], [False, False]]  # type: ignore[union-attr]
+    assert pieces.starts.tolist() == [[0, 1], [0, 0], [0, 0]] and pieces.mask.tolist() == [
+        [True, True],
+        [True, False],
+        [False, False],
+    ]  # type: ignore[union-attr]
     below = pieces.inputs.context
     assert below.starts.tolist() == [[0, 4], [0, 0], [0, 0]] and below.ends.tolist() == [[3, 8], [3, 0], [0, 0]]
     assert below.mask.sum(1).tolist() == [8, 3, 1]

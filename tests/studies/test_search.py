@@ -74,8 +74,17 @@ def test_only_json_is_in_a_study(given: list[str]) -> None:
     found = searched(given, 2)
     for path in found.folder.iterdir():
         if path.suffix in (".json", ".jsonl"):
-            assert [json.loads(line) for line in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])]
-    assert {path.name for path in found.folder.iterdir()} == {"study.json", "journal.jsonl", "best.yaml", "trial-1", "trial-2"}
+            assert [
+                json.loads(line)
+                for line in (path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()])
+            ]
+    assert {path.name for path in found.folder.iterdir()} == {
+        "study.json",
+        "journal.jsonl",
+        "best.yaml",
+        "trial-1",
+        "trial-2",
+    }
 
 
 def test_a_search_goes_on_as_it_would_have_gone(given: list[str]) -> None:
@@ -129,7 +138,10 @@ def test_three_failures_from_the_start_end_a_search(given: list[str], tmp_path: 
         order = conduct.next()
         assert order is not None
         conduct.ended(order, Outcome("failed", reason=f"no finite gradient at step {step}"))
-    sentence = "the first 3 trials failed, the last because no finite gradient at step 13; mend the settings and start a new search"
+    sentence = (
+        "the first 3 trials failed, the last because no finite gradient at step 13; mend the settings and start a new"
+        " search"
+    )
     with pytest.raises(UserError, match=sentence):
         conduct.next()
 
@@ -140,13 +152,22 @@ def test_a_search_whose_processes_die_asks_for_fewer_of_them(given: list[str], t
     for _ in range(2):
         order = conduct.next()
         assert order is not None
-        conduct.ended(order, Outcome("failed", reason="its process ended twice (signal 9); it may need more memory than there is"))
-    with pytest.raises(UserError, match="the first 2 trials failed, .*; lower --jobs or free memory, then start a new search"):
+        conduct.ended(
+            order, Outcome("failed", reason="its process ended twice (signal 9); it may need more memory than there is")
+        )
+    with pytest.raises(
+        UserError, match="the first 2 trials failed, .*; lower --jobs or free memory, then start a new search"
+    ):
         conduct.next()
 
 
 def test_a_diverging_trial_fails_and_the_next_one_is_trained(given: list[str], clew: Clew) -> None:  # noqa: F811
-    more = ["training.optimiser=sgd", "training.clip_norm=null", "training.steps=12", "training.learning_rate=1e38,0.001"]
+    more = [
+        "training.optimiser=sgd",
+        "training.clip_norm=null",
+        "training.steps=12",
+        "training.learning_rate=1e38,0.001",
+    ]
     found = clew("train", "text-lstm", *given, *more, "--search", 2)
     assert found.status == 0 and "failed: 10 steps in a row had no finite gradient" in found.err
     assert sorted(line.split()[-1] == "best" for line in found.out.splitlines()[1:]) == [False, True]
@@ -156,7 +177,9 @@ def test_a_trial_is_never_drawn_twice(given: list[str]) -> None:
     space = {"model.dim": (4, 5), "model.cell": ["lstm", "gru"]}
     found = library.search("text-lstm", space, *words(given), "training.steps=1", trials=4, quiet=True)
     assert len({tuple(trial.settings.items()) for trial in found.trials}) == 4
-    with pytest.raises(UserError, match="there are only 4 combinations of these values, and 7 trials are asked for; ask for fewer"):
+    with pytest.raises(
+        UserError, match="there are only 4 combinations of these values, and 7 trials are asked for; ask for fewer"
+    ):
         library.search("text-lstm", space, *words(given), trials=7)
 
 
@@ -168,7 +191,9 @@ def test_a_journal_that_was_cut_in_the_middle_of_a_line_is_whole_again(given: li
     Path("runs/found/journal.jsonl.lock").touch()
     assert facts(searched(given, 2, resume=True)) == whole
     journal.write_text("nonsense\n" + journal.read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"journal.jsonl:1: this line is not JSON; the journal was damaged: start the search anew"):
+    with pytest.raises(
+        UserError, match=r"journal.jsonl:1: this line is not JSON; the journal was damaged: start the search anew"
+    ):
         repair_journal(Path("runs/found"))
 
 
@@ -181,53 +206,132 @@ def test_mistakes_around_a_search_are_one_line(given: list[str], clew: Clew) -> 
         sentence="model.dim=4..16 is a range, which a search varies; add --search N, such as",
     )
     refused("--jobs", 2, sentence="--jobs is for a search; add --search N, such as --search 20, or leave --jobs out")
-    refused("--search", 0, *SPACE, sentence="the number of trials (0) must be at least 1; give how many to train, such as --search 20")
-    refused("--search", 2, *SPACE, "--overwrite", sentence="--overwrite replaces one run, and a search writes a folder of several; leave")
+    refused(
+        "--search",
+        0,
+        *SPACE,
+        sentence="the number of trials (0) must be at least 1; give how many to train, such as --search 20",
+    )
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--overwrite",
+        sentence="--overwrite replaces one run, and a search writes a folder of several; leave",
+    )
     refused("--search", "many", *SPACE, sentence="--search takes a whole number, not 'many'; for example --search 20")
-    refused("--search", 2, "--jobs", 0, *SPACE, sentence="--jobs (0) must be from 1 to 64: the trials that are trained at once")
-    refused("--search", 2, *SPACE, "--plot", "a.bmp", sentence="--plot (a.bmp) must end in .html, .svg, .json, .png or .pdf")
-    refused("--search", 2, *SPACE, "--plot", "no/a.svg", sentence="no such folder: no, where --plot is to write; make it first")
-    refused("--search", 2, *SPACE, "--resume", sentence="below runs/ there is no search of text-lstm with these settings; leave")
-    assert_refused(clew("train", "finetune-classify", "--search", 2, "training.learning_rate=1e-4..1e-3"), "finetune-classify needs ")
+    refused(
+        "--search",
+        2,
+        "--jobs",
+        0,
+        *SPACE,
+        sentence="--jobs (0) must be from 1 to 64: the trials that are trained at once",
+    )
+    refused(
+        "--search", 2, *SPACE, "--plot", "a.bmp", sentence="--plot (a.bmp) must end in .html, .svg, .json, .png or .pdf"
+    )
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--plot",
+        "no/a.svg",
+        sentence="no such folder: no, where --plot is to write; make it first",
+    )
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--resume",
+        sentence="below runs/ there is no search of text-lstm with these settings; leave",
+    )
+    assert_refused(
+        clew("train", "finetune-classify", "--search", 2, "training.learning_rate=1e-4..1e-3"),
+        "finetune-classify needs ",
+    )
     assert not Path("runs").exists()
     hopeless = clew("train", "classify", "--search", 9, "model.dim=4..16", "--out", "hopeless")
     message = "clew: the first 2 trials failed, the last because data.train names your labelled texts"
     assert hopeless.status == 2 and hopeless.err.splitlines()[-1].startswith(message)
     searched(given, 2)
-    refused("--search", 2, *SPACE, "--out", "runs/found", sentence="runs/found is a search already; go on with it by `--resume`")
-    refused("--search", 1, "--out", "runs/found", "--resume", sentence="runs/found has begun 2 trials already, and --search asks for 1")
-    refused("--search", 2, *SPACE, "--out", "runs/found", "--resume", sentence="a resumed search keeps its settings, but these changed: ")
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--out",
+        "runs/found",
+        sentence="runs/found is a search already; go on with it by `--resume`",
+    )
+    refused(
+        "--search",
+        1,
+        "--out",
+        "runs/found",
+        "--resume",
+        sentence="runs/found has begun 2 trials already, and --search asks for 1",
+    )
+    refused(
+        "--search",
+        2,
+        *SPACE,
+        "--out",
+        "runs/found",
+        "--resume",
+        sentence="a resumed search keeps its settings, but these changed: ",
+    )
     refused("--out", "runs/found", "--resume", sentence="runs/found is a search; go on with it by --search N --resume")
     assert_refused(
-        clew("train", "text-gpt", "--search", 2, "--out", "runs/found", "--resume"), "runs/found is a search of text-lstm, not of text-gpt"
+        clew("train", "text-gpt", "--search", 2, "--out", "runs/found", "--resume"),
+        "runs/found is a search of text-lstm, not of text-gpt",
     )
     with locked(Path("runs/found")):
         refused("--search", 3, "--out", "runs/found", "--resume", sentence="runs/found is being written by process")
     Path("runs/found/study.json").write_text("{}")
-    refused("--search", 3, "--out", "runs/found", "--resume", sentence="runs/found/study.json is not what a search of this version writes")
-    assert_refused(clew("runs", "runs", "--plot", "a.svg"), "--plot draws a search, and runs is none; give the folder of one")
+    refused(
+        "--search",
+        3,
+        "--out",
+        "runs/found",
+        "--resume",
+        sentence="runs/found/study.json is not what a search of this version writes",
+    )
+    assert_refused(
+        clew("runs", "runs", "--plot", "a.svg"), "--plot draws a search, and runs is none; give the folder of one"
+    )
 
 
 def test_a_search_without_optuna_says_what_to_install(clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     from clew.studies import study
 
     monkeypatch.setattr(study, "find_spec", lambda name: None)
-    assert_refused(clew("train", "text-lstm", "--search", 2, *SPACE), "a search needs optuna: not installed; `pip install 'clew[search]'`")
+    assert_refused(
+        clew("train", "text-lstm", "--search", 2, *SPACE),
+        "a search needs optuna: not installed; `pip install 'clew[search]'`",
+    )
 
 
 def test_a_disk_that_refuses_is_one_sentence(given: list[str], clew: Clew) -> None:  # noqa: F811
     Path("file").touch()
     found = clew("train", "text-lstm", *words(given), "--search", 2, *SPACE, "--out", "file/search")
-    assert_refused(found, "the search cannot be written to file/search: Not a directory; make room there or choose another")
+    assert_refused(
+        found, "the search cannot be written to file/search: Not a directory; make room there or choose another"
+    )
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(given: list[str], clew: Clew, tmp_path: Path) -> None:  # noqa: F811
+def test_ctrl_c_saves_the_trial_and_the_search_goes_on_to_the_same_end(
+    given: list[str],
+    clew: Clew,
+    tmp_path: Path,  # noqa: F811
+) -> None:
     more = [*words(given), "training.steps=300", "training.evaluate_every=100", *SPACE]
     whole = clew("train", "text-lstm", *more, "--search", 3, "--out", "whole")
     assert whole.status == 0
     second = tmp_path / "runs" / "text-lstm-search" / "trial-2" / "metrics.jsonl"
-    status, out, err = Command(["train", "text-lstm", *more, "--search", "3"], tmp_path).stop(signal.SIGINT, lambda: has_lines(second, 30))
+    status, out, err = Command(["train", "text-lstm", *more, "--search", "3"], tmp_path).stop(
+        signal.SIGINT, lambda: has_lines(second, 30)
+    )
     assert status == 130 and "Traceback" not in err and "interrupted" in out
     message = err.splitlines()[-1]
     assert message.startswith("clew: stopped; 1 of 3 trials ended; go on with `clew train text-lstm --search 3 --out")
@@ -263,11 +367,19 @@ def test_ctrl_c_reaches_the_trials_of_other_processes(given: list[str], clew: Cl
     assert next(Path("runs/text-lstm-search/trial-1/checkpoints").glob("step-*"), None) is not None
 
 
-def test_a_search_with_a_file_of_ones_own_is_listed_without_it(given: list[str], clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_search_with_a_file_of_ones_own_is_listed_without_it(
+    given: list[str],
+    clew: Clew,
+    monkeypatch: pytest.MonkeyPatch,  # noqa: F811
+) -> None:
     from clew.layers.cells import CELLS
 
-    Path("cell.py").write_text("from clew.layers.cells import CELLS\n\nCELLS['own'] = type('Own', (CELLS['gru'],), {})\n", encoding="utf-8")
-    found = clew("train", "text-lstm", *words(given), "model.cell=own", "model.dim=4,5", "--search", 2, "--code", "cell.py")
+    Path("cell.py").write_text(
+        "from clew.layers.cells import CELLS\n\nCELLS['own'] = type('Own', (CELLS['gru'],), {})\n", encoding="utf-8"
+    )
+    found = clew(
+        "train", "text-lstm", *words(given), "model.cell=own", "model.dim=4,5", "--search", 2, "--code", "cell.py"
+    )
     assert found.status == 0 and found.err.splitlines()[-1].endswith(" --code cell.py")
     monkeypatch.delitem(CELLS, "own")
     assert clew("runs", "runs/text-lstm-search").out == found.out

@@ -23,14 +23,18 @@ def test_the_field_says_whether_a_range_is_of_whole_numbers() -> None:
     assert warmup == Range("training.schedule.warmup", 0, 50, None, True)
 
 
-@pytest.mark.parametrize(("text", "is_log"), [("1e-4..1e-2", True), ("0.1..1", True), ("0.1..0.9", False), ("0.1..1:0.1", False)])
+@pytest.mark.parametrize(
+    ("text", "is_log"), [("1e-4..1e-2", True), ("0.1..1", True), ("0.1..0.9", False), ("0.1..1:0.1", False)]
+)
 def test_ends_a_factor_of_ten_apart_make_a_log_scale(text: str, is_log: bool) -> None:
     [axis] = space(f"training.learning_rate={text}").axes
     assert isinstance(axis, Range) and axis.is_log == is_log
 
 
 def test_every_axis_says_its_scale() -> None:
-    found = space("model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.dropout=0..0.5", "model.cell=lstm,gru")
+    found = space(
+        "model.dim=16..48:16", "training.learning_rate=1e-4..1e-2", "model.dropout=0..0.5", "model.cell=lstm,gru"
+    )
     assert [axis.about for axis in found.axes] == [
         "model.dim: whole numbers from 16 to 48, in steps of 16",
         "training.learning_rate: numbers from 0.0001 to 0.01, log scale",
@@ -43,7 +47,10 @@ def test_every_axis_says_its_scale() -> None:
 def test_a_number_that_is_tried_has_four_digits_and_stays_inside() -> None:
     axis = Range("training.learning_rate", 0.000123456, 0.1)
     assert axis.spelt(0.0123456) == "0.01235" and Range("x", 0.000123456, 0.1).spelt(0.000123401) == "0.000123456"
-    assert Range("model.dim", 8, 64, 8, True).spelt(16) == "16" and Range("x", 0, 0.5, 0.1).spelt(0.30000000000000004) == "0.3"
+    assert (
+        Range("model.dim", 8, 64, 8, True).spelt(16) == "16"
+        and Range("x", 0, 0.5, 0.1).spelt(0.30000000000000004) == "0.3"
+    )
 
 
 def test_a_step_that_does_not_reach_the_end_stops_before_it() -> None:
@@ -69,12 +76,21 @@ def test_combinations_are_counted() -> None:
         (["model.dim=1..9:20"], "the step .20. must be above 0 and at most the width of the range .8."),
         (["model.dim=1..9:0.5"], "model.dim takes whole numbers, and a step of 0.5 leads to others; give a whole step"),
         (["model.dim=1.5..9"], "model.dim takes a whole number, not 1.5"),
-        (["model.cell=1..4"], "model.cell=1..4 is a range, and model.cell takes no number .it is 'lstm'.; give its values with commas"),
+        (
+            ["model.cell=1..4"],
+            "model.cell=1..4 is a range, and model.cell takes no number .it is 'lstm'.; give its values with commas",
+        ),
         (["model.dmi=1..4"], "unknown field 'dmi' of model; did you mean 'dim'?"),
         (["model.cell=lstm,gur"], "unknown cell 'gur'; did you mean 'gru'?"),
         (["model.dropout=0..1"], "model.dropout must be below 1, not 1"),
-        (["model.dim=1..4", "model.dim=3"], "model.dim is given 2 times, once to be searched; give one range or one list of values"),
-        (["model.dim=3"], "a search varies settings, and none of these has a range or several values; give some, such as"),
+        (
+            ["model.dim=1..4", "model.dim=3"],
+            "model.dim is given 2 times, once to be searched; give one range or one list of values",
+        ),
+        (
+            ["model.dim=3"],
+            "a search varies settings, and none of these has a range or several values; give some, such as",
+        ),
     ],
 )
 def test_mistakes_are_refused_before_the_first_trial(assignments: list[str], sentence: str) -> None:
@@ -89,9 +105,19 @@ def test_a_search_is_of_one_recipe() -> None:
 
 def test_python_values_become_the_words_of_the_command_line() -> None:
     words = words_of(
-        {"model.dim": (64, 512), "model.dropout": (0.0, 0.5, 0.1), "model.cell": ["lstm", "a,b", "1"], "model.x": [None, True, 2]}
+        {
+            "model.dim": (64, 512),
+            "model.dropout": (0.0, 0.5, 0.1),
+            "model.cell": ["lstm", "a,b", "1"],
+            "model.x": [None, True, 2],
+        }
     )
-    assert words == ["model.dim=64..512", "model.dropout=0.0..0.5:0.1", 'model.cell=lstm,"a,b","1"', "model.x=null,true,2"]
+    assert words == [
+        "model.dim=64..512",
+        "model.dropout=0.0..0.5:0.1",
+        'model.cell=lstm,"a,b","1"',
+        "model.x=null,true,2",
+    ]
     assert parse_value('"1"') == "1"
     [choices] = space(*words_of({"model.cell": ["lstm", {"name": "elman", "nonlinearity": "relu"}]})).axes
     assert choices == Choices("model.cell", ("lstm", '{"name": "elman", "nonlinearity": "relu"}'))
@@ -112,7 +138,9 @@ def test_python_values_that_are_no_space_are_refused(value: object, sentence: st
         words_of({"model.dim": value})
 
 
-@pytest.mark.parametrize("space", [{"model__dim": (8, 16)}, {"model": {"dim": (8, 16)}}, {"model.dim": (np.int64(8), np.int64(16))}])
+@pytest.mark.parametrize(
+    "space", [{"model__dim": (8, 16)}, {"model": {"dim": (8, 16)}}, {"model.dim": (np.int64(8), np.int64(16))}]
+)
 def test_a_space_from_python_names_fields_as_settings_do(space: dict[str, object]) -> None:
     assert words_of(space) == ["model.dim=8..16"]
 
@@ -128,7 +156,10 @@ def test_numbers_of_numpy_are_numbers_of_a_space() -> None:
 @pytest.mark.parametrize(
     ("space", "sentence"),
     [
-        (["model.dim=8..16"], "the space of a search is a dict of ranges and choices by field, such as .*, not .'model.dim=8..16'."),
+        (
+            ["model.dim=8..16"],
+            "the space of a search is a dict of ranges and choices by field, such as .*, not .'model.dim=8..16'.",
+        ),
         ({"dim": (8, 16)}, "unknown keyword 'dim'; did you mean model__dim"),
     ],
 )

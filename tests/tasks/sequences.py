@@ -30,7 +30,9 @@ EVERY: dict[str, dict[str, Any]] = {
 """Every kind of body, and every score on either side of the cell."""
 
 
-def sequence_task(way: str, *, joint: bool = False, config: SequenceConfig | None = None, **options: Any) -> SequenceToSequence:
+def sequence_task(
+    way: str, *, joint: bool = False, config: SequenceConfig | None = None, **options: Any
+) -> SequenceToSequence:
     """In float64, with weights large enough for what it writes to depend on what it reads."""
     torch.manual_seed(1)
     settings = {**EVERY[way], **options}
@@ -47,7 +49,8 @@ def sequence_task(way: str, *, joint: bool = False, config: SequenceConfig | Non
 
 
 def sharp(task: SequenceToSequence) -> SequenceToSequence:
-    """The same in evaluation, its output layer of its own made strong: distributions far from uniform, and slow to end."""
+    """The same in evaluation, its output layer of its own made strong: distributions far from uniform, and slow to
+    end."""
     assert task.output_weight is not None and task.output_bias is not None
     with torch.no_grad():
         task.output_weight.mul_(4.0)

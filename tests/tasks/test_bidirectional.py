@@ -53,7 +53,8 @@ def test_the_loss_is_the_mean_of_two_language_models(tied):
 
 
 def test_no_direction_sees_the_word_that_it_predicts():
-    """Of the word at 3, the one reader has seen nothing at 0, 1 and 2, from which it predicts 1, 2 and 3; the other nothing at 4 and on."""
+    """Of the word at 3, the one reader has seen nothing at 0, 1 and 2, from which it predicts 1, 2 and 3; the other
+    nothing at 4 and on."""
     task = randomise(model())
     rows = torch.tensor([[1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 8, 5, 6, 7]])
     found = task.read(TokenBatch(rows[:, :-1], rows[:, 1:]))
@@ -82,7 +83,9 @@ def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
 def test_what_stands_on_padding_changes_nothing():
     task = randomise(model())
     batch = lines(task)
-    other = batch._replace(targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5))
+    other = batch._replace(
+        targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5)
+    )
     torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
@@ -91,10 +94,23 @@ def test_eight_sentences_are_learnt_by_heart_from_both_sides():
     task = model(dim=24)
     batch = lines(task)
     terms, _ = task(batch)
-    assert float(terms["loss"].sum.detach() / terms["loss"].count) == pytest.approx(math.log(TOKENIZER.vocabulary), rel=0.1)
+    assert float(terms["loss"].sum.detach() / terms["loss"].count) == pytest.approx(
+        math.log(TOKENIZER.vocabulary), rel=0.1
+    )
     optimiser = adamw(task.parameters(), 0.03, weight_decay=0.0)
     steps = 80
-    list(train(task, batches_of([batch]), optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0))
+    list(
+        train(
+            task,
+            batches_of([batch]),
+            optimiser,
+            Cosine(steps, floor=0.05),
+            steps=steps,
+            standing=Standing(),
+            seed=0,
+            clip_norm=1.0,
+        )
+    )
     ahead, back = task.predict(batch)
     known = batch.mask.clone()
     known[:, 0] = False  # which line it is shows after its first word

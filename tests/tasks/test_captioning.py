@@ -1,4 +1,5 @@
-"""Captioning: a few drawn scenes are learnt by heart, and their pictures captioned again by the command; attention lies on the grid."""
+"""Captioning: a few drawn scenes are learnt by heart, and their pictures captioned again by the command; attention lies
+on the grid."""
 
 import json
 from pathlib import Path
@@ -31,7 +32,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("train.jsonl", "valid.jsonl"):
         (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     data = [f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl"]
-    steps = ["training.steps=80", "training.batch_size=4", "training.learning_rate=0.01", "training.evaluate_every=40", "model.dropout=0"]
+    steps = [
+        "training.steps=80",
+        "training.batch_size=4",
+        "training.learning_rate=0.01",
+        "training.evaluate_every=40",
+        "model.dropout=0",
+    ]
     run_recipe("caption", [*SETTINGS, *data, *steps], out=folder / "run")
     return folder
 
@@ -50,7 +57,10 @@ def test_four_pictures_are_learnt_by_heart_and_captioned(run: Path, capsys: pyte
 def test_every_word_looks_at_the_places_of_the_grid(run: Path) -> None:
     task = clew.load(run / "run").task
     found = task.aligns(Given(str(run / "0.png"), target=CAPTIONS[0]))
-    assert found.source.texts[0] == "row 1, column 1" and len(found.source.texts) == task.reader.grid[0] * task.reader.grid[1]
+    assert (
+        found.source.texts[0] == "row 1, column 1"
+        and len(found.source.texts) == task.reader.grid[0] * task.reader.grid[1]
+    )
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(found.target.texts)))
     assert lacking(task, "vectors") == "reads places of an input, and has no vectors of a text"
 
@@ -78,12 +88,16 @@ def test_pointing_is_that_of_a_loop_over_words_and_pixels(run: Path, tmp_path: P
         name = f"{tmp_path}/{number}.png"
         Image.fromarray(scene.pixels("rgb")).save(name)
         thing = scene.things[-1]
-        texts.append(f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross")
+        texts.append(
+            f"here is a {thing.colour} {thing.shape}" if number % 2 else f"a {thing.shape} alone one purple cross"
+        )
         weights = task.aligns(Given(name, target=texts[-1])).weights[:-1].numpy()
         found = pointing.pointed(weights, told_of(texts[-1], scene).things, scene.numbers(), (8, 8), (32, 32), before=4)
         right, words = right + found[0], words + found[1]
     assert task.pointed(drawn, texts) == (right, words) and words > 0
-    examples = [Captioned(scene, (text,), str(number)) for number, (scene, text) in enumerate(zip(drawn, texts, strict=True))]
+    examples = [
+        Captioned(scene, (text,), str(number)) for number, (scene, text) in enumerate(zip(drawn, texts, strict=True))
+    ]
     values = task.measure(examples, [*texts[:-1], "a cat"]).values
     assert values["exact"] == pytest.approx(500 / 6) and values["exact_novel"] == pytest.approx(200 / 3)
     assert values["true"] == 0 and 0 <= values["pointing"] <= 100
@@ -96,21 +110,31 @@ def test_pictures_of_which_the_truth_is_not_known_are_not_pointed_at(run: Path) 
 
 
 def test_a_flat_decoder_of_paragraphs_reads_regions(tmp_path: Path) -> None:
-    data = ["data.size=20", "data.side=32", "data.paragraphs=true", "data.order=across", "task.input={name: regions, side: 4}"]
+    data = [
+        "data.size=20",
+        "data.side=32",
+        "data.paragraphs=true",
+        "data.order=across",
+        "task.input={name: regions, side: 4}",
+    ]
     small = ["model.dim=16", "training.steps=1", "training.schedule.warmup=0", "decoding.max_new=4", "device=cpu"]
     values = run_recipe("scenes-captioner", [*data, *small], out=tmp_path / "run").valid.measures
     assert "true" in values and "pointing" not in values  # regions are no grid
     picture = next(iter(scenes(1, 3, "train", side=32, fewest=2)))
     Image.fromarray(picture.pixels("rgb")).save(tmp_path / "scene.png")
     boxes = [list(box) for box in picture.boxes()]
-    view = clew.look(clew.load(tmp_path / "run"), "caption", text=str(tmp_path / "scene.png"), target="a circle", boxes=boxes)
+    view = clew.look(
+        clew.load(tmp_path / "run"), "caption", text=str(tmp_path / "scene.png"), target="a circle", boxes=boxes
+    )
     assert view.facts["regions"] == len(boxes) and view.facts["words"] == ["a", "circle", "<eos>"]
     overlay = view.parts[0]
     assert isinstance(overlay, Overlays) and overlay.boxes == [tuple(box) for box in boxes]
     torch.testing.assert_close(torch.tensor(view.facts["weights"]).sum(1), torch.ones(3), atol=1e-4, rtol=0)
 
 
-def test_where_each_word_looks_is_laid_over_the_picture(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_where_each_word_looks_is_laid_over_the_picture(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = str(run / "2.png")
     assert main(["look", "caption", str(run / "run"), picture, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)

@@ -1,4 +1,5 @@
-"""A label for every cell: the loss is that of a loop, padding does not show, and the command line writes label pictures."""
+"""A label for every cell: the loss is that of a loop, padding does not show, and the command line writes label
+pictures."""
 
 import json
 from pathlib import Path
@@ -68,7 +69,9 @@ def test_one_direction_sees_no_cell_below_and_four_see_all():
 def test_measures_are_those_of_a_loop_and_a_label_that_was_not_learnt_counts_as_wrong():
     task = labeller(labels=NAMES[:4])
     predictions = task.predict(task.collate(task.encode(EXAMPLES)))
-    names = [NAMES[level] for example in EXAMPLES for level in np.ravel(most_frequent(example.pixels.levels().tolist(), 4))]
+    names = [
+        NAMES[level] for example in EXAMPLES for level in np.ravel(most_frequent(example.pixels.levels().tolist(), 4))
+    ]
     gold, told = [task.labels.find(name) for name in names], [id for row in predictions for id in row]
     measured = task.measure(EXAMPLES, predictions).values
     by_label = iou(gold, told, 4)
@@ -86,11 +89,17 @@ def test_ignored_cells_are_in_no_measure_and_no_loss():
 
 
 def test_mistakes_have_their_sentences():
-    with pytest.raises(UserError, match="every cell has a label, and model.block joins several of them to one; set model.block=1"):
+    with pytest.raises(
+        UserError, match="every cell has a label, and model.block joins several of them to one; set model.block=1"
+    ):
         labeller(num_layers=2, block=2)
-    with pytest.raises(UserError, match="scene 0: its label picture has the number 3, and data.names has 2 names, .*set data.ignored"):
+    with pytest.raises(
+        UserError, match="scene 0: its label picture has the number 3, and data.names has 2 names, .*set data.ignored"
+    ):
         label_name(EXAMPLES[0]._replace(names=("a", "b")), 3)
-    with pytest.raises(UserError, match="every cell of the training part has the label 'ground', so there is nothing to tell apart"):
+    with pytest.raises(
+        UserError, match="every cell of the training part has the label 'ground', so there is nothing to tell apart"
+    ):
         train_cell_vocabularies(None, False, [EXAMPLES[0]], CellLabellingConfig(input={"name": "cells", "size": 32}))
 
 
@@ -107,14 +116,28 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pixels = draw.integers(0, 120, (height, width, 3)) + 120 * labels[..., None]
         Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / f"{number}.png")
         Image.fromarray(labels).save(folder / "labels" / f"{number}.png")
-    data = [f"data.train={folder}/pictures", f"data.valid={folder}/pictures", 'data.names=["dark","bright"]', "task.input.size=2"]
-    sizes = ["model.dim=16", "model.num_layers=1", "training.steps=60", "training.batch_size=6", "training.evaluate_every=60", "device=cpu"]
+    data = [
+        f"data.train={folder}/pictures",
+        f"data.valid={folder}/pictures",
+        'data.names=["dark","bright"]',
+        "task.input.size=2",
+    ]
+    sizes = [
+        "model.dim=16",
+        "model.num_layers=1",
+        "training.steps=60",
+        "training.batch_size=6",
+        "training.evaluate_every=60",
+        "device=cpu",
+    ]
     result = run_recipe("label-cells", [*data, *sizes, "training.learning_rate=0.02"], out=folder / "run")
     assert result.valid.measures["accuracy"] > 97 and result.valid.measures["iou"] > 94
     return folder
 
 
-def test_the_command_writes_a_line_a_row_of_cells_and_a_picture_of_their_numbers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_line_a_row_of_cells_and_a_picture_of_their_numbers(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = str(run / "pictures" / "0.png")
     assert main(["predict", str(run / "run"), file, "--label-pictures", str(run / "told")]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.strip().split("\n")]
@@ -132,13 +155,30 @@ def test_a_picture_is_not_overwritten_by_its_labels(run: Path, capsys: pytest.Ca
     assert "which would be overwritten; name another" in capsys.readouterr().err
 
 
-def test_an_evaluation_lists_the_worst_pictures_by_their_share_of_right_cells(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_evaluation_lists_the_worst_pictures_by_their_share_of_right_cells(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The labels of this part are those of the other side."""
     (run / "other").mkdir(exist_ok=True)
     for path in (run / "labels").glob("*.png"):
         Image.fromarray(1 - np.asarray(Image.open(path))).save(run / "other" / path.name)
-    assert main(["evaluate", str(run / "run"), str(run / "pictures"), f"data.labels={run / 'other'}", "--errors", "3", "--json"]) == 0
+    assert (
+        main(
+            [
+                "evaluate",
+                str(run / "run"),
+                str(run / "pictures"),
+                f"data.labels={run / 'other'}",
+                "--errors",
+                "3",
+                "--json",
+            ]
+        )
+        == 0
+    )
     scored = json.loads(capsys.readouterr().out)
     errors = scored["errors"]
     assert scored["iou"] < 5 and len(errors) == 3
-    assert [each["score"] for each in errors] == sorted(each["score"] for each in errors) and errors[0]["wrong_cells"] > 0
+    assert [each["score"] for each in errors] == sorted(each["score"] for each in errors) and errors[0][
+        "wrong_cells"
+    ] > 0

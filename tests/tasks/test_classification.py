@@ -17,7 +17,13 @@ from clew.metrics.statistics import score
 from clew.models import MODELS
 from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
-from clew.tasks.classification import CLASSIFICATION, ClassificationConfig, Classifier, build_classifier, train_class_vocabularies
+from clew.tasks.classification import (
+    CLASSIFICATION,
+    ClassificationConfig,
+    Classifier,
+    build_classifier,
+    train_class_vocabularies,
+)
 from clew.tasks.learning import Encoding, Evaluation
 from clew.tasks.uses.answers import OneLabel, SeveralLabels
 from clew.tasks.uses.writing import DecodingConfig
@@ -28,12 +34,26 @@ from clew.training.optimisers import sgd
 from clew.training.schedules import Constant
 from tests.tasks.test_tagging import learn
 
-TEXTS = ["a good film", "good , I say", "not good at all", "a bad film", "bad !", "not bad at all", "it rains", "it is wet"]
+TEXTS = [
+    "a good film",
+    "good , I say",
+    "not good at all",
+    "a bad film",
+    "bad !",
+    "not bad at all",
+    "it rains",
+    "it is wet",
+]
 LABELS = ["pos", "pos", "neg", "neg", "neg", "pos", "other", "other"]
-EXAMPLES = [Labelled(text, (label,), id=f"t.csv:{n}") for n, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True), start=2)]
+EXAMPLES = [
+    Labelled(text, (label,), id=f"t.csv:{n}")
+    for n, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True), start=2)
+]
 
 
-def classifier(examples: list[Labelled] = EXAMPLES, tokenizer: Any = train_word, family: str = "recurrent", **settings: Any) -> Classifier:
+def classifier(
+    examples: list[Labelled] = EXAMPLES, tokenizer: Any = train_word, family: str = "recurrent", **settings: Any
+) -> Classifier:
     torch.manual_seed(3)
     config = ClassificationConfig(**settings)
     vocabularies = train_class_vocabularies(lambda texts, specials: tokenizer(texts), False, examples, config)
@@ -76,8 +96,13 @@ def test_the_loss_of_weighted_labels_is_the_weighted_mean_of_logs() -> None:
     weights = {"neg": 8 / (3 * 3), "other": 8 / (3 * 2), "pos": 8 / (3 * 3)}
     assert task.answer.class_weights.tolist() == pytest.approx(list(weights.values()))
     term = task(task.collate(encoded))[0]["loss"]
-    logs = [-math.log(answer["probabilities"][task.labels.id(label)]) for answer, label in zip(told(task, EXAMPLES), LABELS, strict=True)]
-    by_hand = sum(weights[label] * log for label, log in zip(LABELS, logs, strict=True)) / sum(weights[label] for label in LABELS)
+    logs = [
+        -math.log(answer["probabilities"][task.labels.id(label)])
+        for answer, label in zip(told(task, EXAMPLES), LABELS, strict=True)
+    ]
+    by_hand = sum(weights[label] * log for label, log in zip(LABELS, logs, strict=True)) / sum(
+        weights[label] for label in LABELS
+    )
     assert float(term.sum.detach() / term.count) == pytest.approx(by_hand, rel=1e-5)
     given = classifier(class_weights={"pos": 3.0})
     given.prepare(encoded)
@@ -100,17 +125,22 @@ def test_the_temperature_of_the_validation_part_mends_probabilities_and_no_label
 
 
 def test_a_temperature_that_makes_the_error_worse_is_not_used() -> None:
-    """Six of ten that say 0.6 are right, which no temperature mends; but the others are the least likely label, so that flatter
-    probabilities lose less."""
+    """Six of ten that say 0.6 are right, which no temperature mends; but the others are the least likely label, so that
+    flatter probabilities lose less."""
     answer = OneLabel(Labels(["a", "b", "c"]))
     logits = torch.tensor([0.6, 0.39, 0.01]).log().repeat(10, 1)
     targets = F.one_hot(torch.tensor([0] * 6 + [2] * 4), 3).float()
     assert fit_temperature(logits, targets.argmax(1), smoothing=1 / 12) > 2
     assert answer.settle(logits, targets) and float(answer.temperature) == 1
-    sentence = r"probabilities are not calibrated: the temperature [\d.]+ would raise the calibration error from [\d.e-]+ to [\d.]+ "
+    sentence = (
+        r"probabilities are not calibrated: the temperature [\d.]+ would raise the calibration error from [\d.e-]+ to"
+        r" [\d.]+ "
+    )
     assert re.fullmatch(f"{sentence}on the validation part", answer.settled)
     second = F.one_hot(torch.tensor([0] * 6 + [1] * 4), 3).float()
-    assert answer.settle(5 * logits, second) and answer.settled == "" and float(answer.temperature) > 2, "one that mends them is"
+    assert answer.settle(5 * logits, second) and answer.settled == "" and float(answer.temperature) > 2, (
+        "one that mends them is"
+    )
 
 
 def test_the_loss_may_speak_against_a_temperature_as_well() -> None:
@@ -118,7 +148,11 @@ def test_the_loss_may_speak_against_a_temperature_as_well() -> None:
     answer = OneLabel(Labels(["a", "b"]))
     logits = torch.tensor([[20.0, 0.0]]).repeat(4, 1)
     assert answer.settle(logits, F.one_hot(torch.zeros(4, dtype=torch.long), 2).float())
-    assert float(answer.temperature) == 1 and "the calibration error from" in answer.settled and "and the loss from" in answer.settled
+    assert (
+        float(answer.temperature) == 1
+        and "the calibration error from" in answer.settled
+        and "and the loss from" in answer.settled
+    )
 
 
 def test_of_several_labels_each_decision_counts() -> None:
@@ -142,9 +176,18 @@ def test_any_number_of_labels_is_told_where_they_do_not_exclude_each_other() -> 
     learn(task, SEVERAL, 60)
     found = told(task, SEVERAL)
     assert [set(answer["labels"]) for answer in found] == [{"red", "round"}, {"red"}, {"round"}, set()]
-    assert task.measure(SEVERAL, found).values == {"micro_f1": 100, "macro_f1": 100, "exact_match": 100, "accuracy": 100}
+    assert task.measure(SEVERAL, found).values == {
+        "micro_f1": 100,
+        "macro_f1": 100,
+        "exact_match": 100,
+        "accuracy": 100,
+    }
     classified = task.classify(["round and red", "nothing"])
-    assert classified[1].label == "" and classified[1].labels == () and set(classified[1].probabilities) == {"red", "round"}
+    assert (
+        classified[1].label == ""
+        and classified[1].labels == ()
+        and set(classified[1].probabilities) == {"red", "round"}
+    )
     with pytest.raises(UserError, match="1: 2 labels, and there is to be one; set task.labels=several for any number"):
         classifier().encode(SEVERAL)
 
@@ -172,7 +215,9 @@ def test_two_texts_are_judged_together(pair: str, family: str) -> None:
     right = [answer["labels"][0] == example.label for answer, example in zip(told(task, pairs), pairs, strict=True)]
     assert all(right) or (family, pair) == ("bag", "joined")
     assert task.classify([("red", "red")])[0].second == "red"
-    with pytest.raises(UserError, match="x: the second text is missing" if pair == "joined" else "x: task.pair=apart is for two texts"):
+    with pytest.raises(
+        UserError, match="x: the second text is missing" if pair == "joined" else "x: task.pair=apart is for two texts"
+    ):
         task.encode([*pairs, Labelled("red", ("same",), id="x")])
 
 
@@ -212,7 +257,8 @@ def test_a_label_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judge
     assert found.predictions["t.csv:99"]["gold_probability"] == 0 and found.examples["t.csv:99"] == 0
     assert "odd" in found.report[1]
     assert CLASSIFICATION.learns.judged_remarks(task, "valid", [*EXAMPLES, odd]) == [
-        "valid: 1 of 9 labels is not in the training part ('odd'; first: t.csv:99); counted as wrong, and left out of the loss"
+        "valid: 1 of 9 labels is not in the training part ('odd'; first: t.csv:99); counted as wrong, and left out of"
+        " the loss"
     ]
     batch = task.collate(task.encode([*EXAMPLES, odd]))
     task.settle([([], batch)])
@@ -229,29 +275,42 @@ def test_of_several_labels_one_that_training_never_saw_is_one_that_is_missed() -
     assert found.statistics["t.csv:99"]["exact_match"] == {"share": [0.0, 1]}
     assert found.measures["micro_f1"] <= without.measures["micro_f1"] and found.intervals["accuracy"][1] <= 100
     (formula,) = found.statistics["t.csv:99"]["accuracy"]
-    assert score(formula, [each["accuracy"][formula] for each in found.statistics.values()]) == pytest.approx(found.measures["accuracy"])
+    assert score(formula, [each["accuracy"][formula] for each in found.statistics.values()]) == pytest.approx(
+        found.measures["accuracy"]
+    )
 
 
 def test_mistakes_have_their_sentences() -> None:
     with pytest.raises(
-        UserError, match=r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part does not have it"
+        UserError,
+        match=(
+            r"t.csv:9: unknown label 'pso'; did you mean 'pos'\? known: neg, other, pos; the training part does not"
+            r" have it"
+        ),
     ):
         encoded(classifier(), [Labelled("a", ("pso",), id="t.csv:9")])
-    with pytest.raises(UserError, match="every training example has the label 'pos', so there is nothing to tell apart"):
+    with pytest.raises(
+        UserError, match="every training example has the label 'pos', so there is nothing to tell apart"
+    ):
         classifier(EXAMPLES[:2])
     with pytest.raises(
-        UserError, match="task.best=f1 is not measured where task.labels=one; take score, loss, accuracy, macro_f1, matthews"
+        UserError,
+        match="task.best=f1 is not measured where task.labels=one; take score, loss, accuracy, macro_f1, matthews",
     ):
         classifier(best="f1")
     with pytest.raises(UserError, match="task.positive: unknown label 'psitive'"):
         classifier(positive="psitive")
-    with pytest.raises(UserError, match="task.positive is one of labels that exclude each other; with task.labels=several leave it out"):
+    with pytest.raises(
+        UserError, match="task.positive is one of labels that exclude each other; with task.labels=several leave it out"
+    ):
         classifier(labels="several", positive="pos")
     assert classifier(positive="pos", best="f1").best == "f1"
     with pytest.raises(UserError, match="task.class_weights is for labels, and task.labels=number has none"):
         classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", class_weights="balanced")
     many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]
-    with pytest.raises(UserError, match="60 training examples have 60 different labels; if these are numbers set task.labels=number"):
+    with pytest.raises(
+        UserError, match="60 training examples have 60 different labels; if these are numbers set task.labels=number"
+    ):
         classifier(many)
 
 

@@ -1,4 +1,5 @@
-"""Labels of whole graphs, and graphs from JSON lines: edges are read as they stand, and mistakes have their sentences."""
+"""Labels of whole graphs, and graphs from JSON lines: edges are read as they stand, and mistakes have their
+sentences."""
 
 import json
 from pathlib import Path
@@ -36,7 +37,11 @@ def build(order="rounds", pooling="mean"):
     family = MODELS["graph_lstm"]
     source = GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
     body = family.build(family.config(dim=6, layer={"name": "graph_lstm", "order": order}), source)
-    return GraphClassifier(body, WordReader(found["tokenizer"]), found["labels"], found[EDGE_TYPES], config).double().eval()
+    return (
+        GraphClassifier(body, WordReader(found["tokenizer"]), found["labels"], found[EDGE_TYPES], config)
+        .double()
+        .eval()
+    )
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
@@ -62,7 +67,9 @@ def test_edges_are_those_of_the_graph_and_a_type_that_was_not_there_is_one_more(
 
 
 def test_a_cycle_is_refused_where_nodes_are_read_along_the_edges():
-    with pytest.raises(UserError, match="g:2: the edges of this graph make a cycle, .* no order for it; set model.layer.order=rounds"):
+    with pytest.raises(
+        UserError, match="g:2: the edges of this graph make a cycle, .* no order for it; set model.layer.order=rounds"
+    ):
         build(order="given").encode(EXAMPLES)
 
 
@@ -90,7 +97,10 @@ def test_json_lines_are_graphs_with_labels_of_nodes_or_of_the_whole(tmp_path):
         ({"nodes": "CO"}, '"nodes" must be a list of strings, and it is none'),
         ({"nodes": []}, "the graph has no nodes; give one at least"),
         ({"edges": [[0, 2, "a"]]}, r"the edge \[0, 2, 'a'\] names no node; there are 2, counted from 0"),
-        ({"edges": [["C", "O"]]}, r"an edge is \[source, target, \"type\"\], with nodes counted from 0, and \['C', 'O'\] is none"),
+        (
+            {"edges": [["C", "O"]]},
+            r"an edge is \[source, target, \"type\"\], with nodes counted from 0, and \['C', 'O'\] is none",
+        ),
         ({"label": None}, 'the graph has no label in "label"; data.label names its field'),
     ],
 )
@@ -119,7 +129,13 @@ def rings(tmp_path: Path) -> Path:
 
 def test_rings_are_told_from_chains_and_the_command_reads_json_lines(tmp_path, capsys):
     path = rings(tmp_path)
-    settings = [f"data.train={path}", f"data.valid={path}", "model.dim=16", "model.embedding_dim=8", "model.layer.type_dim=0"]
+    settings = [
+        f"data.train={path}",
+        f"data.valid={path}",
+        "model.dim=16",
+        "model.embedding_dim=8",
+        "model.layer.type_dim=0",
+    ]
     steps = ["training.steps=150", "training.evaluate_every=50", "training.learning_rate=0.02", "device=cpu"]
     result = run_recipe("classify-graphs", [*settings, *steps], out=tmp_path / "run")
     assert result.valid.measures["accuracy"] > 95

@@ -31,7 +31,9 @@ def test_the_loss_is_the_sum_over_real_targets_of_what_they_cost(make) -> None:
 def test_what_stands_on_padding_changes_nothing() -> None:
     task = lstm().double()
     batch = lines_batch(task)
-    other = batch._replace(targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5))
+    other = batch._replace(
+        targets=batch.targets.masked_fill(~batch.mask, 3), tokens=batch.tokens.masked_fill(~batch.mask, 5)
+    )
     torch.testing.assert_close(task(other)[0]["loss"].sum, task(batch)[0]["loss"].sum, rtol=1e-12, atol=0)
 
 
@@ -85,7 +87,8 @@ def total(terms) -> torch.Tensor:
 
 
 def test_penalties_are_the_published_means() -> None:
-    """alpha * mean(dropped^2) + beta * mean((h_t - h_{t-1})^2) over a batch without padding, as awd-lstm-lm writes them."""
+    """alpha * mean(dropped^2) + beta * mean((h_t - h_{t-1})^2) over a batch without padding, as awd-lstm-lm writes
+    them."""
     task = penalised(dropout=0.5, dropout_kind="locked", activation_penalty=2.0, temporal_penalty=3.0)
     tokens = torch.randint(task.body.vocabulary, (4, 9))
     batch = TokenBatch(tokens[:, :-1], tokens[:, 1:])
@@ -114,7 +117,9 @@ def test_counts_are_those_of_the_terms_and_leave_padding_out() -> None:
     for batch in (lines_batch(task), lines_batch(task, LINES[:1])):
         terms, _ = task(batch)
         counts = task.counts(batch)
-        assert {name: int(term.count) for name, term in terms.items()} == {name: int(count) for name, count in counts.items()}
+        assert {name: int(term.count) for name, term in terms.items()} == {
+            name: int(count) for name, count in counts.items()
+        }
         targets = int(counts["loss"])
         assert (int(counts["activation"]), int(counts["temporal"])) == (targets, targets - len(batch.tokens))
 
@@ -137,7 +142,9 @@ def test_a_smoothed_loss_is_reported_as_the_loss_and_what_smoothing_adds() -> No
     expected = torch.nn.functional.cross_entropy(logits[real], batch.targets[real], label_smoothing=0.2)
     torch.testing.assert_close(total(terms), expected)
     parameters = list(task.parameters())
-    for ours, theirs in zip(torch.autograd.grad(total(terms), parameters), torch.autograd.grad(expected, parameters), strict=True):
+    for ours, theirs in zip(
+        torch.autograd.grad(total(terms), parameters), torch.autograd.grad(expected, parameters), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
@@ -159,7 +166,9 @@ def test_penalised_lines_in_micro_batches_train_to_the_same_weights(parts: int) 
     records = []
     for task, accumulate in ((whole, 1), (cut, parts)):
         optimiser = sgd(task.parameters(), 0.5)
-        steps = train(task, batches, optimiser, Constant(3), steps=3, standing=Standing(), seed=1, accumulate=accumulate)
+        steps = train(
+            task, batches, optimiser, Constant(3), steps=3, standing=Standing(), seed=1, accumulate=accumulate
+        )
         records.append(list(steps))
     for there, here in zip(*records, strict=True):
         assert here.losses == pytest.approx(there.losses, rel=1e-11)

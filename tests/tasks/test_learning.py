@@ -28,11 +28,16 @@ def test_a_section_has_what_all_kinds_share(name: str) -> None:
 
 @pytest.mark.parametrize("name", LEARNING)
 def test_every_field_of_a_section_says_what_it_is(name: str) -> None:
-    assert [field for field, info in TASKS[name].section.model_fields.items() if not info.description and field != "test"] == []
+    assert [
+        field for field, info in TASKS[name].section.model_fields.items() if not info.description and field != "test"
+    ] == []
 
 
 def test_only_a_language_models_body_learns_from_running_text() -> None:
-    assert [name for name, entry in TASKS.items() if entry.is_running] == ["language_model", "bidirectional_language_model"]
+    assert [name for name, entry in TASKS.items() if entry.is_running] == [
+        "language_model",
+        "bidirectional_language_model",
+    ]
 
 
 def test_a_recipe_is_printed_with_the_fields_that_count_alone() -> None:
@@ -55,10 +60,19 @@ def test_a_task_on_tagged_words_is_an_entry(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setitem(TASKS, "shouting", entry)
     monkeypatch.chdir(tmp_path)
     Path("words.conll").write_text("".join(f"a{n} DT\nCAT NN\n\n" for n in range(30)))
-    settings = ["task=shouting", "data.train=words.conll", "model.dim=8", "training.steps=2", "training.schedule=constant", "device=cpu"]
+    settings = [
+        "task=shouting",
+        "data.train=words.conll",
+        "model.dim=8",
+        "training.steps=2",
+        "training.schedule=constant",
+        "device=cpu",
+    ]
     result = run_recipe("tag", settings, out=Path("run"))
     assert isinstance(result.run.task, Tagger) and result.run.config.task.name == "shouting"
-    assert set(result.valid.measures) >= {"loss", "accuracy"} and not any("baseline" in name for name in result.valid.measures)
+    assert set(result.valid.measures) >= {"loss", "accuracy"} and not any(
+        "baseline" in name for name in result.valid.measures
+    )
 
 
 def test_examples_are_told_apart_by_what_they_say_and_not_by_where_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,13 @@ from clew.tasks.offers import Given
 from tests.tasks.test_transcription import TEXTS, tones, write_wav
 
 SMALL = [
-    *["model.dim=24", "model.embedding_dim=16", "model.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0"],
+    *[
+        "model.dim=24",
+        "model.embedding_dim=16",
+        "model.dropout=0",
+        "task.input.time_masks=0",
+        "task.input.frequency_masks=0",
+    ],
     *["task.input.num_mels=20", "device=cpu"],
 ]
 
@@ -32,7 +38,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "sound,text\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(TEXTS)), encoding="utf-8"
     )
     data = [f"data.train={folder}/train.csv", f"data.valid={folder}/train.csv"]
-    steps = ["training.steps=120", "training.batch_size=8", "training.learning_rate=0.02", "training.evaluate_every=120"]
+    steps = [
+        "training.steps=120",
+        "training.batch_size=8",
+        "training.learning_rate=0.02",
+        "training.evaluate_every=120",
+    ]
     run_recipe("listen", [*SMALL, *data, *steps], out=folder / "run")
     return folder
 
@@ -43,7 +54,11 @@ def test_eight_sounds_are_learnt_by_heart_and_written_down(run: Path, capsys: py
     assert capsys.readouterr().out == "".join(f"{file}\t{text}\n" for file, text in zip(files, TEXTS, strict=True))
     assert main(["transcribe", str(run / "run"), files[3], "--n-best", "2", "--json"]) == 0
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["text"] == TEXTS[3] and (first["rank"], second["rank"]) == (1, 2) and first["log_prob"] > second["log_prob"]
+    assert (
+        first["text"] == TEXTS[3]
+        and (first["rank"], second["rank"]) == (1, 2)
+        and first["log_prob"] > second["log_prob"]
+    )
 
 
 def test_every_letter_looks_at_the_frames_that_the_pyramid_has_read(run: Path) -> None:
@@ -63,7 +78,11 @@ def test_the_attention_is_drawn_over_the_spectrogram(run: Path, capsys: pytest.C
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(out)]) == 0
     assert capsys.readouterr().out == "cab\n"
     (part,) = json.loads(out.read_text(encoding="utf-8"))["parts"]
-    assert part["letters"] == ["c", "a", "b", "<eos>"] and part["unit"] == "seconds" and part["length"] == pytest.approx(0.6)
+    assert (
+        part["letters"] == ["c", "a", "b", "<eos>"]
+        and part["unit"] == "seconds"
+        and part["length"] == pytest.approx(0.6)
+    )
     assert len(part["shown"]) == 20 and [sum(row) for row in part["weights"]] == pytest.approx([1.0] * 4)
     assert main(["transcribe", str(run / "run"), str(run / "3.wav"), "--attention", str(run / "looked.svg")]) == 0
     assert (run / "looked.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -92,5 +111,7 @@ def test_a_pyramid_has_no_more_layers_than_the_encoder_and_nothing_to_add() -> N
 
     with pytest.raises(UserError, match=r"model.pyramid \(3\) must be at most the number of the encoder's layers, 2"):
         built("model.pyramid=3")
-    with pytest.raises(UserError, match="model.pyramid joins pairs of positions, so a layer's input is twice too wide to add"):
+    with pytest.raises(
+        UserError, match="model.pyramid joins pairs of positions, so a layer's input is twice too wide to add"
+    ):
         built("model.residual=true")

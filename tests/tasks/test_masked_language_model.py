@@ -73,7 +73,10 @@ def test_both_losses_are_their_equations(tied: bool) -> None:
     def call(hidden: Tensor) -> Tensor:
         batch = MaskedBatch(hidden, None, places, targets, follows)
         terms, state = task(batch)
-        assert state is None and {name: int(term.count) for name, term in terms.items()} == {"loss": 4, "next_sentence": 2}
+        assert state is None and {name: int(term.count) for name, term in terms.items()} == {
+            "loss": 4,
+            "next_sentence": 2,
+        }
         assert {name: int(count) for name, count in task.counts(batch).items()} == {"loss": 4, "next_sentence": 2}
         return torch.stack([terms["loss"].sum, terms["next_sentence"].sum])
 
@@ -103,7 +106,15 @@ def bert(config: MaskedLanguageModelConfig, **settings: Any) -> MaskedLanguageMo
     torch.manual_seed(0)
     family = MODELS["bert"]
     small: Section = family.config(
-        **{"dim": 32, "num_layers": 2, "num_heads": 2, "max_length": 24, "dropout": 0.0, "attention_dropout": 0.0, **settings}
+        **{
+            "dim": 32,
+            "num_layers": 2,
+            "num_heads": 2,
+            "max_length": 24,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+            **settings,
+        }
     )
     return MaskedLanguageModel(family.build(small, Tokens(TOKENIZER.vocabulary)), TOKENIZER, config)
 
@@ -150,7 +161,18 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
 
     optimiser, standing = adamw(task.parameters(), 5e-3, weight_decay=0.0), Standing()
     schedule = Linear(250, warmup=20)
-    records = list(train(task, Batches(lambda epoch: 1, get), optimiser, schedule, steps=250, standing=standing, seed=0, clip_norm=1.0))
+    records = list(
+        train(
+            task,
+            Batches(lambda epoch: 1, get),
+            optimiser,
+            schedule,
+            steps=250,
+            standing=standing,
+            seed=0,
+            clip_norm=1.0,
+        )
+    )
     assert records[-1].counts.keys() == {"loss", "next_sentence"} and records[-1].count == get(249, 0).num_tokens
     task.eval()
     spans = examples.spans(*EVALUATION)
@@ -158,7 +180,11 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
         guessed = task.guess(examples.batch(spans, np.arange(len(spans.firsts)), *EVALUATION))
     assert guessed.right == guessed.tokens and guessed.right_pairs == guessed.pairs
     filled, two = fill(task, ["the moon <mask> over old walls", "one [MASK] a king woke [MASK]"], top=3)
-    assert (filled.masks[0][0].token, filled.masks[0][0].text, len(filled.masks[0])) == ("rose", "the moon rose over old walls", 3)
+    assert (filled.masks[0][0].token, filled.masks[0][0].text, len(filled.masks[0])) == (
+        "rose",
+        "the moon rose over old walls",
+        3,
+    )
     assert str(two) == "one day a king woke early" and two.masks[1][0].text == "one [MASK] a king woke early"
     yes, no = fill(task, [(LINES[0], LINES[1]), (LINES[0], LINES[5])])
     assert yes.follows is not None and no.follows is not None and yes.follows > 0.8 > 0.2 > no.follows
@@ -166,16 +192,22 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
 
 def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) -> None:
     task = bert(MaskedLanguageModelConfig())
-    with pytest.raises(UserError, match=r"training.length \(4\) must be at least 5, of which the tokenizer's frame takes 3"):
+    with pytest.raises(
+        UserError, match=r"training.length \(4\) must be at least 5, of which the tokenizer's frame takes 3"
+    ):
         MaskedExamples(documents, task, 4)
     one = EncodedDocuments(documents.tokens, documents.sentences, documents.documents[[0, -1]])
-    with pytest.raises(UserError, match="the training part is one document, and next-sentence prediction takes texts from two"):
+    with pytest.raises(
+        UserError, match="the training part is one document, and next-sentence prediction takes texts from two"
+    ):
         MaskedExamples(one, task, 20)
     assert MaskedExamples(one, task, 20, to_train=False).spans(1, 0).seconds is None
     characters = train_character(LINES)
     with pytest.raises(UserError, match="set text.tokenizer=wordpiece"):
         MaskedLanguageModel(Given(characters.vocabulary, 4), characters)
-    with pytest.raises(UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) are shares of one whole; lower one of them"):
+    with pytest.raises(
+        UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) are shares of one whole; lower one of them"
+    ):
         config_of("text-bert", ["task.replaced=0.3"])
     assert fill(task, []) == []
     for text, told in {

@@ -12,12 +12,24 @@ from clew.sources.graph_nodes import EDGE_TYPES, GraphNodes
 from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
 from clew.tasks.learning import Encoding
-from clew.tasks.node_labelling import NODE_LABELLING, GraphRow, NodeLabeller, NodeLabellingConfig, train_node_vocabularies
+from clew.tasks.node_labelling import (
+    NODE_LABELLING,
+    GraphRow,
+    NodeLabeller,
+    NodeLabellingConfig,
+    train_node_vocabularies,
+)
 from clew.text.train import train_character, train_word
 
 EXAMPLES = [
     Sentence(("dogs", "see", "cats"), ("nsubj", "root", "obj"), (2, 0, 2), ("nsubj", "root", "obj"), "f:1"),
-    Sentence(("cats", "see", "dogs", "run"), ("nsubj", "root", "nsubj", "ccomp"), (2, 0, 4, 2), ("nsubj", "root", "nsubj", "ccomp"), "f:5"),
+    Sentence(
+        ("cats", "see", "dogs", "run"),
+        ("nsubj", "root", "nsubj", "ccomp"),
+        (2, 0, 4, 2),
+        ("nsubj", "root", "nsubj", "ccomp"),
+        "f:5",
+    ),
     Sentence(("run",), ("root",), (0,), ("root",), "f:10"),
 ]
 GRAPHS = {"family": "graph_lstm", "dim": 8, "layer": {"name": "graph_lstm", "both_ways": True}}
@@ -29,7 +41,9 @@ def build(model=GRAPHS, examples=EXAMPLES, **settings):
     config = NodeLabellingConfig(**settings)
     found = train_node_vocabularies(lambda texts, specials: train_word(texts), False, examples, config)
     family = MODELS[model["family"]]
-    body = family.build(family.config(**model), GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1))
+    body = family.build(
+        family.config(**model), GraphNodes(Tokens(found["tokenizer"].vocabulary), len(found[EDGE_TYPES]) + 1)
+    )
     return NodeLabeller(body, WordReader(found["tokenizer"]), found["labels"], found[EDGE_TYPES], config)
 
 
@@ -51,7 +65,9 @@ def test_a_label_that_the_training_part_has_not_costs_nothing():
     odd = EXAMPLES[0]._replace(tags=("nsubj", "root", "vocative"))
     batch = task.collate(task.encode([odd]))
     assert int(task.counts(batch)["loss"]) == 2
-    torch.testing.assert_close(task(batch)[0]["loss"].sum, task.losses(task.collate(task.encode(EXAMPLES[:1])))[0, :2].sum())
+    torch.testing.assert_close(
+        task(batch)[0]["loss"].sum, task.losses(task.collate(task.encode(EXAMPLES[:1])))[0, :2].sum()
+    )
     assert task.measure([odd], [["nsubj", "root", "obj"]]).values["accuracy"] == pytest.approx(200 / 3)
 
 
@@ -135,28 +151,40 @@ def test_a_row_is_the_sentence_that_it_was_made_of():
 def test_mistakes_are_told_in_a_sentence():
     task = build()
     with pytest.raises(
-        UserError, match="every word of the training part has the label 'root', so there is nothing to tell apart; see data.label"
+        UserError,
+        match="every word of the training part has the label 'root', so there is nothing to tell apart; see data.label",
     ):
         build(examples=[EXAMPLES[2]])
-    with pytest.raises(UserError, match="task.relations=true shows the relations that are to be told; set task.relations=false"):
+    with pytest.raises(
+        UserError, match="task.relations=true shows the relations that are to be told; set task.relations=false"
+    ):
         build(relations=True)
     with pytest.raises(UserError, match="f:1: there is no enhanced graph"):
         build(graph="enhanced")
     with pytest.raises(UserError, match="f:1, word 3: unknown label 'vocative'"):
         odd = EXAMPLES[0]._replace(tags=("nsubj", "root", "vocative"))
         NODE_LABELLING.learns.encode(task, [odd], Encoding("train", TrainingConfig(), to_train=True))
-    with pytest.raises(UserError, match="a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"):
+    with pytest.raises(
+        UserError, match="a node of a graph has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+    ):
         NodeLabeller(task.body, WordReader(train_character(["ab"])), task.labels, task.types)
     with pytest.raises(UserError, match="sentence 4: the words have no heads, and so no graph"):
         task.label([Sentence(("run",), id="sentence 4")])
     assert build(CHAIN).label([Sentence(("run",), id="sentence 4")])[0]  # which asks for no graph
     for row, sentence in (
         (GraphRow(text="a b", heads=[0]), "s: expected a value for each of the 2 words, found 1 heads"),
-        (GraphRow(text="a b", heads=[0, 3]), "s: the head 3 is no word: heads are numbers from 1 to 2, or 0 for the root"),
+        (
+            GraphRow(text="a b", heads=[0, 3]),
+            "s: the head 3 is no word: heads are numbers from 1 to 2, or 0 for the root",
+        ),
     ):
         with pytest.raises(UserError, match=sentence):
             row.sentence("s")
-    with pytest.raises(UserError, match="f:1: the edges of this sentence make a cycle, and a body that reads along them has no order"):
+    with pytest.raises(
+        UserError, match="f:1: the edges of this sentence make a cycle, and a body that reads along them has no order"
+    ):
         build(edges=["up", "down"]).encode(EXAMPLES)
-    with pytest.raises(UserError, match="a labeller of nodes reads graphs, and each has a shape of its own, which no program has"):
+    with pytest.raises(
+        UserError, match="a labeller of nodes reads graphs, and each has a shape of its own, which no program has"
+    ):
         task.programs()

@@ -33,7 +33,8 @@ from tests.tasks.test_tree_classification import trees
 
 TEXT = "the walls were tall"
 HEADS = "\n".join(
-    f"{n}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_" for n, (word, head) in enumerate(zip(TEXT.split(), (2, 4, 4, 0), strict=True), 1)
+    f"{n}\t{word}\t_\t_\t_\t_\t{head}\t_\t_\t_"
+    for n, (word, head) in enumerate(zip(TEXT.split(), (2, 4, 4, 0), strict=True), 1)
 )
 """The same with a graph, as CoNLL-U."""
 GREEDY = DecodingConfig(method="greedy", max_new=6, stop=False)
@@ -50,7 +51,9 @@ def built(name: str) -> Any:
         return build_representation(run.task.body, run.vocabularies, RepresentationConfig()).eval()
     if name == "tree":
         entry = TASKS["tree_classification"]
-        vocabularies = train_tree_vocabularies(lambda texts, specials: train_word(texts), False, trees(), entry.config())  # type: ignore[arg-type]
+        vocabularies = train_tree_vocabularies(
+            lambda texts, specials: train_word(texts), False, trees(), entry.config()
+        )  # type: ignore[arg-type]
         family = MODELS["tree_lstm"]
         body = family.build(family.config(dim=8), Tokens(vocabularies["tokenizer"].vocabulary))  # type: ignore[call-arg]
         return build_tree_classifier(body, vocabularies, entry.config()).eval()  # type: ignore[arg-type]
@@ -82,7 +85,17 @@ OFFERS = {
     "language_model": ["reads", "predicts", "expects", "scores_tokens", "steps", "streams", "explains", "vectors"],
     "bidirectional_language_model": ["reads", "predicts", "vectors"],
     "masked_language_model": ["reads", "predicts", "expects", "scores_tokens", "explains", "vectors"],
-    "translation": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "vectors"],
+    "translation": [
+        "reads",
+        "predicts",
+        "expects",
+        "scores_tokens",
+        "own_target",
+        "steps",
+        "explains",
+        "aligns",
+        "vectors",
+    ],
     "classification": ["reads", "judges", "explains", "vectors"],
     "tagging": ["reads", "judges", "explains", "vectors"],
     "question_answering": ["reads", "vectors"],
@@ -93,8 +106,28 @@ OFFERS = {
 OFFERS |= dict.fromkeys(("sequence", "parsing"), OFFERS["translation"])
 OF_FILES = {
     "transcription": ["reads", "explains", "spells"],
-    "listening": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "spells"],
-    "captioning": ["reads", "predicts", "expects", "scores_tokens", "own_target", "steps", "explains", "aligns", "looks"],
+    "listening": [
+        "reads",
+        "predicts",
+        "expects",
+        "scores_tokens",
+        "own_target",
+        "steps",
+        "explains",
+        "aligns",
+        "spells",
+    ],
+    "captioning": [
+        "reads",
+        "predicts",
+        "expects",
+        "scores_tokens",
+        "own_target",
+        "steps",
+        "explains",
+        "aligns",
+        "looks",
+    ],
     "picture_classification": ["reads", "judges", "explains"],
     "sound_classification": ["reads", "judges", "explains"],
     "cell_labelling": ["reads"],
@@ -130,7 +163,11 @@ def test_what_is_offered_has_the_methods_of_its_protocol_and_what_is_not_says_wh
     task = built(name)
     for capability, (protocol, missing) in CAPABILITIES.items():
         if (why := lacking(task, capability)) is None:
-            methods = [method for method, each in vars(protocol).items() if inspect.isfunction(each) and not method.startswith("_")]
+            methods = [
+                method
+                for method, each in vars(protocol).items()
+                if inspect.isfunction(each) and not method.startswith("_")
+            ]
             assert methods and all(callable(getattr(task, method)) for method in methods)
         else:
             assert why == missing or why == task.without(capability)
@@ -238,7 +275,10 @@ def test_a_parser_writes_trees_over_the_words_and_reads_them_as_brackets_or_as_s
     written = task.own_target(Given(TEXT), GREEDY).split()
     assert sum(not symbol.startswith(("(", ")")) for symbol in written) == 4
     assert tree_over(" ".join(written), TEXT.split()) == parses[0].tree
-    readings = [task.reads(Given("the thread", target)) for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")]
+    readings = [
+        task.reads(Given("the thread", target))
+        for target in ("(TOP (NP (DT the) (NN thread)))", "(TOP (NP DT NN )NP )TOP")
+    ]
     assert [reading.written for reading in readings] == [("(TOP", "(NP", "DT", "NN", ")NP", ")TOP", "<eos>")] * 2
     with pytest.raises(UserError, match="the target '\\(TOP\\)' has symbols that this parser does not write"):
         task.reads(Given("the thread", "(TOP)"))
@@ -262,14 +302,18 @@ def test_labels_are_the_tasks_own_and_their_probabilities_add_up_to_one(name):
         assert [word.word for word in found.words] == TEXT.split() and all(word.tag in names for word in found.words)
         assert all(0 <= word.probability <= 1 for word in found.words)
     else:
-        assert set(found.probabilities) == set(task.labels.names) and sum(found.probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+        assert set(found.probabilities) == set(task.labels.names) and sum(
+            found.probabilities.values()
+        ) == pytest.approx(1.0, abs=1e-5)
         assert found.labels[0] == max(found.probabilities, key=lambda label: found.probabilities[label]) == str(found)
 
 
 @pytest.mark.parametrize("name", those_with("explains"))
 def test_an_explained_score_is_the_same_of_tokens_and_of_their_vectors(name):
     task = built(name)
-    given = Given("the [MASK] were tall" if name == "bert" else text_for(name), second="a red fox" if name == "pairs" else None)
+    given = Given(
+        "the [MASK] were tall" if name == "bert" else text_for(name), second="a red fox" if name == "pairs" else None
+    )
     with evaluating([task]):
         explained = task.explains(given)
         x = explained.vectors()
@@ -301,4 +345,6 @@ def test_languages_are_those_that_a_source_may_ask_for(tmp_path):
     save_many_languages(tmp_path / "many")
     task = load_run(tmp_path / "many", device="cpu").task
     assert languages_of(task) == ["de", "en", "fr"] and languages_of(built("gpt")) == []
-    assert "vectors" not in offered(task) and task.reads(Given("ein roter Fuchs", "a red fox", "en")).tokens[0] == "<2en>"
+    assert (
+        "vectors" not in offered(task) and task.reads(Given("ein roter Fuchs", "a red fox", "en")).tokens[0] == "<2en>"
+    )

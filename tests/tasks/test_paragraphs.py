@@ -1,4 +1,5 @@
-"""Paragraphs: a few scenes are learnt by heart and described again by the command; what is written alone is written beside others too."""
+"""Paragraphs: a few scenes are learnt by heart and described again by the command; what is written alone is written
+beside others too."""
 
 import json
 from base64 import b64encode
@@ -33,7 +34,14 @@ from tests.references import paragraphs as references
 from tests.references.agreement import randomise
 from tests.serving.test_service import ask
 
-SETTINGS = ["task.dim=32", "task.embedding_dim=16", "model.dim=32", "model.num_heads=2", "task.phrases=true", "device=cpu"]
+SETTINGS = [
+    "task.dim=32",
+    "task.embedding_dim=16",
+    "model.dim=32",
+    "model.num_heads=2",
+    "task.phrases=true",
+    "device=cpu",
+]
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +57,17 @@ def run(tmp_path_factory: pytest.TempPathFactory, examples: list[Described]) -> 
         assert isinstance(example.picture, Regions)
         Image.fromarray(example.picture.pixels("rgb")).save(folder / f"{number}.png")
         boxes = [list(box) for box in example.picture.boxes]
-        lines.append({"image": f"{number}.png", "sentences": example.sentences, "boxes": boxes, "phrases": example.phrases})
+        lines.append(
+            {"image": f"{number}.png", "sentences": example.sentences, "boxes": boxes, "phrases": example.phrases}
+        )
     for name in ("train.jsonl", "valid.jsonl"):
         (folder / name).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
-    data = ["data.corpus=null", f"data.train={folder}/train.jsonl", f"data.valid={folder}/valid.jsonl", "task.best=loss"]
+    data = [
+        "data.corpus=null",
+        f"data.train={folder}/train.jsonl",
+        f"data.valid={folder}/valid.jsonl",
+        "task.best=loss",
+    ]
     steps = ["training.steps=80", "training.batch_size=4", "training.learning_rate=0.015", "training.evaluate_every=80"]
     run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=folder / "run")
     asked = [{name: line[name] for name in ("image", "boxes", "phrases")} for line in lines]
@@ -65,14 +80,19 @@ def test_four_paragraphs_are_learnt_by_heart_and_written_by_the_command(run, exa
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["sentences"] for each in told] == [list(example.sentences) for example in examples]
     assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--beams", "3"]) == 0
-    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [
+        example.target for example in examples
+    ]
 
 
 def test_a_server_is_sent_pictures_with_their_boxes(run, examples):
     worker = Worker()
     service = Service([clew.load(run / "run", device="cpu")], worker, wait=0.0)
     asked = [json.loads(line) for line in (run / "asked.jsonl").read_text(encoding="utf-8").splitlines()]
-    rows = [{"picture": {"data": b64encode((run / each["image"]).read_bytes()).decode(), "name": each["image"]}, **each} for each in asked]
+    rows = [
+        {"picture": {"data": b64encode((run / each["image"]).read_bytes()).decode(), "name": each["image"]}, **each}
+        for each in asked
+    ]
     rows = [{name: value for name, value in row.items() if name != "image"} for row in rows]
     found = ask(service, "/caption", {"texts": rows})
     assert [each["sentences"] for each in found.json()["answers"]] == [list(example.sentences) for example in examples]
@@ -98,10 +118,13 @@ def test_a_picture_without_boxes_is_refused_where_regions_are_read(run, capsys):
     assert "this model reads the regions of a picture, and no boxes are given with it; give them as" in told
     task = clew.load(run / "run").task
     picture = Regions(scenes(1, 1, "train", side=32)[0], ((0, 0, 40, 8),))
-    with pytest.raises(UserError, match=r"the box \[0, 0, 40, 8\] leaves the picture, which is 32 pixels wide and 32 high; give"):
+    with pytest.raises(
+        UserError, match=r"the box \[0, 0, 40, 8\] leaves the picture, which is 32 pixels wide and 32 high; give"
+    ):
         task.describe([Described(picture, (), ("a thing",))])
     with pytest.raises(
-        UserError, match="attends to a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions"
+        UserError,
+        match="attends to a phrase for each region, and there are 0 phrases and 1 boxes, read by task.input=regions",
     ):
         task.describe([Described(picture, ())])
 
@@ -119,8 +142,13 @@ def test_words_and_plans_look_where_the_equations_say(run, examples):
     batch = task.collate(task.encode([example]))
     with evaluating([task]):
         regions = task.body(batch.inputs, batch.mask)[0][0].numpy()
-        read = torch.cat([torch.zeros(1, task.config.dim), task.read_sentences(batch.targets[0], batch.real[0])[:-1]]).numpy()
-    planner, writer = ({name: value.detach().numpy() for name, value in part.named_parameters()} for part in (task.planner, task.writer))
+        read = torch.cat(
+            [torch.zeros(1, task.config.dim), task.read_sentences(batch.targets[0], batch.real[0])[:-1]]
+        ).numpy()
+    planner, writer = (
+        {name: value.detach().numpy() for name, value in part.named_parameters()}
+        for part in (task.planner, task.writer)
+    )
     topics = references.planned(planner, read[None], [regions])[0, :, :-1]
     for number, each in enumerate(found):
         assert each.words == [*example.sentences[number].split(), "<eos>"]
@@ -136,7 +164,9 @@ def test_where_each_word_of_each_sentence_looks_is_laid_over_the_regions(run, ex
     assert main([*asked, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["caption"] == examples[2].target and facts["regions"] == len(examples[2].phrases)
-    assert [each["words"][:-1] for each in facts["sentences"]] == [sentence.split() for sentence in examples[2].sentences]
+    assert [each["words"][:-1] for each in facts["sentences"]] == [
+        sentence.split() for sentence in examples[2].sentences
+    ]
     for sentence in facts["sentences"]:
         assert [sum(row) for row in [*sentence["weights"], sentence["topic"]]] == pytest.approx(
             [1.0] * (len(sentence["words"]) + 1), abs=1e-4
@@ -153,7 +183,10 @@ def test_where_each_word_of_each_sentence_looks_is_laid_over_the_regions(run, ex
         ([], "this model reads the regions of a picture; give their boxes, such as boxes=[[0,0,24,24],[8,24,40,48]]"),
         (["boxes=[[0,0"], "expected lists in brackets, such as [[0,0,24,24],[8,24,40,48]], found '[[0,0'"),
         (["boxes=[[4,0,2,8]]"], "a box has left < right and top < bottom, none below 0, and this one is [4, 0, 2, 8]"),
-        (["boxes=[[0,0,99,8]]", "phrases=a"], "the box [0, 0, 99, 8] leaves the picture, which is 32 pixels wide and 32 high"),
+        (
+            ["boxes=[[0,0,99,8]]", "phrases=a"],
+            "the box [0, 0, 99, 8] leaves the picture, which is 32 pixels wide and 32 high",
+        ),
         (["boxes=[[0,0,9,8]]"], "attends to a phrase for each region, and there are 0 phrases and 1 boxes"),
         (["boxes=[[0,0,9,8]]", "phrases=a", "layer=2"], "there is no layer 2"),
     ],
@@ -168,7 +201,9 @@ def test_a_page_looks_at_a_picture_with_its_boxes(run, examples):
     data = b64encode((run / "3.png").read_bytes()).decode()
     file = inspector.upload(AskedUpload(runs=("run",), data=data, name="mine.png"))["file"]
     boxes, phrases = (each.partition("=")[2] for each in boxes_and_phrases(examples[3]))
-    found = inspector.look("caption", AskedLook(runs=("run",), options={"text": file, "boxes": boxes, "phrases": phrases.split(",")}))
+    found = inspector.look(
+        "caption", AskedLook(runs=("run",), options={"text": file, "boxes": boxes, "phrases": phrases.split(",")})
+    )
     assert found["about"].startswith(f"{examples[3].target!r} for mine.png")
     with pytest.raises(UserError, match="mine.png: this model reads the regions of a picture; give their boxes"):
         inspector.look("caption", AskedLook(runs=("run",), options={"text": file}))
@@ -179,29 +214,54 @@ def test_a_sample_of_the_page_has_its_boxes(run):
     sample = inspector.describe()["runs"][0]["sample"]
     file = inspector.files.find(sample)[0]
     scene = next(iter(scenes(1, 3, "valid", fewest=2)))
-    assert sorted(file.boxes) == sorted(scene.boxes()) and [box[0] for box in file.boxes] == sorted(box[0] for box in file.boxes)
+    assert sorted(file.boxes) == sorted(scene.boxes()) and [box[0] for box in file.boxes] == sorted(
+        box[0] for box in file.boxes
+    )
     options = {"text": sample, "phrases": ["a thing"] * len(file.boxes)}
     assert 'class="region mark"' in inspector.look("caption", AskedLook(runs=("run",), options=options))["html"]
 
 
 def test_sentences_over_a_grid_look_at_its_rows_and_columns(run, tmp_path):
-    data = ["data.corpus=null", f"data.train={run}/train.jsonl", f"data.valid={run}/valid.jsonl", "task.best=loss", "task.phrases=false"]
-    steps = ["training.steps=2", "training.batch_size=4", "training.evaluate_every=2", "task.input=patches", "task.input.side=32"]
+    data = [
+        "data.corpus=null",
+        f"data.train={run}/train.jsonl",
+        f"data.valid={run}/valid.jsonl",
+        "task.best=loss",
+        "task.phrases=false",
+    ]
+    steps = [
+        "training.steps=2",
+        "training.batch_size=4",
+        "training.evaluate_every=2",
+        "task.input=patches",
+        "task.input.side=32",
+    ]
     run_recipe("scenes-paragraphs", [*SETTINGS, *data, *steps], out=tmp_path / "run")
     loaded = clew.load(tmp_path / "run")
     view = clew.look(loaded, "caption", text=str(run / "0.png"), target="a circle . a cross .")
-    assert view.facts["grid"] == [4, 4] and [each["text"] for each in view.facts["sentences"]] == ["a circle .", "a cross ."]
+    assert view.facts["grid"] == [4, 4] and [each["text"] for each in view.facts["sentences"]] == [
+        "a circle .",
+        "a cross .",
+    ]
     overlay, table = view.parts[2:]
-    assert isinstance(overlay, Overlays) and overlay.names == ["(topic)", "a", "cross", ".", "<eos>"] and overlay.title == "a cross ."
+    assert (
+        isinstance(overlay, Overlays)
+        and overlay.names == ["(topic)", "a", "cross", ".", "<eos>"]
+        and overlay.title == "a cross ."
+    )
     for name, weights, row in zip(overlay.names, overlay.maps, table.rows, strict=True):
         assert (name, weights[row[1] - 1, row[2] - 1]) == (row[0], weights.max())
-    with pytest.raises(UserError, match=r"boxes are for models that read regions, and this one reads whole pictures \(patches\)"):
+    with pytest.raises(
+        UserError, match=r"boxes are for models that read regions, and this one reads whole pictures \(patches\)"
+    ):
         clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])
 
 
 def test_predict_takes_the_table_that_caption_takes(run, examples, capsys):
     assert main(["predict", str(run / "run"), str(run / "asked.jsonl")]) == 0
-    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [example.target for example in examples]
+    assert [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()] == [
+        example.target for example in examples
+    ]
 
 
 def test_a_given_paragraph_is_cut_into_its_sentences():
@@ -212,7 +272,9 @@ def test_a_given_paragraph_is_cut_into_its_sentences():
 def test_only_the_best_paragraph_is_written(run, capsys):
     assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--n-best", "2"]) == 2
     assert "--n-best (2) must be 1: a paragraph is written sentence by sentence" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"coverage_penalty \(0.2\) must be 0: a sentence need not look at the whole picture"):
+    with pytest.raises(
+        UserError, match=r"coverage_penalty \(0.2\) must be 0: a sentence need not look at the whole picture"
+    ):
         clew.load(run / "run").task.check_decoding(DecodingConfig(method="beam", coverage_penalty=0.2))
 
 
@@ -251,7 +313,9 @@ def test_measures_of_paragraphs_equal_loops_over_them():
     once = [references.all_once(list(each.counts), each.others) for each in counts]
     assert found["all_once"] == pytest.approx(100 * sum(once) / 40) and 0 < sum(once) < 40
     assert found["coverage"] == pytest.approx(references.coverage([list(each.counts) for each in counts]))
-    words = [[text.replace(" .", "") for text in some] for some in (texts, wanted)]  # measures of captions see no punctuation
+    words = [
+        [text.replace(" .", "") for text in some] for some in (texts, wanted)
+    ]  # measures of captions see no punctuation
     assert found["repeated_trigrams"] == pytest.approx(references.repeated_trigrams(words[0]))
     assert found["bleu_4"] == pytest.approx(references.bleu_4(*words))
 

@@ -26,7 +26,9 @@ TREES = [
     "(S (NP (PRP she)) (VP (VBZ hears) (SBAR (S (NP (PRP it)) (VP (VBZ barks))))))",
 ]
 EXAMPLES = [Parsed(cleaned(parse_tree(tree)), f"tree {number}") for number, tree in enumerate(TREES, start=1)]  # type: ignore[arg-type]
-SENTENCES = [words_of(text) for text in ("the dog", "it", "she hears a dog ( old ) .", "never seen these words", "it rains .")]
+SENTENCES = [
+    words_of(text) for text in ("the dog", "it", "she hears a dog ( old ) .", "never seen these words", "it rains .")
+]
 
 BODIES: dict[str, dict[str, Any]] = {
     "luong": {"family": "seq2seq", "dim": 12, "attention": "after", "score": "general"},
@@ -48,16 +50,27 @@ METHODS = {
 }
 
 
-def parser(body: str = "luong", examples: list[Parsed] = EXAMPLES, tokenizer: Any = train_word, tags: bool = False, **model: Any) -> Any:
+def parser(
+    body: str = "luong",
+    examples: list[Parsed] = EXAMPLES,
+    tokenizer: Any = train_word,
+    tags: bool = False,
+    **model: Any,
+) -> Any:
     """An untrained one, in float64, whose outputs are far from uniform."""
     config = ParsingConfig(tags=tags)
-    vocabularies = train_parsing_vocabularies(lambda texts, specials: tokenizer(texts, specials=specials), False, examples, config)
+    vocabularies = train_parsing_vocabularies(
+        lambda texts, specials: tokenizer(texts, specials=specials), False, examples, config
+    )
     source, target = vocabularies["source"], vocabularies["target"]
     settings = {**BODIES[body], **model}
     family = MODELS[settings["family"]]
     torch.manual_seed(5)
     task = ConstituencyParser(
-        family.build(family.config(**settings), Tokens(target.vocabulary), Tokens(source.vocabulary)), source, target, config
+        family.build(family.config(**settings), Tokens(target.vocabulary), Tokens(source.vocabulary)),
+        source,
+        target,
+        config,
     )
     with torch.no_grad():
         for parameter in task.parameters():
@@ -177,16 +190,19 @@ def test_more_words_than_positions_are_refused_by_number() -> None:
     task = parser("transformer", position="learned", max_length=20)
     with pytest.raises(UserError) as caught:
         task.parse([["it"], ["it"] * 18], METHODS["greedy"], numbers=[7, 8])
-    assert str(caught.value) == (
-        "sentence 8: a tree over 18 words has at least 21 symbols, but the model can tell apart 20 positions; cut the sentence, or train "
-        "with a larger model.max_length or another model.position"
+    assert (
+        str(caught.value)
+        == "sentence 8: a tree over 18 words has at least 21 symbols, but the model can tell apart 20 positions; cut"
+        " the sentence, or train with a larger model.max_length or another model.position"
     )
     found = task.parse([["it"] * 17], METHODS["greedy"])[0][0]
     assert len(linearise(found.tree)) + 1 == 20  # no room but for one bracket
 
 
 def test_half_a_character_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^character 4 of the sentence 1 \(U\+DC80\) is half a character; give it as UTF-8$"):
+    with pytest.raises(
+        UserError, match=r"^character 4 of the sentence 1 \(U\+DC80\) is half a character; give it as UTF-8$"
+    ):
         parser().parse([["it", "\udc80"]], METHODS["greedy"])
 
 
@@ -243,7 +259,9 @@ def test_what_is_no_tree_over_the_words_counts_as_none(text: str) -> None:
 
 
 def test_every_gold_tree_of_the_embedded_treebank_may_be_written() -> None:
-    examples = [Parsed(tree, "") for tree in map(cleaned, read_trees(sample_path("craft") / "dev.mrg")) if tree is not None]
+    examples = [
+        Parsed(tree, "") for tree in map(cleaned, read_trees(sample_path("craft") / "dev.mrg")) if tree is not None
+    ]
     examples.sort(key=lambda example: 4 * len(example.tree.words) - len(linearise(example.tree)))
     task = parser(examples=examples[:60])
     batch = task.collate(task.encode(examples[:60]))
@@ -254,7 +272,9 @@ def test_every_gold_tree_of_the_embedded_treebank_may_be_written() -> None:
 
 
 def test_words_and_brackets_share_no_vocabulary() -> None:
-    with pytest.raises(UserError, match=r"^a parser reads words and writes brackets, which share no vocabulary; set text\.joint=false$"):
+    with pytest.raises(
+        UserError, match=r"^a parser reads words and writes brackets, which share no vocabulary; set text\.joint=false$"
+    ):
         train_parsing_vocabularies(lambda texts, specials: train_word(texts), True, EXAMPLES, ParsingConfig())
 
 

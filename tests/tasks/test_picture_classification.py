@@ -36,9 +36,17 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_bars_are_told_apart(folder: Path, reader: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = [f"data.train={folder}/bars", f"data.valid={folder}/bars", "task.input=" + reader, "task.input.side=16"]
-    sizes = [f"model.family={model}", "model.dim=32", "training.steps=100", "training.batch_size=8", "training.evaluate_every=50"]
+    sizes = [
+        f"model.family={model}",
+        "model.dim=32",
+        "training.steps=100",
+        "training.batch_size=8",
+        "training.evaluate_every=50",
+    ]
     more = ["task.input.size=4"] if reader == "patches" else []
-    result = run_recipe("classify-pictures", [*data, *sizes, *more, "training.learning_rate=0.005", "device=cpu"], out=folder / "run")
+    result = run_recipe(
+        "classify-pictures", [*data, *sizes, *more, "training.learning_rate=0.005", "device=cpu"], out=folder / "run"
+    )
     assert result.valid.measures["accuracy"] == 100
     file = str(folder / "bars" / "level" / "0.png")
     assert main(["predict", str(folder / "run"), file]) == 0

@@ -15,7 +15,9 @@ from clew.tasks.question_answering import QuestionAnswering, QuestionAnsweringCo
 from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS, framed_as_bert
 
-PASSAGE = "In the  Äpfel-Haus at 5 Rue Noir, Ada (born 1815) wrote: “It's late!”\nThen she left for Rome, and Bo for Oslo."
+PASSAGE = (
+    "In the  Äpfel-Haus at 5 Rue Noir, Ada (born 1815) wrote: “It's late!”\nThen she left for Rome, and Bo for Oslo."
+)
 WORDS = ["Äpfel", "1815", "Rome", "late", "Oslo"]
 
 
@@ -108,7 +110,9 @@ def test_the_best_span_is_that_of_all_windows_as_enumeration_finds_it() -> None:
     total = sum(map(math.exp, scores.values())) + math.exp(none - 0.3)
     best = sorted(scores, key=lambda span: -scores[span])[:5]
     assert [tuple(span[:2]) for span in found["spans"]] == best
-    assert [span[2] for span in found["spans"]] == pytest.approx([math.exp(scores[span]) / total for span in best], rel=1e-4)
+    assert [span[2] for span in found["spans"]] == pytest.approx(
+        [math.exp(scores[span]) / total for span in best], rel=1e-4
+    )
     assert found["none"] == pytest.approx(math.exp(none - 0.3) / total, rel=1e-4)
 
 

@@ -18,7 +18,9 @@ TOKENIZER: Tokenizer = framed_as_bert(train_wordpiece(TEXTS, size=60))
 
 def representation(**settings: object) -> Representation:
     torch.manual_seed(3)
-    body = MODELS["bert"].build(MODELS["bert"].config(dim=16, num_layers=2, num_heads=2, max_length=40), Tokens(TOKENIZER.vocabulary))
+    body = MODELS["bert"].build(
+        MODELS["bert"].config(dim=16, num_layers=2, num_heads=2, max_length=40), Tokens(TOKENIZER.vocabulary)
+    )
     return build_representation(body, {"tokenizer": TOKENIZER}, RepresentationConfig(**settings))
 
 
@@ -43,7 +45,11 @@ def test_a_mean_is_of_the_body_s_vectors_and_a_pooler_has_weights() -> None:
 
 
 def test_what_is_read_of_a_text_is_the_shorter_of_two_limits() -> None:
-    assert (representation(longest=5).longest, representation().longest, representation(longest=60).longest) == (5, 40, 40)
+    assert (representation(longest=5).longest, representation().longest, representation(longest=60).longest) == (
+        5,
+        40,
+        40,
+    )
 
 
 def test_there_is_nothing_to_train() -> None:

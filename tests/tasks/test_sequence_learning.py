@@ -26,7 +26,11 @@ HARD = {"hard": True, "expectation": 0.5, "entropy_weight": 0.1}
 LEARNT: dict[str, tuple[str, dict[str, Any], int]] = {
     "lstm-copy": ("copy", LSTM, 150),
     "lstm-reverse": ("reverse", LSTM, 150),
-    "transformer-copy": ("copy", {"family": "transformer", "dim": 48, "num_layers": 1, "num_heads": 4, "dropout": 0.0}, 200),
+    "transformer-copy": (
+        "copy",
+        {"family": "transformer", "dim": 48, "num_layers": 1, "num_heads": 4, "dropout": 0.0},
+        200,
+    ),
     "hard-copy": ("copy", {**LSTM, **HARD}, 200),
     "hard-reverse": ("reverse", {**LSTM, **HARD}, 200),
 }
@@ -53,7 +57,9 @@ def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
 
     optimiser = adamw(task.parameters(), 0.01, weight_decay=0.0)
     batches = Batches(lambda epoch: 10**6, batch)
-    for _ in train(task, batches, optimiser, Cosine(steps, warmup=20), steps=steps, standing=Standing(), seed=0, clip_norm=1.0):
+    for _ in train(
+        task, batches, optimiser, Cosine(steps, warmup=20), steps=steps, standing=Standing(), seed=0, clip_norm=1.0
+    ):
         pass
     return task.eval(), held_out
 
@@ -72,7 +78,8 @@ def test_sequences_that_were_never_seen_are_written_right(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("corpus", ["copy", "reverse"])
 def test_hard_attention_learns_nearly_what_soft_attention_learns(corpus: str) -> None:
-    """As Xu et al. 2015 trained it. A guess is right once in twenty symbols, and a sequence of these lengths once in a hundred."""
+    """As Xu et al. 2015 trained it. A guess is right once in twenty symbols, and a sequence of these lengths once in a
+    hundred."""
     assert right(f"hard-{corpus}") >= right(f"lstm-{corpus}") - 5
 
 

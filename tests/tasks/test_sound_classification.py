@@ -1,4 +1,5 @@
-"""What sounds are: a folder a class is learnt by heart; tables and lists say the same; recordings are told apart by their digit."""
+"""What sounds are: a folder a class is learnt by heart; tables and lists say the same; recordings are told apart by
+their digit."""
 
 import json
 from pathlib import Path
@@ -15,7 +16,14 @@ from clew.data.sounds.sound_readers import SOUND_FILES
 from clew.recipes.running import run_recipe
 from tests.tasks.test_transcription import tones, write_wav
 
-SMALL = ["model.dim=16", "model.dropout=0", "task.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0", "device=cpu"]
+SMALL = [
+    "model.dim=16",
+    "model.dropout=0",
+    "task.dropout=0",
+    "task.input.time_masks=0",
+    "task.input.frequency_masks=0",
+    "device=cpu",
+]
 
 
 @pytest.fixture
@@ -54,23 +62,36 @@ def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
     rows = [(str(Path(each.input).relative_to(folder)), each.label) for each in found]
     table = folder / "table.csv"
     table.write_text("file,label\n" + "".join(f"{path},{label}\n" for path, label in rows), encoding="utf-8")
-    assert [(each.input, each.labels) for each in read_labelled_inputs(table, SOUND_FILES)] == [(each.input, each.labels) for each in found]
+    assert [(each.input, each.labels) for each in read_labelled_inputs(table, SOUND_FILES)] == [
+        (each.input, each.labels) for each in found
+    ]
     lines = folder / "lines.jsonl"
-    written = list(LABELLED_SOUNDS.rows([(each.input, each.label) for each in found], Notes()) if LABELLED_SOUNDS.rows else ())
+    written = list(
+        LABELLED_SOUNDS.rows([(each.input, each.label) for each in found], Notes()) if LABELLED_SOUNDS.rows else ()
+    )
     lines.write_text("".join(json.dumps(row) + "\n" for row in written), encoding="utf-8")
-    assert [(each.input, each.labels) for each in read_labelled_inputs(lines, SOUND_FILES)] == [(each.input, each.labels) for each in found]
+    assert [(each.input, each.labels) for each in read_labelled_inputs(lines, SOUND_FILES)] == [
+        (each.input, each.labels) for each in found
+    ]
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
     (folder / "none.csv").write_text("sound,label\nnone.wav,low\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"none.csv:2: there is no file {folder}/none.wav; paths are relative to {folder}"):
+    with pytest.raises(
+        UserError, match=f"none.csv:2: there is no file {folder}/none.wav; paths are relative to {folder}"
+    ):
         list(read_labelled_inputs(folder / "none.csv", SOUND_FILES))
     (folder / "empty").mkdir()
-    with pytest.raises(UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "):
+    with pytest.raises(
+        UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "
+    ):
         list(read_labelled_inputs(folder / "empty", SOUND_FILES))
     with pytest.raises(UserError, match="names sounds by their paths, and a Tensor has none"):
         list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")], Notes()) if LABELLED_SOUNDS.rows else ())
-    with pytest.raises(UserError, match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it"):
+    with pytest.raises(
+        UserError,
+        match="data.train names your sounds, e.g. data.train=recordings, a folder with one for each class in it",
+    ):
         LABELLED_SOUNDS.read(LabelledSoundsData(), seed=1)
 
 

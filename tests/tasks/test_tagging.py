@@ -78,7 +78,14 @@ def test_eight_sentences_are_learnt_by_heart(output: str) -> None:
 @pytest.mark.parametrize("pieces", ["first", "last", "mean"])
 def test_words_in_pieces_are_tagged_as_words(pieces: str) -> None:
     task = tagger(tokenizer=lambda texts: train_bpe(texts, size=270), pieces=pieces)
-    assert max(end - start for each in task.encode(EXAMPLES) for start, end in zip(each.words.starts, each.words.ends, strict=True)) > 1
+    assert (
+        max(
+            end - start
+            for each in task.encode(EXAMPLES)
+            for start, end in zip(each.words.starts, each.words.ends, strict=True)
+        )
+        > 1
+    )
     learn(task, EXAMPLES, 60)
     assert task.predict(task.collate(task.encode(EXAMPLES))) == [list(example.tags or ()) for example in EXAMPLES]
 
@@ -133,7 +140,12 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
     tags = [("B-PER", 0.9), ("I-PER", 0.7), ("O", 1.0), ("O", 0.8), ("O", 1.0), ("O", 1.0)]
     found = TaggedText.of(text, split_words(text), tags, are_phrases=True)
     (span,) = found.spans
-    assert (span.label, span.text, span.probability, text[span.start : span.stop]) == ("PER", "Ada Lovelace", 0.7, "Ada Lovelace")
+    assert (span.label, span.text, span.probability, text[span.start : span.stop]) == (
+        "PER",
+        "Ada Lovelace",
+        0.7,
+        "Ada Lovelace",
+    )
     assert [text[word.start : word.stop] for word in found.words] == ["Ada", "Lovelace", "did", "n't", "go", "."]
     assert str(found).splitlines()[1] == "Lovelace\tI-PER\t0.7000"
     assert TaggedText.of(text, split_words(text), tags, are_phrases=False).spans == []
@@ -144,7 +156,10 @@ def test_a_tagged_text_has_its_phrases_by_the_characters_of_the_text() -> None:
     [
         (
             "Ada/B-PRE",
-            "names.conll:9, word 1: unknown label 'PRE'; did you mean 'PER'? known: LOC, PER; the training part does not have it",
+            (
+                "names.conll:9, word 1: unknown label 'PRE'; did you mean 'PER'? known: LOC, PER; the training part"
+                " does not have it"
+            ),
         ),
         ("it/O Ada/NOUN", "names.conll:9, word 2: the tag 'NOUN' is of no phrase, as those of the training part are; "),
     ],
@@ -175,16 +190,25 @@ def test_a_tag_that_training_never_saw_counts_as_wrong_in_a_part_that_is_judged(
     task = tagger(train, output=output)
     known, odd = sentence("it/PRON barks/VERB", 1), sentence("it/PRON hm/INTJ rains/VERB", 2)
     first, both = judged(task, [known]), judged(task, [known, odd])
-    right = {id: prediction.split() for id, prediction in ((id, fields["prediction"]) for id, fields in both.predictions.items())}
+    right = {
+        id: prediction.split()
+        for id, prediction in ((id, fields["prediction"]) for id, fields in both.predictions.items())
+    }
     told = [*zip(right[known.id], known.tags or (), strict=True), *zip(right[odd.id], odd.tags or (), strict=True)]
-    assert both.measures["accuracy"] == pytest.approx(100 * sum(a == b for a, b in told) / 5), "of five words, one that cannot be right"
+    assert both.measures["accuracy"] == pytest.approx(100 * sum(a == b for a, b in told) / 5), (
+        "of five words, one that cannot be right"
+    )
     rows = both.statistics[odd.id]["loss"]["mean"]
-    assert rows[1] == (0 if output == "crf" else 2), "without the word, or without a sentence whose tags are told together"
+    assert rows[1] == (0 if output == "crf" else 2), (
+        "without the word, or without a sentence whose tags are told together"
+    )
     assert math.isfinite(both.loss)
     assert both.statistics[known.id]["loss"]["mean"] == pytest.approx(first.statistics[known.id]["loss"]["mean"])
     if output == "crf":
         assert both.loss == pytest.approx(first.loss)
-    with pytest.raises(UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part does not have it"):
+    with pytest.raises(
+        UserError, match="names.conll:2, word 2: unknown label 'INTJ'.*the training part does not have it"
+    ):
         encoded(task, [known, odd], to_train=True)
 
 
@@ -207,7 +231,9 @@ def test_a_phrase_that_training_never_saw_is_one_that_is_missed() -> None:
 
 
 def test_what_cannot_be_learnt_is_refused() -> None:
-    with pytest.raises(UserError, match="every word of the training part has the tag 'O', so there is nothing to tell apart"):
+    with pytest.raises(
+        UserError, match="every word of the training part has the tag 'O', so there is nothing to tell apart"
+    ):
         tagger([sentence("it/O rains/O")])
     with pytest.raises(UserError, match="task.best=f1 is for tags of phrases, and these are none"):
         tagger([sentence("it/PRON rains/VERB")], best="f1")

@@ -28,7 +28,11 @@ def tones(text: str, seed: int = 0) -> torch.Tensor:
     """A tenth of a second for each letter, and as much silence before each."""
     seconds = torch.arange(RATE // 10) / RATE
     noise = 0.01 * torch.randn(len(text) * 2 * len(seconds), generator=torch.Generator().manual_seed(seed))
-    parts = [part for letter in text for part in (torch.zeros_like(seconds), 0.5 * torch.sin(2 * torch.pi * PITCHES[letter] * seconds))]
+    parts = [
+        part
+        for letter in text
+        for part in (torch.zeros_like(seconds), 0.5 * torch.sin(2 * torch.pi * PITCHES[letter] * seconds))
+    ]
     return torch.cat(parts) + noise
 
 
@@ -42,7 +46,14 @@ def write_wav(path: Path, samples: torch.Tensor, rate: int = RATE) -> Path:
 
 
 TEXTS = ("a", "ab", "ba", "cab", "bc", "abc", "cc", "bab")
-SMALL = ["model.dim=32", "model.num_layers=1", "model.dropout=0", "task.input.time_masks=0", "task.input.frequency_masks=0", "device=cpu"]
+SMALL = [
+    "model.dim=32",
+    "model.num_layers=1",
+    "model.dropout=0",
+    "task.input.time_masks=0",
+    "task.input.frequency_masks=0",
+    "device=cpu",
+]
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +105,24 @@ def test_what_is_no_sound_is_refused_by_name(run: Path, capsys: pytest.CaptureFi
 
 def test_a_table_names_a_sound_that_is_not_there_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "sounds.csv").write_text("sound,text\nmissing.wav,hello\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"sounds.csv:2: there is no file {tmp_path}/missing.wav; paths are relative to {tmp_path}"):
+    with pytest.raises(
+        UserError, match=f"sounds.csv:2: there is no file {tmp_path}/missing.wav; paths are relative to {tmp_path}"
+    ):
         list(TRANSCRIBED.read_files([tmp_path / "sounds.csv"], TranscribedData(), Notes()))
 
 
 def test_a_text_that_no_frames_can_tell_is_refused() -> None:
     config = config_of("transcribe", SMALL)
     learning = TASKS["transcription"].learns
-    examples = [Transcribed(Sound(tones("ab"), RATE), "ab", "first"), Transcribed(Sound(tones("a")[:300], RATE), "abcabcabc", "second")]
+    examples = [
+        Transcribed(Sound(tones("ab"), RATE), "ab", "first"),
+        Transcribed(Sound(tones("a")[:300], RATE), "abcabcabc", "second"),
+    ]
     task = build_task(config, learning.vocabularies(examples, RunTokenizers(config), config.task), to_train=False)
-    with pytest.raises(UserError, match="second: 9 symbols need at least 9 frames, and the sound has 1; leave it out, or read more frames"):
+    with pytest.raises(
+        UserError,
+        match="second: 9 symbols need at least 9 frames, and the sound has 1; leave it out, or read more frames",
+    ):
         task.encode(examples)
 
 
@@ -128,12 +147,16 @@ def test_an_option_that_no_machine_could_follow_is_refused() -> None:
 
 
 def test_a_sound_longer_than_the_positions_is_refused() -> None:
-    config = config_of("transcribe", [*SMALL, "model={family: bert, dim: 8, num_heads: 2, num_layers: 1, max_length: 4}"])
+    config = config_of(
+        "transcribe", [*SMALL, "model={family: bert, dim: 8, num_heads: 2, num_layers: 1, max_length: 4}"]
+    )
     learning = TASKS["transcription"].learns
     examples = [Transcribed(Sound(tones("abc"), RATE), "abc", "first")]
     task = build_task(config, learning.vocabularies(examples, RunTokenizers(config), config.task), to_train=False)
     [encoded] = task.encode(examples)
-    with pytest.raises(UserError, match="first: it takes 20 frames, but the model can tell apart 4 positions; give a smaller one, or"):
+    with pytest.raises(
+        UserError, match="first: it takes 20 frames, but the model can tell apart 4 positions; give a smaller one, or"
+    ):
         task.check_length(encoded, "first")
 
 
@@ -145,7 +168,9 @@ def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, rec
         run_recipe(recipe, [f"data.train={tmp_path}/sounds.csv", "device=cpu"], out=tmp_path / "run")
 
 
-@pytest.mark.parametrize(("recipe", "column"), [("caption", "caption"), ("classify-pictures", "label"), ("read-lines", "text")])
+@pytest.mark.parametrize(
+    ("recipe", "column"), [("caption", "caption"), ("classify-pictures", "label"), ("read-lines", "text")]
+)
 def test_one_example_that_is_no_picture_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
     (tmp_path / "x.png").write_text("not a picture", encoding="utf-8")
     (tmp_path / "pictures.csv").write_text(f"image,{column}\nx.png,hello\n", encoding="utf-8")
@@ -181,7 +206,9 @@ def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.Captu
     assert capsys.readouterr().out == "a\n"
     assert main(["transcribe", str(run / "run"), path, "--lm", str(texts), "--lm-weight", "20"]) == 0
     assert capsys.readouterr().out == "cab\n"
-    assert main(["evaluate", str(run / "run"), f"{run}/valid.csv", "--lm", str(texts), "--lm-weight", "20", "--json"]) == 0
+    assert (
+        main(["evaluate", str(run / "run"), f"{run}/valid.csv", "--lm", str(texts), "--lm-weight", "20", "--json"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["wer"] > 50
 
 
@@ -196,6 +223,8 @@ def test_n_grams_of_a_text_correct_what_is_heard(run: Path, capsys: pytest.Captu
         (["--lm", "{run}/run", "--lm-order", "3"], "--lm-order is of n-grams that are counted in a text file"),
     ],
 )
-def test_a_language_model_that_cannot_be_is_refused(run: Path, given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_language_model_that_cannot_be_is_refused(
+    run: Path, given: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["transcribe", str(run / "run"), str(run / "0.wav"), *(word.format(run=run) for word in given)]) == 2
     assert sentence in capsys.readouterr().err

@@ -103,13 +103,17 @@ def test_samples_are_drawn_by_the_number_of_a_line() -> None:
 def test_attention_has_a_row_a_word_and_the_end_and_a_column_a_source_word_and_its_end(way: str) -> None:
     task = writer(way)
     for source, [best] in zip(
-        SOURCES, translate([task], SOURCES, DecodingConfig(method="greedy", max_new=9), with_attention=True), strict=True
+        SOURCES,
+        translate([task], SOURCES, DecodingConfig(method="greedy", max_new=9), with_attention=True),
+        strict=True,
     ):
         assert best.attention is not None
         assert best.attention.source.words == [*source.source.split(), "<eos>"]
         assert best.attention.target.texts[-1] == "<eos>" and " ".join(best.attention.target.texts[:-1]) == best.text
         assert best.attention.weights.shape == (len(best.tokens) + 1, len(source.source.split()) + 1)
-        torch.testing.assert_close(best.attention.by_word().sum(1), torch.ones(len(best.attention.target.words)).double())
+        torch.testing.assert_close(
+            best.attention.by_word().sum(1), torch.ones(len(best.attention.target.words)).double()
+        )
 
 
 def test_an_ensembles_attention_is_the_mean_of_its_models() -> None:
@@ -147,19 +151,28 @@ def test_unknown_words_are_replaced_by_models_of_words_alone() -> None:
 
 
 def many_languages(train: Any) -> SequenceToSequence:
-    pairs = [Pair("ein Hund", "a dog", into="en"), Pair("ein Hund", "un chien", into="fr"), Pair("a dog", "ein Hund", into="de")]
+    pairs = [
+        Pair("ein Hund", "a dog", into="en"),
+        Pair("ein Hund", "un chien", into="fr"),
+        Pair("a dog", "ein Hund", into="de"),
+    ]
     found = train_sequence_vocabularies(lambda texts, specials: train(texts, specials=specials), True, pairs, None)  # type: ignore[arg-type]
     torch.manual_seed(2)
     family = MODELS["seq2seq"]
     body = family.build(
-        family.config(**{**WAYS["luong"], "init_scale": 1.0}), Tokens(found["target"].vocabulary), Tokens(found["source"].vocabulary)
+        family.config(**{**WAYS["luong"], "init_scale": 1.0}),
+        Tokens(found["target"].vocabulary),
+        Tokens(found["source"].vocabulary),
     )
     return SequenceToSequence(body, found["source"], found["target"]).double().eval()
 
 
 def test_the_language_that_is_asked_for_is_read_and_shown() -> None:
     task = many_languages(train_word)
-    asked = {into: translate([task], [Pair("ein Hund", "", into=into)], BEAM, with_attention=True)[0] for into in ("de", "en", "fr")}
+    asked = {
+        into: translate([task], [Pair("ein Hund", "", into=into)], BEAM, with_attention=True)[0]
+        for into in ("de", "en", "fr")
+    }
     assert len({translations[0].log_prob for translations in asked.values()}) == 3
     assert asked["fr"][0].attention.source.words == ["<2fr>", "ein", "Hund", "<eos>"]  # type: ignore[union-attr]
     for into, sentence in (
@@ -182,7 +195,12 @@ def test_a_pivot_is_two_translations_one_after_the_other() -> None:
 def test_a_line_that_a_model_cannot_hold_is_named() -> None:
     task = writer("lstm-under-attention", max_length=6)
     with pytest.raises(UserError, match="line 12: the source has 9 tokens, but the model can tell apart 6 positions"):
-        translate([writer("transformer", position="learned", max_length=6)], [Pair("a", ""), Pair("a " * 8, "")], BEAM, numbers=[11, 12])
+        translate(
+            [writer("transformer", position="learned", max_length=6)],
+            [Pair("a", ""), Pair("a " * 8, "")],
+            BEAM,
+            numbers=[11, 12],
+        )
     with pytest.raises(UserError, match="line 1: the target has 8 tokens"):
         score_pairs([task], [Pair("a", "A " * 7)])
     with pytest.raises(UserError, match=r"character 3 of the text in line 2 \(U\+D800\) is half a character"):

@@ -15,14 +15,21 @@ from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.sources.words import WordReader
 from clew.tasks.learning import Encoding
-from clew.tasks.tree_classification import TREE_CLASSIFICATION, TreeClassificationConfig, TreeClassifier, train_tree_vocabularies
+from clew.tasks.tree_classification import (
+    TREE_CLASSIFICATION,
+    TreeClassificationConfig,
+    TreeClassifier,
+    train_tree_vocabularies,
+)
 from clew.text.train import train_character, train_word
 
 TEXTS = ["(3 (2 A) (4 (3 lovely) (2 film)))", "(0 (1 bad) (2 film))", "(2 (2 A) (2 film) (2 .))", "(1 (1 bad))"]
 
 
 def trees(texts=TEXTS):
-    return list(labelled_nodes((Parsed(parse_tree(text), f"f:{line}") for line, text in enumerate(texts, start=1)), Notes()))
+    return list(
+        labelled_nodes((Parsed(parse_tree(text), f"f:{line}") for line, text in enumerate(texts, start=1)), Notes())
+    )
 
 
 def build(examples, layer="n_ary_lstm", dim=8, **settings):
@@ -112,7 +119,9 @@ def test_a_few_trees_are_learnt_by_heart(layer):
 
 
 def test_dependency_trees_are_classified_by_either_layer():
-    example = LabelledTree(("He", "has", "good", "big", "control"), head_nodes([2, 0, 5, 5, 2]), (None, "decl", None, None, None), id="x")
+    example = LabelledTree(
+        ("He", "has", "good", "big", "control"), head_nodes([2, 0, 5, 5, 2]), (None, "decl", None, None, None), id="x"
+    )
     for layer in ("child_sum_lstm", "n_ary_lstm"):
         task = build([example, example._replace(labels=(None, "q", None, None, None))], layer)
         batch = task.collate(task.encode([example]))
@@ -131,7 +140,9 @@ def test_names_of_phrases_are_read_as_words_where_that_is_asked_for():
     ids = task.encode([example])[0].words.tokens
     assert [task.reader.tokenizer.token(id) for id in ids] == ["it", "rains", "(NP", "(VP", "(S"]
     assert len(build(both).encode([example])[0].words.tokens) == 2
-    with pytest.raises(UserError, match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"):
+    with pytest.raises(
+        UserError, match="f:1: task.phrases=true reads the names of phrases, and this tree has none besides the labels"
+    ):
         build(trees(), phrases=True)
 
 
@@ -142,7 +153,9 @@ def test_mistakes_are_told_in_a_sentence():
     for part, to_train in ((["(7 film)"], False), (["(2 a)", "(7 film)"], True)):
         with pytest.raises(UserError, match=f"f:{len(part)}: unknown label '7'"):
             TREE_CLASSIFICATION.learns.encode(task, trees(part), Encoding("test", TrainingConfig(), to_train=to_train))
-    with pytest.raises(UserError, match="a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word"):
+    with pytest.raises(
+        UserError, match="a node of a tree has a whole word, and this tokenizer cuts words; set text.tokenizer=word"
+    ):
         TreeClassifier(task.body, WordReader(train_character(["ab"])), task.labels)
     for text, sentence in (
         ("(3 (2 a)", "tree 4: the tree that begins here is not closed"),

@@ -14,7 +14,9 @@ from clew.tasks.uses.text_vectors import EMBED, EmbedOptions, TokenVectors
 
 
 def test_the_continuations_of_a_prompt_have_a_score_where_beams_chose_them() -> None:
-    found = GENERATE.objects(1, TextRow(text="a"), [Generated("a", "b", [1], -0.5), Generated("a", "c", [2], -1.0, -0.25)], None)
+    found = GENERATE.objects(
+        1, TextRow(text="a"), [Generated("a", "b", [1], -0.5), Generated("a", "c", [2], -1.0, -0.25)], None
+    )
     assert found == [
         {"prompt": "a", "text": "b", "tokens": [1], "log_prob": -0.5},
         {"prompt": "a", "text": "c", "tokens": [2], "log_prob": -1.0, "score": -0.25},
@@ -24,14 +26,17 @@ def test_the_continuations_of_a_prompt_have_a_score_where_beams_chose_them() -> 
 def test_several_translations_are_ranked() -> None:
     one, other = (Translation("a", text, [1], -1.0, -0.5) for text in "bc")
     assert [
-        (each["line"], each["rank"], each["text"]) for each in TRANSLATE.objects(4, TextRow(text="a"), [one, other], TranslateOptions())
+        (each["line"], each["rank"], each["text"])
+        for each in TRANSLATE.objects(4, TextRow(text="a"), [one, other], TranslateOptions())
     ] == [(4, 1, "b"), (4, 2, "c")]
 
 
 def test_what_is_empty_has_no_answer() -> None:
     assert CLASSIFY.objects(2, PairRow(text=""), None, Options()) == [{"line": 2, "text": "", "label": None}]
     assert FILL.objects(2, PairRow(text=""), None, Options()) == [{"line": 2, "text": "", "masks": []}]
-    assert PARSE.objects(2, WordsRow(text=""), None, Options()) == [{"line": 2, "rank": 1, "sentence": "", "tree": None}]
+    assert PARSE.objects(2, WordsRow(text=""), None, Options()) == [
+        {"line": 2, "rank": 1, "sentence": "", "tree": None}
+    ]
 
 
 def test_a_classifier_tells_labels_or_a_number() -> None:
@@ -46,14 +51,23 @@ def test_an_answer_has_its_place_and_other_pieces_where_several_are_asked_for() 
     found = AnsweredQuestion("question 1", "Where?", span, (span,), 0.25)
     row, options = QuestionRow(question="Where?", passage="Ada lives in Rome"), AnswerOptions()
     (one,) = ANSWER.objects(1, row, found, options)
-    assert (one["answer"], one["start"], one["stop"], one["no_answer"]) == ("Rome", 13, 17, 0.25) and "n_best" not in one
+    assert (one["answer"], one["start"], one["stop"], one["no_answer"]) == (
+        "Rome",
+        13,
+        17,
+        0.25,
+    ) and "n_best" not in one
     several = ANSWER.objects(1, row, found, AnswerOptions(n_best=2))
     assert several[0]["n_best"] == [{"text": "Rome", "start": 13, "stop": 17, "probability": 0.5}]
-    assert ANSWER.objects(1, row, AnsweredQuestion("question 1", "Where?", None, (), 0.75), options)[0]["answer"] is None
+    assert (
+        ANSWER.objects(1, row, AnsweredQuestion("question 1", "Where?", None, (), 0.75), options)[0]["answer"] is None
+    )
 
 
 def test_vectors_are_of_a_text_or_of_its_tokens() -> None:
-    assert EMBED.objects(1, TextRow(text="ab"), np.array([0.5, 1.0]), EmbedOptions()) == [{"line": 1, "text": "ab", "vector": [0.5, 1.0]}]
+    assert EMBED.objects(1, TextRow(text="ab"), np.array([0.5, 1.0]), EmbedOptions()) == [
+        {"line": 1, "text": "ab", "vector": [0.5, 1.0]}
+    ]
     found = TokenVectors(np.array([[0, 1], [1, 2]]), np.array([[1.0], [2.0]]))
     (one,) = EMBED.objects(1, TextRow(text="ab"), found, EmbedOptions())
     assert one["tokens"] == [

@@ -28,7 +28,9 @@ def reference_merges(words: dict[str, int], min_count: int = 1) -> list[str]:
         able = [pair for pair in double if double[pair] >= min_count]
         if not able:
             return merges
-        a, b = min(able, key=lambda pair: (-Fraction(double[pair], single[pair[0]] * single[pair[1]]), -double[pair], pair))
+        a, b = min(
+            able, key=lambda pair: (-Fraction(double[pair], single[pair[0]] * single[pair[1]]), -double[pair], pair)
+        )
         merges.append(a + b[2:])
         for word, pieces in split.items():
             new, i = [], 0
@@ -79,7 +81,15 @@ def test_the_pair_that_seldom_parts_is_merged_before_the_frequent_one():
 def test_the_vocabulary_is_characters_and_then_merges_and_the_longest_piece_is_found_first(words, room, text):
     corpus = [" ".join([word] * times) for word, times in words.items()]
     characters = sorted(set("".join(words)))
-    begins = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters, *(f"##{c}" for c in sorted({c for w in words for c in w[1:]}))]
+    begins = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *characters,
+        *(f"##{c}" for c in sorted({c for w in words for c in w[1:]})),
+    ]
     tokenizer = train_wordpiece_likelihood(corpus, size=len(begins) + room)
     merges = list(dict.fromkeys(reference_merges(words)))[:room]
     assert tokenizer.tokens == [*begins, *merges]

@@ -27,7 +27,11 @@ def test_one_class_of_characters_needs_no_bound(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", [BACKTRACKING, "(a|a)*b", "a*a*b", "[a]{1,9999}", GPT2, "(?=a)", "^a"])
 def test_any_other_pattern_does_wherever_it_stands(pattern: str) -> None:
     cut = {"type": "Split", "pattern": {"Regex": pattern}}
-    for place in ({"pre_tokenizer": {"pretokenizers": [cut]}}, {"normalizer": {"normalizers": [cut]}}, {"decoder": cut}):
+    for place in (
+        {"pre_tokenizer": {"pretokenizers": [cut]}},
+        {"normalizer": {"normalizers": [cut]}},
+        {"decoder": cut},
+    ):
         assert slow_patterns(place) == [pattern]
 
 
@@ -51,7 +55,9 @@ def test_a_text_that_takes_too_long_is_refused_with_the_pattern_and_the_next_is_
     assert tokenizer.apart is not None
     for _ in range(2):
         began = time.monotonic()
-        with pytest.raises(UserError, match=r"pattern '\(a\+\)\+\$' takes longer than 0.5 seconds on this text; ask with another text"):
+        with pytest.raises(
+            UserError, match=r"pattern '\(a\+\)\+\$' takes longer than 0.5 seconds on this text; ask with another text"
+        ):
             tokenizer.encode(("a" * 20 + "b") * 400)
         assert time.monotonic() - began < 60
         assert tokenizer.encode("the mat") == expected
@@ -81,7 +87,9 @@ def long_words() -> Inner:
 
 
 def long_pieces() -> Inner:
-    return Inner(models.Unigram([("<unk>", 0.0), *(("a" * length, -1.0 * length) for length in range(1, 3000))], 0, False))
+    return Inner(
+        models.Unigram([("<unk>", 0.0), *(("a" * length, -1.0 * length) for length in range(1, 3000))], 0, False)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,11 +110,15 @@ def test_a_model_that_tries_long_words_at_every_place_is_ended_in_time(make: Any
 def test_a_text_that_is_replaced_by_ever_longer_ones_takes_no_memory_here() -> None:
     inner = Inner(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     inner.normalizer = normalizers.Sequence([normalizers.Replace("a", "a" * 10_000)] * 3)
-    assert slow_parts(json.loads(inner.to_str())) == ["replacement, which may make a text 1,000,000,000,000 times as long,"]
+    assert slow_parts(json.loads(inner.to_str())) == [
+        "replacement, which may make a text 1,000,000,000,000 times as long,"
+    ]
     tokenizer = Tokenizer(inner)
     tokenizer.limit_time(20.0)
     assert tokenizer.apart is not None
-    with pytest.raises(TokenizerFault, match=r"times as long, takes (too much memory|longer than 20 seconds) on this text"):
+    with pytest.raises(
+        TokenizerFault, match=r"times as long, takes (too much memory|longer than 20 seconds) on this text"
+    ):
         tokenizer.encode("a")
     tokenizer.apart.close()
 
@@ -127,7 +139,9 @@ def test_a_process_that_does_not_begin_is_not_blamed_on_the_text(monkeypatch: py
     tokenizer = with_pattern(train_bpe([TEXT], size=280), GPT2)
     tokenizer.limit_time(20.0)
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(TokenizerFault, match="the process that encodes the texts of an imported tokenizer ended at its start"):
+    with pytest.raises(
+        TokenizerFault, match="the process that encodes the texts of an imported tokenizer ended at its start"
+    ):
         tokenizer.encode("the mat")
     monkeypatch.undo()
     assert tokenizer.encode("the mat")

@@ -37,7 +37,9 @@ def test_words_come_back_with_single_spaces_and_newlines(words):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("text", ["😀 a\n😀", "<eos>", "<unk>", "<0x41>", "▁a", "a\u0000b", "e\u0301", "\r\n\t  x", "##a"])
+@pytest.mark.parametrize(
+    "text", ["😀 a\n😀", "<eos>", "<unk>", "<0x41>", "▁a", "a\u0000b", "e\u0301", "\r\n\t  x", "##a"]
+)
 def test_nothing_written_in_a_text_is_taken_for_a_special_token(text):
     for tokenizer in (train_character(text), *WHOLE[1:]):
         ids = tokenizer.encode(text)
@@ -108,7 +110,10 @@ def test_a_saved_tokenizer_loads_as_the_same(tokenizer, name, tmp_path):
 def test_the_hash_is_that_of_the_json_with_sorted_keys(tmp_path):
     tokenizer = train_character("ab")
     content = json.loads(tokenizer.save(tmp_path).read_text(encoding="utf-8"))
-    assert tokenizer.hash == hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    assert (
+        tokenizer.hash
+        == hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    )
     assert tokenizer.hash != train_character("abc").hash
 
 
@@ -148,7 +153,10 @@ def test_an_unknown_token_and_an_id_out_of_range_are_named():
 def test_unknown_characters_of_a_prompt_are_named():
     with pytest.raises(UserError) as caught:
         train_character("ba\n").check("a€b\x07€")
-    assert str(caught.value) == ("the prompt has characters the model has never seen: '€' (U+20AC), '\\x07' (U+0007); it knows 3: \\nab")
+    assert (
+        str(caught.value)
+        == "the prompt has characters the model has never seen: '€' (U+20AC), '\\x07' (U+0007); it knows 3: \\nab"
+    )
 
 
 def test_a_long_list_of_characters_is_cut_short():
@@ -162,8 +170,10 @@ def test_a_long_list_of_characters_is_cut_short():
 def test_unknown_words_of_a_prompt_are_named():
     with pytest.raises(UserError) as caught:
         train_word("a b\n").check("a zebra <unk> b")
-    assert str(caught.value) == (
-        "the prompt has words the model has never seen: 'zebra'; it knows 4 words: use other words, or <unk> in their place"
+    assert (
+        str(caught.value)
+        == "the prompt has words the model has never seen: 'zebra'; it knows 4 words: use other words, or <unk> in"
+        " their place"
     )
     with pytest.raises(UserError, match="never seen: 'z€'; it knows .* subwords: use other words"):
         train_wordpiece("abc abc").check("abc z€")

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.data.corpora.samples import sample_path
-from clew.text.train import LONGEST, TOKENIZERS, short_words, train_bpe, train_character, train_unigram, train_word, train_wordpiece
+from clew.text.train import (
+    LONGEST,
+    TOKENIZERS,
+    short_words,
+    train_bpe,
+    train_character,
+    train_unigram,
+    train_word,
+    train_wordpiece,
+)
 
 TEXT = "the cat sat on the mat\nthe dog sat on the log\n\nwhat, no cat?\n"
 by_kind = pytest.mark.parametrize("kind", TOKENIZERS)
@@ -110,11 +119,40 @@ def test_no_text_is_refused(kind, nothing):
 @pytest.mark.parametrize(
     ("kind", "size", "message"),
     [
-        ("character", 1, r"a character tokenizer needs a size of at least 2 \(<unk> and one character\), got 1; set text.size=2 or more"),
-        ("word", 2, r"a word tokenizer needs a size of at least 3 \(<unk>, <eos> and one word\), got 2; set text.size=3 or more"),
-        ("bpe", 256, r"a BPE tokenizer needs a size of at least 257 \(<eos> and 256 bytes\), got 256; set text.size=257 or more"),
-        ("wordpiece", 7, r"this WordPiece tokenizer needs a size of at least 8 \(.*and the text's characters, alone and after ##\), got 7"),
-        ("unigram", 260, r"this Unigram tokenizer needs a size of at least 261 \(.*256 bytes and the text's characters\), got 260"),
+        (
+            "character",
+            1,
+            (
+                r"a character tokenizer needs a size of at least 2 \(<unk> and one character\), got 1; set text.size=2"
+                r" or more"
+            ),
+        ),
+        (
+            "word",
+            2,
+            (
+                r"a word tokenizer needs a size of at least 3 \(<unk>, <eos> and one word\), got 2; set text.size=3 or"
+                r" more"
+            ),
+        ),
+        (
+            "bpe",
+            256,
+            r"a BPE tokenizer needs a size of at least 257 \(<eos> and 256 bytes\), got 256; set text.size=257 or more",
+        ),
+        (
+            "wordpiece",
+            7,
+            (
+                r"this WordPiece tokenizer needs a size of at least 8 \(.*and the text's characters, alone and after"
+                r" ##\), got 7"
+            ),
+        ),
+        (
+            "unigram",
+            260,
+            r"this Unigram tokenizer needs a size of at least 261 \(.*256 bytes and the text's characters\), got 260",
+        ),
     ],
 )
 def test_a_size_that_is_too_small_is_refused(kind, size, message):
@@ -123,7 +161,9 @@ def test_a_size_that_is_too_small_is_refused(kind, size, message):
 
 
 def test_a_min_count_that_leaves_nothing_is_refused():
-    with pytest.raises(UserError, match="the text has no word that occurs 5 times or more; give more text or lower text.min_count"):
+    with pytest.raises(
+        UserError, match="the text has no word that occurs 5 times or more; give more text or lower text.min_count"
+    ):
         train_word("a b\n", min_count=5)
     with pytest.raises(UserError, match="the text has no character that occurs 5 times or more"):
         train_character("ab", min_count=5)

@@ -9,7 +9,26 @@ from hypothesis import strategies as st
 from clew.text.words import listed_words, spaced_words, split_words, words_of
 
 PIECES = st.sampled_from(
-    ["Don't", "U.S.", " ", "  ", "\t", "'s", "’", "a@b.de", "$5.50", "-", "...", "é", "e\u0301", "日本", "\u00a0", ":-)", "No.", "1st"]
+    [
+        "Don't",
+        "U.S.",
+        " ",
+        "  ",
+        "\t",
+        "'s",
+        "’",
+        "a@b.de",
+        "$5.50",
+        "-",
+        "...",
+        "é",
+        "e\u0301",
+        "日本",
+        "\u00a0",
+        ":-)",
+        "No.",
+        "1st",
+    ]
 )
 
 
@@ -54,7 +73,9 @@ def test_listed_words_stand_with_a_space_between_and_may_have_one_inside() -> No
     assert [text[word.start : word.stop] for word in words] == ["New York", "is", "", "big"]
 
 
-@pytest.mark.parametrize("text", ["a." * 30_000, "a.b" * 10_000 + "@", "-'" * 10_000, "www." + ")" * 20_000 + "x", "1," * 30_000 + "x"])
+@pytest.mark.parametrize(
+    "text", ["a." * 30_000, "a.b" * 10_000 + "@", "-'" * 10_000, "www." + ")" * 20_000 + "x", "1," * 30_000 + "x"]
+)
 def test_a_long_text_without_spaces_takes_no_more_than_its_length(text: str) -> None:
     begun = time.perf_counter()
     split_words(text)

@@ -75,7 +75,8 @@ class Pair(NamedTuple):
 
 
 class Reversal(nn.Module):
-    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al. 2015).
+    """A bidirectional GRU reads, a GRU with additive attention writes the same backwards (the form of Bahdanau et al.
+    2015).
 
     The state that comes back is the decoder's, its memory in it, so a reversal can be read in chunks as a text can.
     """

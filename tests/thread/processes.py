@@ -32,7 +32,8 @@ def train_share(process: int, processes: int, folder: Path) -> None:
 
 
 def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> dict[str, Any]:
-    """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where the task can."""
+    """Losses, norms and weights of a few steps on this process's rows: two micro-batches a step, streams carried where
+    the task can."""
     task = TRAINED[name]().double()
     whole = whole_batch(name, task)
     batches = batches_of([whole] if name == "decoder" else chunks_of(whole, 9))
@@ -51,4 +52,8 @@ def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> 
             counts=task.counts,
         )
     )
-    return {"losses": [r.loss for r in records], "norms": [r.gradient_norm for r in records], "weights": whole_weights(task)}
+    return {
+        "losses": [r.loss for r in records],
+        "norms": [r.gradient_norm for r in records],
+        "weights": whole_weights(task),
+    }

@@ -19,4 +19,6 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path: Path) -> None:
             assert together["losses"] == pytest.approx(alone["losses"], rel=1e-11), name
             assert together["norms"] == pytest.approx(alone["norms"], rel=1e-9), name
             for key, value in alone["weights"].items():
-                torch.testing.assert_close(together["weights"][key], value, rtol=1e-9, atol=1e-11, msg=f"{name} {spread} {key}")
+                torch.testing.assert_close(
+                    together["weights"][key], value, rtol=1e-9, atol=1e-11, msg=f"{name} {spread} {key}"
+                )

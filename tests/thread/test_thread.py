@@ -1,4 +1,5 @@
-"""One slice through every contract: an LSTM, a GPT and a Bahdanau decoder, trained, chunked, resumed, decoded, watched, compiled alike."""
+"""One slice through every contract: an LSTM, a GPT and a Bahdanau decoder, trained, chunked, resumed, decoded, watched,
+compiled alike."""
 
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,18 @@ from clew.training.loop import Record, Standing, train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
 from clew.training.schedules import Constant, Cosine
-from tests.thread.models import END, LINES, MODELS, START, batches_of, chunks_of, pair_of, pairs, short_batch, whole_batch
+from tests.thread.models import (
+    END,
+    LINES,
+    MODELS,
+    START,
+    batches_of,
+    chunks_of,
+    pair_of,
+    pairs,
+    short_batch,
+    whole_batch,
+)
 
 SIZES = {"lstm": 48, "gpt": 32, "decoder": 32}
 STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
@@ -27,14 +39,23 @@ STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
 
 def training_of(task: Any, learning_rate: float = 0.01) -> Training:
     return Training(
-        task, adamw(task.parameters(), learning_rate, weight_decay=0.0), Constant(1), Best(), Standing(), {"model": Known({}, "this")}
+        task,
+        adamw(task.parameters(), learning_rate, weight_decay=0.0),
+        Constant(1),
+        Best(),
+        Standing(),
+        {"model": Known({}, "this")},
     )
 
 
 def run(training: Training, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:
     """Trains until `steps` in all."""
     arguments = {"steps": steps, "standing": training.standing, "seed": 3, "counts": training.task.counts, **options}
-    return list(train(training.task if forward is None else forward, batches, training.optimiser, training.schedule, **arguments))
+    return list(
+        train(
+            training.task if forward is None else forward, batches, training.optimiser, training.schedule, **arguments
+        )
+    )
 
 
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -100,7 +121,8 @@ def test_a_batch_in_chunks_costs_what_it_costs_whole(name: str) -> None:
 
 @every_model
 def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> None:
-    """Dropout on, the state carried over ragged chunks where the model can, and the checkpoint in the middle of an epoch."""
+    """Dropout on, the state carried over ragged chunks where the model can, and the checkpoint in the middle of an
+    epoch."""
     make = MODELS[name]
     batch = whole_batch(name, make())
     carry = name != "decoder"
@@ -251,7 +273,8 @@ def test_a_compiled_model_trains_as_an_eager_one(name: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
 def test_inductor_trains_as_eager_does(name: str) -> None:
-    # torch 2.13 gets the gradient of the decoder's encoder 12 % wrong on a CPU when it writes buffers in place; aot_eager has it right.
+    # torch 2.13 gets the gradient of the decoder's encoder 12 % wrong on a CPU when it writes buffers in place;
+    # aot_eager has it right.
     with torch._inductor.config.patch(inplace_buffers=name != "decoder", force_disable_caches=True):
         compiled_like_eager(name, "inductor")
 

@@ -7,7 +7,12 @@ from tests.instruments.samples import every_part
 
 def finding(text: str = "text", seconds: float = 2.0) -> Finding:
     return Finding(
-        text, f"{text} is claimed", f"{text} is found", View(text, every_part(text), text), [(text, "claimed", "measured")], seconds
+        text,
+        f"{text} is claimed",
+        f"{text} is found",
+        View(text, every_part(text), text),
+        [(text, "claimed", "measured")],
+        seconds,
     )
 
 
@@ -23,7 +28,9 @@ class Counting:
         report("counting")
         if self.interrupted:
             raise KeyboardInterrupt
-        return Finding("Counted", "one is one", f"seed {seed}", View("v", [Note("n")]), [("one", "1", str(len(self.calls)))])
+        return Finding(
+            "Counted", "one is one", f"seed {seed}", View("v", [Note("n")]), [("one", "1", str(len(self.calls)))]
+        )
 
     @property
     def experiment(self) -> Experiment:

@@ -18,7 +18,9 @@ def test_a_carried_state_reads_each_stream_as_one_text_and_a_reset_one_as_pieces
             return -run.task.log_probs(hidden).gather(-1, pieces[:, 1:, None])[..., 0].double()
 
     whole = by_place(streams).view(ROWS, chunks, length).mean((0, 1))
-    apart = by_place(torch.cat([streams[:, start : start + length + 1] for start in range(0, length * chunks, length)])).mean(0)
+    apart = by_place(
+        torch.cat([streams[:, start : start + length + 1] for start in range(0, length * chunks, length)])
+    ).mean(0)
     torch.testing.assert_close(loss_by_place(run, ids, length, carry=True), whole, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(loss_by_place(run, ids, length, carry=False), apart, rtol=1e-5, atol=1e-6)
     assert not torch.allclose(whole, apart, rtol=1e-4)

@@ -38,7 +38,9 @@ def test_held_out_windows_reach_from_the_beginning_to_the_end(characters: Charac
 
 def test_a_model_that_knows_nothing_takes_the_logarithm_of_the_vocabulary_in_bits(characters: Characters) -> None:
     vocabulary = characters.tokenizer.vocabulary
-    task = predictor(build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, max_length=8), Tokens(vocabulary)), characters).eval()
+    task = predictor(
+        build_gpt(GPTConfig(dim=8, num_layers=1, num_heads=2, max_length=8), Tokens(vocabulary)), characters
+    ).eval()
     torch.nn.init.zeros_(task.weight)
     bits = bits_of(task, characters.held_out(rows=5, length=8), rows=2)
     torch.testing.assert_close(bits, torch.full((5, 8), math.log2(vocabulary)))

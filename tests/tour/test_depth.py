@@ -20,12 +20,16 @@ def test_the_jacobian_of_two_layers_is_the_product_of_theirs() -> None:
     torch.manual_seed(1)
     first, second, x = Readout(4, 3), Readout(3, 2), torch.randn(4)
     y, _ = first(x[None, None])
-    torch.testing.assert_close(jacobian([first, second], x), jacobian([second], y[0, 0].detach()) @ jacobian([first], x))
+    torch.testing.assert_close(
+        jacobian([first, second], x), jacobian([second], y[0, 0].detach()) @ jacobian([first], x)
+    )
 
 
 @pytest.mark.parametrize("number", [2, 8, 32])
 def test_dense_layers_have_about_the_parameters_of_plain_ones(number: int) -> None:
-    plain, dense = (sum(map(parameters_of, deep_layers(build_deep(wiring, number, 64, 5)))) for wiring in ("plain", "dense"))
+    plain, dense = (
+        sum(map(parameters_of, deep_layers(build_deep(wiring, number, 64, 5)))) for wiring in ("plain", "dense")
+    )
     assert dense == pytest.approx(plain, rel=0.08)
     assert dense_growth(1, 64) == 64
 

@@ -28,7 +28,9 @@ def test_another_scale_seed_or_name_is_not_found(tmp_path: Path) -> None:
     assert kept(tmp_path, "two", "tour", 3) is None
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"form": 1}', '{"form": 1, "scale": "tour", "seed": 3}', "\x00"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", '{"form": 1}', '{"form": 1, "scale": "tour", "seed": 3}', "\x00"]
+)
 def test_a_file_that_is_broken_is_made_again(tmp_path: Path, content: str) -> None:
     path = finding_path(tmp_path, "one")
     path.parent.mkdir()

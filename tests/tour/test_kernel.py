@@ -23,7 +23,9 @@ def test_attention_over_lifted_keys_is_the_kernel_formula(bandwidth: float) -> N
     x = torch.linspace(-1, 2, 7)
     expected = reference(*(part.double().numpy() for part in (x, *points)), bandwidth)
     with torch.no_grad():
-        torch.testing.assert_close(KernelRegression(bandwidth).read(x, points).double(), torch.tensor(expected), atol=2e-5, rtol=0)
+        torch.testing.assert_close(
+            KernelRegression(bandwidth).read(x, points).double(), torch.tensor(expected), atol=2e-5, rtol=0
+        )
     torch.testing.assert_close(kernel_mean(x, points, bandwidth).double(), torch.tensor(expected), atol=2e-5, rtol=0)
 
 

@@ -9,7 +9,8 @@ from clew.tour.training import language_run
 
 
 class Chain:
-    """A Markov chain whose greedy path is not the best: 0 is likelier first, and 1 leads on to what is nearly certain."""
+    """A Markov chain whose greedy path is not the best: 0 is likelier first, and 1 leads on to what is nearly
+    certain."""
 
     vocabulary = 3
     log_probs = torch.tensor([[0.4, 0.3, 0.3], [0.04, 0.95, 0.01], [0.55, 0.45, 0.0]]).log()

@@ -8,14 +8,27 @@ from clew.tour import growth, reach, recall
 def test_reach_counts_until_one_percent_is_left() -> None:
     halved = 0.5 ** torch.arange(40, dtype=torch.float64)  # 0.5^7 < 0.01
     flat = torch.ones(40, dtype=torch.float64)
-    found = reach.show({cell: {"trained": halved if cell == "elman" else flat, "untrained": halved} for cell in reach.CELLS})
+    found = reach.show(
+        {cell: {"trained": halved if cell == "elman" else flat, "untrained": halved} for cell in reach.CELLS}
+    )
     rows = {what: (claimed, measured) for what, claimed, measured in found.rows}
-    assert rows["steps until 1 % of the gradient is left, simple network (Elman)"] == ("about 7", "7 trained, 7 untrained")
-    assert rows["steps until 1 % of the gradient is left, LSTM's cell"] == ("about 100", "more than 39 trained, 7 untrained")
+    assert rows["steps until 1 % of the gradient is left, simple network (Elman)"] == (
+        "about 7",
+        "7 trained, 7 untrained",
+    )
+    assert rows["steps until 1 % of the gradient is left, LSTM's cell"] == (
+        "about 100",
+        "more than 39 trained, 7 untrained",
+    )
 
 
 def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> None:
-    losses = {("LSTM", 0.1): (2.0, 1.9), ("LSTM", 1.0): (1.8, 1.7), ("Transformer", 0.1): (2.2, 2.1), ("Transformer", 1.0): (1.9, 1.6)}
+    losses = {
+        ("LSTM", 0.1): (2.0, 1.9),
+        ("LSTM", 1.0): (1.8, 1.7),
+        ("Transformer", 0.1): (2.2, 2.1),
+        ("Transformer", 1.0): (1.9, 1.6),
+    }
     points = [
         growth.Point(family, size, share, loss)
         for (family, share), both in losses.items()
@@ -27,10 +40,15 @@ def test_growth_says_who_is_ahead_on_how_much_text_whichever_way_it_falls() -> N
 
 def test_recall_says_how_long_a_gap_is_bridged_and_how_far_its_gradient_reaches() -> None:
     right = {name: [1.0, 0.95, 0.3] for name in recall.MODELS} | {"LSTM": [1.0, 1.0, 0.9]}
-    felt = {"simple network (Elman)": 0.1 ** torch.arange(9, dtype=torch.float64), "LSTM": torch.ones(9, dtype=torch.float64)}
+    felt = {
+        "simple network (Elman)": 0.1 ** torch.arange(9, dtype=torch.float64),
+        "LSTM": torch.ones(9, dtype=torch.float64),
+    }
     rows = {
         what: measured
-        for what, _, measured in recall.show(recall.Recalled([1, 5, 20], right, felt, dict.fromkeys(recall.MODELS, 0.01))).rows
+        for what, _, measured in recall.show(
+            recall.Recalled([1, 5, 20], right, felt, dict.fromkeys(recall.MODELS, 0.01))
+        ).rows
     }
     assert rows["gap up to which 90 % are right, LSTM"] == "20 of 20 words; 90% right at the last"
     assert rows["gap up to which 90 % are right, GRU"] == "5 of 20 words; 30% right at the last"

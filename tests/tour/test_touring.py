@@ -14,7 +14,9 @@ def test_what_was_found_is_not_made_again_but_for_another_seed(tmp_path: Path, m
     counting, said = Counting(), list[str]()
     monkeypatch.setitem(EXPERIMENTS, "counting", counting.experiment)
     for seed in (0, 0, 1):
-        found = take_tour(tmp_path, tmp_path / "report.html", ["counting"], scale="quick", seed=seed, report=said.append)
+        found = take_tour(
+            tmp_path, tmp_path / "report.html", ["counting"], scale="quick", seed=seed, report=said.append
+        )
         assert found["counting"].found == f"seed {seed}"
     assert counting.calls == [("quick", 0), ("quick", 1)]
     assert sum("done before" in line for line in said) == 1

@@ -30,7 +30,10 @@ def test_a_model_of_words_reads_words() -> None:
 
 
 def test_draws_differ_by_every_number() -> None:
-    drawn = {tuple(torch.randint(1000, (4,), generator=generator(*seed)).tolist()) for seed in ((0,), (1,), (0, 1), (1, 0), (2, 0, 1))}
+    drawn = {
+        tuple(torch.randint(1000, (4,), generator=generator(*seed)).tolist())
+        for seed in ((0,), (1,), (0, 1), (1, 0), (2, 0, 1))
+    }
     assert len(drawn) == 5
 
 
@@ -49,4 +52,6 @@ def test_a_recipe_that_is_done_is_loaded_and_not_trained_again(tmp_path: Path, m
     said.clear()
     again, same = train_recipe("text-lstm", settings, name="small", report=said.append, folder=tmp_path / "run")
     assert not said and same == scores
-    assert all(torch.equal(one, other) for one, other in zip(run.task.parameters(), again.task.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other) for one, other in zip(run.task.parameters(), again.task.parameters(), strict=True)
+    )

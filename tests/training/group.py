@@ -30,7 +30,9 @@ def fit_together(processes: int, folder: Path, fit: Callable[[Path], None]) -> N
 
 def _fit(rank: int, processes: int, port: int, folder: Path, fit: Callable[[Path], None]) -> None:
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=str(port))
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(processes), MASTER_PORT=str(port)
+    )
     fit(folder)
 
 

@@ -27,7 +27,10 @@ class TwoTerms(nn.Module):
         y = torch.tanh(batch.x @ self.weight + self.bias)
         counts = self.counts(batch)
         positive = (y.sum(1, keepdim=True) * batch.x.clamp(min=0)).pow(2)
-        return {"rows": Term(y.pow(2).sum(), counts["rows"], 1.0), "positive": Term(positive.sum(), counts["positive"], 0.3)}, None
+        return {
+            "rows": Term(y.pow(2).sum(), counts["rows"], 1.0),
+            "positive": Term(positive.sum(), counts["positive"], 0.3),
+        }, None
 
     def counts(self, batch: Rows) -> dict[str, Tensor]:
         return {"rows": torch.tensor(len(batch.x)), "positive": (batch.x > 0).sum()}

@@ -71,7 +71,10 @@ def test_frozen_weights_are_not_averaged() -> None:
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: Exponential(one_weight(0.0), decay=1.0), r"the decay of a moving average \(1.0\) must be at least 0 and below 1"),
+        (
+            lambda: Exponential(one_weight(0.0), decay=1.0),
+            r"the decay of a moving average \(1.0\) must be at least 0 and below 1",
+        ),
         (lambda: Triggered(one_weight(0.0), patience=0), "a triggered average waits for at least 1 evaluation, not 0"),
     ],
 )

@@ -34,9 +34,13 @@ def doubled(batch: Any) -> Any:
 def sums_and_gradients(task: Any, batch: Any) -> tuple[dict[str, Tensor], list[Tensor]]:
     task.zero_grad()
     terms, _ = task(batch)
-    assert {name: float(term.count) for name, term in terms.items()} == {name: float(count) for name, count in task.counts(batch).items()}
+    assert {name: float(term.count) for name, term in terms.items()} == {
+        name: float(count) for name, count in task.counts(batch).items()
+    }
     sum(term.weight * term.sum / term.count for term in terms.values()).backward()
-    return {name: term.sum.detach() for name, term in terms.items()}, [p.grad for p in task.parameters() if p.grad is not None]
+    return {name: term.sum.detach() for name, term in terms.items()}, [
+        p.grad for p in task.parameters() if p.grad is not None
+    ]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +74,16 @@ def test_more_padding_changes_neither_losses_nor_gradients(recipe: str, settings
 
 def shapes_of(batches: Any) -> list[tuple[Any, ...]]:
     made = [batches.get(0, number) for number in range(batches.per_epoch(0))]
-    return [(tuple(batch.source.shape), tuple(batch.tokens.shape), batch.source_mask is None, batch.mask is None) for batch in made]
+    return [
+        (tuple(batch.source.shape), tuple(batch.tokens.shape), batch.source_mask is None, batch.mask is None)
+        for batch in made
+    ]
 
 
 def test_an_epoch_of_the_embedded_translations_has_a_handful_of_shapes() -> None:
     plain, few = (
-        shapes_of(prepare_problem(config_of("tatoeba-transformer", [f"training.bucket={on}"])).batches) for on in ("false", "true")
+        shapes_of(prepare_problem(config_of("tatoeba-transformer", [f"training.bucket={on}"])).batches)
+        for on in ("false", "true")
     )
     assert sum(source[0] for source, *_ in plain) == sum(source[0] for source, *_ in few), "every example once"
     assert len(set(plain)) > 50 and len(set(few)) <= 10
@@ -105,7 +113,11 @@ def test_rows_that_are_cut_into_inputs_and_targets_have_a_length_of_the_few_afte
 
 
 def test_a_run_on_few_shapes_goes_on_to_the_bit_and_only_as_it_began(tmp_path: Path) -> None:
-    settings = [*pair_settings(tmp_path, steps=6, model=TRANSFORMER), "training.bucket=true", "training.batch_tokens=300"]
+    settings = [
+        *pair_settings(tmp_path, steps=6, model=TRANSFORMER),
+        "training.bucket=true",
+        "training.batch_tokens=300",
+    ]
     run_recipe("translate", settings, out=Path("straight"))
     with pytest.raises(Interrupted, match="stopped at step 4"):
         run_recipe("translate", settings, out=Path("stopped"), report=Listener(stop_at_step=4))
@@ -118,8 +130,14 @@ def test_a_run_on_few_shapes_goes_on_to_the_bit_and_only_as_it_began(tmp_path: P
 @pytest.mark.parametrize(
     ("recipe", "message"),
     [
-        ("shakespeare-gpt", "training.bucket is for examples, and rows of running text have one length as they are; leave it out"),
-        ("gum-tree-lstm", "training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out"),
+        (
+            "shakespeare-gpt",
+            "training.bucket is for examples, and rows of running text have one length as they are; leave it out",
+        ),
+        (
+            "gum-tree-lstm",
+            "training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out",
+        ),
     ],
 )
 def test_what_has_no_ragged_texts_refuses_few_shapes(recipe: str, message: str) -> None:

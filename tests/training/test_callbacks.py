@@ -78,7 +78,9 @@ def test_a_run_without_callbacks_has_the_same_numbers(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*(run.task.state_dict().values() for run in runs), strict=True))
 
 
-def test_a_callback_that_asks_to_stop_ends_a_run_that_is_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_callback_that_asks_to_stop_ends_a_run_that_is_complete(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     diary = Diary()
     given = lstm_settings(tmp_path, steps=6)
     run = clew.train("text-lstm", *given, out="run", callbacks=[StopAt(3), diary])
@@ -156,7 +158,9 @@ class Mean(nn.Module):
 def test_a_fit_tells_its_callbacks_too() -> None:
     diary = Diary()
     loader = DataLoader(torch.randn(8, 1), batch_size=4)  # type: ignore[arg-type]
-    found = clew.fit(Mean(), loader, "fit", steps=5, evaluate=loader, device="cpu", quiet=True, callbacks=[StopAt(2), diary])
+    found = clew.fit(
+        Mean(), loader, "fit", steps=5, evaluate=loader, device="cpu", quiet=True, callbacks=[StopAt(2), diary]
+    )
     assert (found.step, diary.entries[-1].step) == (2, 2) and found.measures == diary.entries[-1].measures
     assert repr(found).startswith("Fit('fit': Mean, 2 steps, loss ")
 
@@ -206,14 +210,23 @@ class Number:
     [
         (
             [Misspelt()],
-            "the callback Misspelt has none of the methods on_step, on_evaluation, on_save, on_end; name its method on_step in ",
+            (
+                "the callback Misspelt has none of the methods on_step, on_evaluation, on_save, on_end; name its method"
+                " on_step in "
+            ),
         ),
         ([Number()], "on_step of the callback Number is 3; it must be a method"),
         (
             [Wrong()],
-            "the callback Wrong has none of the methods on_step, on_evaluation, on_save, on_end; name its method on_step in place of step",
+            (
+                "the callback Wrong has none of the methods on_step, on_evaluation, on_save, on_end; name its method"
+                " on_step in place of step"
+            ),
         ),
-        ([object()], "the callback object has none of the methods on_step, on_evaluation, on_save, on_end; give it one"),
+        (
+            [object()],
+            "the callback object has none of the methods on_step, on_evaluation, on_save, on_end; give it one",
+        ),
         ([Diary], "callbacks= takes objects, and Diary is a class; give Diary()"),
         (Diary(), "callbacks= takes a list of objects, not <tests"),
     ],

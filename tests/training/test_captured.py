@@ -1,4 +1,5 @@
-"""What a captured pass depends on, and when passes are captured; that captured passes equal eager ones is tested on a GPU (test_on_gpu)."""
+"""What a captured pass depends on, and when passes are captured; that captured passes equal eager ones is tested on a
+GPU (test_on_gpu)."""
 
 from typing import Any
 
@@ -18,7 +19,12 @@ def batch(rows: int = 2, **changes: Any) -> TokenBatch:
 
 @pytest.mark.parametrize(
     "change",
-    [{"rows": 3}, {"mask": torch.ones(2, 3)}, {"mask": torch.ones(2, 3, dtype=torch.bool)}, {"within": torch.ones(2, 3)}],
+    [
+        {"rows": 3},
+        {"mask": torch.ones(2, 3)},
+        {"mask": torch.ones(2, 3, dtype=torch.bool)},
+        {"within": torch.ones(2, 3)},
+    ],
     ids=["rows", "a mask", "its type", "another field"],
 )
 def test_batches_of_other_shapes_have_other_descriptions(change: dict[str, Any]) -> None:
@@ -110,7 +116,10 @@ def test_a_pass_that_cannot_be_captured_runs_eagerly_and_is_not_tried_for_ever(
     x = torch.randn(4, 3)
     losses = [one(passes, x) for _ in range(8)]
     assert losses == [losses[0]] * 8 and task.weight.grad is not None
-    assert caplog.text.count("a training step runs eagerly: operation not permitted when stream is capturing") == captured.MOST_FAILURES
+    assert (
+        caplog.text.count("a training step runs eagerly: operation not permitted when stream is capturing")
+        == captured.MOST_FAILURES
+    )
 
 
 def test_inputs_are_met_in_the_order_in_which_they_are_copied() -> None:

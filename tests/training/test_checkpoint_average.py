@@ -112,7 +112,10 @@ def test_a_damaged_checkpoint_is_named_and_passed_over() -> None:
 
 def test_whole_numbers_are_kept_and_small_types_summed_in_large_ones() -> None:
     for name, value in (("a", 1.0), ("b", 2.0)):
-        write_weights(Path(f"{name}.safetensors"), {"x": torch.full((2,), value, dtype=torch.bfloat16), "count": torch.tensor(int(value))})
+        write_weights(
+            Path(f"{name}.safetensors"),
+            {"x": torch.full((2,), value, dtype=torch.bfloat16), "count": torch.tensor(int(value))},
+        )
     sources = [Source(Path(name), Path(f"{name}.safetensors"), 1) for name in ("a", "b")]
     found = average_weights(sources)
     assert torch.equal(found["x"], torch.full((2,), 1.5, dtype=torch.bfloat16)) and found["count"] == 1
@@ -131,11 +134,16 @@ def test_weights_of_other_shapes_are_refused(tensors: dict[str, tuple[int, ...]]
 
 
 def test_runs_of_different_models_are_refused_and_the_difference_named() -> None:
-    first, second = train("a", steps=1), train("b", "model.cell=gru", "model.dim=12", "training.learning_rate=0.5", steps=1)
+    first, second = (
+        train("a", steps=1),
+        train("b", "model.cell=gru", "model.dim=12", "training.learning_rate=0.5", steps=1),
+    )
     with pytest.raises(UserError) as error:
         average_runs([first, second], Path("mean"))
-    assert str(error.value) == (
-        "only runs of one model can be averaged, but b differs from a in model.cell: 'lstm' -> 'gru'; model.dim: 16 -> 12"
+    assert (
+        str(error.value)
+        == "only runs of one model can be averaged, but b differs from a in model.cell: 'lstm' -> 'gru'; model.dim: 16"
+        " -> 12"
     )
     assert not Path("mean").exists()
 
@@ -144,7 +152,9 @@ def test_runs_with_other_vocabularies_are_refused() -> None:
     first = train("a", steps=1)
     write_text(Path("."), "other letters: QXZ, and many of them. " * 20, "other.txt")
     second = train("b", "data.train=other.txt", steps=1)
-    with pytest.raises(UserError, match="only runs with one vocabulary can be averaged, but b was trained with another than a"):
+    with pytest.raises(
+        UserError, match="only runs with one vocabulary can be averaged, but b was trained with another than a"
+    ):
         average_runs([first, second], Path("mean"))
 
 
@@ -153,7 +163,13 @@ def test_runs_with_other_vocabularies_are_refused() -> None:
     [
         ({"last": 5}, "run has 2 whole checkpoints, not 5; it has: 4, 8"),
         ({"steps": [3]}, "run has no whole checkpoint of step 3; it has: 4, 8"),
-        ({"last": 1}, "an average needs at least two weights, and there is 1 to take; name more checkpoints or runs, or add --best"),
+        (
+            {"last": 1},
+            (
+                "an average needs at least two weights, and there is 1 to take; name more checkpoints or runs, or add"
+                " --best"
+            ),
+        ),
     ],
 )
 def test_what_is_not_there_cannot_be_averaged(options: dict, sentence: str) -> None:
@@ -180,7 +196,9 @@ def test_folders_with_something_in_them_are_not_written_to() -> None:
         average_runs([run], run)
     with pytest.raises(UserError, match="nothing is not a run directory"):
         average_runs([Path("nothing")], Path("mean"))
-    with pytest.raises(UserError, match=r"cannot write the average to story.txt/mean: .*; choose another place with --out"):
+    with pytest.raises(
+        UserError, match=r"cannot write the average to story.txt/mean: .*; choose another place with --out"
+    ):
         average_runs([run], Path("story.txt/mean"), device="cpu")
 
 

@@ -26,7 +26,14 @@ def training_of(optimiser: str = "adamw", **identity: Known) -> Training:
 def advance(training: Training, steps: int) -> None:
     batches = batches_of(chunks_of(lines_batch(training.task), 8))
     for _ in train(
-        training.task, batches, training.optimiser, training.schedule, steps=steps, standing=training.standing, seed=1, carry=True
+        training.task,
+        batches,
+        training.optimiser,
+        training.schedule,
+        steps=steps,
+        standing=training.standing,
+        seed=1,
+        carry=True,
     ):
         pass
 
@@ -86,13 +93,17 @@ def test_damaged_ones_do_not_push_out_those_that_are_written_after_them(tmp_path
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000002"]
 
 
-def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that one that was half removed when its process was killed is never taken for a damaged one."""
     training = training_of()
     training.standing.step = 2
     save_checkpoint(tmp_path, training)
     with monkeypatch.context() as patch:
-        patch.setattr("shutil.rmtree", lambda path, ignore_errors: (Path(path) / "training.json").unlink(missing_ok=True))
+        patch.setattr(
+            "shutil.rmtree", lambda path, ignore_errors: (Path(path) / "training.json").unlink(missing_ok=True)
+        )
         training.standing.step = 4
         save_checkpoint(tmp_path, training, keep=1)
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000004"]
@@ -114,7 +125,8 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
     monkeypatch.setattr("clew.core.files.flush", flush)
     training.standing.step = 6
     message = (
-        "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and go on by --resume"
+        "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and"
+        " go on by --resume"
     )
     with pytest.raises(UserError, match=f"{message} from step-00000004"):
         save_checkpoint(folder, training)
@@ -143,7 +155,9 @@ def corrupt(path: Path) -> None:
     ],
     ids=["one bit flipped", "cut short", "missing"],
 )
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(saved: tuple[Path, Training], file: str, damage, fault: str) -> None:
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    saved: tuple[Path, Training], file: str, damage, fault: str
+) -> None:
     folder, _ = saved
     newest = folder / "checkpoints" / "step-00000004"
     damage(newest / file)
@@ -159,7 +173,9 @@ def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Train
     manifest.unlink()
     assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged ({manifest} is missing) and is passed over"]
     manifest.write_text('{"model.safetensors": "0"}')
-    assert find_checkpoint(folder)[1] == [f"{manifest.parent} is damaged (manifest.json does not name every file) and is passed over"]
+    assert find_checkpoint(folder)[1] == [
+        f"{manifest.parent} is damaged (manifest.json does not name every file) and is passed over"
+    ]
 
 
 def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, Training]) -> None:
@@ -183,7 +199,10 @@ def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
     path = folder / "checkpoints" / "step-00000004" / "training.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
     with pytest.raises(
-        UserError, match="is of format 99, but this clew reads formats 1 to 3; use the version of clew that wrote it, or train again"
+        UserError,
+        match=(
+            "is of format 99, but this clew reads formats 1 to 3; use the version of clew that wrote it, or train again"
+        ),
     ):
         load_checkpoint(path.parent, training_of())
 
@@ -235,17 +254,32 @@ STREAMS = {"batching": "streams", "vary_length": False, "documents": "joined", "
         ("model", FACTS["model"], "recurrent of 1,234 parameters, 1a2b3c4d", "recurrent of 1,235 parameters, 1a2b3c4d"),
         ("tokenizer", FACTS["tokenizer"], "1,234 words, 01234567", "1,234 words, 11234567"),
         ("training text", FACTS["training text"], "9,876 tokens, 01234567", "9,876 tokens, 11234567"),
-        ("training documents", FACTS["training documents"], "12 of 9,876 tokens, 01234567", "13 of 9,876 tokens, 01234567"),
+        (
+            "training documents",
+            FACTS["training documents"],
+            "12 of 9,876 tokens, 01234567",
+            "13 of 9,876 tokens, 01234567",
+        ),
         ("training examples", FACTS["training examples"], "1,234, 01234567", "1,233, 01234567"),
         ("order of batches", Known(STREAMS, ""), "streams of 4 x 16, seed 1", "windows of 4 x 16, seed 1"),
-        ("order of batches", Known({**STREAMS, "vary_length": True}, ""), "varied streams of 4 x 16, seed 1", "streams of 4 x 16, seed 1"),
+        (
+            "order of batches",
+            Known({**STREAMS, "vary_length": True}, ""),
+            "varied streams of 4 x 16, seed 1",
+            "streams of 4 x 16, seed 1",
+        ),
         (
             "order of batches",
             Known({**STREAMS, "batching": "windows", "documents": "apart"}, ""),
             "windows, documents apart, of 4 x 16, seed 1",
             "windows of 4 x 16, seed 1",
         ),
-        ("order of batches", Known({"batch_size": 8, "seed": 2}, ""), "batches of 8 examples, seed 2", "batches of 8 examples, seed 1"),
+        (
+            "order of batches",
+            Known({"batch_size": 8, "seed": 2}, ""),
+            "batches of 8 examples, seed 2",
+            "batches of 8 examples, seed 1",
+        ),
         (
             "order of batches",
             Known({"batch_tokens": 8000, "seed": 2}, ""),

@@ -54,14 +54,17 @@ def build(family, text):
     tokenizer = tokenizer_of(text.key)
     torch.manual_seed(0)
     member = MODELS[family]
-    task = LanguageModel(member.build(member.config(**BODIES[family]), Tokens(tokenizer.vocabulary)), tokenizer).double()
+    task = LanguageModel(
+        member.build(member.config(**BODIES[family]), Tokens(tokenizer.vocabulary)), tokenizer
+    ).double()
     for parameter in task.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return task
 
 
 def sequences(task):
-    """Every document with what stands before and behind it: its end, and the end of the one before, where there is such a token."""
+    """Every document with what stands before and behind it: its end, and the end of the one before, where there is such
+    a token."""
     last, end = len(DOCUMENTS) - 1, [] if task.tokenizer.end is None else [task.tokenizer.end]
     found = []
     for number, document in enumerate(DOCUMENTS):
@@ -146,13 +149,19 @@ def test_micro_batches_take_their_part_of_what_counts(text):
     halves = cut_rows(batch, 2)
     task = build("llama", text)
     assert sum(int(task.counts(half)["loss"]) for half in halves) == int(task.counts(batch)["loss"])
-    assert sum(float(task(half)[0]["loss"].sum) for half in halves) == pytest.approx(float(task(batch)[0]["loss"].sum), rel=1e-12)
+    assert sum(float(task(half)[0]["loss"].sum) for half in halves) == pytest.approx(
+        float(task(batch)[0]["loss"].sum), rel=1e-12
+    )
 
 
 def test_a_model_that_reads_backwards_keeps_documents_joined(tmp_path, monkeypatch):
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     (tmp_path / "a.txt").write_text("the cat sat on the mat\n" * 50)
-    settings = [f"data.train={tmp_path / 'a.txt'}", "training.documents=apart", "task.name=bidirectional_language_model"]
+    settings = [
+        f"data.train={tmp_path / 'a.txt'}",
+        "training.documents=apart",
+        "task.name=bidirectional_language_model",
+    ]
     config = config_of("text-lstm", [*settings, "model.family=elmo", "training.batching=windows"])
     with pytest.raises(UserError, match="training.documents=apart is for models that read from left to right alone"):
         prepare_problem(config)

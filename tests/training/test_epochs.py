@@ -59,7 +59,9 @@ def test_epochs_train_on_every_batch_so_often(tmp_path: Path) -> None:
 
 def test_part_of_an_epoch_is_that_part_of_its_batches(tmp_path: Path) -> None:
     whole = run_recipe("text-gpt", [*settings(tmp_path), "training.epochs=1"], out=Path("whole")).step
-    assert run_recipe("text-gpt", [*settings(tmp_path), "training.epochs=1.5"], out=Path("more")).step == whole + round(whole / 2)
+    assert run_recipe("text-gpt", [*settings(tmp_path), "training.epochs=1.5"], out=Path("more")).step == whole + round(
+        whole / 2
+    )
     assert run_recipe("text-gpt", [*settings(tmp_path), "training.epochs=1e-9"], out=Path("less")).step == 1
 
 
@@ -84,11 +86,16 @@ def test_a_run_can_go_on_for_more_epochs_or_steps_but_not_fewer(tmp_path: Path) 
     given = [*settings(tmp_path), "training.epochs=1"]
     count = run_recipe("text-gpt", given, out=Path("run")).step
     before = Path("run/metrics.jsonl").read_text()
-    with pytest.raises(UserError, match=f"has done {count} steps already, and training.epochs=0.5 asks for {round(count / 2)}; ask for at"):
+    with pytest.raises(
+        UserError,
+        match=f"has done {count} steps already, and training.epochs=0.5 asks for {round(count / 2)}; ask for at",
+    ):
         run_recipe("text-gpt", ["training.epochs=0.5"], out=Path("run"), resume=True)
     assert Path("run/metrics.jsonl").read_text() == before
     assert run_recipe("text-gpt", ["training.epochs=2"], out=Path("run"), resume=True).step == 2 * count
-    assert run_recipe("text-gpt", [f"training.steps={2 * count + 1}"], out=Path("run"), resume=True).step == 2 * count + 1
+    assert (
+        run_recipe("text-gpt", [f"training.steps={2 * count + 1}"], out=Path("run"), resume=True).step == 2 * count + 1
+    )
     assert read_config(Path("run")).training.epochs is None
 
 
@@ -128,6 +135,9 @@ def test_steps_take_the_place_of_a_files_epochs(tmp_path: Path) -> None:
 def test_a_shortened_warmup_is_told_and_kept_when_the_run_goes_on(tmp_path: Path) -> None:
     listener, given = Stopper(), [*settings(tmp_path), "training.schedule={name: linear, warmup: 400}"]
     run_recipe("text-gpt", [*given, "training.steps=20"], out=Path("run"), report=listener)
-    assert any(said.startswith("a warm-up of 400 steps is longer than a training of 20, and is shortened to 2") for said in listener.said)
+    assert any(
+        said.startswith("a warm-up of 400 steps is longer than a training of 20, and is shortened to 2")
+        for said in listener.said
+    )
     run_recipe("text-gpt", ["training.steps=24"], out=Path("run"), resume=True)
     assert json.loads(Path("run/checkpoints/step-00000024/training.json").read_text())["schedule"]["warmup"] == 2

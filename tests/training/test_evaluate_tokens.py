@@ -19,14 +19,22 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize(("recipe", "settings"), [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)], ids=["streams", "windows"])
+@pytest.mark.parametrize(
+    ("recipe", "settings"), [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)], ids=["streams", "windows"]
+)
 def test_the_last_evaluation_reads_everything(tmp_path: Path, recipe: str, settings) -> None:
     given = [*settings(tmp_path, steps=4), "data.valid_fraction=0.4"]
     found = {}
     for name, more in (("whole", []), ("capped", ["training.evaluate_tokens=64"])):
         run_recipe(recipe, [*given, *more], out=Path(name))
-        found[name] = {key: value for record in read_metrics(Path(name)) for key, value in record.items() if "valid.loss" in key}
-    assert found["capped"]["best.valid.loss"] == found["whole"]["best.valid.loss"] == pytest.approx(found["whole"]["valid.loss"], rel=1e-5)
+        found[name] = {
+            key: value for record in read_metrics(Path(name)) for key, value in record.items() if "valid.loss" in key
+        }
+    assert (
+        found["capped"]["best.valid.loss"]
+        == found["whole"]["best.valid.loss"]
+        == pytest.approx(found["whole"]["valid.loss"], rel=1e-5)
+    )
     assert found["capped"]["valid.loss"] != found["whole"]["valid.loss"]
 
 
@@ -36,7 +44,9 @@ def test_a_cap_reads_the_first_batches_and_none_above_the_text_changes_anything(
     from clew.data.caching.encoded import TokenFile
 
     file = TokenFile(np.array(text), len(text), len(text) - 1, 0)
-    whole, above, part = (evaluate(run.task, file, run.config.training, most_tokens=most) for most in (None, 10**9, 100))
+    whole, above, part = (
+        evaluate(run.task, file, run.config.training, most_tokens=most) for most in (None, 10**9, 100)
+    )
     assert whole == above and part.tokens < 200 < whole.tokens
     first = TokenFile(np.array(text[: part.tokens + 1]), part.tokens + 1, part.tokens, 0)
     assert evaluate(run.task, first, run.config.training).nats == pytest.approx(part.nats, rel=1e-5)
@@ -53,6 +63,9 @@ def test_examples_are_drawn_from_all_up_to_so_many_tokens() -> None:
 
 def test_masked_language_models_refuse_a_cap(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="training.evaluate_tokens is for running text and examples, and this task learns from .*; leave it out"
+        UserError,
+        match="training.evaluate_tokens is for running text and examples, and this task learns from .*; leave it out",
     ):
-        run_recipe("text-bert", [f"data.train={write_text(tmp_path)}", *BERT, "training.evaluate_tokens=10"], out=Path("run"))
+        run_recipe(
+            "text-bert", [f"data.train={write_text(tmp_path)}", *BERT, "training.evaluate_tokens=10"], out=Path("run")
+        )

@@ -1,4 +1,5 @@
-"""Training on examples: the same run however it is cut, spread or interrupted, and a sentence for whatever cannot be learnt from."""
+"""Training on examples: the same run however it is cut, spread or interrupted, and a sentence for whatever cannot be
+learnt from."""
 
 import json
 import signal
@@ -32,7 +33,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def measured(folder: Path) -> list[float]:
     """Every loss and score in order."""
     names = ("loss", "smoothing", "perplexity", "bleu", "chrf")
-    return [value for record in read_metrics(folder) for name, value in sorted(record.items()) if name.rpartition(".")[2] in names]
+    return [
+        value
+        for record in read_metrics(folder)
+        for name, value in sorted(record.items())
+        if name.rpartition(".")[2] in names
+    ]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -48,8 +54,9 @@ def losses_of(folder: Path) -> list[float]:
 
 @pytest.mark.slow
 def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
-    """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many. One run was
-    stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding, which Adam makes large."""
+    """Batches whose rows do not divide by two, a validation part of fewer batches than processes, a test part of many.
+    One run was stopped in an evaluation, with which the two begin. No bias of keys: its gradient is 0 but for rounding,
+    which Adam makes large."""
     few, many = write_pairs(tmp_path, "few.tsv", 3, seed=2), write_pairs(tmp_path, "many.tsv", 150, seed=3)
     more = [f"data.valid={few}", f"data.test={many}", "task.label_smoothing=0.1", "training.batch_tokens=150"]
     lstm = [*pair_settings(tmp_path, steps=8), *more]
@@ -59,7 +66,9 @@ def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
     run_recipe("translate", lstm, out=Path("lstm-one"))
     run_recipe("translate", transformer, out=Path("transformer-one"))
     with pytest.raises(Interrupted):
-        run_recipe("translate", transformer, out=Path("transformer-one-then-two"), report=Listener(stop_at_evaluation=4))
+        run_recipe(
+            "translate", transformer, out=Path("transformer-one-then-two"), report=Listener(stop_at_evaluation=4)
+        )
     runs = [
         (lstm, "lstm-two", False),
         ([*lstm, fsdp], "lstm-two-sharded", False),
@@ -72,9 +81,9 @@ def test_two_processes_train_and_judge_as_one(tmp_path: Path) -> None:
         alone, together = Path(f"{name.partition('-')[0]}-one"), Path(name)
         assert measured(together) == pytest.approx(measured(alone), rel=1e-6, abs=1e-6), name
         assert losses_of(together) == pytest.approx(losses_of(alone), rel=1e-6), name
-        assert [without_statistics(record) for record in records(together)] == [without_statistics(record) for record in records(alone)], (
-            name
-        )
+        assert [without_statistics(record) for record in records(together)] == [
+            without_statistics(record) for record in records(alone)
+        ], name
         straight = read_weights(alone / "model.safetensors")
         for key, value in read_weights(together / "model.safetensors").items():
             torch.testing.assert_close(value, straight[key], rtol=1e-5, atol=1e-6, msg=f"{name} {key}")
@@ -120,14 +129,21 @@ def test_changed_examples_are_told_and_moved_ones_are_not(tmp_path: Path) -> Non
     pairs.write_text("\n\n" + before)
     run_recipe("translate", ["training.steps=5"], out=Path("run"), resume=True)
     pairs.write_text(before.replace("a", "b"))
-    message = r"the training examples is not what .* was written with \(then [\d,]+, \w+; now [\d,]+, \w+\), so the run cannot"
+    message = (
+        r"the training examples is not what .* was written with \(then [\d,]+, \w+; now [\d,]+, \w+\), so the run"
+        r" cannot"
+    )
     with pytest.raises(UserError, match=message):
         run_recipe("translate", ["training.steps=6"], out=Path("run"), resume=True)
 
 
 def test_workers_make_the_same_run(tmp_path: Path) -> None:
     for workers in (0, 2):
-        run_recipe("translate", [*pair_settings(tmp_path, steps=8), f"training.workers={workers}"], out=Path(f"workers-{workers}"))
+        run_recipe(
+            "translate",
+            [*pair_settings(tmp_path, steps=8), f"training.workers={workers}"],
+            out=Path(f"workers-{workers}"),
+        )
     assert_same_run(Path("workers-0"), Path("workers-2"))
 
 
@@ -165,7 +181,8 @@ def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> 
     [note] = problem.notes
     left_out = int(note.split()[2])
     assert note.startswith(
-        f"left out {counted(left_out, 'training example')} of more than 6 tokens on a side (first: {tmp_path}/pairs.tsv:"
+        f"left out {counted(left_out, 'training example')} of more than 6 tokens on a side (first:"
+        f" {tmp_path}/pairs.tsv:"
     )
     assert 0 < left_out <= longer and kept == 54 - left_out
 
@@ -188,15 +205,26 @@ def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
 def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(tmp_path: Path) -> None:
     valid = tmp_path / "valid.tsv"
     valid.write_text("a b\tb a\na b c d e f g h\th g\n")
-    given = [*pair_settings(tmp_path, model=TRANSFORMER), f"data.valid={valid}", "model.position=learned", "model.max_length=8"]
-    message = "valid.tsv:2: the source has 9 tokens, but the model can tell apart 8 positions; shorten it, or train with a larger model.max"
+    given = [
+        *pair_settings(tmp_path, model=TRANSFORMER),
+        f"data.valid={valid}",
+        "model.position=learned",
+        "model.max_length=8",
+    ]
+    message = (
+        "valid.tsv:2: the source has 9 tokens, but the model can tell apart 8 positions; shorten it, or train with a"
+        " larger model.max"
+    )
     with pytest.raises(UserError, match=message):
         prepare_problem(config_of("translate", given))
     prepare_problem(config_of("translate", [*given, "model.max_length=9"]))
 
 
 def test_streams_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="training.batching=streams carries a state through one text; a task that learns from examples has"):
+    with pytest.raises(
+        UserError,
+        match="training.batching=streams carries a state through one text; a task that learns from examples has",
+    ):
         prepare_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]))
 
 
@@ -211,7 +239,9 @@ def test_a_score_does_not_depend_on_how_examples_are_batched(tmp_path: Path, met
     for tokens in (1, 15, 2500):
         training = config.training.model_copy(update={"batch_tokens": tokens})
         found.append(
-            learning.judge(task, task, pairs, task.encode(pairs), Evaluation(training, config.decoding, config.seed, is_final=True))
+            learning.judge(
+                task, task, pairs, task.encode(pairs), Evaluation(training, config.decoding, config.seed, is_final=True)
+            )
         )
     for score in found[1:]:
         assert score.measures == pytest.approx(found[0].measures, rel=1e-9)
@@ -231,7 +261,9 @@ def test_the_last_evaluation_decodes_as_the_config_says_and_leaves_predictions(t
 def test_the_best_evaluation_is_that_of_the_measure_asked_for(tmp_path: Path) -> None:
     for best in ("loss", "chrf"):
         result = run_recipe(
-            "translate", [*pair_settings(tmp_path, steps=12), "training.evaluate_every=2", f"task.best={best}"], out=Path(best)
+            "translate",
+            [*pair_settings(tmp_path, steps=12), "training.evaluate_every=2", f"task.best={best}"],
+            out=Path(best),
         )
         values = {r["step"]: r[f"valid.{best}"] for r in read_metrics(Path(best)) if f"valid.{best}" in r}
         assert values[result.best_step] == (min if best == "loss" else max)(values.values())

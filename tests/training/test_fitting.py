@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import clew
 from clew.core.batches import Batches
@@ -75,7 +83,9 @@ class Stopping(Silence):
 
 
 def measured(folder: Path) -> list[dict[str, Any]]:
-    return [{k: v for k, v in record.items() if k not in ("rows_per_second", "seconds")} for record in read_metrics(folder)]
+    return [
+        {k: v for k, v in record.items() if k not in ("rows_per_second", "seconds")} for record in read_metrics(folder)
+    ]
 
 
 def assert_same(first: Path, second: Path) -> None:
@@ -140,7 +150,15 @@ def test_a_fit_learns_and_gives_back_the_module_of_its_best_evaluation(tmp_path:
         return {"loss": [5.0, 1.0, 3.0, 7.0][len(seen) - 1], "error": 2.0}
 
     fitted = clew.fit(
-        Line(), loader, tmp_path / "line", steps=30, learning_rate=0.1, evaluate=evaluate, evaluate_every=10, device="cpu", quiet=True
+        Line(),
+        loader,
+        tmp_path / "line",
+        steps=30,
+        learning_rate=0.1,
+        evaluate=evaluate,
+        evaluate_every=10,
+        device="cpu",
+        quiet=True,
     )
     assert (fitted.step, fitted.best_step, fitted.folder) == (30, 20, tmp_path / "line")
     assert fitted.measures == {"loss": 7.0, "error": 2.0}
@@ -155,14 +173,20 @@ def test_without_an_evaluation_the_last_weights_are_kept(tmp_path: Path) -> None
     assert fitted.module is module and not module.training
     kept = read_weights(tmp_path / "line" / "model.safetensors")
     last = read_weights(checkpoint_folders(tmp_path / "line")[0] / "model.safetensors")
-    assert all(torch.equal(kept[name], tensor) and torch.equal(last[name], tensor) for name, tensor in module.state_dict().items())
+    assert all(
+        torch.equal(kept[name], tensor) and torch.equal(last[name], tensor)
+        for name, tensor in module.state_dict().items()
+    )
     assert (fitted.best_step, fitted.measures) == (5, {})
 
 
 def test_an_epoch_has_every_example_once_and_a_ragged_last_batch() -> None:
     data = TensorDataset(torch.arange(22))
     batches, _, _ = batches_of(DataLoader(data, batch_size=8, shuffle=True), seed=3)
-    epochs = [[batches.get(epoch, number).content[0].tolist() for number in range(batches.per_epoch(epoch))] for epoch in (0, 1)]
+    epochs = [
+        [batches.get(epoch, number).content[0].tolist() for number in range(batches.per_epoch(epoch))]
+        for epoch in (0, 1)
+    ]
     assert [[len(batch) for batch in epoch] for epoch in epochs] == [[8, 8, 6]] * 2
     assert [sorted(sum(epoch, [])) for epoch in epochs] == [list(range(22))] * 2
     assert epochs[0] != epochs[1]
@@ -206,7 +230,14 @@ def test_terms_have_exact_means_over_micro_batches(tmp_path: Path) -> None:
     found = []
     for accumulate in (1, 4):
         module = Tokens()
-        fit(module, DataLoader(rows, batch_size=5), tmp_path / str(accumulate), steps=4, accumulate=accumulate, device="cpu")
+        fit(
+            module,
+            DataLoader(rows, batch_size=5),
+            tmp_path / str(accumulate),
+            steps=4,
+            accumulate=accumulate,
+            device="cpu",
+        )
         found.append(module.table.weight.detach())
     assert torch.allclose(*found, rtol=1e-12, atol=0)
 
@@ -214,7 +245,12 @@ def test_terms_have_exact_means_over_micro_batches(tmp_path: Path) -> None:
 def test_the_loss_of_a_loader_is_its_mean_over_rows(tmp_path: Path) -> None:
     x, y = points(10).tensors
     fitted = fit(
-        Line(), DataLoader(points(), batch_size=8), tmp_path / "line", steps=2, evaluate=DataLoader(points(10), batch_size=4), device="cpu"
+        Line(),
+        DataLoader(points(), batch_size=8),
+        tmp_path / "line",
+        steps=2,
+        evaluate=DataLoader(points(10), batch_size=4),
+        device="cpu",
     )
     with torch.no_grad():
         assert fitted.measures["loss"] == pytest.approx(float(fitted.module((x, y))), rel=1e-5)
@@ -242,7 +278,15 @@ def test_an_optimiser_of_ones_own_keeps_its_rates_and_goes_on_to_the_bit(tmp_pat
 def fit_shares(folder: Path) -> None:
     data = TensorDataset(*(tensor.double() for tensor in points().tensors))
     evaluate = DataLoader(data, batch_size=5)
-    fit(Line().double(), DataLoader(data, batch_size=7, shuffle=True), folder, steps=6, evaluate=evaluate, log_every=1, device="cpu")
+    fit(
+        Line().double(),
+        DataLoader(data, batch_size=7, shuffle=True),
+        folder,
+        steps=6,
+        evaluate=evaluate,
+        log_every=1,
+        device="cpu",
+    )
 
 
 @pytest.mark.slow
@@ -289,7 +333,14 @@ def as_points(rows: Any) -> Points:
 
 def test_a_batch_that_is_a_dataclass_trains_as_a_tuple_does(tmp_path: Path) -> None:
     fits = [
-        fit(module, DataLoader(points(), batch_size=7, collate_fn=collate), tmp_path / name, steps=6, accumulate=2, learning_rate=0.1)
+        fit(
+            module,
+            DataLoader(points(), batch_size=7, collate_fn=collate),
+            tmp_path / name,
+            steps=6,
+            accumulate=2,
+            learning_rate=0.1,
+        )
         for name, module, collate in (("tuple", Line(), None), ("dataclass", NamedLine(), as_points))
     ]
     weights = [fitted.module.map.weight for fitted in fits]
@@ -304,20 +355,35 @@ class Endless(IterableDataset[Any]):
 
 LOADERS: dict[str, tuple[Any, str]] = {
     "a list": ([1, 2], r"fit takes a torch.utils.data.DataLoader, not \[1, 2\]"),
-    "iterable": (DataLoader(Endless(), batch_size=2), "Endless is an iterable dataset, which has no place to go back to when training is"),
+    "iterable": (
+        DataLoader(Endless(), batch_size=2),
+        "Endless is an iterable dataset, which has no place to go back to when training is",
+    ),
     "weighted": (
         DataLoader(points(), batch_size=2, sampler=WeightedRandomSampler([1.0] * 22, 22)),
-        "the loader's WeightedRandomSampler draws an order that cannot be drawn again when training is resumed; give a DataLoader with",
+        (
+            "the loader's WeightedRandomSampler draws an order that cannot be drawn again when training is resumed;"
+            " give a DataLoader with"
+        ),
     ),
     "own batches": (
         DataLoader(points(), batch_sampler=BatchSampler(SequentialSampler(points()), 3, False)),
         "the loader's BatchSampler draws an order that cannot be drawn again",
     ),
-    "empty": (DataLoader(points(3), batch_size=4, drop_last=True), "the loader gives no batch: the dataset has 3 examples, a batch 4"),
-    "strings": (DataLoader(["a", "b"], batch_size=2), r"a batch of the loader \(list\) has no tensor; give tensors with the batch's rows"),
+    "empty": (
+        DataLoader(points(3), batch_size=4, drop_last=True),
+        "the loader gives no batch: the dataset has 3 examples, a batch 4",
+    ),
+    "strings": (
+        DataLoader(["a", "b"], batch_size=2),
+        r"a batch of the loader \(list\) has no tensor; give tensors with the batch's rows",
+    ),
     "ragged": (
         DataLoader([0, 1], batch_size=2, collate_fn=lambda rows: (torch.zeros(2), torch.zeros(3))),
-        r"a batch of the loader \(tuple\) has tensors of 2, 3 rows; give tensors with the batch's rows as their first axis",
+        (
+            r"a batch of the loader \(tuple\) has tensors of 2, 3 rows; give tensors with the batch's rows as their"
+            r" first axis"
+        ),
     ),
     "workers": (
         DataLoader(points(), batch_size=2, worker_init_fn=print),
@@ -346,14 +412,23 @@ class Gives(nn.Module):
 
 
 MODULES: dict[str, tuple[Any, str]] = {
-    "a function": (print, "fit trains a torch.nn.Module whose forward\\(batch\\) gives a loss, not <built-in function print>"),
+    "a function": (
+        print,
+        "fit trains a torch.nn.Module whose forward\\(batch\\) gives a loss, not <built-in function print>",
+    ),
     "no parameters": (nn.ReLU(), r"the module \(ReLU\) has no parameters to train"),
-    "a vector": (Gives(lambda w: w), r"the module's loss has the shape \[2\]; give one number, the mean over the batch's rows"),
+    "a vector": (
+        Gives(lambda w: w),
+        r"the module's loss has the shape \[2\]; give one number, the mean over the batch's rows",
+    ),
     "a number": (
         Gives(lambda w: 1.0),
         r"the module's forward\(batch\) gave 1.0; give the loss as a tensor with one number, or terms by name",
     ),
-    "a constant": (Gives(lambda w: torch.tensor(1.0)), "the module's loss does not depend on its parameters, so there is nothing to learn"),
+    "a constant": (
+        Gives(lambda w: torch.tensor(1.0)),
+        "the module's loss does not depend on its parameters, so there is nothing to learn",
+    ),
     "other terms": (
         Gives(lambda w: {"nll": Term(w.sum(), torch.tensor(2))}),
         r"the module gives the terms nll and counts loss; give it a method counts\(batch\)",
@@ -374,7 +449,10 @@ def test_a_module_that_gives_no_loss_is_refused(tmp_path: Path, name: str) -> No
 
 def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
-    with pytest.raises(UserError, match=r"fit has no setting 'epochs'; did you mean 'steps'\? it has learning_rate, schedule, clip_norm"):
+    with pytest.raises(
+        UserError,
+        match=r"fit has no setting 'epochs'; did you mean 'steps'\? it has learning_rate, schedule, clip_norm",
+    ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, epochs=3)  # type: ignore[call-arg]
     with pytest.raises(UserError, match=r"fit has no setting 'lr'; did you mean learning_rate\? it has learning_rate"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, lr=0.1)  # type: ignore[call-arg]
@@ -386,16 +464,30 @@ def test_settings_that_are_none_are_refused_with_their_own_names(tmp_path: Path)
         clew.fit(Line(), loader, tmp_path / "line", steps=2, schedule={"name": "linear", "warmup": -3})
     with pytest.raises(UserError, match=r"batch_size \(8\) must be at least accumulate \(9\)"):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, accumulate=9)
-    with pytest.raises(UserError, match="the optimiser has 2 parameters that the module has not; make it from module.parameters()"):
+    with pytest.raises(
+        UserError, match="the optimiser has 2 parameters that the module has not; make it from module.parameters()"
+    ):
         clew.fit(Line(), loader, tmp_path / "line", steps=2, optimiser=torch.optim.SGD(Line().parameters(), lr=0.1))
-    with pytest.raises(UserError, match="evaluate gave accuracy; give a loss, or measures by name with `loss` among them"):
-        clew.fit(Line(), loader, tmp_path / "line", steps=2, evaluate=lambda module: {"accuracy": 1.0}, device="cpu", quiet=True)
+    with pytest.raises(
+        UserError, match="evaluate gave accuracy; give a loss, or measures by name with `loss` among them"
+    ):
+        clew.fit(
+            Line(),
+            loader,
+            tmp_path / "line",
+            steps=2,
+            evaluate=lambda module: {"accuracy": 1.0},
+            device="cpu",
+            quiet=True,
+        )
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
-    with pytest.raises(UserError, match="line has a fit already; go on with it by resume=True, replace it by overwrite=True, or choose"):
+    with pytest.raises(
+        UserError, match="line has a fit already; go on with it by resume=True, replace it by overwrite=True, or choose"
+    ):
         fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("mine")
@@ -405,20 +497,46 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "what"),
-    [({"seed": 2}, "seed"), ({"learning_rate": 0.5}, "optimiser"), ({"schedule": "linear"}, "schedule"), ({"clip_norm": None}, "clipping")],
+    [
+        ({"seed": 2}, "seed"),
+        ({"learning_rate": 0.5}, "optimiser"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"clip_norm": None}, "clipping"),
+    ],
 )
 def test_a_resumed_fit_keeps_its_settings(tmp_path: Path, change: dict[str, Any], what: str) -> None:
     loader = DataLoader(points(), batch_size=8)
     fit(Line(), loader, tmp_path / "line", steps=2, device="cpu")
-    with pytest.raises(UserError, match=f"the {what} is not what .* was written with .*, so the run cannot go on from it"):
+    with pytest.raises(
+        UserError, match=f"the {what} is not what .* was written with .*, so the run cannot go on from it"
+    ):
         fit(Line(), loader, tmp_path / "line", steps=3, device="cpu", resume=True, **change)
-    with pytest.raises(UserError, match="the data is not what .* TensorDataset of 22 examples, 8 a batch; now TensorDataset of 9 examples"):
+    with pytest.raises(
+        UserError,
+        match="the data is not what .* TensorDataset of 22 examples, 8 a batch; now TensorDataset of 9 examples",
+    ):
         fit(Line(), DataLoader(points(9), batch_size=8), tmp_path / "line", steps=3, device="cpu", resume=True)
 
 
 def test_what_was_measured_is_in_the_metrics(tmp_path: Path) -> None:
-    fit(Line(), DataLoader(points(), batch_size=8), tmp_path / "line", steps=2, device="cpu", log_every=1, evaluate=lambda module: 3.5)
+    fit(
+        Line(),
+        DataLoader(points(), batch_size=8),
+        tmp_path / "line",
+        steps=2,
+        device="cpu",
+        log_every=1,
+        evaluate=lambda module: 3.5,
+    )
     records = [json.loads(line) for line in (tmp_path / "line" / "metrics.jsonl").read_text().splitlines()]
     assert [record.get("valid.loss") for record in records] == [None, None, 3.5, None]
-    assert set(records[0]) == {"step", "train.loss", "epoch", "gradient_norm", "learning_rate", "rows_per_second", "seconds"}
+    assert set(records[0]) == {
+        "step",
+        "train.loss",
+        "epoch",
+        "gradient_norm",
+        "learning_rate",
+        "rows_per_second",
+        "seconds",
+    }
     assert records[-1]["best.valid.loss"] == 3.5 and records[-1]["best.step"] == 2

@@ -32,7 +32,8 @@ def settings(tmp_path: Path, *more: str, kind: str = "bert") -> list[str]:
 
 
 def changed(tmp_path: Path, out: str, kind: str = "bert") -> set[str]:
-    """The parts of the body whose weights are not those of the pre-trained run: embedding, norm, and the numbers of layers."""
+    """The parts of the body whose weights are not those of the pre-trained run: embedding, norm, and the numbers of
+    layers."""
     before, after = read_weights(tmp_path / kind / WEIGHTS), read_weights(Path(out) / WEIGHTS)
     names = [name for name in after if name.startswith("body.") and not torch.equal(before[name], after[name])]
     return {name.split(".")[3] if name.startswith("body.layers.") else name.split(".")[1] for name in names}
@@ -50,7 +51,9 @@ def changed(tmp_path: Path, out: str, kind: str = "bert") -> set[str]:
 )
 def test_what_is_frozen_stays_to_the_bit_and_the_rest_is_trained(given: str, trained: set[str], tmp_path: Path) -> None:
     result = run_recipe(
-        "finetune-classify", settings(tmp_path, f"transfer.freeze={given}", "training.optimiser.weight_decay=0.1"), out=Path("run")
+        "finetune-classify",
+        settings(tmp_path, f"transfer.freeze={given}", "training.optimiser.weight_decay=0.1"),
+        out=Path("run"),
     )
     assert changed(tmp_path, "run") == trained
     pretrained, learnt = read_weights(tmp_path / "bert" / WEIGHTS), read_weights(Path("run") / WEIGHTS)
@@ -73,7 +76,11 @@ def test_blocks_are_unfrozen_one_by_one_from_the_top(tmp_path: Path) -> None:
     config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "transfer.freeze=1"))
     freeze(task.requires_grad_(True), config)
     later = unfreezing(task, config)
-    assert later is not None and [later.num_waiting(step) for step in range(3)] == [1, 0, 0]  # two levels stay frozen for good
+    assert later is not None and [later.num_waiting(step) for step in range(3)] == [
+        1,
+        0,
+        0,
+    ]  # two levels stay frozen for good
 
 
 def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_path: Path) -> None:
@@ -87,34 +94,48 @@ def test_a_language_model_that_is_all_body_begins_with_its_topmost_block(tmp_pat
     assert waiting is not None and others == []
     assert [waiting.num_waiting(step) for step in range(5)] == [2, 2, 1, 1, 0]
     assert {id(parameter) for parameter in waiting(0)} == {id(parameter) for block in blocks[:2] for parameter in block}
-    with pytest.raises(UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"):
+    with pytest.raises(
+        UserError, match="transfer.freeze=body leaves nothing to train, as all of this run is in its body; freeze less"
+    ):
         run_recipe("finetune-text", [*given, *more[:2], "transfer.freeze=body"], out=Path("other"))
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "elmo"])
 def test_other_bodies_are_frozen_and_unfrozen_by_block_too(kind: str, tmp_path: Path) -> None:
-    config = config_of("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=3", "transfer.freeze=1", kind=kind))
+    config = config_of(
+        "finetune-classify", settings(tmp_path, "transfer.unfreeze_every=3", "transfer.freeze=1", kind=kind)
+    )
     task = prepare_problem(config).task
     freeze(task, config)
     waiting, (blocks, _) = unfreezing(task, config), levels_of(task, config)
     assert waiting is not None and len(blocks) == 3
-    assert {id(parameter) for parameter in waiting(2)} == {id(parameter) for parameter in blocks[2]} and waiting(3) == []
+    assert {id(parameter) for parameter in waiting(2)} == {id(parameter) for parameter in blocks[2]} and waiting(
+        3
+    ) == []
     assert [any(parameter.requires_grad for parameter in block) for block in blocks] == [False, False, True]
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["transfer.unfreeze_every=2"], "(2) reaches 2 of 3 levels of the body within training.steps (6), and the others would never be "),
+        (
+            ["transfer.unfreeze_every=2"],
+            "(2) reaches 2 of 3 levels of the body within training.steps (6), and the others would never be ",
+        ),
         (["transfer.unfreeze_every=2"], "trained; give at most 1, or 7 steps, or freeze them with transfer.freeze"),
-        (["transfer.unfreeze_every=9", "training.steps=2"], "trained; give 28 steps, or freeze them with transfer.freeze"),
+        (
+            ["transfer.unfreeze_every=9", "training.steps=2"],
+            "trained; give 28 steps, or freeze them with transfer.freeze",
+        ),
     ],
 )
 def test_blocks_that_would_wait_for_ever_are_told(more: list[str], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         run_recipe("finetune-classify", settings(tmp_path, *more), out=Path("run"))
     assert sentence in str(error.value) and not Path("run").exists()
-    run_recipe("finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "training.steps=4"), out=Path("run"))
+    run_recipe(
+        "finetune-classify", settings(tmp_path, "transfer.unfreeze_every=1", "training.steps=4"), out=Path("run")
+    )
 
 
 def test_each_block_has_its_rate_and_norms_still_do_not_decay(tmp_path: Path) -> None:
@@ -153,13 +174,17 @@ def test_a_run_that_was_interrupted_goes_on_to_the_bit(more: list[str], tmp_path
 
 
 def test_more_blocks_than_there_are_cannot_be_frozen(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"transfer.freeze \(3\) must be at most the 2 blocks that the body has; transfer.freeze=body"):
+    with pytest.raises(
+        UserError, match=r"transfer.freeze \(3\) must be at most the 2 blocks that the body has; transfer.freeze=body"
+    ):
         run_recipe("finetune-classify", settings(tmp_path, "transfer.freeze=3"), out=Path("run"))
 
 
 @pytest.mark.slow
 def test_several_processes_train_what_one_trains(tmp_path: Path) -> None:
-    plain = settings(tmp_path, "model.dropout=0", "model.attention_dropout=0", "task.dropout=0", "training.batch_size=5")
+    plain = settings(
+        tmp_path, "model.dropout=0", "model.attention_dropout=0", "task.dropout=0", "training.batch_size=5"
+    )
     kinds = {
         "unfrozen": ["transfer.unfreeze_every=2", "transfer.layer_decay=0.7", "training.steps=7"],
         "adapted": ["transfer.adapter={name: lora, rank: 2}"],

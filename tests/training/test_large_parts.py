@@ -1,4 +1,5 @@
-"""Training on parts on disk: the same run as in memory, to the bit, and a second start that reads and encodes nothing again."""
+"""Training on parts on disk: the same run as in memory, to the bit, and a second start that reads and encodes nothing
+again."""
 
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from tests.training.pairs import LSTM, pair_settings
 from tests.training.test_run import Listener, assert_same_run
 
 IN_MEMORY = 2**24
-CLASSIFIER = ["model.dim=8", "text.min_count=1", "data.text=text", "data.label=label", "device=cpu", "training.batch_size=8"]
+CLASSIFIER = [
+    "model.dim=8",
+    "text.min_count=1",
+    "data.text=text",
+    "data.label=label",
+    "device=cpu",
+    "training.batch_size=8",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +43,9 @@ def settings(folder: Path, steps: int = 9) -> list[str]:
     return [*pair_settings(folder, steps=steps, model=LSTM), "model.dropout=0.2", "training.batch_tokens=100"]
 
 
-def test_a_run_on_disk_is_the_run_in_memory_and_goes_on_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_disk_is_the_run_in_memory_and_goes_on_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_recipe("translate", settings(tmp_path), out=Path("disk"))
     assert list((tmp_path / "cache").glob("*/train.lengths"))
     with pytest.raises(Interrupted):
@@ -55,9 +65,13 @@ def test_a_second_start_encodes_nothing_and_says_the_same(tmp_path: Path, monkey
     encode = SequenceToSequence.encode
     monkeypatch.setattr(SequenceToSequence, "encode", lambda task, some: calls.append(len(some)) or encode(task, some))
     second = prepare_problem(config)
-    assert all(count <= 8 for count in calls), "the first examples alone are encoded again, to see whether they still agree"
+    assert all(count <= 8 for count in calls), (
+        "the first examples alone are encoded again, to see whether they still agree"
+    )
     assert (second.about, second.identity, second.notes) == (first.about, first.identity, first.notes)
-    assert [vocabulary.hash for vocabulary in second.vocabularies.values()] == [each.hash for each in first.vocabularies.values()]
+    assert [vocabulary.hash for vocabulary in second.vocabularies.values()] == [
+        each.hash for each in first.vocabularies.values()
+    ]
 
 
 def test_a_task_that_encodes_otherwise_does_not_take_old_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +79,9 @@ def test_a_task_that_encodes_otherwise_does_not_take_old_ids(tmp_path: Path, mon
     before = prepare_problem(config).batches.get(0, 0)
     encode = SequenceToSequence.encode
     monkeypatch.setattr(
-        SequenceToSequence, "encode", lambda task, some: [sides._replace(source=sides.source[-1:]) for sides in encode(task, some)]
+        SequenceToSequence,
+        "encode",
+        lambda task, some: [sides._replace(source=sides.source[-1:]) for sides in encode(task, some)],
     )
     after = prepare_problem(config).batches.get(0, 0)
     assert before.source.shape[1] > after.source.shape[1] == 1
@@ -89,7 +105,9 @@ def write_texts(path: Path, rows: list[tuple[str, ...]], header: tuple[str, ...]
     path.write_text("".join("\t".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
 
 
-def test_labelled_texts_on_disk_balance_classes_and_tell_unseen_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labelled_texts_on_disk_balance_classes_and_tell_unseen_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [(f"word{number % 9} a text {number}", "good" if number % 3 else "bad") for number in range(60)]
     write_texts(tmp_path / "train.tsv", rows, ("text", "label"))
     write_texts(tmp_path / "valid.tsv", [*rows[:20], ("a text", "odd")], ("text", "label"))
@@ -97,7 +115,10 @@ def test_labelled_texts_on_disk_balance_classes_and_tell_unseen_labels(tmp_path:
     problems = [prepare_problem(config_of("classify", given)) for _ in range(2)]
     on_disk(monkeypatch, IN_MEMORY)
     in_memory = prepare_problem(config_of("classify", given))
-    assert any("1 of 21 labels is not in the training part (odd; first: valid.tsv:22)" in note.replace("'", "") for note in in_memory.notes)
+    assert any(
+        "1 of 21 labels is not in the training part (odd; first: valid.tsv:22)" in note.replace("'", "")
+        for note in in_memory.notes
+    )
     for problem in problems:
         assert problem.notes == in_memory.notes
         assert problem.task.answer.class_weights.tolist() == in_memory.task.answer.class_weights.tolist()
@@ -107,14 +128,24 @@ def test_baselines_of_a_large_part_are_measured_once(tmp_path: Path, monkeypatch
     rows = [(f"word{number % 9} a text {number}", "good" if number % 3 else "bad") for number in range(60)]
     write_texts(tmp_path / "train.tsv", rows, ("text", "label"))
     write_texts(tmp_path / "valid.tsv", rows[:20], ("text", "label"))
-    given = ["data.train=train.tsv", "data.valid=valid.tsv", "training.steps=2", "training.evaluate_every=2", *CLASSIFIER]
+    given = [
+        "data.train=train.tsv",
+        "data.valid=valid.tsv",
+        "training.steps=2",
+        "training.evaluate_every=2",
+        *CLASSIFIER,
+    ]
     measured = Baselines.measured
     parts: list[object] = []
-    monkeypatch.setattr(Baselines, "measured", lambda self, part, interrupted: parts.append(part) or measured(self, part, interrupted))
+    monkeypatch.setattr(
+        Baselines, "measured", lambda self, part, interrupted: parts.append(part) or measured(self, part, interrupted)
+    )
     first, second = (run_recipe("classify", given, out=Path(name)).valid for name in ("first", "second"))
     assert len(parts) == 1
     assert second.measures == first.measures and "baseline_naive_bayes" in first.measures
-    (tmp_path / "train.tsv").write_text((tmp_path / "train.tsv").read_text(encoding="utf-8").replace("good", "fine"), encoding="utf-8")
+    (tmp_path / "train.tsv").write_text(
+        (tmp_path / "train.tsv").read_text(encoding="utf-8").replace("good", "fine"), encoding="utf-8"
+    )
     run_recipe("classify", given, out=Path("other"))
     assert len(parts) == 2
 

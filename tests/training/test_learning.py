@@ -21,7 +21,10 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", {"dim": 32, "num_layers": 2, "num_heads": 2, "max_length": 16}),
     "llama": ("llama", {"dim": 32, "num_layers": 2, "num_heads": 2}),
     "window": ("window", {"width": 4, "embedding_dim": 16, "dim": 64}),
-    "mixed": ("mixed", {"layers": ["gru", {"name": "attention", "num_heads": 2}, "convolution", "feedforward"], "dim": 32}),
+    "mixed": (
+        "mixed",
+        {"layers": ["gru", {"name": "attention", "num_heads": 2}, "convolution", "feedforward"], "dim": 32},
+    ),
 }
 
 
@@ -29,7 +32,9 @@ def task_of(name: str) -> LanguageModel:
     torch.manual_seed(0)
     family, settings = FAMILIES[name]
     tokenizer = train_character(["\n".join(LINES)])
-    return LanguageModel(MODELS[family].build(MODELS[family].config(**settings), Tokens(tokenizer.vocabulary)), tokenizer)
+    return LanguageModel(
+        MODELS[family].build(MODELS[family].config(**settings), Tokens(tokenizer.vocabulary)), tokenizer
+    )
 
 
 def lines_of(task: LanguageModel) -> Any:
@@ -52,5 +57,9 @@ def test_eight_lines_are_learnt_by_heart(name: str) -> None:
     optimiser = adamw(task.parameters(), 0.02, weight_decay=0.0)
     steps = 100
     batches = batches_of([lines_of(task)])
-    records = list(train(task, batches, optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0))
+    records = list(
+        train(
+            task, batches, optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0
+        )
+    )
     assert records[-1].loss < 0.05

@@ -35,7 +35,9 @@ def test_a_worker_that_dies_ends_the_run_with_a_sentence() -> None:
         return batch_of(epoch, number)
 
     source = Loader(Batches(lambda epoch: 100, get), 1, pin=False).ahead(0, 0)
-    with pytest.raises(UserError, match="a process that makes batches died .* go on by --resume, with training.workers=0 if it"):
+    with pytest.raises(
+        UserError, match="a process that makes batches died .* go on by --resume, with training.workers=0 if it"
+    ):
         list(source)
 
 
@@ -55,4 +57,6 @@ def test_a_mistake_in_a_batch_is_told_as_it_is() -> None:
 
     with pytest.raises(KeyError, match="no such row") as told:
         next(Loader(Batches(lambda epoch: 1, get), 1, pin=False).ahead(0, 0))
-    assert told.tb and not multiprocessing.active_children(), "the error holds the loader, and no process is left behind"
+    assert told.tb and not multiprocessing.active_children(), (
+        "the error holds the loader, and no process is left behind"
+    )

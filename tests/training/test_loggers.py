@@ -47,8 +47,8 @@ def test_mlflow_has_every_record_of_a_run_that_goes_on_as_one_run(tmp_path: Path
 
 
 def wandb_records(path: Path) -> Iterator[bytes]:
-    """The records of a file that Weights & Biases wrote: LevelDB's log, behind seven bytes. Its library writes such files and reads them
-    in a program of its own, so that only what a record holds can be read by its messages."""
+    """The records of a file that Weights & Biases wrote: LevelDB's log, behind seven bytes. Its library writes such
+    files and reads them in a program of its own, so that only what a record holds can be read by its messages."""
     content, at, whole = path.read_bytes(), 7, b""
     assert content.startswith(b":W&B")
     while at + 7 <= len(content):
@@ -75,7 +75,9 @@ def wandb_history(path: Path) -> list[dict[str, Any]]:
         record = messages.Record()
         record.ParseFromString(content)
         if record.WhichOneof("record_type") == "history":
-            rows.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item})
+            rows.append(
+                {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+            )
     return rows
 
 
@@ -100,13 +102,16 @@ def test_tensorboard_shows_every_record_of_a_run_that_goes_on(tmp_path: Path) ->
     for name in ("train.loss", "valid.loss"):
         found = [(event.step, event.value) for event in shown.Scalars(name.replace(".", "/"))]
         assert [step for step, _ in found] == [step for step, _ in measured(name)]
-        assert [value for _, value in found] == pytest.approx([value for _, value in measured(name)])  # events hold float32
+        assert [value for _, value in found] == pytest.approx(
+            [value for _, value in measured(name)]
+        )  # events hold float32
 
 
 def test_a_logger_that_is_not_installed_is_refused_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loggers, "find_spec", lambda name: None)
     sentence = (
-        "training.log asks for wandb, which needs wandb: not installed; `pip install 'clew.wandb.'`, or leave wandb out of training.log"
+        "training.log asks for wandb, which needs wandb: not installed; `pip install 'clew.wandb.'`, or leave wandb out"
+        " of training.log"
     )
     with pytest.raises(UserError, match=sentence):
         check_training(config_of("text-lstm", ["training.log=[wandb]"]).training)

@@ -18,7 +18,11 @@ def run(task, batches: Batches, steps: int, learning_rate: float = 0.1, **option
     standing = options.pop("standing", None) or Standing()
     optimiser = options.pop("optimiser", None) or sgd(task.parameters(), learning_rate)
     schedule = options.pop("schedule", Constant(steps))
-    return list(train(task, batches, optimiser, schedule, steps=steps, standing=standing, seed=options.pop("seed", 0), **options))
+    return list(
+        train(
+            task, batches, optimiser, schedule, steps=steps, standing=standing, seed=options.pop("seed", 0), **options
+        )
+    )
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
@@ -108,7 +112,12 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
     optimiser = adamw(task.parameters(), 0.1)
     standing = Standing()
     records = run(
-        task, each(ONE, NAN._replace(fresh=False), ONE._replace(fresh=False)), 3, optimiser=optimiser, standing=standing, carry=True
+        task,
+        each(ONE, NAN._replace(fresh=False), ONE._replace(fresh=False)),
+        3,
+        optimiser=optimiser,
+        standing=standing,
+        carry=True,
     )
     assert [record.skipped for record in records] == [False, True, False]
     assert standing.skipped == 0 and standing.step == 3
@@ -147,7 +156,10 @@ def test_a_finite_step_starts_the_count_of_skipped_ones_anew() -> None:
 def test_the_state_is_carried_by_value_but_gradients_stop_at_the_chunk() -> None:
     """s_2 = w x_1 + w x_2: with the state detached the second gradient is x_2, not x_1 + x_2."""
     task = Adder(weight=2.0)
-    chunks = [Rows(torch.tensor([[3.0]], dtype=torch.float64)), Rows(torch.tensor([[5.0]], dtype=torch.float64), fresh=False)]
+    chunks = [
+        Rows(torch.tensor([[3.0]], dtype=torch.float64)),
+        Rows(torch.tensor([[5.0]], dtype=torch.float64), fresh=False),
+    ]
     first, second = run(task, each(*chunks), 2, learning_rate=0.1, carry=True)
     assert first.loss == pytest.approx(6.0)
     assert second.loss == pytest.approx(6.0 + (2.0 - 0.1 * 3.0) * 5.0)
@@ -177,7 +189,10 @@ def test_every_micro_batch_gets_its_own_state_back() -> None:
 def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> None:
     def losses(first: int, steps: int, seed: int = 7) -> list[float]:
         torch.rand(first + 3)
-        return [record.loss for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))]
+        return [
+            record.loss
+            for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))
+        ]
 
     straight = losses(0, 5)
     assert losses(3, 5) == straight[3:]
@@ -239,7 +254,15 @@ def test_an_epoch_ends_where_its_batches_do() -> None:
 
 def test_the_position_is_up_to_date_when_a_record_comes() -> None:
     standing = Standing()
-    steps = train(Adder(), each(ONE), sgd([torch.nn.Parameter(torch.ones(()))], 0.1), Constant(3), steps=3, standing=standing, seed=0)
+    steps = train(
+        Adder(),
+        each(ONE),
+        sgd([torch.nn.Parameter(torch.ones(()))], 0.1),
+        Constant(3),
+        steps=3,
+        standing=standing,
+        seed=0,
+    )
     assert [(record.step, standing.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
 
 
@@ -260,7 +283,10 @@ class Greedy(Adder):
 
 def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same() -> None:
     batches = each(
-        *(Rows(torch.tensor([[float(row + 8 * chunk)] for row in range(8)], dtype=torch.float64), chunk == 0) for chunk in range(3))
+        *(
+            Rows(torch.tensor([[float(row + 8 * chunk)] for row in range(8)], dtype=torch.float64), chunk == 0)
+            for chunk in range(3)
+        )
     )
     whole, cut, standing = Adder(), Greedy(most=2), Standing()
     expected = run(whole, batches, 3, carry=True)
@@ -272,7 +298,10 @@ def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same(
 
 
 def test_where_one_row_does_not_fit_the_run_ends_with_a_sentence() -> None:
-    message = r"out of memory at step 1 even with 4 micro-batches of 1 rows; lower training.length or the model's size, or set"
+    message = (
+        r"out of memory at step 1 even with 4 micro-batches of 1 rows; lower training.length or the model's size,"
+        r" or set"
+    )
     with pytest.raises(UserError, match=message):
         run(Greedy(most=0), each(Rows(torch.ones(4, 1, dtype=torch.float64))), 2)
 

@@ -33,8 +33,14 @@ def test_a_run_goes_on_to_the_bit_and_tells_both_losses(tmp_path: Path) -> None:
     run_recipe("text-bert", [], out=Path("stopped"), resume=True)
     assert_same_run(Path("straight"), Path("stopped"))
     steps = [record for record in read_metrics(Path("straight")) if "train.loss" in record]
-    assert {record["train.next_sentence_count"] for record in steps} == {4, 2}  # the last batch of an epoch is what is left
-    assert all(0 < record["train.loss_count"] < 4 * 24 for record in steps) and len({record["train.loss_count"] for record in steps}) > 1
+    assert {record["train.next_sentence_count"] for record in steps} == {
+        4,
+        2,
+    }  # the last batch of an epoch is what is left
+    assert (
+        all(0 < record["train.loss_count"] < 4 * 24 for record in steps)
+        and len({record["train.loss_count"] for record in steps}) > 1
+    )
     valid = result.valid.measures
     assert valid["tokens"] > valid["pairs"] > 1
     assert result.valid.value == valid["loss"] and valid["next_sentence_loss"] < 1.5
@@ -55,19 +61,38 @@ def test_micro_batches_and_workers_change_nothing(tmp_path: Path) -> None:
         (epoch, number, here), (*position, there) = (next(each) for each in ahead)
         assert [epoch, number] == position
         assert here.inputs.tokens.numel() <= 120 and torch.equal(here.inputs.tokens, there.inputs.tokens)
-        assert torch.equal(here.targets, there.targets) and torch.equal(here.inputs.tokens, batches.get(epoch, number).inputs.tokens)
+        assert torch.equal(here.targets, there.targets) and torch.equal(
+            here.inputs.tokens, batches.get(epoch, number).inputs.tokens
+        )
     assert epoch == 1
 
 
 def test_pre_training_goes_on_with_other_documents(tmp_path: Path) -> None:
     run_recipe("text-bert", [*bert_settings(tmp_path, steps=4), "task.next_sentence=false"], out=Path("first"))
-    Path("more.jsonl").write_text("".join(json.dumps({"body": f"the {word} was red.\nshe found it."}) + "\n" for word in "abcdefgh"))
-    given = [setting for setting in bert_settings(tmp_path, steps=4) if not setting.startswith(("model", "text", "data.train"))]
-    more = ["data.train=more.jsonl", "data.text=body", "transfer.from=first", "task.next_sentence=true", "training.learning_rate=1e-9"]
+    Path("more.jsonl").write_text(
+        "".join(json.dumps({"body": f"the {word} was red.\nshe found it."}) + "\n" for word in "abcdefgh")
+    )
+    given = [
+        setting
+        for setting in bert_settings(tmp_path, steps=4)
+        if not setting.startswith(("model", "text", "data.train"))
+    ]
+    more = [
+        "data.train=more.jsonl",
+        "data.text=body",
+        "transfer.from=first",
+        "task.next_sentence=true",
+        "training.learning_rate=1e-9",
+    ]
     listener = Listener()
     run_recipe("text-bert", [*given, *more], out=Path("second"), report=listener)
     first, second = (read_weights(Path(name) / "model.safetensors") for name in ("first", "second"))
-    assert set(second) - set(first) == {"pooling.dense.weight", "pooling.dense.bias", "next_sentence.weight", "next_sentence.bias"}
+    assert set(second) - set(first) == {
+        "pooling.dense.weight",
+        "pooling.dense.bias",
+        "next_sentence.weight",
+        "next_sentence.bias",
+    }
     for name, tensor in first.items():
         torch.testing.assert_close(second[name], tensor, rtol=0, atol=1e-6)
     assert Tokenizer.load(Path("first/vocabulary")).hash == Tokenizer.load(Path("second/vocabulary")).hash
@@ -99,5 +124,9 @@ def test_what_cannot_be_learnt_from_is_told(tmp_path: Path, settings: list[str],
 def test_corpora_and_files_are_learnt_from_together(tmp_path: Path) -> None:
     settings = [*bert_settings(tmp_path), "data.corpus=ewt-sample+tatoeba-sample", "data.source=de"]
     parts = find_documents(config_of("text-bert", settings).data, Notes())
-    assert {name: sum(line.opens for line in part.lines()) for name, part in parts.items()} == {"train": 11, "valid": 6, "test": 2}
+    assert {name: sum(line.opens for line in part.lines()) for name, part in parts.items()} == {
+        "train": 11,
+        "valid": 6,
+        "test": 2,
+    }
     assert {"she tied one end to the door and went in."} < set(parts["valid"])

@@ -1,5 +1,5 @@
-"""Training with the norm-preserving penalty (Pascanu et al. 2013): the same however a batch is cut, refused where it cannot be, and
-gradients that reach further back."""
+"""Training with the norm-preserving penalty (Pascanu et al. 2013): the same however a batch is cut, refused where it
+cannot be, and gradients that reach further back."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,14 @@ from clew.training.optimisers import sgd
 from clew.training.schedules import Constant
 from tests.runs.small import GPT, LSTM
 
-SETTINGS = [*LSTM, "model.cell=elman", "training.steps=6", "training.evaluate_every=6", "training.save_every=3", "training.log_every=1"]
+SETTINGS = [
+    *LSTM,
+    "model.cell=elman",
+    "training.steps=6",
+    "training.evaluate_every=6",
+    "training.save_every=3",
+    "training.log_every=1",
+]
 
 
 class FirstSign(nn.Module):
@@ -36,7 +43,9 @@ class FirstSign(nn.Module):
 
     def forward(self, batch: Tensor, state: Any = None) -> tuple[dict[str, Term], None]:
         scores = self.output(self.layer(batch)[0][:, -1])[:, 0]
-        losses = nn.functional.binary_cross_entropy_with_logits(scores, (batch[:, 0, 0] > 0).to(scores), reduction="sum")
+        losses = nn.functional.binary_cross_entropy_with_logits(
+            scores, (batch[:, 0, 0] > 0).to(scores), reduction="sum"
+        )
         return {"loss": Term(losses, self.counts(batch)["loss"])}, None
 
     def counts(self, batch: Tensor) -> dict[str, Tensor]:
@@ -71,7 +80,16 @@ def trained(penalty: float, steps: int = 60, **options: Any) -> tuple[FirstSign,
     rate = sgd(task.parameters(), 0.1)
     records = list(
         train(
-            task, batches, rate, Constant(steps), steps=steps, standing=Standing(), seed=0, clip_norm=1.0, norm_penalty=penalty, **options
+            task,
+            batches,
+            rate,
+            Constant(steps),
+            steps=steps,
+            standing=Standing(),
+            seed=0,
+            clip_norm=1.0,
+            norm_penalty=penalty,
+            **options,
         )
     )
     return task, records
@@ -79,8 +97,8 @@ def trained(penalty: float, steps: int = 60, **options: Any) -> tuple[FirstSign,
 
 @pytest.mark.slow
 def test_gradients_reach_thirty_steps_back_with_the_penalty_and_vanish_without() -> None:
-    """The penalty falls, an error after thirty steps reaches the first, and the sign of the first number is learnt; without it none of
-    these."""
+    """The penalty falls, an error after thirty steps reaches the first, and the sign of the first number is learnt;
+    without it none of these."""
     (plain, _), (kept, records) = trained(0.0), trained(2.0)
     assert records[-1].losses["norm"] < 0.25 * records[0].losses["norm"]
     batch = torch.cat([noise(10**6 + number) for number in range(10)])
@@ -113,8 +131,16 @@ def test_a_run_with_the_penalty_goes_on_to_the_bit(tmp_path: Path, monkeypatch: 
     ("recipe", "settings", "sentence"),
     [
         ("text-gpt", GPT, "training__norm_penalty is for recurrent layers, and a gpt has none here"),
-        ("text-lstm", [*SETTINGS, "training.compile=true"], "which compiled, recomputed and sharded layers do not allow"),
-        ("text-lstm", [*SETTINGS, "training.recompute=true"], "which compiled, recomputed and sharded layers do not allow"),
+        (
+            "text-lstm",
+            [*SETTINGS, "training.compile=true"],
+            "which compiled, recomputed and sharded layers do not allow",
+        ),
+        (
+            "text-lstm",
+            [*SETTINGS, "training.recompute=true"],
+            "which compiled, recomputed and sharded layers do not allow",
+        ),
     ],
 )
 def test_where_there_is_no_such_penalty_it_is_refused(

@@ -29,7 +29,17 @@ def steps_of(name: str, task: Any, steps: int, length: int, **options: Any) -> A
     batches = batches_of(chunks_of(whole, length))
     loader = Loader(batches, 0, pin=True)
     carry = name == "lstm"
-    return train(task, loader, adamw(task.parameters(), 0.01), Constant(steps), steps=steps, seed=1, carry=carry, clip_norm=0.5, **options)
+    return train(
+        task,
+        loader,
+        adamw(task.parameters(), 0.01),
+        Constant(steps),
+        steps=steps,
+        seed=1,
+        carry=carry,
+        clip_norm=0.5,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
@@ -81,7 +91,9 @@ def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
 
 
 def test_batches_that_are_copied_ahead_arrive_whole_and_in_order() -> None:
-    batches = Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.full((64, 1000), 10.0 * epoch + number), number == 0))
+    batches = Batches(
+        lambda epoch: 5, lambda epoch, number: Rows(torch.full((64, 1000), 10.0 * epoch + number), number == 0)
+    )
     feed = Feed(Loader(batches, 0, pin=True), 0, 3, torch.device("cuda"))
     for position in ((0, 3), (0, 4), (1, 0), (1, 1)):
         fed = feed.take()
@@ -159,6 +171,8 @@ def test_a_pass_that_asks_the_host_runs_eagerly(caplog: pytest.LogCaptureFixture
     torch.manual_seed(1)
     task = AsksTheHost().cuda()
     batches = Loader(Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.randn(8, 10), True)), 0, pin=True)
-    steps = train(task, batches, adamw(task.parameters(), 0.01), Constant(9), steps=9, standing=Standing(), seed=1, capture=True)
+    steps = train(
+        task, batches, adamw(task.parameters(), 0.01), Constant(9), steps=9, standing=Standing(), seed=1, capture=True
+    )
     assert not any(record.skipped for record in list(steps))
     assert "a training step runs eagerly" in caplog.text

@@ -61,10 +61,17 @@ def test_norms_and_biases_are_vectors_and_tables_are_matrices(family) -> None:
     part = MODELS[family]
     body = part.build(part.config(), Tokens(11))
     kinds = tuple({type(build(4)) for build in NORMS.values()} | {nn.LayerNorm})
-    spared = {id(p) for group in decay_groups(list(body.parameters()), 0.1, False) if not group["weight_decay"] for p in group["params"]}
+    spared = {
+        id(p)
+        for group in decay_groups(list(body.parameters()), 0.1, False)
+        if not group["weight_decay"]
+        for p in group["params"]
+    }
     for module in body.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            assert (id(parameter) in spared) == (name.endswith("bias") or isinstance(module, kinds)), f"{type(module).__name__}.{name}"
+            assert (id(parameter) in spared) == (name.endswith("bias") or isinstance(module, kinds)), (
+                f"{type(module).__name__}.{name}"
+            )
     assert id(body.embedding.weight) not in spared
 
 
@@ -72,11 +79,18 @@ def test_norms_and_biases_are_vectors_and_tables_are_matrices(family) -> None:
 def test_of_a_cell_the_biases_and_norms_are_spared(cell) -> None:
     built = CELLS[cell](3, 4)
     names = {id(p): name for name, p in built.named_parameters()}
-    spared = [names[id(p)] for g in decay_groups(list(built.parameters()), 0.1, False) if not g["weight_decay"] for p in g["params"]]
+    spared = [
+        names[id(p)]
+        for g in decay_groups(list(built.parameters()), 0.1, False)
+        if not g["weight_decay"]
+        for p in g["params"]
+    ]
     assert spared == [name for name in names.values() if name.endswith("bias") or "norm" in name]
 
 
-@pytest.mark.parametrize(("build", "theirs"), [(sgd, torch.optim.SGD), (adam, torch.optim.Adam), (adamw, torch.optim.AdamW)])
+@pytest.mark.parametrize(
+    ("build", "theirs"), [(sgd, torch.optim.SGD), (adam, torch.optim.Adam), (adamw, torch.optim.AdamW)]
+)
 def test_a_fused_step_is_the_step(build, theirs) -> None:
     ours, other = parameters()[:2], parameters()[:2]
     fused = build(ours, 0.1, weight_decay=0.5, decay_vectors=True)
@@ -138,7 +152,12 @@ def test_every_optimiser_lowers_a_parabola() -> None:
 
 def test_best_counts_evaluations_without_a_better_one() -> None:
     best = Best(patience=2)
-    assert [best.observe(value, step) for step, value in enumerate([3.0, 2.0, 2.0, float("nan")], start=1)] == [True, True, False, False]
+    assert [best.observe(value, step) for step, value in enumerate([3.0, 2.0, 2.0, float("nan")], start=1)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert (best.value, best.step, best.is_exhausted) == (2.0, 2, True)
     other = Best(patience=2)
     other.load_state_dict(best.state_dict())

@@ -44,7 +44,8 @@ class Listener(Silence):
 def losses(folder: Path) -> list[tuple]:
     """All that was measured, in order, but for what depends on the clock."""
     return [
-        tuple(sorted((k, v) for k, v in record.items() if k not in ("tokens_per_second", "seconds"))) for record in read_metrics(folder)
+        tuple(sorted((k, v) for k, v in record.items() if k not in ("tokens_per_second", "seconds")))
+        for record in read_metrics(folder)
     ]
 
 
@@ -57,7 +58,9 @@ def assert_same_run(first: Path, second: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "settings"), [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)], ids=["streams, state carried", "windows"]
+    ("recipe", "settings"),
+    [("text-lstm", lstm_settings), ("text-gpt", gpt_settings)],
+    ids=["streams, state carried", "windows"],
 )
 def test_a_run_stopped_between_evaluations_goes_on_to_the_bit(tmp_path: Path, recipe: str, settings) -> None:
     given = [*settings(tmp_path, steps=9), "model.dropout=0.2", "training.log_every=1"]
@@ -88,8 +91,13 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("step", [4, 8])
 def test_a_run_killed_after_it_made_up_for_an_evaluation_makes_up_for_it_again(tmp_path: Path, step: int) -> None:
-    """What reacts to evaluations is in the checkpoint, which knows nothing of one that was made up for after it was written."""
-    given = [*lstm_settings(tmp_path, steps=12), "training.schedule={name: plateau, patience: 1}", "training.learning_rate=1.0"]
+    """What reacts to evaluations is in the checkpoint, which knows nothing of one that was made up for after it was
+    written."""
+    given = [
+        *lstm_settings(tmp_path, steps=12),
+        "training.schedule={name: plateau, patience: 1}",
+        "training.learning_rate=1.0",
+    ]
     run_recipe("text-lstm", given, out=Path("straight"))
     with pytest.raises(Interrupted):
         run_recipe("text-lstm", given, out=Path("killed"), report=Listener(stop_at_evaluation=step))
@@ -102,11 +110,15 @@ def test_a_run_killed_after_it_made_up_for_an_evaluation_makes_up_for_it_again(t
         run_recipe("text-lstm", [], out=Path("killed"), resume=True, report=Killer())
     run_recipe("text-lstm", [], out=Path("killed"), resume=True)
     assert_same_run(Path("straight"), Path("killed"))
-    first, second = (json.loads((checkpoint_folders(Path(name))[0] / "training.json").read_text()) for name in ("straight", "killed"))
+    first, second = (
+        json.loads((checkpoint_folders(Path(name))[0] / "training.json").read_text()) for name in ("straight", "killed")
+    )
     assert (first["best"], first["schedule"]) == (second["best"], second["schedule"])
 
 
-def test_a_signal_that_comes_with_the_last_evaluation_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_that_comes_with_the_last_evaluation_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def signalled(*parts):
         signal.raise_signal(signal.SIGTERM)
         return Run(*parts)
@@ -130,7 +142,9 @@ def test_a_second_signal_stops_at_once_and_says_what_is_saved(tmp_path: Path) ->
     assert stop.value.number == signal.SIGTERM
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])], ids=["missing", "cut short"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9])], ids=["missing", "cut short"]
+)
 @pytest.mark.parametrize("average", ["null", "ema"])
 def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damage, average: str) -> None:
     given = [*lstm_settings(tmp_path, steps=4), f"training.average={average}"]
@@ -139,7 +153,9 @@ def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damag
     damage(Path("lost/model.safetensors"))
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("lost"), resume=True, report=listener)
-    assert any("; the weights of step 4 take the place of those of step 4, the best so far" in said for said in listener.said)
+    assert any(
+        "; the weights of step 4 take the place of those of step 4, the best so far" in said for said in listener.said
+    )
     assert_same_run(Path("straight"), Path("lost"))
 
 
@@ -159,10 +175,13 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
     def full(*_) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(f"clew.training.running.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full)
+    monkeypatch.setattr(
+        f"clew.training.running.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full
+    )
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
-        f"the {what} cannot be written below run: No space left on device; make room there, or allow writing to it, and go on by --resume"
+        f"the {what} cannot be written below run: No space left on device; make room there, or allow writing to it, and"
+        " go on by --resume"
     )
     with pytest.raises(UserError, match=f"{message} from the start: nothing was saved yet"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
@@ -174,7 +193,9 @@ def test_a_run_that_cannot_be_prepared_leaves_an_empty_folder(tmp_path: Path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr("clew.training.run_folder.write_config", full)
-        with pytest.raises(UserError, match="cannot write the run to run: No space left on device; choose another place with --out"):
+        with pytest.raises(
+            UserError, match="cannot write the run to run: No space left on device; choose another place with --out"
+        ):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
     assert list(Path("run").iterdir()) == []
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("run"))
@@ -228,20 +249,31 @@ def test_a_changed_text_is_refused(tmp_path: Path) -> None:
     write_text(tmp_path, "other words stand in the file now, and more of them.\n" * 20)
     with pytest.raises(
         UserError,
-        match=r"the training text is not what .* was written with \(then [\d,]+ tokens, \w+; now [\d,]+ tokens, \w+\), so the run cannot",
+        match=(
+            r"the training text is not what .* was written with \(then [\d,]+ tokens, \w+; now [\d,]+ tokens, \w+\), so"
+            r" the run cannot"
+        ),
     ):
         run_recipe("text-lstm", [], out=Path("run"), resume=True)
 
 
 def test_a_changed_setting_is_refused(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
-    message = "a resumed run keeps its settings, but these changed: model.dim: 16 -> 32; leave them as they were, or start a new run"
+    message = (
+        "a resumed run keeps its settings, but these changed: model.dim: 16 -> 32; leave them as they were, or start a"
+        " new run"
+    )
     with pytest.raises(UserError, match=message):
         run_recipe("text-lstm", ["model.dim=32"], out=Path("run"), resume=True)
 
 
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=50), "training.patience=2", "training.learning_rate=1e-12", "training.evaluate_every=1"]
+    given = [
+        *lstm_settings(tmp_path, steps=50),
+        "training.patience=2",
+        "training.learning_rate=1e-12",
+        "training.evaluate_every=1",
+    ]
     listener = Listener()
     result = run_recipe("text-lstm", given, out=Path("run"), report=listener)
     assert result.step < 50
@@ -250,7 +282,12 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
 
 def test_the_weights_of_a_run_are_those_of_its_best_evaluation(tmp_path: Path) -> None:
     """A learning rate that ruins the model after a while: the last weights are not the best."""
-    given = [*lstm_settings(tmp_path, steps=12), "training.evaluate_every=2", "training.learning_rate=3.0", "training.clip_norm=null"]
+    given = [
+        *lstm_settings(tmp_path, steps=12),
+        "training.evaluate_every=2",
+        "training.learning_rate=3.0",
+        "training.clip_norm=null",
+    ]
     result = run_recipe("text-lstm", given, out=Path("run"))
     measured = {record["step"]: record["valid.loss"] for record in read_metrics(Path("run")) if "valid.loss" in record}
     assert result.valid.loss == min(measured.values()) == measured[result.best_step]
@@ -258,7 +295,9 @@ def test_the_weights_of_a_run_are_those_of_its_best_evaluation(tmp_path: Path) -
 
 def test_more_micro_batches_than_processes_can_fill_are_refused(tmp_path: Path) -> None:
     config = config_of("text-lstm", ["training.batch_size=2", "training.accumulate=4"])
-    message = r"training.batch_size \(2\) must be at least training.accumulate \(4\) times the number of processes \(1\)"
+    message = (
+        r"training.batch_size \(2\) must be at least training.accumulate \(4\) times the number of processes \(1\)"
+    )
     with pytest.raises(UserError, match=message):
         check_training(config.training)
 
@@ -304,7 +343,12 @@ def test_a_first_signal_is_noted_and_a_second_obeyed() -> None:
 
 
 def test_a_run_that_lost_patience_stays_where_it_stopped(tmp_path: Path) -> None:
-    given = [*lstm_settings(tmp_path, steps=40), "training.learning_rate=1e-12", "training.evaluate_every=1", "training.patience=2"]
+    given = [
+        *lstm_settings(tmp_path, steps=40),
+        "training.learning_rate=1e-12",
+        "training.evaluate_every=1",
+        "training.patience=2",
+    ]
     first = run_recipe("text-lstm", given, out=Path("run"))
     assert first.step < 40
     report = Listener()
@@ -315,7 +359,10 @@ def test_a_run_that_lost_patience_stays_where_it_stopped(tmp_path: Path) -> None
 
 def test_windows_longer_than_the_positions_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
     given = [*gpt_settings(tmp_path, steps=2), "model.max_length=4", "training.length=8"]
-    with pytest.raises(UserError, match=r"training.length \(8\) must be at most the 4 positions that the model can tell apart; lower it"):
+    with pytest.raises(
+        UserError,
+        match=r"training.length \(8\) must be at most the 4 positions that the model can tell apart; lower it",
+    ):
         run_recipe("text-gpt", given, out=Path("run"))
     assert not Path("run").exists()
 
@@ -329,7 +376,9 @@ def test_streams_are_refused_for_attention(tmp_path: Path) -> None:
 def test_a_run_is_not_resumed_for_fewer_steps_than_it_has_done(tmp_path: Path) -> None:
     run_recipe("text-lstm", lstm_settings(tmp_path, steps=4), out=Path("run"))
     before = Path("run/config.json").read_text()
-    with pytest.raises(UserError, match="run has done 4 steps already, and training.steps=2 asks for fewer; ask for at least as many"):
+    with pytest.raises(
+        UserError, match="run has done 4 steps already, and training.steps=2 asks for fewer; ask for at least as many"
+    ):
         run_recipe("text-lstm", ["training.steps=2"], out=Path("run"), resume=True)
     assert Path("run/config.json").read_text() == before
 

@@ -66,14 +66,18 @@ def test_a_warmup_longer_than_the_run_is_shortened_to_a_tenth_and_says_so(name: 
     long, as_long, tenth = (SCHEDULES[name](100, warmup=warmup) for warmup in (4000, 100, 10))
     assert factors(long, range(100)) == factors(tenth, range(100))
     assert as_long.warmup == 100 and as_long.note == tenth.note == ""
-    assert long.note == (
-        "a warm-up of 4,000 steps is longer than a training of 100, and is shortened to 10: a tenth; set the schedule's warmup for another"
+    assert (
+        long.note
+        == "a warm-up of 4,000 steps is longer than a training of 100, and is shortened to 10: a tenth; set the"
+        " schedule's warmup for another"
     )
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_negative_warmup_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"the schedule's warmup \(-1\) must be at least 0; set training.schedule.warmup"):
+    with pytest.raises(
+        UserError, match=r"the schedule's warmup \(-1\) must be at least 0; set training.schedule.warmup"
+    ):
         SCHEDULES[name](10, warmup=-1)
 
 
@@ -83,7 +87,9 @@ def test_a_share_of_the_steps_is_the_warmup_of_so_many_steps(name: str) -> None:
     assert factors(share, list(range(100))) == factors(steps, list(range(100)))
 
 
-@pytest.mark.parametrize(("share", "steps", "warmup"), [(0.29, 100, 29), (0.067, 1500, 100), (0.1, 355, 35), (0.9, 10, 9), (0.999, 1, 0)])
+@pytest.mark.parametrize(
+    ("share", "steps", "warmup"), [(0.29, 100, 29), (0.067, 1500, 100), (0.1, 355, 35), (0.9, 10, 9), (0.999, 1, 0)]
+)
 def test_a_share_is_rounded_down_to_whole_steps(share: float, steps: int, warmup: int) -> None:
     assert Cosine(steps, warmup=share).warmup == warmup
 
@@ -98,7 +104,8 @@ def test_less_than_one_step_of_warmup_is_none(name: str, share: float) -> None:
 @pytest.mark.parametrize("warmup", [-0.1, 1.0, 1.5])
 def test_a_warmup_that_is_neither_steps_nor_a_share_is_refused(name: str, warmup: float) -> None:
     message = (
-        rf"the schedule's warmup \({warmup}\) must be a whole number of steps, or a share of them that is at least 0 and below 1; set "
+        rf"the schedule's warmup \({warmup}\) must be a whole number of steps, or a share of them that is at least 0"
+        r" and below 1; set "
     )
     with pytest.raises(UserError, match=message):
         SCHEDULES[name](10, warmup=warmup)
@@ -119,7 +126,9 @@ def test_a_schedule_goes_on_from_a_state_that_knows_no_warmup() -> None:
     assert schedule.warmup == 10
 
 
-@pytest.mark.parametrize(("name", "option"), [("cosine", "floor"), ("linear", "floor"), ("by_epoch", "decay"), ("plateau", "decay")])
+@pytest.mark.parametrize(
+    ("name", "option"), [("cosine", "floor"), ("linear", "floor"), ("by_epoch", "decay"), ("plateau", "decay")]
+)
 @pytest.mark.parametrize("value", [-0.1, 10.0])
 def test_what_is_left_of_the_rate_is_a_share_of_it(name, option, value):
     message = rf"the schedule's {option} \({value}\) must be between 0 and 1; set training.schedule.{option}"

@@ -66,15 +66,21 @@ def test_rows_made_alone_are_the_rows_taken_of_the_whole_batch_counts_included(r
         for made, there in zip(shares, taken, strict=True):
             assert_same_rows(made, there, is_narrower=recipe in NARROWER)
             if num_rows(made):
-                assert {k: float(v) for k, v in task.counts(made).items()} == {k: float(v) for k, v in task.counts(there).items()}
-        assert sum(getattr(share, "num_tokens", 0) for share in shares if num_rows(share)) == getattr(whole, "num_tokens", 0)
+                assert {k: float(v) for k, v in task.counts(made).items()} == {
+                    k: float(v) for k, v in task.counts(there).items()
+                }
+        assert sum(getattr(share, "num_tokens", 0) for share in shares if num_rows(share)) == getattr(
+            whole, "num_tokens", 0
+        )
 
 
 def test_a_process_without_rows_is_fed_the_first_row_which_counts_for_nothing() -> None:
     x = torch.arange(6.0).reshape(3, 2)
 
     class LastOfFour(Batches):
-        def ahead(self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None) -> Iterator[tuple[int, int, Any]]:
+        def ahead(
+            self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None
+        ) -> Iterator[tuple[int, int, Any]]:
             return super().ahead(epoch, batch, 3, 4)
 
     batches = LastOfFour(lambda epoch: 1, lambda epoch, number: Rows(x))

@@ -1,5 +1,5 @@
-"""Steps that are decided on the device and looked at later do what steps do that the host looks at. torch's fused optimisers read the same
-flag on the CPU, so that this runs anywhere."""
+"""Steps that are decided on the device and looked at later do what steps do that the host looks at. torch's fused
+optimisers read the same flag on the CPU, so that this runs anywhere."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -64,7 +64,18 @@ def steps_of(
     return (
         task,
         optimiser,
-        train(task, batches, optimiser, Constant(14), steps=14, standing=standing, seed=1, carry=True, clip_norm=0.5, look=look),
+        train(
+            task,
+            batches,
+            optimiser,
+            Constant(14),
+            steps=14,
+            standing=standing,
+            seed=1,
+            carry=True,
+            clip_norm=0.5,
+            look=look,
+        ),
     )
 
 
@@ -80,11 +91,21 @@ def test_the_device_decides_as_the_host_does_to_the_bit(name: str) -> None:
     expected = list(steps)
     other, other_optimiser, steps = steps_of(name, False, unlooked)
     found = list(steps)
-    assert [record.skipped for record in found] == [record.skipped for record in expected] == [step in POISONED for step in range(14)]
+    assert (
+        [record.skipped for record in found]
+        == [record.skipped for record in expected]
+        == [step in POISONED for step in range(14)]
+    )
     for there, here in zip(expected, found, strict=True):
         assert math.isnan(there.loss) if math.isnan(here.loss) else there.loss == here.loss
-        assert math.isnan(there.gradient_norm) if math.isnan(here.gradient_norm) else there.gradient_norm == here.gradient_norm
-    for there, here in zip(everything(task, optimiser, looked), everything(other, other_optimiser, unlooked), strict=True):
+        assert (
+            math.isnan(there.gradient_norm)
+            if math.isnan(here.gradient_norm)
+            else there.gradient_norm == here.gradient_norm
+        )
+    for there, here in zip(
+        everything(task, optimiser, looked), everything(other, other_optimiser, unlooked), strict=True
+    ):
         assert torch.equal(there, here)
     assert unlooked.skipped == looked.skipped == 0
 
@@ -116,9 +137,13 @@ def test_ten_in_a_row_end_the_run_although_later_steps_are_finite() -> None:
     nan, one = (Rows(torch.tensor([[value]], dtype=torch.float64)) for value in (math.nan, 1.0))
     batches = Batches(lambda epoch: 100, lambda epoch, number: nan if 4 <= number < 4 + MOST_SKIPPED else one)
     task, standing, seen = Adder(), Standing(), 0
-    message = rf"10 steps in a row had no finite gradient \(step {4 + MOST_SKIPPED}: loss nan, gradient norm nan\); lower"
+    message = (
+        rf"10 steps in a row had no finite gradient \(step {4 + MOST_SKIPPED}: loss nan, gradient norm nan\); lower"
+    )
     with pytest.raises(UserError, match=message):
-        for record in train(task, batches, sgd(task.parameters(), 0.1), Constant(100), steps=100, standing=standing, seed=0, look=False):
+        for record in train(
+            task, batches, sgd(task.parameters(), 0.1), Constant(100), steps=100, standing=standing, seed=0, look=False
+        ):
             seen = record.step
     assert seen < 4 + 2 * MOST_SKIPPED
     assert math.isfinite(task.weight.item())
@@ -128,7 +153,18 @@ def test_ten_in_a_row_at_the_end_of_training_end_it_with_the_same_sentence() -> 
     nan = Rows(torch.tensor([[math.nan]], dtype=torch.float64))
     task = Adder()
     with pytest.raises(UserError, match="10 steps in a row had no finite gradient"):
-        list(train(task, each(nan), sgd(task.parameters(), 0.1), Constant(10), steps=10, standing=Standing(), seed=0, look=False))
+        list(
+            train(
+                task,
+                each(nan),
+                sgd(task.parameters(), 0.1),
+                Constant(10),
+                steps=10,
+                standing=Standing(),
+                seed=0,
+                look=False,
+            )
+        )
     assert task.weight.item() == 1.0
 
 

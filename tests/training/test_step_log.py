@@ -38,7 +38,11 @@ def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
 
 
 def logged(folder: str) -> list[tuple[int, bool]]:
-    return [(record["step"], record.get("skipped", False)) for record in read_metrics(Path(folder)) if "train.loss" in record]
+    return [
+        (record["step"], record.get("skipped", False))
+        for record in read_metrics(Path(folder))
+        if "train.loss" in record
+    ]
 
 
 def test_skipped_steps_between_two_that_are_logged_are_logged_in_order(tmp_path: Path) -> None:
@@ -53,11 +57,19 @@ def test_skipped_steps_between_two_that_are_logged_are_logged_in_order(tmp_path:
     assert_same_run(Path("looked"), Path("ahead"))
 
 
-def test_the_skipped_steps_for_which_a_run_is_given_up_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_skipped_steps_for_which_a_run_is_given_up_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = [*lstm_settings(tmp_path, steps=40), "training.log_every=30", "training.evaluate_every=30"]
     monkeypatch.setattr("clew.training.run.train", partial(train, look=False))
     poison(monkeypatch, set(range(6, 41)))
-    with pytest.raises(UserError, match=r"10 steps in a row had no finite gradient \(step 15: loss nan, gradient norm nan\)"):
+    with pytest.raises(
+        UserError, match=r"10 steps in a row had no finite gradient \(step 15: loss nan, gradient norm nan\)"
+    ):
         run_recipe("text-lstm", settings, out=Path("given-up"))
     found = logged("given-up")
-    assert found[:10] == [(step, True) for step in range(6, 16)] and len(found) <= 20 and all(skipped for _, skipped in found)
+    assert (
+        found[:10] == [(step, True) for step in range(6, 16)]
+        and len(found) <= 20
+        and all(skipped for _, skipped in found)
+    )

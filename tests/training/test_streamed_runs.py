@@ -103,7 +103,9 @@ def test_a_process_has_its_rows_of_the_batch_that_one_process_has(kind: str, tmp
     for part in range(3):
         own = [batch for _, _, batch in islice(batches.ahead(0, 0, part, 3), 9)]
         for batch, there in zip(own, whole, strict=True):
-            assert all(torch.equal(*pair) for pair in zip(tensors(batch), tensors(cut_rows(there, 3)[part]), strict=True))
+            assert all(
+                torch.equal(*pair) for pair in zip(tensors(batch), tensors(cut_rows(there, 3)[part]), strict=True)
+            )
 
 
 @pytest.mark.parametrize(("kind", "step"), [("windows", 7), ("carried", 5), ("apart", 9)])
@@ -123,12 +125,16 @@ def test_epochs_are_about_as_many_steps_as_a_stream_has_batches(tmp_path: Path) 
     recipe, given = settings(tmp_path)
     given = [word for word in given if not word.startswith("training.steps=")]
     listener = Stopper()
-    run = run_recipe(recipe, [*given, "training.epochs=1", "training.evaluate_every=1000"], out=Path("run"), report=listener)
+    run = run_recipe(
+        recipe, [*given, "training.epochs=1", "training.evaluate_every=1000"], out=Path("run"), report=listener
+    )
     batches = prepare_problem(config_of(recipe, given)).batches
     counted = sum(1 for _ in takewhile(lambda made: made[0] == 0, batches.ahead(0, 0)))
     assert run.step == pytest.approx(counted, rel=0.1)
     assert f"1 epochs are about {run.step} steps" in listener.said
-    assert any(said.startswith("the vocabulary is learnt from the first 10,000,000 characters") for said in listener.said)
+    assert any(
+        said.startswith("the vocabulary is learnt from the first 10,000,000 characters") for said in listener.said
+    )
     assert any(said.startswith("the valid part is the first ") for said in listener.said)
 
 
@@ -151,7 +157,11 @@ def test_a_shard_that_is_gone_or_another_is_told_when_a_run_goes_on(tmp_path: Pa
         with pytest.raises(UserError) as caught:
             run_recipe(recipe, given, out=Path("run"), resume=True)
         sentence = str(caught.value)
-        assert sentence.startswith("the training text is not what ") and "then 3 files, " in sentence and len(sentence) < 500
+        assert (
+            sentence.startswith("the training text is not what ")
+            and "then 3 files, " in sentence
+            and len(sentence) < 500
+        )
         assert "bring the training text back as it was, or start a new run" in sentence
     shard.write_text(content)
     run_recipe(recipe, given, out=Path("run"), resume=True)
@@ -175,7 +185,10 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
             "data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or",
         ),
         ([], "data.stream=true needs the files to stream; name them with data.train=FOLDER"),
-        (["data.train=empty"], "empty: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the"),
+        (
+            ["data.train=empty"],
+            "empty: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the",
+        ),
         (
             ["data.train=short.txt"],
             "short.txt: all its documents would be held out, and none is left to train on; give more text, or data.",
@@ -211,17 +224,31 @@ def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> 
     run = clew.train("text-gpt", *given, data=pages, out="half", resume=True, quiet=True)
     assert run.config.data.train == "iterable:train" and run.config.data.stream
     assert_same_weights(Path("straight"), Path("half"))
-    with pytest.raises(UserError, match="data= is a generator, which can be read once, and a stream is read again .* give the function"):
+    with pytest.raises(
+        UserError, match="data= is a generator, which can be read once, and a stream is read again .* give the function"
+    ):
         clew.train("text-gpt", *GPT, "data.stream=true", data=pages(), out="once", quiet=True)
-    with pytest.raises(UserError, match="data= is a function, which language models alone read as a stream; give a list"):
+    with pytest.raises(
+        UserError, match="data= is a function, which language models alone read as a stream; give a list"
+    ):
         clew.train("text-bert", data=pages, out="other", quiet=True)
 
 
 def test_another_iterable_is_told_when_a_run_goes_on() -> None:
     given = [*GPT, "training.steps=4"]
     clew.train("text-gpt", *given, data=pages, out="run", quiet=True)
-    with pytest.raises(UserError, match="the training text is not what .* was written with .then an iterable, .*; now an iterable, "):
-        clew.train("text-gpt", *GPT, "training.steps=8", data=lambda: islice(pages(), 5, None), out="run", resume=True, quiet=True)
+    with pytest.raises(
+        UserError, match="the training text is not what .* was written with .then an iterable, .*; now an iterable, "
+    ):
+        clew.train(
+            "text-gpt",
+            *GPT,
+            "training.steps=8",
+            data=lambda: islice(pages(), 5, None),
+            out="run",
+            resume=True,
+            quiet=True,
+        )
 
 
 @pytest.mark.slow
@@ -247,7 +274,10 @@ def encoders_in(folder: Path) -> list[str]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                if Path(os.readlink(process / "cwd")) == folder and "encoding_processes" in (process / "cmdline").read_text():
+                if (
+                    Path(os.readlink(process / "cwd")) == folder
+                    and "encoding_processes" in (process / "cmdline").read_text()
+                ):
                     found.append(process.name)
             except OSError:
                 continue
@@ -257,7 +287,9 @@ def encoders_in(folder: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="processes are looked for in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_signal_leaves_no_process_behind_and_the_run_goes_on_to_the_bit(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_leaves_no_process_behind_and_the_run_goes_on_to_the_bit(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     recipe, given = settings(tmp_path, steps=60)
     given = [*given, "text.workers=2", "model.dropout=0.2", "model.dim=64", "training.save_every=5"]
     metrics = tmp_path / "broken" / "metrics.jsonl"

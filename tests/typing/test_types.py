@@ -17,18 +17,27 @@ def checked(script: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """What mypy says of a script, with errors in clew itself left out, as those of an installed package are."""
     options = ["--strict", "--follow-imports=silent", "--config-file=", f"--cache-dir={folder}"]
     command = [sys.executable, "-m", "mypy", *options, str(script)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(ROOT)}, cwd=folder)
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(ROOT)}, cwd=folder
+    )
 
 
 @pytest.mark.slow
 def test_every_public_function_gives_back_what_it_says(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     wrong = tmp_path / "wrong.py"
-    wrong.write_text('import clew\nclew.load(3)\nclew.fit_\nclew.train("classify", callbacks=[object()])\nclew.layers\n', encoding="utf-8")
+    wrong.write_text(
+        'import clew\nclew.load(3)\nclew.fit_\nclew.train("classify", callbacks=[object()])\nclew.layers\n',
+        encoding="utf-8",
+    )
     found = checked(SCRIPT, tmp_path)
     assert found.returncode == 0, found.stdout
     told = checked(wrong, tmp_path).stdout
-    assert [line.partition("wrong.py:")[2].partition(":")[0] for line in told.splitlines() if "error:" in line] == ["2", "3", "4"]
+    assert [line.partition("wrong.py:")[2].partition(":")[0] for line in told.splitlines() if "error:" in line] == [
+        "2",
+        "3",
+        "4",
+    ]
 
 
 def test_the_package_says_that_it_has_types() -> None:

@@ -53,7 +53,13 @@ class OnlySteps:
 
 def train() -> clew.Run:
     run = clew.train(
-        "classify", data=ROWS, training={"steps": 60}, model__dim=128, seed=1, device="cpu", callbacks=[Everything(), OnlySteps()]
+        "classify",
+        data=ROWS,
+        training={"steps": 60},
+        model__dim=128,
+        seed=1,
+        device="cpu",
+        callbacks=[Everything(), OnlySteps()],
     )
     assert_type(run, clew.Run)
     clew.train("text-lstm", "training.steps=5", data=Path("book.txt"), out="runs/book", overwrite=True, quiet=True)
@@ -125,13 +131,24 @@ class Mine(nn.Module):
 
 
 def fit(loader: DataLoader[Any]) -> None:
-    found = clew.fit(Mine(), loader, "runs/mine", steps=10, learning_rate=0.1, evaluate=loader, callbacks=[OnlySteps()], overwrite=True)
+    found = clew.fit(
+        Mine(),
+        loader,
+        "runs/mine",
+        steps=10,
+        learning_rate=0.1,
+        evaluate=loader,
+        callbacks=[OnlySteps()],
+        overwrite=True,
+    )
     assert_type(found, clew.Fit)
     assert_type(found.measures, dict[str, float])
 
 
 def estimators() -> None:
-    classifier = clew.sklearn.Classifier(training__steps=60, model__dim=128).fit(["late", "paid twice"], ["delivery", "billing"])
+    classifier = clew.sklearn.Classifier(training__steps=60, model__dim=128).fit(
+        ["late", "paid twice"], ["delivery", "billing"]
+    )
     assert_type(classifier.predict(["late"]), np.ndarray)
     assert_type(classifier.run_, clew.Run)
     assert_type(clew.sklearn.Tagger().fit([["Ada", "left"]], [["B-PER", "O"]]).predict([["Bo"]]), list[list[Any]])

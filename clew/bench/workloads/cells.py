@@ -49,7 +49,9 @@ def cell_workload(name: str, about: str, cell: Callable[[int, int], Cell], num_g
             Side(OURS, lambda: both_ways(Recurrent(cell(dim, dim)))),
             Side(PEER, lambda: both_ways(nn.LSTM(dim, dim, batch_first=True))),
         ]
-        return Work(sides, f"{batch} x {length} x {dim}", batch * length, trained(2 * num_gates * dim**2, batch * length))
+        return Work(
+            sides, f"{batch} x {length} x {dim}", batch * length, trained(2 * num_gates * dim**2, batch * length)
+        )
 
     return Workload(name, about, build, (PEER,), rounds=9)
 

@@ -1,4 +1,5 @@
-"""The common part of workloads for greedy decoding in bfloat16 with a model of given sizes against its peers. CUDA only."""
+"""The common part of workloads for greedy decoding in bfloat16 with a model of given sizes against its peers. CUDA
+only."""
 
 from collections.abc import Callable
 from functools import partial
@@ -38,16 +39,22 @@ class Peer(NamedTuple):
 
 
 def decode_workload(name: str, model: str, batch: int, full: Sizes, quick: Sizes, peers: tuple[Peer, ...]) -> Workload:
-    """128 tokens after a prompt of 128 in each of `batch` rows; `name` is the name without the batch, `model` the model in words."""
+    """128 tokens after a prompt of 128 in each of `batch` rows; `name` is the name without the batch, `model` the model
+    in words."""
 
     def build(setting: Setting) -> Work:
         sizes, length, new = setting.sizes((full, 128, 128), quick=(quick, 16, 24))
-        prompt = torch.randint(1, sizes.vocabulary, (batch, length), device=setting.device)  # 0 is padding in transformers
+        prompt = torch.randint(
+            1, sizes.vocabulary, (batch, length), device=setting.device
+        )  # 0 is padding in transformers
 
         def ours() -> Call:
             return decode_greedily(sizes.ours(setting.device, DTYPE).eval(), prompt, new)
 
-        sides = [Side(OURS, ours), *(Side(peer.name, partial(peer.make, sizes, prompt, new), peer.needs) for peer in peers)]
+        sides = [
+            Side(OURS, ours),
+            *(Side(peer.name, partial(peer.make, sizes, prompt, new), peer.needs) for peer in peers),
+        ]
         cost = sizes.decoding_cost(batch, length, new, DTYPE)
         return Work(sides, f"{sizes}, batch {batch}, {new} tokens after {length}", batch * new, cost, DTYPE)
 

@@ -1,4 +1,5 @@
-"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, against a minimal GPT. CUDA only.
+"""A compiled training step of a model of GPT-2's sizes (124M) under bfloat16 autocast, against a minimal GPT. CUDA
+only.
 
 Ours also runs in a second way, without capturing passes as CUDA graphs.
 """
@@ -60,4 +61,6 @@ def build(setting: Setting) -> Work:
     return Work(sides, f"{sizes}, {batch} x {length} tokens", batch * length, sizes.training_cost(batch, length), DTYPE)
 
 
-GPT2_TRAIN = Workload("gpt2-train", "a compiled training step of GPT-2 124M, bfloat16", build, (PEER, EAGER), devices=("cuda",), rounds=7)
+GPT2_TRAIN = Workload(
+    "gpt2-train", "a compiled training step of GPT-2 124M, bfloat16", build, (PEER, EAGER), devices=("cuda",), rounds=7
+)

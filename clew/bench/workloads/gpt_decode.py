@@ -26,7 +26,9 @@ def gpt_decode(batch: int) -> Workload:
         cost = sizes.decoding_cost(batch, PROMPT, new, torch.float32)
         return Work(sides, f"{sizes}, batch {batch}, {new} tokens", batch * new, cost)
 
-    return Workload(f"gpt-decode-{batch}", f"greedy decoding with a character GPT, batch {batch}", build, (PEER,), warmup=2)
+    return Workload(
+        f"gpt-decode-{batch}", f"greedy decoding with a character GPT, batch {batch}", build, (PEER,), warmup=2
+    )
 
 
 GPT_DECODE = [gpt_decode(batch) for batch in (1, 16)]

@@ -27,7 +27,9 @@ class GPTSizes(NamedTuple):
         return 12 * self.num_layers * self.dim**2 + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype = torch.float32) -> LanguageModel:
-        config = GPTConfig(dim=self.dim, num_layers=self.num_layers, num_heads=self.num_heads, max_length=self.max_length)
+        config = GPTConfig(
+            dim=self.dim, num_layers=self.num_layers, num_heads=self.num_heads, max_length=self.max_length
+        )
         body = build_gpt(config, Tokens(self.vocabulary))
         return LanguageModel(body, None, LanguageModelConfig(tied=True, bias=False)).to(device, dtype)  # type: ignore[arg-type]
 
@@ -39,7 +41,8 @@ class GPTSizes(NamedTuple):
         return trained(self.weights, batch * length, self.num_layers * self.dim * length * batch * length)
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
+        once."""
         return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
 
 

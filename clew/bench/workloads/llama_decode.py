@@ -31,12 +31,15 @@ class LlamaSizes(NamedTuple):
         return self.num_layers * (4 * self.dim**2 + 3 * self.dim * self.hidden_dim) + self.vocabulary * self.dim
 
     def ours(self, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-        config = LlamaConfig(dim=self.dim, num_layers=self.num_layers, num_heads=self.num_heads, hidden_dim=self.hidden_dim)
+        config = LlamaConfig(
+            dim=self.dim, num_layers=self.num_layers, num_heads=self.num_heads, hidden_dim=self.hidden_dim
+        )
         body = build_llama(config, Tokens(self.vocabulary))
         return LanguageModel(body, None, LanguageModelConfig(bias=False)).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
+        once."""
         return decoded(self.weights, batch, new, dtype, cached=2 * self.num_layers * self.dim * (prompt + new / 2))
 
 

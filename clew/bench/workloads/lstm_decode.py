@@ -13,11 +13,15 @@ from clew.tasks.language_model import LanguageModel
 PEER, PROMPT = "nn.LSTM loop", 16
 
 
-def lstm_decode(name: str, batch: int, full: tuple[int, int, int, int], cpu: tuple[int, int, int, int] | None = None) -> Workload:
+def lstm_decode(
+    name: str, batch: int, full: tuple[int, int, int, int], cpu: tuple[int, int, int, int] | None = None
+) -> Workload:
     """Sizes are (vocabulary, layers, dim, tokens)."""
 
     def build(setting: Setting) -> Work:
-        vocabulary, layers, dim, new = setting.sizes(full, cpu=cpu, quick=(min(full[0], 1_000), full[1], full[2] // 4, 24))
+        vocabulary, layers, dim, new = setting.sizes(
+            full, cpu=cpu, quick=(min(full[0], 1_000), full[1], full[2] // 4, 24)
+        )
         dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
         prompt = torch.randint(vocabulary, (batch, PROMPT), device=setting.device)
 
@@ -31,9 +35,13 @@ def lstm_decode(name: str, batch: int, full: tuple[int, int, int, int], cpu: tup
 
         sides = [Side(OURS, ours), Side(PEER, theirs)]
         cost = decoded(8 * layers * dim**2 + vocabulary * dim, batch, new, dtype)
-        return Work(sides, f"{layers} x {dim}, batch {batch}, {new} tokens, vocabulary {vocabulary:,}", batch * new, cost, dtype)
+        return Work(
+            sides, f"{layers} x {dim}, batch {batch}, {new} tokens, vocabulary {vocabulary:,}", batch * new, cost, dtype
+        )
 
-    return Workload(name, f"greedy decoding with an LSTM, {full[1]} x {full[2]}, batch {batch}", build, (PEER,), warmup=2)
+    return Workload(
+        name, f"greedy decoding with an LSTM, {full[1]} x {full[2]}, batch {batch}", build, (PEER,), warmup=2
+    )
 
 
 LSTM_DECODE = [

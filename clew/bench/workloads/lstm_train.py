@@ -1,4 +1,5 @@
-"""A training step of a word-level LSTM language model with a carried state (Zaremba's medium model) against torch.nn.LSTM."""
+"""A training step of a word-level LSTM language model with a carried state (Zaremba's medium model) against
+torch.nn.LSTM."""
 
 import torch
 import torch.nn.functional as F

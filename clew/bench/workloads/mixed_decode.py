@@ -1,4 +1,5 @@
-"""Greedy decoding with alternating LSTM and attention layers (random weights) against the same model without capturing its step."""
+"""Greedy decoding with alternating LSTM and attention layers (random weights) against the same model without capturing
+its step."""
 
 from typing import NamedTuple
 
@@ -36,7 +37,8 @@ class MixedSizes(NamedTuple):
         return LanguageModel(build_mixed(config, Tokens(self.vocabulary)), None).to(device, dtype)  # type: ignore[arg-type]
 
     def decoding_cost(self, batch: int, prompt: int, new: int, dtype: torch.dtype) -> Cost:
-        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at once."""
+        """The cost of decoding; every step reads the keys and values of earlier positions, and the prompt is read at
+        once."""
         return decoded(self.weights, batch, new, dtype, cached=self.num_layers * self.dim * (prompt + new / 2))
 
 
@@ -47,4 +49,7 @@ def not_captured(sizes: MixedSizes, prompt: Tensor, max_new: int) -> Call:
 FULL = MixedSizes(vocabulary=10_000, dim=768, num_layers=12, num_heads=12)
 QUICK = MixedSizes(vocabulary=65, dim=128, num_layers=4, num_heads=4)
 PEERS = (Peer("clew, not captured", not_captured),)
-MIXED_DECODE = [decode_workload("mixed-decode", "LSTMs and attention in turns, 12 x 768", batch, FULL, QUICK, PEERS) for batch in (1, 32)]
+MIXED_DECODE = [
+    decode_workload("mixed-decode", "LSTMs and attention in turns, 12 x 768", batch, FULL, QUICK, PEERS)
+    for batch in (1, 32)
+]

@@ -27,13 +27,22 @@ LLAMA, SMALL_LLAMA = LlamaSizes(512, 384, 8, 6, 1024, 256), LlamaSizes(512, 128,
 PROMPT = 16
 
 
-def peers(compute: str, calls: dict[str, Callable[[], Call]], theirs: Callable[[], Call], ours: Callable[[], Call]) -> list[Side]:
-    """The runtimes, and before them in float32 transformers, which has no int8 of its own, or in int8 our own float32."""
+def peers(
+    compute: str, calls: dict[str, Callable[[], Call]], theirs: Callable[[], Call], ours: Callable[[], Call]
+) -> list[Side]:
+    """The runtimes, and before them in float32 transformers, which has no int8 of its own, or in int8 our own
+    float32."""
     runtimes = [Side(name, call, needs=RUNTIMES[name]) for name, call in calls.items()]
-    return [Side("transformers", theirs, needs="transformers"), *runtimes] if compute == "float32" else [Side(FLOAT, ours), *runtimes]
+    return (
+        [Side("transformers", theirs, needs="transformers"), *runtimes]
+        if compute == "float32"
+        else [Side(FLOAT, ours), *runtimes]
+    )
 
 
-def generating(name: str, about: str, full: Any, quick: Any, model: Callable[[dict[str, int]], Any], compute: str, new: int) -> Workload:
+def generating(
+    name: str, about: str, full: Any, quick: Any, model: Callable[[dict[str, int]], Any], compute: str, new: int
+) -> Workload:
     """A workload for greedy decoding of one text with a model of these sizes."""
 
     def build(setting: Setting) -> Work:
@@ -87,11 +96,15 @@ def translating(compute: str) -> Workload:
         sides = [Side(OURS, partial(ours, compute)), *peers(compute, calls, theirs, partial(ours, "float32"))]
         layers, dim = sizes["num_layers"], sizes["dim"]
         weights = layers * 14 * dim**2 + sizes["vocabulary"] * dim
-        cost = decoded(weights, BEAMS, new, torch.int8 if compute == "int8" else torch.float32, cached=layers * dim * new)
+        cost = decoded(
+            weights, BEAMS, new, torch.int8 if compute == "int8" else torch.float32, cached=layers * dim * new
+        )
         shape = f"{layers} + {layers} layers of {dim}, {compute}"
         return Work(sides, f"{shape}, beam {BEAMS}, one sentence, {new} tokens after {length}", new, cost)
 
-    return workload("translation-runtimes", "beam search of one sentence", build, compute, ("CTranslate2", "ONNX Runtime"))
+    return workload(
+        "translation-runtimes", "beam search of one sentence", build, compute, ("CTranslate2", "ONNX Runtime")
+    )
 
 
 def workload(name: str, about: str, build: Callable[[Setting], Work], compute: str, runtimes: Any) -> Workload:
@@ -106,7 +119,9 @@ RUNTIME_WORKLOADS = [
     for each in (
         generating("gpt-runtimes", "greedy decoding with a GPT, 6 x 384,", GPT, SMALL_GPT, gpt2_model, compute, 128),
         generating("gpt2-runtimes", "greedy decoding with GPT-2's sizes", GPT2, SMALL_GPT, gpt2_model, compute, 32),
-        generating("llama-runtimes", "greedy decoding with a Llama, 8 x 384,", LLAMA, SMALL_LLAMA, llama_model, compute, 128),
+        generating(
+            "llama-runtimes", "greedy decoding with a Llama, 8 x 384,", LLAMA, SMALL_LLAMA, llama_model, compute, 128
+        ),
         translating(compute),
     )
 ]

@@ -1,4 +1,5 @@
-"""A training step of encoder-decoders against plain torch: three with attention over a bidirectional LSTM, and the Transformer."""
+"""A training step of encoder-decoders against plain torch: three with attention over a bidirectional LSTM, and the
+Transformer."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -47,19 +48,28 @@ class Ours(nn.Module):
 
 
 def seq2seq_train(
-    name: str, about: str, settings: dict[str, Any], peer: str, plain: Callable[[int, int], nn.Module], weights: Callable[[int, int], float]
+    name: str,
+    about: str,
+    settings: dict[str, Any],
+    peer: str,
+    plain: Callable[[int, int], nn.Module],
+    weights: Callable[[int, int], float],
 ) -> Workload:
-    """`plain` builds the peer for a vocabulary and a width; `weights` is the number of weights that a source token and a target token are
-    multiplied with."""
+    """`plain` builds the peer for a vocabulary and a width; `weights` is the number of weights that a source token and
+    a target token are multiplied with."""
 
     def build(setting: Setting) -> Work:
         vocabulary, dim, batch, length = setting.sizes((8_000, 256, 32, 25), quick=(300, 64, 8, 20))
         source, tokens, targets = torch.randint(vocabulary, (3, batch, length), device=setting.device)
-        mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
+        mask = torch.arange(length, device=setting.device) < torch.randint(
+            length // 2, length + 1, (batch, 1), device=setting.device
+        )
 
         def ours() -> Call:
             model = Ours(vocabulary, {**settings, "dim": dim}).to(setting.device)
-            return loop_step(model, Pairs(source.cpu(), mask.cpu(), tokens.cpu(), targets.cpu()), sgd(model.parameters(), 0.1))
+            return loop_step(
+                model, Pairs(source.cpu(), mask.cpu(), tokens.cpu(), targets.cpu()), sgd(model.parameters(), 0.1)
+            )
 
         def theirs() -> Call:
             model = plain(vocabulary, dim).to(setting.device)

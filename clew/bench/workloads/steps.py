@@ -46,7 +46,8 @@ def loop_step(
     counts: Callable[[Any], dict[str, Tensor]] | None = None,
     capture: bool = True,
 ) -> Call:
-    """A step of clew's training loop on a batch in host memory, including the copy to the device and the gradient's norm."""
+    """A step of clew's training loop on a batch in host memory, including the copy to the device and the gradient's
+    norm."""
     device = next(task.parameters()).device
     batches = Loader(Batches(lambda epoch: MANY, lambda epoch, number: batch), 0, pin=device.type == "cuda")
     steps = train(

@@ -1,4 +1,5 @@
-"""Beam search with the base Transformer against transformers' Marian of the same sizes: width 5, the same length for every sentence."""
+"""Beam search with the base Transformer against transformers' Marian of the same sizes: width 5, the same length for
+every sentence."""
 
 import tokenizers
 import torch
@@ -33,7 +34,9 @@ def base_transformer(sizes: dict[str, int]) -> SequenceToSequence:
 
 def search(task: SequenceToSequence, source: Tensor, mask: Tensor | None, new: int) -> Call:
     start = torch.full((len(source), 1), task.start, device=source.device)
-    read = SequenceBatch(source, mask, start, start, None, torch.zeros(len(source), dtype=torch.long, device=source.device))
+    read = SequenceBatch(
+        source, mask, start, start, None, torch.zeros(len(source), dtype=torch.long, device=source.device)
+    )
 
     @torch.no_grad()
     def call() -> object:
@@ -47,7 +50,9 @@ def build(setting: Setting) -> Work:
     dtype = torch.bfloat16 if setting.device.type == "cuda" else torch.float32
     vocabulary, dim, layers, _ = sizes.values()
     source = torch.randint(2, vocabulary - 1, (batch, length), device=setting.device)
-    mask = torch.arange(length, device=setting.device) < torch.randint(length // 2, length + 1, (batch, 1), device=setting.device)
+    mask = torch.arange(length, device=setting.device) < torch.randint(
+        length // 2, length + 1, (batch, 1), device=setting.device
+    )
     sides = [
         Side(OURS, lambda: search(base_transformer(sizes).to(setting.device, dtype), source, mask, new)),
         Side(PEER, lambda: marian_generate(sizes, source, mask, new, BEAMS, dtype), needs="transformers"),

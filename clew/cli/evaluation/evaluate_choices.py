@@ -1,4 +1,5 @@
-"""What `clew evaluate` does for a language model that chooses its answers: texts with labels, none of them trained on."""
+"""What `clew evaluate` does for a language model that chooses its answers: texts with labels, none of them trained
+on."""
 
 import argparse
 from functools import partial
@@ -16,8 +17,16 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         metavar="A,B,...",
         help="of a language model: the likeliest of these follows the text; LABEL=WORDS has a label of its own",
     )
-    add("--template", metavar="TEXT", help="how text and choice stand together (default: '{text} {choice}'); {second} is a second text")
-    add("--normalise", choices=["none", "tokens", "characters"], help="divide a choice's log-probability by its length (default: none)")
+    add(
+        "--template",
+        metavar="TEXT",
+        help="how text and choice stand together (default: '{text} {choice}'); {second} is a second text",
+    )
+    add(
+        "--normalise",
+        choices=["none", "tokens", "characters"],
+        help="divide a choice's log-probability by its length (default: none)",
+    )
     add("--calibrate", action="store_true", help="less the choice's log-probability in the template without the text")
 
 
@@ -42,7 +51,9 @@ def evaluate_choices(run: Any, files: list[str], settings: list[str], choices: A
 
     check_chooses(run)
     if not files:
-        raise UserError("--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv --choices good,bad`")
+        raise UserError(
+            "--choices needs a FILE of texts with labels, e.g. `clew evaluate RUN reviews.csv --choices good,bad`"
+        )
     check_out(options)
     data = labelled_data(run.config.data, settings, choices)
     notes = Notes(faults=data.faults)

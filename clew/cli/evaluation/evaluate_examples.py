@@ -13,7 +13,9 @@ MOST_LABELS = 10
 """Labels whose table of confusions is shown without being asked for."""
 
 
-def evaluate_examples(run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace) -> int:
+def evaluate_examples(
+    run: Any, files: list[str], settings: list[str], changed: dict[str, Any], options: argparse.Namespace
+) -> int:
     from clew.runs.evaluation import Asked, own_baselines, read_parts, score_part
 
     check_out(options)
@@ -41,13 +43,23 @@ def check_out(options: argparse.Namespace) -> None:
 
 
 def show(part: str, examples: Any, score: Any, options: argparse.Namespace, beside: dict[str, Any]) -> None:
-    """A part's score, beside that in float32 where there is one, its report, and its worst predictions where they are asked for."""
+    """A part's score, beside that in float32 where there is one, its report, and its worst predictions where they are
+    asked for."""
     from clew.core.errors import counted
 
     errors = worst(examples, score, options.errors)
     if options.json:
-        fields = {"part": part, "examples": len(examples), **score.measures, "intervals": score.intervals, "text": score.text}
-        print(json.dumps({**fields, **beside, **({"errors": errors} if options.errors else {})}, ensure_ascii=False), flush=True)
+        fields = {
+            "part": part,
+            "examples": len(examples),
+            **score.measures,
+            "intervals": score.intervals,
+            "text": score.text,
+        }
+        print(
+            json.dumps({**fields, **beside, **({"errors": errors} if options.errors else {})}, ensure_ascii=False),
+            flush=True,
+        )
     else:
         print(f"{part}: {score.text} ({counted(len(examples), 'example')})", flush=True)
         show_beside(score, beside)
@@ -74,9 +86,14 @@ def worst(examples: Any, score: Any, most: int) -> list[dict[str, Any]]:
     from clew.runs.folder.predictions import marked_words, worst_first
 
     words = {example.id: example.words for example in examples if hasattr(example, "words")}
-    records = [{"id": example.id, "score": score.examples[example.id], **score.predictions[example.id]} for example in examples]
+    records = [
+        {"id": example.id, "score": score.examples[example.id], **score.predictions[example.id]} for example in examples
+    ]
     found = worst_first(records)[:most]
-    return [{**each, "marked": marked_words(words[each["id"]], each["wrong"])} if "wrong" in each else each for each in found]
+    return [
+        {**each, "marked": marked_words(words[each["id"]], each["wrong"])} if "wrong" in each else each
+        for each in found
+    ]
 
 
 def show_errors(errors: list[dict[str, Any]], most: int) -> None:
@@ -111,7 +128,12 @@ def write(path: Path, found: list[tuple[str, Any]]) -> None:
     from clew.runs.folder.predictions import prediction_line
 
     lines = [
-        prediction_line(name, score.examples[name], {**({"part": part} if len(found) > 1 else {}), **fields}, score.statistics.get(name))
+        prediction_line(
+            name,
+            score.examples[name],
+            {**({"part": part} if len(found) > 1 else {}), **fields},
+            score.statistics.get(name),
+        )
         for part, score in found
         for name, fields in score.predictions.items()
     ]

@@ -34,7 +34,8 @@ def evaluate_texts(run: Any, files: list[str], options: argparse.Namespace) -> i
 
 
 def tells_tokens(run: Any) -> bool:
-    """Whether every token of a text has a probability of its own: one reads from left to right, and documents are one text."""
+    """Whether every token of a text has a probability of its own: one reads from left to right, and documents are one
+    text."""
     return callable(getattr(run.task, "stepper", None)) and run.config.training.documents == "joined"
 
 

@@ -1,4 +1,5 @@
-"""What `clew runs prune` measures a run by: its own score on its own data, or how near its vectors stay to those it had."""
+"""What `clew runs prune` measures a run by: its own score on its own data, or how near its vectors stay to those it
+had."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,8 +12,9 @@ TIMED = 7
 
 
 class Measuring(NamedTuple):
-    """`measure(run)` gives measures by name, `name` the one that is drawn; `quality(run)` is one number, higher being better. `read(run)`
-    passes once over a batch, and `batches` are those of the training data, where the run has a loss."""
+    """`measure(run)` gives measures by name, `name` the one that is drawn; `quality(run)` is one number, higher being
+    better. `read(run)` passes once over a batch, and `batches` are those of the training data, where the run has a
+    loss."""
 
     name: str
     about: str

@@ -1,4 +1,5 @@
-"""Asking a run on the command line, whatever its task: rows of the command, of a file or of standard input, and answers as they come."""
+"""Asking a run on the command line, whatever its task: rows of the command, of a file or of standard input, and answers
+as they come."""
 
 import argparse
 import os
@@ -40,8 +41,11 @@ def load_beside(options: argparse.Namespace, use: Any, asked: Any) -> list[Any]:
     return found
 
 
-def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], None] = lambda answered: None, **more: Any) -> int:
-    """Answers by one run, or by several together. `seen` is shown every answer; `more` are options besides those of the command."""
+def ask(
+    options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], None] = lambda answered: None, **more: Any
+) -> int:
+    """Answers by one run, or by several together. `seen` is shown every answer; `more` are options besides those of the
+    command."""
     from clew.cli.options.texts import check_texts, placed
     from clew.core.errors import UserError
     from clew.runs.asking import check_together, find_use, read_options
@@ -72,14 +76,20 @@ def ask(options: argparse.Namespace, runs: Sequence[Any], seen: Callable[[Any], 
 
     with placed(place), as_flags(use.options.model_fields):
         pieces = None
-        if use.stream is not None and format in use.formats and (alone or (use.begins and not options.texts and options.file is None)):
+        if (
+            use.stream is not None
+            and format in use.formats
+            and (alone or (use.begins and not options.texts and options.file is None))
+        ):
             rows = iter(blocks := list(rows))
             [[(number, row)]] = blocks
             pieces = use.stream(tasks, row, asked, number)
             text = next(value for _, value in row)
         answers = iter(use_format(use, format)(answered(), asked, alone) if pieces is None else streamed(text, pieces))
         first = next(answers, "")  # what is refused leaves the file that --out names as it was
-        with Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout) as file:
+        with (
+            Path(options.out).open("w", encoding="utf-8", newline="\n") if options.out else nullcontext(sys.stdout)
+        ) as file:
             for written in chain([first], answers):
                 file.write(written)
                 file.flush()
@@ -119,7 +129,8 @@ def answer_blocks(
 ) -> Iterator[list[Any]]:
     """Answers to rows, some at a time; each row as often as samples of it are asked for, and numbered on.
 
-    Of several rows that name files, one whose file cannot be read is passed over with its sentence, which `refused` is given.
+    Of several rows that name files, one whose file cannot be read is passed over with its sentence, which `refused` is
+    given.
     """
     from clew.core.errors import UserError
     from clew.runs.asking import answer_rows
@@ -206,7 +217,9 @@ def columns_given(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name in options.columns if (value := getattr(options, name, None)) is not None}
 
 
-def given_rows(options: argparse.Namespace, use: Any, kind: Any, run: Any) -> tuple[str, Iterator[list[tuple[int, Any]]]]:
+def given_rows(
+    options: argparse.Namespace, use: Any, kind: Any, run: Any
+) -> tuple[str, Iterator[list[tuple[int, Any]]]]:
     """Numbered rows, some at a time, and what comes before a row's number where something is said of it."""
     from clew.cli.options.lines import MOST, in_options, is_table
     from clew.cli.options.texts import place_of
@@ -223,7 +236,9 @@ def given_rows(options: argparse.Namespace, use: Any, kind: Any, run: Any) -> tu
             except UserError as error:
                 raise UserError(in_options(str(error))) from None
             if found is not None:
-                return place_of(texts, file, "sentence"), in_blocks(checked(found, kind, place_of(texts, file, "sentence")), MOST)
+                return place_of(texts, file, "sentence"), in_blocks(
+                    checked(found, kind, place_of(texts, file, "sentence")), MOST
+                )
         if (use.tables and is_table(file)) or any(name not in options.shared for name in columns):
             return place_of(texts, file, "record"), table_rows(file, kind, columns, run)
     elif use.begins and file is None:
@@ -260,7 +275,9 @@ def command_rows(texts: Sequence[str], kind: Any, fields: Mapping[str, str], run
     first, *others = kind.model_fields
     values = {name: value_of(kind, name, fields[name]) for name in others if name in fields}
     if values and len(texts) > 1 and not all(may_be_file(kind, name) for name in values):
-        raise UserError(f"{flag(next(iter(values)))} goes with one TEXT, and there are {len(texts)}; give one, or a file of both")
+        raise UserError(
+            f"{flag(next(iter(values)))} goes with one TEXT, and there are {len(texts)}; give one, or a file of both"
+        )
     rows = []
     for number, text in enumerate(texts, start=1):
         if len(sides := text.split("\t")) == len(required(kind)) > 1 and not values:
@@ -268,10 +285,13 @@ def command_rows(texts: Sequence[str], kind: Any, fields: Mapping[str, str], run
             continue
         for name in lacking(kind, {first, *values}):
             need = " and ".join(required(kind))
-            raise UserError(f"text {number}: {run.folder} takes {need} together; {flag(name)} has the other, or --file has both")
+            raise UserError(
+                f"text {number}: {run.folder} takes {need} together; {flag(name)} has the other, or --file has both"
+            )
         if unknown := next((name for name in fields if name not in kind.model_fields), None):
             raise UserError(
-                f"{flag(unknown)} is for runs that take {unknown}, and {run.folder} takes {' and '.join(kind.model_fields)} alone"
+                f"{flag(unknown)} is for runs that take {unknown}, and {run.folder} takes"
+                f" {' and '.join(kind.model_fields)} alone"
             )
         rows.append((number, read_section(kind, {first: text, **values}, f"text {number}")))
     return rows
@@ -300,7 +320,8 @@ def may_be_file(kind: Any, name: str) -> bool:
 
 
 def value_of(kind: Any, name: str, given: str) -> str:
-    """What a field is given on the command line: itself, or the text of the file that it names, where the field may be a file."""
+    """What a field is given on the command line: itself, or the text of the file that it names, where the field may be
+    a file."""
     from clew.data.lines import check_file, ended_lines
 
     if not may_be_file(kind, name):
@@ -312,13 +333,18 @@ def value_of(kind: Any, name: str, given: str) -> str:
     return given
 
 
-def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], run: Any) -> Iterator[list[tuple[int, Any]]]:
-    """A row for each line, as they arrive; where rows have several fields that the command does not give, tabs part them."""
+def line_rows(
+    file: str | None, use: Any, kind: Any, fields: Mapping[str, str], run: Any
+) -> Iterator[list[tuple[int, Any]]]:
+    """A row for each line, as they arrive; where rows have several fields that the command does not give, tabs part
+    them."""
     from clew.cli.options.texts import place_of, some_texts
     from clew.core.errors import UserError
     from clew.runs.settings.explaining import read_section
 
-    first, *others = [name for name, field in kind.model_fields.items() if (field.json_schema_extra or {}).get("column", True)]
+    first, *others = [
+        name for name, field in kind.model_fields.items() if (field.json_schema_extra or {}).get("column", True)
+    ]
     values = {name: value_of(kind, name, fields[name]) for name in others if name in fields}
     parts = [first, *(name for name in others if name not in values)]
     count, is_empty = 0, True
@@ -333,8 +359,8 @@ def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], 
             if line.strip() and (lacking(kind, found.keys() | values.keys()) or len(sides) > len(parts)):
                 need = " and ".join(required(kind))
                 raise UserError(
-                    f"{place_of((), file)} {number}: {run.folder} takes {need} together, and a line has both with a tab between; "
-                    f"found {len(sides)}"
+                    f"{place_of((), file)} {number}: {run.folder} takes {need} together, and a line has both with a tab"
+                    f" between; found {len(sides)}"
                 )
             blank = dict.fromkeys(required(kind), "") if not line.strip() else {}
             rows.append((number, read_section(kind, {**blank, **found, **values}, f"text {number}")))
@@ -347,11 +373,14 @@ def line_rows(file: str | None, use: Any, kind: Any, fields: Mapping[str, str], 
 
 
 def table_rows(file: str, kind: Any, columns: Mapping[str, str], run: Any) -> Iterator[list[tuple[int, Any]]]:
-    """A row for each record of a table, by the columns that the command names, or those that the run was trained with."""
+    """A row for each record of a table, by the columns that the command names, or those that the run was trained
+    with."""
     from clew.cli.options.lines import table_fields
     from clew.runs.settings.explaining import read_section
 
-    first, *others = [name for name, field in kind.model_fields.items() if (field.json_schema_extra or {}).get("column", True)]
+    first, *others = [
+        name for name, field in kind.model_fields.items() if (field.json_schema_extra or {}).get("column", True)
+    ]
     check_fields(kind, columns, run)
     data = run.config.data
     wanted = {first: columns.get(first) or getattr(data, first, None)}
@@ -366,7 +395,8 @@ def table_rows(file: str, kind: Any, columns: Mapping[str, str], run: Any) -> It
 
 
 def parted(options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The runs and the texts among the words of the command. What looks like a run's path and is none is refused, not taken for a text."""
+    """The runs and the texts among the words of the command. What looks like a run's path and is none is refused, not
+    taken for a text."""
     from clew.runs.directory import CONFIG, check_run
 
     runs, texts = [options.folder], list[str]()

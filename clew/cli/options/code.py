@@ -27,7 +27,11 @@ def load_code(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == path.resolve()]
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).resolve() == path.resolve()
+        ]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else None)
         where = f"{path}:{line}" if line else str(path)
         raise UserError(f"{where}: {type(error).__name__}: {error}") from error

@@ -24,8 +24,17 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     add("--method", choices=["beam", "greedy", "sample"], help="how the next token is chosen (default: the run's)")
     add("--beams", type=int, metavar="N", help="beam search's width")
     add("--length-penalty", type=float, metavar="X", help="beam scores are log p / length^X")
-    add("--length-form", choices=["power", "gnmt"], help="length^X, or ((5 + length) / 6)^X as GNMT has it (default: the run's)")
-    add("--coverage-penalty", type=float, metavar="X", help="beam scores have X times GNMT's coverage of the source added")
+    add(
+        "--length-form",
+        choices=["power", "gnmt"],
+        help="length^X, or ((5 + length) / 6)^X as GNMT has it (default: the run's)",
+    )
+    add(
+        "--coverage-penalty",
+        type=float,
+        metavar="X",
+        help="beam scores have X times GNMT's coverage of the source added",
+    )
     add("--max-new", type=int, metavar="N", help="tokens written at most")
     add("--temperature", type=float, metavar="T", help="below 1 sharpens the distribution, above 1 flattens it")
     add("--top-k", type=int, metavar="K", help="only the K most probable tokens")

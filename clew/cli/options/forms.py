@@ -1,7 +1,9 @@
-"""The named forms of the command, `clew tag`, `clew translate` and so on: their arguments and their help, made of the uses in TASKS.
+"""The named forms of the command, `clew tag`, `clew translate` and so on: their arguments and their help, made of the
+uses in TASKS.
 
-`forms.json` is made of them by `python -m clew.cli.options.forms`, so that a help loads neither torch nor pydantic; so are the list of the
-instruments and the resolved settings of the recipes, which `clew look` and `clew runs` read. A test holds each against its table.
+`forms.json` is made of them by `python -m clew.cli.options.forms`, so that a help loads neither torch nor pydantic; so
+are the list of the instruments and the resolved settings of the recipes, which `clew look` and `clew runs` read. A test
+holds each against its table.
 """
 
 import argparse
@@ -35,7 +37,13 @@ def add_form(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, Any]
     add("folder", metavar="RUN", help="a run directory; several answer together" if several else "a run directory")
     more = "more runs, and " if several else ""
     default = "" if form["begins"] else " (default: lines of --file, or of standard input)"
-    add("texts", metavar=f"RUN|{metavar}" if several else metavar, nargs="*", default=[], help=f"{more}{form['text']['help']}{default}")
+    add(
+        "texts",
+        metavar=f"RUN|{metavar}" if several else metavar,
+        nargs="*",
+        default=[],
+        help=f"{more}{form['text']['help']}{default}",
+    )
     add_options(parser, verb, form)
 
 
@@ -50,7 +58,11 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
         known={option["name"]: option["type"] for option in form["options"]},
     )
     source = "- is standard input" if form["begins"] else "default: standard input"
-    add("--file", metavar="FILE", help=f"lines, a table (.csv, .tsv, .jsonl), or another file that the task reads ({source})")
+    add(
+        "--file",
+        metavar="FILE",
+        help=f"lines, a table (.csv, .tsv, .jsonl), or another file that the task reads ({source})",
+    )
     for column in form["columns"]:
         add(f"--{column['name']}", metavar=column["metavar"], help=column["help"])
     for option in form["options"]:
@@ -90,16 +102,25 @@ def form_of(uses: Iterable[Any]) -> dict[str, Any]:
         for number, (name, field) in enumerate(use.row.model_fields.items()):
             extra = field.json_schema_extra or {}
             if extra.get("column", True):
-                help = field.description or "" if number else f"FILE is a table, and this column, by name or number, has the {name}"
+                help = (
+                    field.description or ""
+                    if number
+                    else f"FILE is a table, and this column, by name or number, has the {name}"
+                )
                 metavar = extra.get("metavar", "COLUMN") if number else "COLUMN"
-                columns.setdefault(name, {"name": name, "metavar": metavar, "help": help, "shared": extra.get("file", False)})
+                columns.setdefault(
+                    name, {"name": name, "metavar": metavar, "help": help, "shared": extra.get("file", False)}
+                )
         for name, field in use.options.model_fields.items():
             options.setdefault(name, option_of(name, field))
     first_name, first = next(iter(uses[0].row.model_fields.items()))
     return {
         "about": uses[0].about,
         "help": uses[0].help,
-        "text": {"metavar": (first.json_schema_extra or {}).get("metavar", first_name.upper()), "help": first.description},
+        "text": {
+            "metavar": (first.json_schema_extra or {}).get("metavar", first_name.upper()),
+            "help": first.description,
+        },
         "columns": list(columns.values()),
         "options": list(options.values()),
         "formats": list(dict.fromkeys(name for use in uses for name in use.formats)),

@@ -30,7 +30,8 @@ def is_table(name: str | None) -> bool:
 
 
 def some_lines(name: str | None) -> Iterator[list[str]]:
-    """The lines of a file; of standard input, where there is no name or it is `-`, those that are there, without waiting for more."""
+    """The lines of a file; of standard input, where there is no name or it is `-`, those that are there, without
+    waiting for more."""
     if name is None or name == "-":
         for arrived in arriving_lines():
             for start in range(0, len(arrived), MOST):
@@ -75,14 +76,17 @@ def decoded(line: bytes, number: int) -> str:
     try:
         text = line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"standard input, line {number}: byte {error.start + 1} is not UTF-8; convert it first") from None
+        raise UserError(
+            f"standard input, line {number}: byte {error.start + 1} is not UTF-8; convert it first"
+        ) from None
     if "\0" in text:
         raise UserError(f"standard input, line {number}: a NUL character, so this is no plain text")
     return text
 
 
 def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[tuple[int, tuple[str, ...]]]]:
-    """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is an empty text."""
+    """The columns that are wanted, by the option that names each, of every record, numbered; what is empty or null is
+    an empty text."""
     from clew.core.errors import UserError
     from clew.data.files.given_files import at_home
     from clew.data.notes import Notes
@@ -109,7 +113,9 @@ def table_fields(name: str, wanted: Mapping[str, str | None]) -> Iterator[list[t
 
 def in_options(sentence: str) -> str:
     """What readers say of the settings of training, as options of the command."""
-    without = r"; if it is something else, say so with data\.format.*|, or leave such records out with data\.faults=skip"
+    without = (
+        r"; if it is something else, say so with data\.format.*|, or leave such records out with data\.faults=skip"
+    )
     return re.sub(r"data\.(text|second|question|passage)\b(=(?=NAME))?", name_of_option, re.sub(without, "", sentence))
 
 

@@ -1,4 +1,5 @@
-"""What words that a verb does not have were meant to be: a setting, an option or a verb of two words that is spelt much like them."""
+"""What words that a verb does not have were meant to be: a setting, an option or a verb of two words that is spelt much
+like them."""
 
 import argparse
 import os
@@ -9,7 +10,8 @@ from clew.cli.verbs import NAMED_TWICE, below
 
 
 def option_meant(parser: argparse.ArgumentParser, unknown: Sequence[str], words: Sequence[str]) -> str:
-    """`; did you mean training.steps=10?` of `--steps 10` where a verb takes settings, `--out` of `--output`; else nothing."""
+    """`; did you mean training.steps=10?` of `--steps 10` where a verb takes settings, `--out` of `--output`; else
+    nothing."""
     option = next((word for word in unknown if word.startswith("--")), "")
     name, equals, value = option.lstrip("-").partition("=")
     if near := get_close_matches(f"--{name}", parser._option_string_actions, n=1, cutoff=0.75):
@@ -26,7 +28,10 @@ def verb_meant(verb: str, words: Sequence[str]) -> str:
     """`; did you mean `clew runs compare`?` of `clew runs comprae`, unless that is a file or a folder; else nothing."""
     if not words or os.path.exists(words[0]):
         return ""
-    seconds = {name.partition(" ")[2]: name for name in [*below(verb), *(name for name, own in NAMED_TWICE.items() if own == verb)]}
+    seconds = {
+        name.partition(" ")[2]: name
+        for name in [*below(verb), *(name for name, own in NAMED_TWICE.items() if own == verb)]
+    }
     near = get_close_matches(words[0], seconds, n=1, cutoff=0.75)
     return f"; did you mean `clew {seconds[near[0]]}`?" if near else ""
 

@@ -1,4 +1,5 @@
-"""The option --precision wherever a run is used, and what an evaluation says of it: the same measures in float32 beside."""
+"""The option --precision wherever a run is used, and what an evaluation says of it: the same measures in float32
+beside."""
 
 import argparse
 from collections.abc import Callable
@@ -14,15 +15,17 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
         "--precision",
         default=WHOLE,
         choices=PRECISIONS,
-        help="what weights are kept in; the run's folder stays as it is. int8: about a quarter of the memory, and faster on x86 CPUs with "
-        "VNNI, which round what is multiplied with them to 8 bits too. int4: about an eighth, and slower. bfloat16: half, for a GPU, "
-        "and slower on most CPUs (default: float32)",
+        help=(
+            "what weights are kept in; the run's folder stays as it is. int8: about a quarter of the memory, and faster"
+            " on x86 CPUs with VNNI, which round what is multiplied with them to 8 bits too. int4: about an eighth, and"
+            " slower. bfloat16: half, for a GPU, and slower on most CPUs (default: float32)"
+        ),
     )
 
 
 def beside_whole(options: argparse.Namespace, score: Any, again: Callable[[Any], Any]) -> dict[str, Any]:
-    """Where weights are kept in less than float32: the measures of the run in float32, which `again` scores, and the differences from
-    them."""
+    """Where weights are kept in less than float32: the measures of the run in float32, which `again` scores, and the
+    differences from them."""
     if options.whole is None:
         return {}
     whole = again(options.whole).measures
@@ -35,7 +38,9 @@ def show_beside(score: Any, beside: dict[str, Any]) -> None:
 
     if beside:
         whole, differences = beside[WHOLE], beside["difference"]
-        rows = [[name, f"{score.measures[name]:.4f}", f"{whole[name]:.4f}", f"{differences[name]:+.4f}"] for name in whole]
+        rows = [
+            [name, f"{score.measures[name]:.4f}", f"{whole[name]:.4f}", f"{differences[name]:+.4f}"] for name in whole
+        ]
         show_table(["measure", beside["precision"], WHOLE, "difference"], rows, right=[1, 2, 3])
 
 

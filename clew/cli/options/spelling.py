@@ -1,4 +1,5 @@
-"""The language model beside a transcriber, which `clew transcribe` and `clew evaluate` take: --lm and what goes with it."""
+"""The language model beside a transcriber, which `clew transcribe` and `clew evaluate` take: --lm and what goes with
+it."""
 
 import argparse
 from pathlib import Path
@@ -12,9 +13,17 @@ def add_language_model(parser: argparse.ArgumentParser) -> None:
     add(
         "--lm",
         metavar="TEXT|RUN",
-        help="CTC: search with n-grams of a text file in the tokens that the run writes, or with a language model of letters",
+        help=(
+            "CTC: search with n-grams of a text file in the tokens that the run writes, or with a language model of"
+            " letters"
+        ),
     )
-    add("--lm-weight", type=float, metavar="X", help="what log p of the language model counts beside log p of the sound (default: 0.5)")
+    add(
+        "--lm-weight",
+        type=float,
+        metavar="X",
+        help="what log p of the language model counts beside log p of the sound (default: 0.5)",
+    )
     add("--lm-bonus", type=float, metavar="X", help="what each token adds to a text's score (default: 0)")
     add("--lm-order", type=int, metavar="N", help="of the n-grams that are counted in a text file (default: 5)")
 
@@ -27,10 +36,16 @@ def take_language_model(options: argparse.Namespace, run: Any) -> None:
     given = {name: getattr(options, name) for name in OPTIONS if getattr(options, name) is not None}
     if options.lm is None:
         if given:
-            raise UserError(f"--{next(iter(given)).replace('_', '-')} goes with a language model; name one with --lm TEXT or --lm RUN")
+            raise UserError(
+                f"--{next(iter(given)).replace('_', '-')} goes with a language model; name one with --lm TEXT or"
+                " --lm RUN"
+            )
         return
     if not hasattr(run.task, "spelling"):
-        raise UserError(f"--lm is for transcription by CTC, and {run.folder} is a run of the task {run.config.task.name}; leave it out")
+        raise UserError(
+            f"--lm is for transcription by CTC, and {run.folder} is a run of the task {run.config.task.name}; leave"
+            " it out"
+        )
     weight, bonus = given.get("lm_weight", 0.5), given.get("lm_bonus", 0.0)
     if weight < 0:
         raise UserError(f"--lm-weight ({weight:g}) must be at least 0")
@@ -54,5 +69,7 @@ def language_model(name: str, order: int | None, run: Any, device: str) -> Any:
         raise UserError(f"--lm-order is of n-grams that are counted in a text file, and {name} is a run; leave it out")
     theirs = load_run(path, device=device)
     if (why := lacking(theirs.task, "streams")) is not None:
-        raise UserError(f"--lm {name}: a language model is needed, and this run's model {why}; name another, or a text file")
+        raise UserError(
+            f"--lm {name}: a language model is needed, and this run's model {why}; name another, or a text file"
+        )
     return SteppedModel(theirs.task, run.task.target)

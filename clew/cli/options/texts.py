@@ -15,10 +15,13 @@ NUMBERED = re.compile(r"(?:text in line|text|sentence|tree|line) (?=\d)")
 
 
 def check_texts(options: argparse.Namespace, fields: Mapping[str, str], *, names_files: bool = False) -> None:
-    """Refuses texts that are given twice, and columns of what is no table; a file's name too, unless files are what is asked about."""
+    """Refuses texts that are given twice, and columns of what is no table; a file's name too, unless files are what is
+    asked about."""
     from clew.core.errors import UserError
 
-    columns = [name for name in fields if name not in options.shared and (not options.texts or name == options.columns[0])]
+    columns = [
+        name for name in fields if name not in options.shared and (not options.texts or name == options.columns[0])
+    ]
     if options.texts and options.file is not None:
         raise UserError("texts are given, and a file of texts too; leave out --file or the texts")
     if not names_files and (file := next((text for text in options.texts if os.path.isfile(text)), None)):

@@ -1,4 +1,5 @@
-"""A progress bar on a terminal, from the first second: what is under way before the first step, then the steps; one line at any width."""
+"""A progress bar on a terminal, from the first second: what is under way before the first step, then the steps; one
+line at any width."""
 
 import sys
 from typing import Any
@@ -23,7 +24,9 @@ class Words(ProgressColumn):
     def render(self, task: Task) -> Text:
         if task.total is None:
             return Text(task.description)
-        share = f"{task.completed / task.total:.0%}" if task.total >= LARGE else f"{task.completed:.0f}/{task.total:.0f}"
+        share = (
+            f"{task.completed / task.total:.0%}" if task.total >= LARGE else f"{task.completed:.0f}/{task.total:.0f}"
+        )
         return Text(f"{task.description} {share}")
 
 
@@ -82,7 +85,11 @@ class Bar:
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         skipped = " (skipped)" if record.skipped else ""
-        rates = [f"lr {record.learning_rate:.0e}", f"norm {record.gradient_norm:.2f}", f"{tokens_per_second / 1000:,.0f}k tok/s"]
+        rates = [
+            f"lr {record.learning_rate:.0e}",
+            f"norm {record.gradient_norm:.2f}",
+            f"{tokens_per_second / 1000:,.0f}k tok/s",
+        ]
         self._show("step", record.step, steps, [f"loss {record.loss:.3f}{skipped}", *rates])
 
     def evaluated(self, step: int, score: Any, is_best: bool) -> None:

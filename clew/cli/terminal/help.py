@@ -1,4 +1,5 @@
-"""Help that fits the terminal: sentences fold at its width, examples go on behind a backslash, so that they can still be pasted."""
+"""Help that fits the terminal: sentences fold at its width, examples go on behind a backslash, so that they can still
+be pasted."""
 
 import argparse
 import re
@@ -24,7 +25,12 @@ class Help(argparse.RawDescriptionHelpFormatter):
     def _format_usage(self, *arguments: Any, **more: Any) -> str:
         whole = " ".join(super()._format_usage(*arguments, **more).split())
         width = self._width
-        return "\n".join(textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)) + "\n\n"
+        return (
+            "\n".join(
+                textwrap.wrap(whole, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+            )
+            + "\n\n"
+        )
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(indent + line if line else "" for line in folded(text, width - len(indent)))
@@ -80,7 +86,9 @@ def continued(line: str, width: int) -> list[str]:
     """An indented line in pieces; all but the last of a command end in a backslash."""
     indent = line[: len(line) - len(line.lstrip())]
     words = WORD.findall(line)
-    mark = " \\" if words[0] in ("clew", "echo", "printf", "curl", "python", "torchrun", "cat") or "clew" in words else ""
+    mark = (
+        " \\" if words[0] in ("clew", "echo", "printf", "curl", "python", "torchrun", "cat") or "clew" in words else ""
+    )
     lines, now = [], indent + words[0]
     for word in words[1:]:
         if len(now) + 1 + len(word) + len(mark) > width:

@@ -1,4 +1,5 @@
-"""Progress in a notebook: one output with a bar, updated in place. It needs IPython alone, which is there, and no widgets."""
+"""Progress in a notebook: one output with a bar, updated in place. It needs IPython alone, which is there, and no
+widgets."""
 
 import html
 import sys
@@ -53,7 +54,9 @@ class NotebookBar:
 
     def step(self, record: Any, steps: int, tokens_per_second: float) -> None:
         left = self.pace.left(record.step, steps)
-        self.progress(record.step, steps, f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}")
+        self.progress(
+            record.step, steps, f"step {record.step} of {steps}: {numbers(record, tokens_per_second, self.unit)}{left}"
+        )
 
     def evaluated(self, step: int, score: Any, is_best: bool) -> None:
         self.say(evaluation(step, score, is_best))
@@ -67,7 +70,10 @@ class NotebookBar:
         from IPython.display import display
 
         self.shown = time.monotonic()
-        content = {"text/html": self.html(), "text/plain": "\n".join([*self.lines[-MOST_LINES:], *([self.text] if self.text else [])])}
+        content = {
+            "text/html": self.html(),
+            "text/plain": "\n".join([*self.lines[-MOST_LINES:], *([self.text] if self.text else [])]),
+        }
         if self.handle is None:
             self.handle = display(content, raw=True, display_id=True)
         else:
@@ -78,8 +84,8 @@ class NotebookBar:
         bar = ""
         if self.total:
             bar = (
-                f'<progress max="{self.total}" value="{self.done}" style="width: 20em; vertical-align: middle"></progress> '
-                f"<span>{html.escape(self.text)}</span>"
+                f'<progress max="{self.total}" value="{self.done}" style="width: 20em; vertical-align:'
+                f' middle"></progress> <span>{html.escape(self.text)}</span>'
             )
         return f'<div style="font-size: 90%"><div style="white-space: pre-wrap; opacity: 0.75">{said}</div>{bar}</div>'
 

@@ -1,4 +1,5 @@
-"""Colours behind words on a terminal: true colours, 256 or 16 of them, as many as it has; none on a pipe or where NO_COLOR is set."""
+"""Colours behind words on a terminal: true colours, 256 or 16 of them, as many as it has; none on a pipe or where
+NO_COLOR is set."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ class Painted(str):
 
 
 def colours_of(stream: Any, environment: Mapping[str, str] = os.environ) -> int:
-    """How many colours a stream can show; 0 where it is no terminal, or where none are wanted (https://no-color.org)."""
+    """How many colours a stream can show; 0 where it is no terminal, or where none are wanted
+    (https://no-color.org)."""
     terminal = environment.get("TERM", "")
     if environment.get("NO_COLOR") or terminal in ("", "dumb") or not stream.isatty():
         return 0

@@ -102,8 +102,8 @@ class Pace:
 def numbers(record: Any, tokens_per_second: float, unit: str = "tokens") -> str:
     skipped = " (skipped: not finite)" if record.skipped else ""
     return (
-        f"loss {record.loss:.4f}{skipped}, learning rate {record.learning_rate:.2g}, gradient norm {record.gradient_norm:.2g}, "
-        f"{tokens_per_second:,.0f} {unit}/s"
+        f"loss {record.loss:.4f}{skipped}, learning rate {record.learning_rate:.2g}, gradient norm"
+        f" {record.gradient_norm:.2g}, {tokens_per_second:,.0f} {unit}/s"
     )
 
 

@@ -23,24 +23,32 @@ LATEX = {
 
 
 def text_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) -> str:
-    """Columns two spaces apart; those numbered in `right` end together. A column that is empty below its header is left out."""
+    """Columns two spaces apart; those numbered in `right` end together. A column that is empty below its header is left
+    out."""
     header, rows, right = without_empty(header, rows, right)
     lines = [list(header), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     cells = [
-        [cell.rjust(width) if column in right else cell.ljust(width) for column, (cell, width) in enumerate(zip(line, widths, strict=True))]
+        [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
         for line in lines
     ]
     return "\n".join("  ".join(line).rstrip() for line in cells)
 
 
 def text_entries(header: Sequence[str], rows: Rows, columns: int) -> str:
-    """A row's first cell on a line of its own, and below it the others that are not empty, each with its column's name, as many on a line
-    as have room. No cell is cut: a word that is longer than a line runs over its edge."""
+    """A row's first cell on a line of its own, and below it the others that are not empty, each with its column's name,
+    as many on a line as have room. No cell is cut: a word that is longer than a line runs over its edge."""
     lines: list[str] = []
     for first, *cells in rows:
         said = [f"{name} {cell}" for name, cell in zip(header[1:], cells, strict=True) if cell]
-        wrapped = [line for words in said for line in textwrap.wrap(words, columns - 2, break_long_words=False, break_on_hyphens=False)]
+        wrapped = [
+            line
+            for words in said
+            for line in textwrap.wrap(words, columns - 2, break_long_words=False, break_on_hyphens=False)
+        ]
         lines.append(first)
         line = ""
         for piece in wrapped:
@@ -68,8 +76,8 @@ def latex_table(header: Sequence[str], rows: Rows, right: Sequence[int] = ()) ->
 
 
 def show_table(header: Sequence[str], rows: Rows, right: Sequence[int] = (), *, entries: bool = False) -> None:
-    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its edge. With `entries` a
-    table that is wider than the terminal is written as an entry a row instead."""
+    """The table on standard output: aligned lines on a pipe; on a terminal, words fold where they would run over its
+    edge. With `entries` a table that is wider than the terminal is written as an entry a row instead."""
     header, rows = [shown(name) for name in header], [[shown(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         print(text_table(header, rows, right))
@@ -99,7 +107,11 @@ def show_text(text: str) -> None:
     """A line on standard output; on a terminal, words fold where they would run over its edge."""
     folds = sys.stdout.isatty()
     columns = shutil.get_terminal_size().columns
-    lines = textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) if folds else [text]
+    lines = (
+        textwrap.wrap(text, columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        if folds
+        else [text]
+    )
     print("\n".join(lines))
 
 

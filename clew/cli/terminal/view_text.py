@@ -1,4 +1,5 @@
-"""A view as plain lines: tables and coloured texts as columns, maps as numbers where they are small. `--out` draws all of it."""
+"""A view as plain lines: tables and coloured texts as columns, maps as numbers where they are small. `--out` draws all
+of it."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,21 @@ from clew.cli.terminal.tables import text_table
 from clew.core.errors import counted, printable, shortened
 from clew.drawing.bars import bounds
 from clew.drawing.coloured_text import coloured
-from clew.drawing.views import Bars, Branches, ColouredText, Grid, Heatmap, Lines, Network, Note, Overlays, Points, Spelled, Table, View
+from clew.drawing.views import (
+    Bars,
+    Branches,
+    ColouredText,
+    Grid,
+    Heatmap,
+    Lines,
+    Network,
+    Note,
+    Overlays,
+    Points,
+    Spelled,
+    Table,
+    View,
+)
 
 MOST_ROWS, MOST_COLUMNS = 200, 14
 """What is printed of a table or a map at most."""
@@ -23,7 +38,11 @@ def view_lines(view: View, colours: int = 0) -> Iterator[str]:
     if view.about:
         yield view.about
     for part in view.parts:
-        lines = painted_lines(part, colours) if colours and isinstance(part, ColouredText) else list(LINES[type(part)](part))
+        lines = (
+            painted_lines(part, colours)
+            if colours and isinstance(part, ColouredText)
+            else list(LINES[type(part)](part))
+        )
         if lines:
             yield ""
             title = getattr(part, "title", "")
@@ -35,7 +54,10 @@ def view_lines(view: View, colours: int = 0) -> Iterator[str]:
 def table_lines(part: Table) -> list[str]:
     rows = [[cell(value) for value in row] for row in part.rows[:MOST_ROWS]]
     right = [column for column in range(len(part.header)) if is_numeric([row[column] for row in part.rows])]
-    return [*text_table([printable(name) for name in part.header], rows, right).split("\n"), *left_out(len(part.rows), "row")]
+    return [
+        *text_table([printable(name) for name in part.header], rows, right).split("\n"),
+        *left_out(len(part.rows), "row"),
+    ]
 
 
 def coloured_lines(part: ColouredText) -> list[str]:
@@ -52,11 +74,17 @@ def painted_lines(part: ColouredText, colours: int) -> list[str]:
     strong, low, high = coloured(part)
     paper = theme()
     tokens = zip(part.tokens[: MOST_ROWS * 10], [*strong.tolist(), *[0.0] * len(part.tokens)], strict=False)
-    text = ("" if part.joined else " ").join(painted(visible(token), strength, colours, paper) for token, strength in tokens)
+    text = ("" if part.joined else " ").join(
+        painted(visible(token), strength, colours, paper) for token, strength in tokens
+    )
     shares = (-1.0, -0.5, 0.0, 0.5, 1.0) if part.diverging else (0.0, 0.25, 0.5, 0.75, 1.0)
     scale = "".join(painted("   ", share, colours, paper) for share in shares)
     label = f" {printable(part.label)}" if part.label else ""
-    return [Painted(text), *coloured_lines(part)[1:], Painted(f"{figure(-high if part.diverging else low)} {scale} {figure(high)}{label}")]
+    return [
+        Painted(text),
+        *coloured_lines(part)[1:],
+        Painted(f"{figure(-high if part.diverging else low)} {scale} {figure(high)}{label}"),
+    ]
 
 
 def bar_lines(part: Bars) -> list[str]:
@@ -65,7 +93,11 @@ def bar_lines(part: Bars) -> list[str]:
     header = ["", *(part.groups or [part.label])]
     if max(map(len, groups), default=0) == 1:
         rows = [
-            [cell(name), figure(group[0]), "#" * round(BAR * min(abs(group[0]), largest) / largest) if math.isfinite(group[0]) else ""]
+            [
+                cell(name),
+                figure(group[0]),
+                "#" * round(BAR * min(abs(group[0]), largest) / largest) if math.isfinite(group[0]) else "",
+            ]
             for name, group in zip(part.names, groups, strict=True)
         ]
         return text_table(["", part.label, " "], rows[:MOST_ROWS], [1]).split("\n") + left_out(len(rows), "row")
@@ -95,7 +127,11 @@ def spelled_lines(part: Spelled) -> list[str]:
 
 def grid_lines(part: Grid) -> list[str]:
     count = sum(map(len, part.maps))
-    return [f"{counted(count, 'map')}, rows {part.row_names[0]} to {part.row_names[-1]}; --out FILE.html draws them"] if count else []
+    return (
+        [f"{counted(count, 'map')}, rows {part.row_names[0]} to {part.row_names[-1]}; --out FILE.html draws them"]
+        if count
+        else []
+    )
 
 
 def series_lines(part: Lines) -> list[str]:
@@ -106,7 +142,14 @@ def series_lines(part: Lines) -> list[str]:
         rows = [[figure(x), *(figure(series.y[place]) for series in part.series)] for place, x in enumerate(xs)]
         return [f"{part.y_label} by {part.x_label}", *text_table(header, rows, range(len(header))).split("\n")]
     rows = [
-        [cell(series.name), str(len(series.y)), figure(series.y[0]), figure(series.y[-1]), figure(min(series.y)), figure(max(series.y))]
+        [
+            cell(series.name),
+            str(len(series.y)),
+            figure(series.y[0]),
+            figure(series.y[-1]),
+            figure(min(series.y)),
+            figure(max(series.y)),
+        ]
         for series in part.series
         if len(series.y)
     ]
@@ -117,7 +160,9 @@ def series_lines(part: Lines) -> list[str]:
 
 
 def point_lines(part: Points) -> list[str]:
-    return [f"{cell(series.name)}: {counted(len(series.x), 'point')}; --out FILE.html draws them" for series in part.series]
+    return [
+        f"{cell(series.name)}: {counted(len(series.x), 'point')}; --out FILE.html draws them" for series in part.series
+    ]
 
 
 def branch_lines(part: Branches) -> list[str]:
@@ -132,14 +177,18 @@ def branch_lines(part: Branches) -> list[str]:
         node = part.nodes[number]
         text = visible(node.text) if node.kept else f"({visible(node.text)})"
         found.append(
-            f"{'  ' * depth}{'* ' if node.best else ''}{text}  {figure(node.score)}{'  ' + printable(node.note) if node.note else ''}"
+            f"{'  ' * depth}{'* ' if node.best else ''}{text} "
+            f" {figure(node.score)}{'  ' + printable(node.note) if node.note else ''}"
         )
         waiting += [(child, depth + 1) for child in reversed(children.get(number, []))]
     return [*found, *left_out(len(part.nodes), "node")]
 
 
 def network_lines(part: Network) -> list[str]:
-    found = [f"{number}: {' '.join([cell(node.name), *map(cell, node.lines)])}" for number, node in enumerate(part.nodes[:MOST_ROWS])]
+    found = [
+        f"{number}: {' '.join([cell(node.name), *map(cell, node.lines)])}"
+        for number, node in enumerate(part.nodes[:MOST_ROWS])
+    ]
     edges = [f"{start} -> {end}{' ' + cell(text) if text else ''}" for start, end, text in part.edges[:MOST_ROWS]]
     return [*found, *left_out(len(part.nodes), "node"), *edges, *left_out(len(part.edges), "edge")]
 
@@ -159,7 +208,11 @@ def left_out(count: int, noun: str) -> list[str]:
 def cell(value: Any) -> str:
     if value is None:
         return ""
-    return figure(value) if is_number(value) and not isinstance(value, int) else shortened(visible(str(value)), LONGEST_CELL)
+    return (
+        figure(value)
+        if is_number(value) and not isinstance(value, int)
+        else shortened(visible(str(value)), LONGEST_CELL)
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """A text encoded once, into memory-mapped shards that are found again by what the text and the tokenizer are.
 
-A folder KEY an encoding: its shards, and index.json, written last, which says what is in them. Until then shards.jsonl has a line for
-each that is whole, so that an encoding which was interrupted goes on from these.
+A folder KEY an encoding: its shards, and index.json, written last, which says what is in them. Until then shards.jsonl
+has a line for each that is whole, so that an encoding which was interrupted goes on from these.
 """
 
 import hashlib
@@ -38,8 +38,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """A corpus as ids; where documents are `apart`, none of them sees another. `num_target_characters` leaves out what the first token
-    stands for, which nothing predicts, and `num_characters_apart` what every document's first token stands for."""
+    """A corpus as ids; where documents are `apart`, none of them sees another. `num_target_characters` leaves out what
+    the first token stands for, which nothing predicts, and `num_characters_apart` what every document's first token
+    stands for."""
 
     tokens: Shards | np.ndarray
     num_characters: int
@@ -54,8 +55,8 @@ class TokenFile:
 
     @property
     def unpredicted(self) -> np.ndarray:
-        """The places, but for the first, whose token nothing predicts: where documents begin, unless the end of the one before opens
-        them."""
+        """The places, but for the first, whose token nothing predicts: where documents begin, unless the end of the one
+        before opens them."""
         if not self.apart or not isinstance(self.tokens, Shards) or self.tokens.opened:
             return np.empty(0, np.int64)
         return self.tokens.boundaries
@@ -69,7 +70,8 @@ class TokenFile:
 def encode_corpus(
     source: TextSource, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None, workers: int = 1
 ) -> TokenFile:
-    """The ids of a text, from the cache where they are there and whole. Documents are parted by the tokenizer's `end`."""
+    """The ids of a text, from the cache where they are there and whole. Documents are parted by the tokenizer's
+    `end`."""
     size = measured(source, cache)
     key = hashlib.sha256(f"1 {size.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
     folder = Path(cache) / key
@@ -80,8 +82,8 @@ def encode_corpus(
             write_tokens(folder, source, size, tokenizer, progress, workers)
         except OSError as error:
             raise UserError(
-                f"the encoded text cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing to it, "
-                "or name another folder in the environment variable CLEW_CACHE"
+                f"the encoded text cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing"
+                " to it, or name another folder in the environment variable CLEW_CACHE"
             ) from None
         except UserError:
             forget(source, cache)
@@ -105,7 +107,9 @@ def load_tokens(folder: Path) -> TokenFile | None:
         if not all(is_whole(folder, entry, hashed=is_small) for entry in entries):
             return None
         shards = [Shard(folder / entry["file"], entry["num_tokens"], entry["num_begins"]) for entry in entries]
-        total = {name: sum(entry[name] for entry in entries) for name in ("num_characters", "num_unknown", "first_tokens")}
+        total = {
+            name: sum(entry[name] for entry in entries) for name in ("num_characters", "num_unknown", "first_tokens")
+        }
         characters = total["num_characters"]
         return TokenFile(
             Shards(shards, about["dtype"], about["opened"]),
@@ -129,7 +133,9 @@ def before_targets(entries: list[Entry]) -> int:
     return count
 
 
-def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Tokenizer, progress: Progress | None, workers: int) -> None:
+def write_tokens(
+    folder: Path, source: TextSource, size: Extent, tokenizer: Tokenizer, progress: Progress | None, workers: int
+) -> None:
     """All shards that are not there yet, and the index. Two that do it at once write the same."""
     measuring, entries, done = Measuring(), [], 0
 
@@ -151,11 +157,19 @@ def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Toke
     if measuring.extent() != size:
         fault = "it changed while it was read; let no other program write there and try again"
     elif not any(entry["num_tokens"] for entry in entries):
-        fault = f"there is no token in its {size.num_characters} characters, all of them white space; give a text with words in it"
+        fault = (
+            f"there is no token in its {size.num_characters} characters, all of them white space; give a text with"
+            " words in it"
+        )
     if fault:
         shutil.rmtree(folder, ignore_errors=True)
         raise UserError(f"{source}: {fault}")
-    about = {"format": FORMAT, "tokenizer": tokenizer.hash, "dtype": dtype_of(tokenizer).name, "opened": tokenizer.end is not None}
+    about = {
+        "format": FORMAT,
+        "tokenizer": tokenizer.hash,
+        "dtype": dtype_of(tokenizer).name,
+        "opened": tokenizer.end is not None,
+    }
     about["shards"] = entries
     aside = folder / f"{INDEX}.partial-{os.getpid()}"
     write_private(aside, json.dumps({**about, "sha256": digest(about)}, indent=1))
@@ -164,8 +178,8 @@ def write_tokens(folder: Path, source: TextSource, size: Extent, tokenizer: Toke
 
 
 def cut_into_jobs(source: TextSource, folder: Path, kept: dict[str, Entry], measuring: Measuring) -> Iterator[Job]:
-    """The text in shards, each with its entry where it is `kept`; what is read is measured, since another text's shards have no place
-    under this key."""
+    """The text in shards, each with its entry where it is `kept`; what is read is measured, since another text's shards
+    have no place under this key."""
     pieces: list[Piece] = []
     number = size = 0
     begins = True

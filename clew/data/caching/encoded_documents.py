@@ -1,7 +1,8 @@
 """Documents encoded once, into memory maps that are found again by what the documents and the tokenizer are.
 
-Four files an encoding: KEY.tokens, the ids of all sentences; KEY.sentences, where each begins among them, and the end; KEY.documents, with
-which sentence each document begins, and the end; and KEY.json, written last, which says what is in them.
+Four files an encoding: KEY.tokens, the ids of all sentences; KEY.sentences, where each begins among them, and the end;
+KEY.documents, with which sentence each document begins, and the end; and KEY.json, written last, which says what is in
+them.
 """
 
 import hashlib
@@ -34,7 +35,8 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class EncodedDocuments:
-    """Sentence s is tokens[sentences[s] : sentences[s + 1]], and document d the sentences documents[d] to documents[d + 1]."""
+    """Sentence s is tokens[sentences[s] : sentences[s + 1]], and document d the sentences documents[d] to documents[d +
+    1]."""
 
     tokens: np.ndarray
     sentences: np.ndarray
@@ -55,7 +57,9 @@ class EncodedDocuments:
         return len(self.documents) - 1
 
 
-def encode_documents(source: Documents, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None) -> EncodedDocuments:
+def encode_documents(
+    source: Documents, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None
+) -> EncodedDocuments:
     """The ids of documents, from the cache where they are there and whole."""
     extent = measured(source, cache, measure)
     key = hashlib.sha256(f"documents {FORMAT} {extent.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
@@ -67,8 +71,8 @@ def encode_documents(source: Documents, tokenizer: Tokenizer, cache: Path | str,
             write(path, source, extent, tokenizer, progress)
         except OSError as error:
             raise UserError(
-                f"the encoded documents cannot be kept in {cache}: {error.strerror or error}; make room there, allow writing to it, "
-                "or name another folder in the environment variable CLEW_CACHE"
+                f"the encoded documents cannot be kept in {cache}: {error.strerror or error}; make room there, allow"
+                " writing to it, or name another folder in the environment variable CLEW_CACHE"
             ) from None
         except UserError:
             forget(source, cache)
@@ -85,8 +89,12 @@ def load(path: Path) -> EncodedDocuments | None:
         is_small = sum(about[part]["size"] for part in PARTS) <= HASHED
         if not all(is_whole(path.parent, about[part], hashed=is_small) for part in PARTS):
             return None
-        tokens, sentences, documents = (np.memmap(path.with_suffix(f".{part}"), about[part]["dtype"], "r") for part in PARTS)
-        return EncodedDocuments(tokens, sentences, documents, about["num_characters"], about["num_unknown"], about["digest"])
+        tokens, sentences, documents = (
+            np.memmap(path.with_suffix(f".{part}"), about[part]["dtype"], "r") for part in PARTS
+        )
+        return EncodedDocuments(
+            tokens, sentences, documents, about["num_characters"], about["num_unknown"], about["digest"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -114,7 +122,10 @@ def write_arrays(
     paths: dict[str, Path], source: Documents, extent: Extent, tokenizer: Tokenizer, progress: Progress | None
 ) -> dict[str, Any]:
     """The three arrays; what the JSON says of them. The documents must be those that were measured."""
-    dtypes = {"tokens": np.dtype(np.uint16 if tokenizer.vocabulary < 2**16 else np.uint32), "sentences": np.dtype(np.int64)}
+    dtypes = {
+        "tokens": np.dtype(np.uint16 if tokenizer.vocabulary < 2**16 else np.uint32),
+        "sentences": np.dtype(np.int64),
+    }
     dtypes["documents"] = dtypes["sentences"]
     num_tokens = num_sentences = num_unknown = 0
     opens = False
@@ -152,7 +163,9 @@ def write_arrays(
     if measuring.extent() != extent:
         raise UserError(f"{source}: it changed while it was read; let no other program write there and try again")
     if not num_tokens:
-        raise UserError(f"{source}: there is no token in its {extent.num_characters} characters; give documents with words in them")
+        raise UserError(
+            f"{source}: there is no token in its {extent.num_characters} characters; give documents with words in them"
+        )
     arrays = {part: {"dtype": dtypes[part].name} for part in PARTS}
     counts = {"num_characters": extent.num_characters, "num_unknown": num_unknown}
     return {"format": FORMAT, "tokenizer": tokenizer.hash, "digest": extent.digest, **counts, **arrays}

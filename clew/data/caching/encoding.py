@@ -21,9 +21,11 @@ MOST_PIECES = 4096
 LEAD = 64
 
 
-def encode_shard(path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
-    """Writes the ids of pieces, aside and then in place; `begins` says that a document does with the first. `tell` is called with the
-    characters that were done since it was called before."""
+def encode_shard(
+    path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
+) -> Entry:
+    """Writes the ids of pieces, aside and then in place; `begins` says that a document does with the first. `tell` is
+    called with the characters that were done since it was called before."""
     aside = path.with_suffix(f".partial-{os.getpid()}")
     entry: Entry = {}
     try:
@@ -39,11 +41,14 @@ def encode_shard(path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: T
     return {"file": path.name, **entry, "size": found.st_size, "changed": found.st_mtime_ns}
 
 
-def write_ids(file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
-    """A document begins with the id that ends the one before, where there is such an id: what is read before its first token.
+def write_ids(
+    file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
+) -> Entry:
+    """A document begins with the id that ends the one before, where there is such an id: what is read before its first
+    token.
 
-    `before_targets` are the characters of the shard up to the end of its first token; `first_tokens` those that documents' first
-    tokens stand for, with what comes before them."""
+    `before_targets` are the characters of the shard up to the end of its first token; `first_tokens` those that
+    documents' first tokens stand for, with what comes before them."""
     dtype = dtype_of(tokenizer)
     sha256 = hashlib.sha256()
     begins_at: list[int] = []
@@ -86,7 +91,8 @@ def dtype_of(tokenizer: Tokenizer) -> np.dtype:
 
 
 def encoded_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[tuple[Piece, list[int]]]:
-    """Each piece with its ids, and with the id that ends a document; a word tokenizer's `end` is the newline that is there already."""
+    """Each piece with its ids, and with the id that ends a document; a word tokenizer's `end` is the newline that is
+    there already."""
     end = [tokenizer.end] if tokenizer.end is not None and tokenizer.unit != "word" else []
     for some in batched(pieces):
         encoded = tokenizer.encode_batch([piece.text for piece in some])
@@ -108,8 +114,8 @@ def batched(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def first_stop(text: str, tokenizer: Tokenizer) -> int:
-    """Where the characters of a text's first token end; its length, where it has none. No kind joins what a newline parts, so that the
-    first line, or its beginning up to a space, is enough to know."""
+    """Where the characters of a text's first token end; its length, where it has none. No kind joins what a newline
+    parts, so that the first line, or its beginning up to a space, is enough to know."""
     line = text.find("\n", LEAD) + 1 or len(text)
     space = text.find(" ", LEAD, line)
     for part in (text[: space if space > 0 else line], text):

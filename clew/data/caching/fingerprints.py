@@ -1,5 +1,5 @@
-"""What decides which examples a config reads: its data section, the content of its files, and the code that reads them. Two that are alike
-have the same key in the cache."""
+"""What decides which examples a config reads: its data section, the content of its files, and the code that reads them.
+Two that are alike have the same key in the cache."""
 
 import hashlib
 import json
@@ -35,11 +35,17 @@ class FileContents:
     def stamp(self) -> Stamp:
         found = [(str(path.absolute()), path.stat()) for path in self.paths]
         rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
-        return Stamp(f"bytes {json.dumps(rows)}", sum(size for _, size, _ in rows), max((stat.st_mtime for _, stat in found), default=0.0))
+        return Stamp(
+            f"bytes {json.dumps(rows)}",
+            sum(size for _, size, _ in rows),
+            max((stat.st_mtime for _, stat in found), default=0.0),
+        )
 
     def digest(self) -> Extent:
         hashes = [file_hash(path) for path in self.paths]
-        return Extent(sum(path.stat().st_size for path in self.paths), hashlib.sha256(json.dumps(hashes).encode()).hexdigest())
+        return Extent(
+            sum(path.stat().st_size for path in self.paths), hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+        )
 
 
 def data_key(data: ExampleData, seed: int, readers: Iterable[Any] = ()) -> str | None:
@@ -79,8 +85,8 @@ def files_of_config(data: ExampleData) -> Iterator[Path]:
 
 
 def code_digest(readers: Iterable[Any], packages: tuple[str, ...] = READERS) -> str | None:
-    """A hash of clew's code in some packages, by default those that read and encode, and of other files that `readers` are defined in, with
-    those beside them, which they may import; None where one has no file."""
+    """A hash of clew's code in some packages, by default those that read and encode, and of other files that `readers`
+    are defined in, with those beside them, which they may import; None where one has no file."""
     hashes = [own_code(packages)]
     modules = {getattr(innermost(reader), "__module__", None) for reader in readers if reader is not None}
     for module in sorted(str(name) for name in modules if name is not None and name.partition(".")[0] not in KNOWN):

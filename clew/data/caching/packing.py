@@ -1,7 +1,9 @@
-"""A value made of strings and numbers as bytes, and back: nested tuples, NamedTuples and lists, whatever their classes. Knows no file.
+"""A value made of strings and numbers as bytes, and back: nested tuples, NamedTuples and lists, whatever their classes.
+Knows no file.
 
-A packed row is three counts of 32 bits, the integers (32 bits each), the numbers (64 bits each) and the text in UTF-8. The integers say how
-the value is nested: a code, and what belongs to it. A list of ids is a code, its length and the ids.
+A packed row is three counts of 32 bits, the integers (32 bits each), the numbers (64 bits each) and the text in UTF-8.
+The integers say how the value is nested: a code, and what belongs to it. A list of ids is a code, its length and the
+ids.
 """
 
 import sys
@@ -106,7 +108,9 @@ class Unpacker:
         text_at = numbers_at + 8 * num_numbers
         text = row[text_at:].decode("utf-8", "surrogatepass")
         integers = array("i", row[HEADER:numbers_at]).tolist()
-        return Reading(self.classes, integers, array("d", row[numbers_at:text_at]) if num_numbers else None, text).value()
+        return Reading(
+            self.classes, integers, array("d", row[numbers_at:text_at]) if num_numbers else None, text
+        ).value()
 
 
 class Reading:

@@ -1,7 +1,8 @@
-"""Parts of the data: a list where they are small, and a `Part` on disk where they are large. Both are sequences, and equal ones.
+"""Parts of the data: a list where they are small, and a `Part` on disk where they are large. Both are sequences, and
+equal ones.
 
-`gather` decides which it is while examples are read, `take` chooses some of a part, `keep_parts` and `load_parts` put parts into the cache
-and find them again, and `remembered` keeps what takes a pass over all examples to find out.
+`gather` decides which it is while examples are read, `take` chooses some of a part, `keep_parts` and `load_parts` put
+parts into the cache and find them again, and `remembered` keeps what takes a pass over all examples to find out.
 """
 
 import json
@@ -45,7 +46,8 @@ ATTEMPTS = 5
 
 
 class Part(Sequence[Any]):
-    """Rows of a store, all of them or those of some `numbers`. `arrays` are what is known of each row besides, such as its lengths."""
+    """Rows of a store, all of them or those of some `numbers`. `arrays` are what is known of each row besides, such as
+    its lengths."""
 
     def __init__(
         self,
@@ -84,7 +86,8 @@ class Part(Sequence[Any]):
 
 
 def gather(examples: Iterable[T], *, large: int | None = None, cache: Path | None = None) -> Sequence[T]:
-    """The examples of an iterator: a list, or a part on disk where they are many and made of strings and numbers alone."""
+    """The examples of an iterator: a list, or a part on disk where they are many and made of strings and numbers
+    alone."""
     large = LARGE if large is None else large
     packer, held, size = Packer(), list[T](), 0
     rest = iter(examples)
@@ -131,11 +134,13 @@ def take(examples: Sequence[T], rows: np.ndarray) -> Sequence[T]:
 
 
 def keep_parts(place: Path, parts: Mapping[str, Sequence[Any]], extra: Any = None) -> dict[str, Sequence[Any]]:
-    """The parts as they are found in the folder `place` from now on, where `extra` is kept with them. Parts that are all small, or that
-    cannot be packed, stay as they are."""
+    """The parts as they are found in the folder `place` from now on, where `extra` is kept with them. Parts that are
+    all small, or that cannot be packed, stay as they are."""
     if not any(isinstance(part, Part) for part in parts.values()):
         return dict(parts)
-    written = {name: part if isinstance(part, Part) else write_part(iter(part), place.parent) for name, part in parts.items()}
+    written = {
+        name: part if isinstance(part, Part) else write_part(iter(part), place.parent) for name, part in parts.items()
+    }
     drafts = {name: part for name, part in written.items() if isinstance(part, Part)}
     stores = list({id(part.store): part.store for part in drafts.values()}.values())
     if len(drafts) < len(parts) or any(store.temporary is None for store in stores):
@@ -180,7 +185,9 @@ def load_parts(place: Path) -> tuple[dict[str, Part], Any] | None:
         about = json.loads((place / INDEX).read_text(encoding="utf-8"))
         if about.pop("sha256") != digest(about) or about["format"] != FORMAT:
             return None
-        files = [(place / str(number), entry) for number, store in enumerate(about["stores"]) for entry in store["files"]]
+        files = [
+            (place / str(number), entry) for number, store in enumerate(about["stores"]) for entry in store["files"]
+        ]
         files += [(place, entry) for part in about["parts"].values() for entry in part["arrays"].values()]
         is_small = sum(entry["size"] for _, entry in files) <= HASHED
         if not all(is_whole(folder, entry, hashed=is_small) for folder, entry in files):
@@ -207,7 +214,8 @@ def read_array(folder: Path, entry: Entry) -> np.ndarray:
 
 
 def remembered(part: Sequence[Any], name: str, make: Callable[[], T]) -> T:
-    """What `make` gives, made of JSON. Of a part in the cache it is kept beside the part, so that a pass over all examples is made once."""
+    """What `make` gives, made of JSON. Of a part in the cache it is kept beside the part, so that a pass over all
+    examples is made once."""
     if not isinstance(part, Part) or part.folder is None:
         return make()
     about = {"format": FORMAT, "part": part.name, "name": name}

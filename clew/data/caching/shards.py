@@ -1,6 +1,7 @@
 """Ids in many files, read through one array that loads none of them whole. Knows no text and no tokenizer.
 
-A shard file has its ids first and then, from the next multiple of four bytes on, where documents but the first begin, as 32-bit integers.
+A shard file has its ids first and then, from the next multiple of four bytes on, where documents but the first begin,
+as 32-bit integers.
 """
 
 from collections import OrderedDict
@@ -23,7 +24,8 @@ class Shard(NamedTuple):
 class Shards:
     """The ids of all shards one after the other; indexed by a place, a slice, or an array of places of any shape.
 
-    Where documents are `opened`, each but the first begins with the end of the one before, so that its first word is predicted too.
+    Where documents are `opened`, each but the first begins with the end of the one before, so that its first word is
+    predicted too.
     """
 
     def __init__(self, shards: Sequence[Shard], dtype: str, opened: bool = False):
@@ -90,7 +92,11 @@ class Shards:
             self.mapped.move_to_end(number)
             return self.mapped[number]
         shard = self.shards[number]
-        content = np.memmap(shard.path, dtype=np.uint8, mode="r") if shard.num_tokens or shard.num_begins else np.empty(0, np.uint8)
+        content = (
+            np.memmap(shard.path, dtype=np.uint8, mode="r")
+            if shard.num_tokens or shard.num_begins
+            else np.empty(0, np.uint8)
+        )
         size = shard.num_tokens * self.dtype.itemsize
         start = size + padding(size)
         begins = content[start : start + 4 * shard.num_begins]

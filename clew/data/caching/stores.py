@@ -1,5 +1,5 @@
-"""Packed rows in two files: `rows`, one after the other, and `starts`, where each begins. They are mapped, not loaded, so that processes
-share them."""
+"""Packed rows in two files: `rows`, one after the other, and `starts`, where each begins. They are mapped, not loaded,
+so that processes share them."""
 
 import hashlib
 import mmap
@@ -24,14 +24,15 @@ from clew.data.caching.verified import Entry
 
 ROWS, STARTS = "rows", "starts"
 BLOCK = 2**14
-"""Rows that are read one after the other before their pages are given back, and starts that are held before they are written."""
+"""Rows that are read one after the other before their pages are given back, and starts that are held before they are
+written."""
 ABANDONED = 2 * 24 * 3600
 """Seconds after which a folder that a process of another host never finished is removed: it was killed."""
 
 
 class Store(Sequence[Any]):
-    """Values that are unpacked when they are asked for. An iteration gives the pages back that it has read. `about` is what its writer said
-    when it closed. Raises ValueError where a class of its values is not there any more."""
+    """Values that are unpacked when they are asked for. An iteration gives the pages back that it has read. `about` is
+    what its writer said when it closed. Raises ValueError where a class of its values is not there any more."""
 
     def __init__(self, folder: Path, about: dict[str, Any]):
         classes = [class_named(name) for name in about["classes"]]
@@ -121,7 +122,8 @@ class StoreWriter:
 
 
 class HashedFile:
-    """A new file in the cache for this user alone, hashed while it is written, and closed after its context if not before."""
+    """A new file in the cache for this user alone, hashed while it is written, and closed after its context if not
+    before."""
 
     def __init__(self, path: Path):
         self.path, self.sha256 = path, hashlib.sha256()
@@ -146,7 +148,12 @@ class HashedFile:
             os.fsync(self.file.fileno())
             self.file.close()
             found = self.path.stat()
-        return {"file": self.path.name, "size": found.st_size, "sha256": self.sha256.hexdigest(), "changed": found.st_mtime_ns}
+        return {
+            "file": self.path.name,
+            "size": found.st_size,
+            "sha256": self.sha256.hexdigest(),
+            "changed": found.st_mtime_ns,
+        }
 
 
 def mapped(path: Path, dtype: np.dtype[Any], count: int) -> np.ndarray:
@@ -205,6 +212,6 @@ def keeping(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"the examples cannot be kept in {path}: {error.strerror or error}; make room there, allow writing to it, or name another "
-            "folder in the environment variable CLEW_CACHE"
+            f"the examples cannot be kept in {path}: {error.strerror or error}; make room there, allow writing to it,"
+            " or name another folder in the environment variable CLEW_CACHE"
         ) from None

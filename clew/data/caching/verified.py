@@ -1,4 +1,5 @@
-"""Files in the cache with an index that says how large they are and what their hash is, so that damage is found. Knows no content."""
+"""Files in the cache with an index that says how large they are and what their hash is, so that damage is found. Knows
+no content."""
 
 import hashlib
 import json
@@ -6,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 HASHED = 2**28
-"""Bytes that are hashed whenever kept files are opened. Of larger ones, a file is hashed whose time of change is another."""
+"""Bytes that are hashed whenever kept files are opened. Of larger ones, a file is hashed whose time of change is
+another."""
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What reading an index or a kept file may raise where it is not what was written."""
 
@@ -15,7 +17,8 @@ Entry = dict[str, Any]
 
 
 def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
-    """Whether a file has the size and hash of its entry. Without `hashed`, a file whose time of change is unchanged is not read."""
+    """Whether a file has the size and hash of its entry. Without `hashed`, a file whose time of change is unchanged is
+    not read."""
     found = (folder / entry["file"]).stat()
     if found.st_size != entry["size"]:
         return False

@@ -1,4 +1,5 @@
-"""Corpora by name: those that ship with the package, and those that a person has below the folder that CLEW_DATA names."""
+"""Corpora by name: those that ship with the package, and those that a person has below the folder that CLEW_DATA
+names."""
 
 import os
 from collections.abc import Sequence
@@ -58,8 +59,8 @@ def read_corpus(
 ) -> dict[str, Sequence[Any]]:
     """The examples of every part, which are to be of a `kind` where one is given.
 
-    `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed` decides what is cut off where
-    the corpus has no parts of its own.
+    `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed` decides what
+    is cut off where the corpus has no parts of its own.
     """
     corpus = get_corpus(name)
     content = corpus.content
@@ -88,7 +89,10 @@ def holds_sentences(name: str) -> bool:
 
 def read_lines(name: str) -> dict[str, str]:
     """The text of every part of such a corpus, one example a line, with a space between words."""
-    return {part: "".join(f"{' '.join(example.key.split())}\n" for example in examples) for part, examples in read_corpus(name).items()}
+    return {
+        part: "".join(f"{' '.join(example.key.split())}\n" for example in examples)
+        for part, examples in read_corpus(name).items()
+    }
 
 
 def check_kind(name: str, kind: str) -> None:
@@ -104,7 +108,9 @@ def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...
     corpus = get_corpus(name)
     root = root_of(corpus)
     wanted = {part: wanted_files(corpus, part, choices) for part in PARTS if getattr(corpus, part) is not None}
-    found = {part: [None if root is None else there(Path(root) / path) for path in paths] for part, paths in wanted.items()}
+    found = {
+        part: [None if root is None else there(Path(root) / path) for path in paths] for part, paths in wanted.items()
+    }
     for part in corpus.may_lack:
         if None in found.get(part, ()):
             del wanted[part], found[part]
@@ -112,15 +118,19 @@ def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...
     if missing:
         place = f"below CLEW_DATA ({root})" if root else "below a folder, and set CLEW_DATA to that folder"
         raise UserError(
-            f"the corpus {name} does not ship with clew; put {few(list(dict.fromkeys(missing)))} {place}; {corpus.published}; "
-            f"without it, try `clew train {corpus.instead}`"
+            f"the corpus {name} does not ship with clew; put {few(list(dict.fromkeys(missing)))} {place};"
+            f" {corpus.published}; without it, try `clew train {corpus.instead}`"
         )
     return {part: tuple(file for file in files if file is not None) for part, files in found.items()}
 
 
 def wanted_files(corpus: Corpus, part: str, choices: Choices) -> list[str]:
     paths = getattr(corpus, part)
-    return list(chain.from_iterable(corpus.content.files(path, choices) for path in ([paths] if isinstance(paths, str) else paths)))
+    return list(
+        chain.from_iterable(
+            corpus.content.files(path, choices) for path in ([paths] if isinstance(paths, str) else paths)
+        )
+    )
 
 
 def there(path: Path) -> Path | None:
@@ -163,21 +173,27 @@ def craft(part: str) -> tuple[str, ...]:
 
 # CRAFT's own lists (articles/ids): 60, 7 and 30 articles, with 18,951, 2,780 and 9,099 trees
 CRAFT = {
-    "train": """
+    "train": (
+        """
         11532192 11597317 11897010 12079497 12546709 12585968 12925238 14609438 14611657 14723793 14737183 15005800 15040800 15061865
         15207008 15314655 15314659 15320950 15328533 15345036 15492776 15550985 15588329 15630473 15676071 15760270 15819996 15836427
         15876356 15917436 15921521 15938754 16098226 16103912 16109169 16110338 16121255 16121256 16216087 16221973 16255782 16279840
         16362077 16433929 16462940 16504143 16504174 16507151 16539743 16579849 16628246 16670015 16700629 16870721 17002498 17020410
         17022820 17069463 17078885 17083276
-    """,
-    "valid": """
+    """
+    ),
+    "valid": (
+        """
         17194222 17244351 17425782 17447844 17590087 17608565 17696610
-    """,
-    "test": """
+    """
+    ),
+    "test": (
+        """
         11319941 11604102 14624252 14675480 14691534 15018652 15070402 15238161 15328538 15560850 15615595 15619330 15784609 15850489
         15882093 16026622 16027110 16410827 16517939 16611361 16787536 16800892 16968134 17029558 17201918 17206865 17465682 17503968
         17565376 17677002
-    """,
+    """
+    ),
 }
 
 
@@ -189,7 +205,10 @@ def fashion(packaged: bool = False, other: Corpus | None = None) -> Corpus:
         cut={"valid": 1 / 12},
         packaged=packaged,
         other=other,
-        published="it is https://github.com/zalandoresearch/fashion-mnist, which Debian has as the package dataset-fashion-mnist",
+        published=(
+            "it is https://github.com/zalandoresearch/fashion-mnist, which Debian has as the package"
+            " dataset-fashion-mnist"
+        ),
         instead="coco-captioner",
     )
 
@@ -203,7 +222,9 @@ CORPORA = {
         "ptb/ptb.train.txt",
         "ptb/ptb.valid.txt",
         "ptb/ptb.test.txt",
-        published="it is Mikolov's version of the Penn Treebank, published with his RNNLM toolkit as simple-examples/data",
+        published=(
+            "it is Mikolov's version of the Penn Treebank, published with his RNNLM toolkit as simple-examples/data"
+        ),
         instead="shakespeare-lstm",
     ),
     "tatoeba-sample": Corpus("mt/train.{}", "mt/dev.{}", "mt/test.{}", ParallelText(("en", "de")), embedded=True),
@@ -225,8 +246,12 @@ CORPORA = {
     "sentiment-sample": Corpus(
         "sentiment/train.tsv", "sentiment/dev.tsv", "sentiment/test.tsv", LabelTable(text=2, label=1), embedded=True
     ),
-    "gum-trees-sample": Corpus("trees/train.tsv", "trees/dev.tsv", "trees/test.tsv", LabelTable(text=3, label=2), embedded=True),
-    "ewt-sample": Corpus("tagging/train.tsv", "tagging/dev.tsv", "tagging/test.tsv", Tagged({"upos": 2, "xpos": 3}), embedded=True),
+    "gum-trees-sample": Corpus(
+        "trees/train.tsv", "trees/dev.tsv", "trees/test.tsv", LabelTable(text=3, label=2), embedded=True
+    ),
+    "ewt-sample": Corpus(
+        "tagging/train.tsv", "tagging/dev.tsv", "tagging/test.tsv", Tagged({"upos": 2, "xpos": 3}), embedded=True
+    ),
     "ewt": Corpus(
         "ewt/en_ewt-ud-train.conllu",
         "ewt/en_ewt-ud-dev.conllu",
@@ -241,7 +266,9 @@ CORPORA = {
         "conll2003/eng.testb",
         Tagged({"ner": 4, "chunk": 3, "pos": 2}),
         may_lack=("test",),
-        published="its annotation is at https://www.clips.uantwerpen.be/conll2003/ner/, its text is Reuters RCV1, from NIST",
+        published=(
+            "its annotation is at https://www.clips.uantwerpen.be/conll2003/ner/, its text is Reuters RCV1, from NIST"
+        ),
         instead="ewt-tagger",
     ),
     "conll2000": Corpus(
@@ -269,7 +296,8 @@ CORPORA = {
         published="it is structural-annotation/treebank/penn of https://github.com/UCDenver-ccp/CRAFT",
         instead="craft-parser",
     ),
-    # by file, which is an article: 3,068, 433 and 413 trees; all are from sections 00 and 01, and figures on section 23 do not compare
+    # by file, which is an article: 3,068, 433 and 413 trees; all are from sections 00 and 01, and figures on section 23
+    # do not compare
     "wsj-sample": Corpus(
         wsj(1, 139),
         wsj(140, 169),
@@ -278,14 +306,18 @@ CORPORA = {
         published="it is corpora/treebank/combined of NLTK's data, https://www.nltk.org/nltk_data/",
         instead="craft-parser",
     ),
-    "coco-sample": Corpus("captioning/captions.json", content=Captions("images"), cut={"valid": 0.1, "test": 0.1}, embedded=True),
+    "coco-sample": Corpus(
+        "captioning/captions.json", content=Captions("images"), cut={"valid": 0.1, "test": 0.1}, embedded=True
+    ),
     "flickr8k": Corpus(
         "flickr8k/Flickr_8k.trainImages.txt",
         "flickr8k/Flickr_8k.devImages.txt",
         "flickr8k/Flickr_8k.testImages.txt",
         Captions("flickr8k/images-128.tar", "flickr8k/Flickr8k.token.txt"),
-        published="its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its photographs, "
-        "scaled down to 128 pixels on their short side",
+        published=(
+            "its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its"
+            " photographs, scaled down to 128 pixels on their short side"
+        ),
         instead="coco-captioner",
     ),
     "digits-sample": Corpus("speech/train.tar", "speech/dev.tar", "speech/test.tar", Recordings(), embedded=True),

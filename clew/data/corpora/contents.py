@@ -1,7 +1,8 @@
 """What a corpus holds and how its files become examples: one class a kind of content. Knows no corpus by name.
 
-A content says which files a path in the table of corpora stands for (`files`), reads those of one part (`read`), and gives the key by
-which that part is split (`key`). `choices` are the person's: `source` and `target` of pairs, `tags` of words.
+A content says which files a path in the table of corpora stands for (`files`), reads those of one part (`read`), and
+gives the key by which that part is split (`key`). `choices` are the person's: `source` and `target` of pairs, `tags` of
+words.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -81,7 +82,8 @@ class ParallelText:
 
 @dataclass(frozen=True)
 class PairTable:
-    """A table without a header with a column a language; parts are cut by the side of one language, whichever way is translated."""
+    """A table without a header with a column a language; parts are cut by the side of one language, whichever way is
+    translated."""
 
     columns: Mapping[str, int]
     split_by: str
@@ -92,7 +94,9 @@ class PairTable:
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Pair]:
         source, target = choose_languages(tuple(self.columns), choices)
-        return read_pairs(paths[0], source=self.columns[source], target=self.columns[target], format="tsv", header=False, notes=notes)
+        return read_pairs(
+            paths[0], source=self.columns[source], target=self.columns[target], format="tsv", header=False, notes=notes
+        )
 
     def key(self, choices: Choices) -> Callable[[Pair], str]:
         source, _ = choose_languages(tuple(self.columns), choices)
@@ -101,8 +105,8 @@ class PairTable:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """A table with a text, or two, and their label: columns by name, or by number where there is no header. Lines of a `ragged` one may
-    have more columns than these, and quotes in it are characters like others."""
+    """A table with a text, or two, and their label: columns by name, or by number where there is no header. Lines of a
+    `ragged` one may have more columns than these, and quotes in it are characters like others."""
 
     text: Column
     label: Column
@@ -127,7 +131,11 @@ class LabelTable:
         for number, line in enumerate(read_lines(path), start=1):
             fields, place = line.split("\t"), f"{path}:{number}"
             if len(fields) <= max(places):
-                notes.fault("wrong number of fields", place, f"expected {max(places) + 1} tab-separated columns, found {len(fields)}")
+                notes.fault(
+                    "wrong number of fields",
+                    place,
+                    f"expected {max(places) + 1} tab-separated columns, found {len(fields)}",
+                )
                 continue
             text, label, *second = (fields[place].strip() for place in places)
             yield Labelled(text, (label,), second[0] if second else None, place)
@@ -175,7 +183,8 @@ class Recordings:
 
 
 def choose_languages(known: tuple[str, ...], choices: Choices) -> tuple[str, str]:
-    """Source and target: the chosen ones, else the first two that there are, the other one where one is chosen of them."""
+    """Source and target: the chosen ones, else the first two that there are, the other one where one is chosen of
+    them."""
     chosen = [choices.get("source"), choices.get("target")]
     for role, language in zip(("source", "target"), chosen, strict=True):
         if language is not None and language not in known:

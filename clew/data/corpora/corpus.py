@@ -8,11 +8,12 @@ from clew.data.corpora.contents import Content, RunningText
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the files of each part stand, below CLEW_DATA or in the package; what they hold; who publishes it; what to try without it.
+    """Where the files of each part stand, below CLEW_DATA or in the package; what they hold; who publishes it; what to
+    try without it.
 
-    A part without files is cut off the training part: running text at its end, as much as a config says, examples by hash, as much as
-    `cut` says. Parts that `may_lack` are left out where their files are not there. An `other` layout is taken where its files are there;
-    one that is `packaged` is a Debian package's, and stands where that puts it.
+    A part without files is cut off the training part: running text at its end, as much as a config says, examples by
+    hash, as much as `cut` says. Parts that `may_lack` are left out where their files are not there. An `other` layout
+    is taken where its files are there; one that is `packaged` is a Debian package's, and stands where that puts it.
     """
 
     train: str | tuple[str, ...]

@@ -1,7 +1,7 @@
 """The tasks of GLUE (Wang et al. 2019) as corpora, in the layouts that they are found in below CLEW_DATA/glue.
 
-GLUE's own test parts have no labels. So its dev part is the test part here, which is scored once at the end, and a tenth of its training
-part, drawn by the seed, is what settings and the best evaluation are chosen by.
+GLUE's own test parts have no labels. So its dev part is the test part here, which is scored once at the end, and a
+tenth of its training part, drawn by the seed, is what settings and the best evaluation are chosen by.
 """
 
 from clew.data.corpora.contents import LabelTable
@@ -11,7 +11,9 @@ PUBLISHED = "it is of https://gluebenchmark.com/tasks"
 CUT = {"valid": 0.1}
 
 
-def glue(folder: str, content: LabelTable, *, test: str = "dev.tsv", other: Corpus | None = None, train: tuple[str, ...] = ()) -> Corpus:
+def glue(
+    folder: str, content: LabelTable, *, test: str = "dev.tsv", other: Corpus | None = None, train: tuple[str, ...] = ()
+) -> Corpus:
     return Corpus(
         tuple(f"glue/{folder}/{name}" for name in train or ("train.tsv",)),
         test=f"glue/{folder}/{test}",

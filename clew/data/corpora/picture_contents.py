@@ -16,8 +16,9 @@ from clew.data.pictures.references import name_in_folder
 
 @dataclass(frozen=True)
 class Captions:
-    """Pictures with captions: a file of captions; or a list of a part's photographs, beside the file that has the `captions` of all.
-    `pictures` is the archive or a folder; pictures that are not in an archive are passed over, and counted."""
+    """Pictures with captions: a file of captions; or a list of a part's photographs, beside the file that has the
+    `captions` of all. `pictures` is the archive or a folder; pictures that are not in an archive are passed over, and
+    counted."""
 
     pictures: str
     captions: str | None = None
@@ -31,7 +32,11 @@ class Captions:
         archive = self.pictures.endswith(".tar")
         pictures = paths[-1] if archive else paths[0].parent / self.pictures
         return read_captioned(
-            paths[0], captions=None if self.captions is None else paths[1], pictures=pictures, may_lack=archive, notes=notes
+            paths[0],
+            captions=None if self.captions is None else paths[1],
+            pictures=pictures,
+            may_lack=archive,
+            notes=notes,
         )
 
     def key(self, choices: Choices) -> Callable[[Captioned], str]:
@@ -40,7 +45,8 @@ class Captions:
 
 @dataclass(frozen=True)
 class IdxPictures:
-    """Grey pictures and numbers of classes in IDX files; `{}` in a path stands for which. `labels` are the names of the classes."""
+    """Grey pictures and numbers of classes in IDX files; `{}` in a path stands for which. `labels` are the names of the
+    classes."""
 
     labels: tuple[str, ...]
     kind: ClassVar[str] = "labelled pictures"
@@ -52,11 +58,18 @@ class IdxPictures:
         images, labels = paths
         pictures, numbers = idx_pictures(images), kept(str(labels))
         if numbers.ndim != 1 or len(numbers) != len(pictures):
-            raise UserError(f"{labels}: expected a label for each of the {len(pictures):,} pictures in {images}, found {numbers.size:,}")
+            raise UserError(
+                f"{labels}: expected a label for each of the {len(pictures):,} pictures in {images}, found"
+                f" {numbers.size:,}"
+            )
         for picture, number in zip(pictures, numbers.tolist(), strict=True):
             place = f"{images}: picture {picture.number + 1}"
             if number >= len(self.labels):
-                notes.fault("unknown class", place, f"its class has the number {number}, and there are {len(self.labels)}, counted from 0")
+                notes.fault(
+                    "unknown class",
+                    place,
+                    f"its class has the number {number}, and there are {len(self.labels)}, counted from 0",
+                )
                 continue
             yield LabelledInput(picture, (self.labels[number],), place)
 

@@ -9,8 +9,8 @@ from clew.data.notes import Notes
 
 
 def files_by_class(folder: Path, what: str, endings: Sequence[str], notes: Notes) -> Iterator[tuple[Path, str]]:
-    """class/file, or deeper below the class, in the order of names, each with its label. What has another ending is passed over. `what` is
-    a file's name in sentences: picture, sound."""
+    """class/file, or deeper below the class, in the order of names, each with its label. What has another ending is
+    passed over. `what` is a file's name in sentences: picture, sound."""
     found = False
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)

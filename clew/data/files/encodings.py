@@ -1,7 +1,7 @@
 """In which encoding a text is that is not UTF-8, and why that is believed. Looks at bytes alone; opens no file.
 
-UTF-8 checks itself: a text whose first character beyond ASCII is UTF-8 is UTF-8. Of other bytes there is a guess where one encoding
-explains them and the others do not, and none where that is not so.
+UTF-8 checks itself: a text whose first character beyond ASCII is UTF-8 is UTF-8. Of other bytes there is a guess where
+one encoding explains them and the others do not, and none where that is not so.
 """
 
 import codecs
@@ -43,7 +43,8 @@ def of_beginning(head: bytes) -> Guess | None:
 
 
 def guess_encoding(chunks: Iterable[bytes]) -> Guess | None:
-    """The encoding of a text that begins as no UTF-8 does; None where it is UTF-8 with damage, or nothing explains it."""
+    """The encoding of a text that begins as no UTF-8 does; None where it is UTF-8 with damage, or nothing explains
+    it."""
     sample, length = [], 0
     for chunk in chunks:
         if not chunk.isascii():
@@ -64,7 +65,8 @@ def guess_encoding(chunks: Iterable[bytes]) -> Guess | None:
 
 
 def western(data: bytes) -> Guess | None:
-    """A language of letters without accents and some with them; 0x80 to 0x9f are dashes and quotes in Windows' encoding alone."""
+    """A language of letters without accents and some with them; 0x80 to 0x9f are dashes and quotes in Windows' encoding
+    alone."""
     if not decodes(data, "cp1252"):
         return Guess("latin-1", "few bytes are beyond ASCII, and some have no meaning in cp1252")
     if any(0x80 <= byte < 0xA0 for byte in data):
@@ -123,8 +125,8 @@ def decodes(data: bytes, encoding: str) -> bool:
 
 
 class Recoded(io.RawIOBase):
-    """A stream of UTF-8: the bytes as they are while they are ASCII or UTF-8; from the first character on that is not, those of the
-    encoding that `guess` finds for the whole text, or as they are where it finds none."""
+    """A stream of UTF-8: the bytes as they are while they are ASCII or UTF-8; from the first character on that is not,
+    those of the encoding that `guess` finds for the whole text, or as they are where it finds none."""
 
     def __init__(self, inner: BinaryIO, guess: Callable[[], Guess | None]):
         super().__init__()

@@ -14,8 +14,8 @@ from clew.data.sounds.sound_files import Length, Sound, read_stream, stream_leng
 
 @dataclass(frozen=True)
 class FileBytes:
-    """A picture or a sound by its content, a format being detected from its first bytes. `name` is what sentences and answers call it;
-    `boxes` are those of a picture's things, where they are known.
+    """A picture or a sound by its content, a format being detected from its first bytes. `name` is what sentences and
+    answers call it; `boxes` are those of a picture's things, where they are known.
 
     It is a `Picture`, and a sound. It has no hash, so that no cache keeps what someone sent."""
 

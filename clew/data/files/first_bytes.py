@@ -1,5 +1,5 @@
-"""What a file is, as its first bytes tell and not its name; and of what clew does not read, the line that converts it. Opens no member of
-an archive, and unpickles nothing."""
+"""What a file is, as its first bytes tell and not its name; and of what clew does not read, the line that converts it.
+Opens no member of an archive, and unpickles nothing."""
 
 import shlex
 from collections.abc import Callable
@@ -16,8 +16,8 @@ CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
 
 @dataclass(frozen=True)
 class Foreign:
-    """A kind of file that is not text: what a sentence calls it, and what makes data of it. `script` is Python's, `words` those of another
-    program; in both FILE is the file and OUT what is written, whose name ends in `out`."""
+    """A kind of file that is not text: what a sentence calls it, and what makes data of it. `script` is Python's,
+    `words` those of another program; in both FILE is the file and OUT what is written, whose name ends in `out`."""
 
     about: str
     script: str = ""
@@ -54,13 +54,22 @@ WORD = (
     'open(sys.argv[2], "w", encoding="utf-8").write(chr(10).join(lines))'
 )
 NUMPY = (
-    "import sys, numpy; data = numpy.load(sys.argv[1]); data = data if isinstance(data, numpy.ndarray) else data[data.files[0]]; "
-    'numpy.savetxt(sys.argv[2], data, fmt="%s", delimiter=",", encoding="utf-8")'
+    "import sys, numpy; data = numpy.load(sys.argv[1]); data = data if isinstance(data, numpy.ndarray) else"
+    ' data[data.files[0]]; numpy.savetxt(sys.argv[2], data, fmt="%s", delimiter=",", encoding="utf-8")'
 )
 ORC = "import sys, pyarrow.csv, pyarrow.orc; pyarrow.csv.write_csv(pyarrow.orc.read_table(sys.argv[1]), sys.argv[2])"
-PARQUET = "import sys, pyarrow.csv, pyarrow.parquet; pyarrow.csv.write_csv(pyarrow.parquet.read_table(sys.argv[1]), sys.argv[2])"
-ARROW = "import sys, pyarrow.csv, pyarrow.feather; pyarrow.csv.write_csv(pyarrow.feather.read_table(sys.argv[1]), sys.argv[2])"
-STREAM = "import sys, pyarrow as pa, pyarrow.csv; pyarrow.csv.write_csv(pa.ipc.open_stream(sys.argv[1]).read_all(), sys.argv[2])"
+PARQUET = (
+    "import sys, pyarrow.csv, pyarrow.parquet; pyarrow.csv.write_csv(pyarrow.parquet.read_table(sys.argv[1]),"
+    " sys.argv[2])"
+)
+ARROW = (
+    "import sys, pyarrow.csv, pyarrow.feather; pyarrow.csv.write_csv(pyarrow.feather.read_table(sys.argv[1]),"
+    " sys.argv[2])"
+)
+STREAM = (
+    "import sys, pyarrow as pa, pyarrow.csv; pyarrow.csv.write_csv(pa.ipc.open_stream(sys.argv[1]).read_all(),"
+    " sys.argv[2])"
+)
 EXCEL = (
     "import csv, sys, openpyxl; rows = openpyxl.load_workbook(sys.argv[1], read_only=True).active.values; "
     'csv.writer(open(sys.argv[2], "w", newline="", encoding="utf-8")).writerows(rows)'
@@ -69,7 +78,11 @@ OFFICE = ("libreoffice", "--headless", "--convert-to")
 NAMED = "name it in a table, beside its label or caption, or put it into a folder that is called like its class"
 
 FOREIGN = {
-    "pickle": Foreign("a pickle", pandas_script("read_pickle"), advice="a pickle can run any program: only where you trust who made it"),
+    "pickle": Foreign(
+        "a pickle",
+        pandas_script("read_pickle"),
+        advice="a pickle can run any program: only where you trust who made it",
+    ),
     "parquet": Foreign("Parquet", PARQUET),
     "arrow": Foreign("an Arrow or Feather file", ARROW),
     "arrow stream": Foreign("an Arrow stream", STREAM),
@@ -82,7 +95,9 @@ FOREIGN = {
     "npy": Foreign("a NumPy array", NUMPY),
     "npz": Foreign("an archive of NumPy arrays", NUMPY, advice="its first array becomes a CSV"),
     "torch": Foreign("a file of torch.save", advice="write what is in it as JSON lines"),
-    "safetensors": Foreign("a file of weights (safetensors)", advice="give data to train on, or import the model with clew import"),
+    "safetensors": Foreign(
+        "a file of weights (safetensors)", advice="give data to train on, or import the model with clew import"
+    ),
     "docx": Foreign("a Word document", WORD, out=".txt"),
     "opendocument": Foreign(
         "an OpenDocument file",
@@ -98,10 +113,16 @@ FOREIGN = {
     "pdf": Foreign("a PDF", words=("pdftotext", "FILE", "OUT"), out=".txt"),
     "rtf": Foreign("rich text (RTF)", words=("pandoc", "FILE", "-t", "plain", "-o", "OUT"), out=".txt"),
     "tar": Foreign(
-        "a tar archive", words=("python", "-m", "tarfile", "-e", "FILE", "OUT"), out="", advice="unpack it, and name a file in it"
+        "a tar archive",
+        words=("python", "-m", "tarfile", "-e", "FILE", "OUT"),
+        out="",
+        advice="unpack it, and name a file in it",
     ),
     "zip": Foreign(
-        "a zip archive", words=("python", "-m", "zipfile", "-e", "FILE", "OUT"), out="-files", advice="unpack it, and name a file in it"
+        "a zip archive",
+        words=("python", "-m", "zipfile", "-e", "FILE", "OUT"),
+        out="-files",
+        advice="unpack it, and name a file in it",
     ),
     "7z": Foreign("a 7z archive", words=("7z", "x", "FILE"), advice="unpack it, and name a file in it"),
     "rar": Foreign("a RAR archive", words=("unrar", "x", "FILE"), advice="unpack it, and name a file in it"),
@@ -112,7 +133,14 @@ FOREIGN = {
     "xz": Foreign("packed twice, with xz inside", advice="unpack the outer file first"),
     "zstd": Foreign("packed twice, with zstd inside", advice="unpack the outer file first"),
     "r": Foreign(
-        "data of R", words=("Rscript", "-e", "a <- commandArgs(TRUE); write.csv(get(load(a[1])), a[2], row.names=FALSE)", "FILE", "OUT")
+        "data of R",
+        words=(
+            "Rscript",
+            "-e",
+            "a <- commandArgs(TRUE); write.csv(get(load(a[1])), a[2], row.names=FALSE)",
+            "FILE",
+            "OUT",
+        ),
     ),
     "picture": Foreign("a picture", advice=NAMED),
     "sound": Foreign("a sound", advice=NAMED),
@@ -170,7 +198,8 @@ PLAIN = frozenset({"pdf", "rtf", "stata", "bzip2"})
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file is that begins so; None for text, and for what is not known. Of a beginning that a text may have, more is asked."""
+    """What a file is that begins so; None for text, and for what is not known. Of a beginning that a text may have,
+    more is asked."""
     for beginning, kind in BEGINNINGS:
         if head.startswith(beginning) and (kind in PLAIN or not CONTROLS.isdisjoint(head) or not beginning.isascii()):
             if kind == "bzip2" and head[4:10] not in (b"1AY&SY", b"\x17rE8P\x90"):

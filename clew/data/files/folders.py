@@ -13,7 +13,8 @@ TEXTS, OBJECTS = (".txt",), (".jsonl", ".ndjson")
 
 
 def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
-    """The file, or all below a folder with text in them whose names end so, packed or not, in the order of their names."""
+    """The file, or all below a folder with text in them whose names end so, packed or not, in the order of their
+    names."""
     try:
         is_file, is_folder, is_there = path.is_file(), path.is_dir(), path.exists()
     except OSError as error:
@@ -23,19 +24,24 @@ def files_at(path: Path, endings: tuple[str, ...], has_text: Callable[[Path], bo
             raise UserError(f"{path}: the file is empty; give one with text in it")
         return [path]
     if is_there and not is_folder:
-        raise UserError(f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first")
+        raise UserError(
+            f"{path}: neither a file nor a folder; a text is read more than once, so save it to a file first"
+        )
     if not is_folder:
         raise UserError(f"no such file: {shortened(str(path))}; {near(path)}")
     if not (found := files_below(path, endings, has_text)):
         raise UserError(
-            f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
+            f"{path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the"
+            " text to .txt"
         )
     return found
 
 
 def files_below(folder: Path, endings: tuple[str, ...], has_text: Callable[[Path], bool]) -> list[Path]:
     encoding = given_encoding(folder)
-    named = sorted(given_file(file, encoding) for file in folder.rglob("*") if ending(file) in endings and file.is_file())
+    named = sorted(
+        given_file(file, encoding) for file in folder.rglob("*") if ending(file) in endings and file.is_file()
+    )
     return [file for file in named if not file.name.startswith(".") and has_text(file)]
 
 

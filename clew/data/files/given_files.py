@@ -11,7 +11,8 @@ TRIED = ("utf-8", "cp1252", "latin-1", "utf-16", "cp1251", "shift_jis", "gb18030
 
 
 class GivenFile(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[misc]
-    """A path, with the encoding of the text and what parts a table's fields, where they were given. A path made of it has neither."""
+    """A path, with the encoding of the text and what parts a table's fields, where they were given. A path made of it
+    has neither."""
 
     encoding: str | None = None
     delimiter: str | None = None
@@ -51,9 +52,14 @@ def check_encoding(name: str) -> str:
     try:
         codec = codecs.lookup(name)
     except (LookupError, ValueError):
-        raise UserError(f"data.encoding: unknown encoding {named(name)}; known are {', '.join(TRIED)} and what else Python knows") from None
+        raise UserError(
+            f"data.encoding: unknown encoding {named(name)}; known are {', '.join(TRIED)} and what else Python knows"
+        ) from None
     if not codec._is_text_encoding:
-        raise UserError(f"data.encoding: {named(name)} does not encode text; known are {', '.join(TRIED)} and what else Python knows")
+        raise UserError(
+            f"data.encoding: {named(name)} does not encode text; known are {', '.join(TRIED)} and what else Python"
+            " knows"
+        )
     return "utf-8-sig" if codec.name == "utf-8" else codec.name
 
 
@@ -61,5 +67,7 @@ def check_delimiter(text: str) -> str:
     """One character, which a tab may be called by its name."""
     text = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(text) != 1 or text in '"\r\n\0':
-        raise UserError(f"data.delimiter={command(text)}: what parts fields is one character, such as , ; | or tab, and no quote")
+        raise UserError(
+            f"data.delimiter={command(text)}: what parts fields is one character, such as , ; | or tab, and no quote"
+        )
     return text

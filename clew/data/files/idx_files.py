@@ -1,4 +1,5 @@
-"""Arrays of bytes in the IDX format of MNIST (LeCun): two zeros, the type, the number of axes, the length of each, then the numbers."""
+"""Arrays of bytes in the IDX format of MNIST (LeCun): two zeros, the type, the number of axes, the length of each, then
+the numbers."""
 
 import struct
 from functools import lru_cache
@@ -23,9 +24,14 @@ def read_idx(path: Path) -> np.ndarray:
     with reading(path), open_bytes(path) as file:
         start = file.read(4)
         if len(start) < 4 or start[:2] != b"\0\0" or not 1 <= start[3] <= 4:
-            raise UserError(f"{path}: this is no IDX file, which begins with two zeros, a type and a number of axes; give another file")
+            raise UserError(
+                f"{path}: this is no IDX file, which begins with two zeros, a type and a number of axes; give another"
+                " file"
+            )
         if start[2] != BYTES:
-            raise UserError(f"{path}: its numbers have the type 0x{start[2]:02x}, and bytes (0x08) are read; give another file")
+            raise UserError(
+                f"{path}: its numbers have the type 0x{start[2]:02x}, and bytes (0x08) are read; give another file"
+            )
         lengths = file.read(4 * start[3])
         if len(lengths) < 4 * start[3]:
             raise UserError(f"{path}: the file is cut off in its header; copy it again")
@@ -34,7 +40,9 @@ def read_idx(path: Path) -> np.ndarray:
         content = file.read(prod(shape) + 1)
     if len(content) != prod(shape):
         found = "more" if len(content) > prod(shape) else f"{len(content):,}"
-        raise UserError(f"{path}: the header says {' x '.join(map(str, shape))} bytes, and there are {found}; copy the file again")
+        raise UserError(
+            f"{path}: the header says {' x '.join(map(str, shape))} bytes, and there are {found}; copy the file again"
+        )
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
@@ -62,5 +70,11 @@ def idx_pictures(path: Path) -> list[IdxPicture]:
     """The grey pictures of a file."""
     array = kept(str(path))
     if array.ndim != 3 or 0 in array.shape:
-        raise UserError(f"{path}: pictures are (pictures, height, width), not {' x '.join(map(str, array.shape))}; give another file")
-    return [IdxPicture(str(path), number, blake2b(each.tobytes(), digest_size=12).hexdigest()) for number, each in enumerate(array)]
+        raise UserError(
+            f"{path}: pictures are (pictures, height, width), not {' x '.join(map(str, array.shape))}; give another"
+            " file"
+        )
+    return [
+        IdxPicture(str(path), number, blake2b(each.tobytes(), digest_size=12).hexdigest())
+        for number, each in enumerate(array)
+    ]

@@ -1,6 +1,7 @@
 """How long a text is and its hash, remembered for large files, which take minutes to read.
 
-A large file whose size and time of change are what they were is taken to be the same; small ones are read anew each time.
+A large file whose size and time of change are what they were is taken to be the same; small ones are read anew each
+time.
 """
 
 import hashlib
@@ -19,7 +20,8 @@ from clew.data.files.text_files import measure
 LARGE = 2**26
 """Bytes; a text below takes less than a second to read."""
 WORTH_KEEPING = 2**22
-"""Bytes of a text from which a tokenizer that was trained on it is kept: of a smaller one that takes a second or two."""
+"""Bytes of a text from which a tokenizer that was trained on it is kept: of a smaller one that takes a second or
+two."""
 SETTLED = 2.0
 """Seconds after a change, before which another would not be seen in the time of it."""
 

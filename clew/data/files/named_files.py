@@ -1,4 +1,5 @@
-"""Sounds or pictures that a data file names, or that lie in a folder a class: how many, how long or large, by their headers."""
+"""Sounds or pictures that a data file names, or that lie in a folder a class: how many, how long or large, by their
+headers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -24,8 +25,8 @@ SHOWN_CLASSES = 12
 
 @dataclass(frozen=True)
 class NamedFiles:
-    """Files of one kind. `rates` is how many sounds have a rate, `sizes` how many pictures a height and width; `faults` are sentences
-    on those that cannot be read."""
+    """Files of one kind. `rates` is how many sounds have a rate, `sizes` how many pictures a height and width; `faults`
+    are sentences on those that cannot be read."""
 
     what: What
     num_files: int
@@ -66,7 +67,9 @@ def measure_files(what: What, names: Iterable[str], folder: Path) -> NamedFiles:
             else:
                 picture = find_picture(name, folder)
                 if picture is None:
-                    raise UserError(f"there is no picture '{name}' in {folder}; data.pictures names the folder, where it is another")
+                    raise UserError(
+                        f"there is no picture '{name}' in {folder}; data.pictures names the folder, where it is another"
+                    )
                 height, width = picture.size()
                 sizes[height, width] += 1
         except UserError as error:
@@ -74,7 +77,9 @@ def measure_files(what: What, names: Iterable[str], folder: Path) -> NamedFiles:
     return NamedFiles(what, len(known), seconds, longest, dict(rates), dict(sizes), tuple(faults))
 
 
-def column_of_files(columns: Iterable[ColumnDescription], examples: Iterable[dict[str, str]]) -> tuple[str, What] | None:
+def column_of_files(
+    columns: Iterable[ColumnDescription], examples: Iterable[dict[str, str]]
+) -> tuple[str, What] | None:
     """The column whose examples are all names of sounds, or of pictures."""
     seen = list(examples)
     for column in columns:

@@ -1,4 +1,5 @@
-"""Rows of numbers in NumPy's .npy files, written as they come and read block by block, so that they need not fit into memory."""
+"""Rows of numbers in NumPy's .npy files, written as they come and read block by block, so that they need not fit into
+memory."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ BLOCK = 2**15
 
 
 class RowWriter:
-    """A file of float32 rows (rows, width) whose number is known at the end: it is written aside, its header anew, and renamed.
+    """A file of float32 rows (rows, width) whose number is known at the end: it is written aside, its header anew, and
+    renamed.
 
     NumPy leaves room in a header for a first axis that grows.
     """
@@ -55,9 +57,13 @@ def open_rows(path: Path) -> np.ndarray:
     try:
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise UserError(f"no such file: {path}; `{command('clew', 'embed', 'RUN', '--file', 'FILE', '--out', path)}` writes it") from None
+        raise UserError(
+            f"no such file: {path}; `{command('clew', 'embed', 'RUN', '--file', 'FILE', '--out', path)}` writes it"
+        ) from None
     except (ValueError, OSError, EOFError):
-        raise UserError(f"{path}: this is no whole .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`") from None
+        raise UserError(
+            f"{path}: this is no whole .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`"
+        ) from None
     if not isinstance(found, np.ndarray):
         found.close()
         raise UserError(f"{path}: several arrays; give a .npy file, of one")

@@ -33,10 +33,14 @@ def find_member(path: Path, name: str) -> str | None:
 def read_member(path: Path, name: str) -> bytes:
     members, _ = archive_index(path)
     if name not in members:
-        raise UserError(f"{path}: no file '{name}' in this archive{did_you_mean(name, members)} there are {len(members):,}")
+        raise UserError(
+            f"{path}: no file '{name}' in this archive{did_you_mean(name, members)} there are {len(members):,}"
+        )
     start, size = members[name]
     if size > LARGEST_WHOLE:
-        raise UserError(f"{path}/{name} has {size:,} bytes, and {LARGEST_WHOLE:,} are read at most; it is damaged, or another file")
+        raise UserError(
+            f"{path}/{name} has {size:,} bytes, and {LARGEST_WHOLE:,} are read at most; it is damaged, or another file"
+        )
     with open_file(path) as file:
         file.seek(start)
         data = file.read(size)
@@ -46,7 +50,8 @@ def read_member(path: Path, name: str) -> bytes:
 
 
 def archive_index(path: Path) -> tuple[Mapping[str, Member], Mapping[str, str]]:
-    """The files of an archive by name, and by the last part of it where no other file has the same. Kept until the archive changes."""
+    """The files of an archive by name, and by the last part of it where no other file has the same. Kept until the
+    archive changes."""
     check_file(path)
     found = os.stat(path)
     return indexed(str(path), found.st_mtime_ns, found.st_size)
@@ -64,7 +69,8 @@ def indexed(path: str, changed: int, size: int) -> tuple[Mapping[str, Member], M
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{path}: this is no tar archive that can be read ({error}); copy it again, and unpack a .tar.gz to a .tar first"
+            f"{path}: this is no tar archive that can be read ({error}); copy it again, and unpack a .tar.gz to a .tar"
+            " first"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None

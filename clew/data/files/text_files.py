@@ -1,7 +1,7 @@
 """Plain text of any size, from files or a string, read in pieces. Knows no tokenizer.
 
-A file is opened as every text is (`lines`). It is a document, but of a file of JSON lines (.jsonl) every line is one, and of a table
-(Parquet, Arrow) every row, its field `text` unless another is named.
+A file is opened as every text is (`lines`). It is a document, but of a file of JSON lines (.jsonl) every line is one,
+and of a table (Parquet, Arrow) every row, its field `text` unless another is named.
 """
 
 import io
@@ -41,7 +41,8 @@ class Piece(NamedTuple):
 
 
 class TextSource(Protocol):
-    """A text that can be read again and again, in pieces cut at line ends; iterating gives their strings, and `str` says which it is."""
+    """A text that can be read again and again, in pieces cut at line ends; iterating gives their strings, and `str`
+    says which it is."""
 
     def pieces(self) -> Iterator[Piece]: ...
 
@@ -49,7 +50,8 @@ class TextSource(Protocol):
 
 
 class Stamp(NamedTuple):
-    """What tells a text of files from what it was before without reading it: the names, sizes and times of change, as a text."""
+    """What tells a text of files from what it was before without reading it: the names, sizes and times of change, as a
+    text."""
 
     text: str
     size: int  # in bytes
@@ -162,7 +164,8 @@ def beginning(pieces: Iterable[str], characters: int) -> str:
 
 
 def find_text(paths: Path | str | Sequence[Path | str], field: str = FIELD) -> TextFiles:
-    """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of these."""
+    """The text in a file, in the .txt and .jsonl files under a folder in the order of their names, or in several of
+    these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
     return TextFiles(tuple(file for path in paths for file in files_in(at_home(path), field)), field)
@@ -225,8 +228,8 @@ def documents_in(text: str) -> Iterator[str]:
 
 
 def joined_again(pieces: Iterable[str]) -> Iterator[str]:
-    """The pieces of a text put together as long as they have no more than `PIECE` characters, without those that are blank: `cut` parts the
-    last words from the others, and in a stream a piece is a document."""
+    """The pieces of a text put together as long as they have no more than `PIECE` characters, without those that are
+    blank: `cut` parts the last words from the others, and in a stream a piece is a document."""
     held = ""
     for piece in pieces:
         if held and len(held) + len(piece) > PIECE:

@@ -1,6 +1,8 @@
-"""Files that are packed (gzip, bzip2, xz, zstd, zip), unpacked as they are read. Their format is detected by their first bytes.
+"""Files that are packed (gzip, bzip2, xz, zstd, zip), unpacked as they are read. Their format is detected by their
+first bytes.
 
-What may come out is bounded, so that a small file does not fill the memory; the names of an archive's members are shown, never opened.
+What may come out is bounded, so that a small file does not fill the memory; the names of an archive's members are
+shown, never opened.
 """
 
 import bz2
@@ -47,7 +49,8 @@ def plain_name(name: str) -> str:
 
 
 def kind_at(path: Path) -> str | None:
-    """What a file is by its first bytes, and a zip archive by its members; None for text, and for what cannot be opened."""
+    """What a file is by its first bytes, and a zip archive by its members; None for text, and for what cannot be
+    opened."""
     try:
         with open_file(path) as file:
             kind = kind_of(file.peek(HEAD)[:HEAD])
@@ -84,8 +87,9 @@ def only_member(file: BinaryIO, path: Path) -> Any:
         raise UserError(f"{path}: this zip archive is empty; give one with a file in it")
     if len(members) > 1:
         raise UserError(
-            f"{path}: this zip archive has {len(members)} files, and one is read: {few_of([member.filename for member in members])}; "
-            f"unpack it with {command('python', '-m', 'zipfile', '-e', path, folder)} and name the one that you mean"
+            f"{path}: this zip archive has {len(members)} files, and one is read:"
+            f" {few_of([member.filename for member in members])}; unpack it with"
+            f" {command('python', '-m', 'zipfile', '-e', path, folder)} and name the one that you mean"
         )
     try:
         return archive.open(members[0])
@@ -121,7 +125,8 @@ ZSTD = {
 
 
 class Unpacked(io.RawIOBase):
-    """What a packed file holds, up to what a text can be packed into so few bytes: a small file that would fill the memory is refused."""
+    """What a packed file holds, up to what a text can be packed into so few bytes: a small file that would fill the
+    memory is refused."""
 
     def __init__(self, inner: Any, file: BinaryIO, path: Path, size: int):
         super().__init__()
@@ -150,15 +155,20 @@ class Unpacked(io.RawIOBase):
 
 
 def most_unpacked(size: int) -> int:
-    """Bytes that so many of a packed file may become: texts are packed into a tenth, rarely less than a fiftieth of their size."""
+    """Bytes that so many of a packed file may become: texts are packed into a tenth, rarely less than a fiftieth of
+    their size."""
     return max(SMALL, RATIO * size)
 
 
 def too_packed(path: Path) -> UserError:
     return UserError(
-        f"{path}: unzipped, it is more than {RATIO} times its size, as no text is; where you trust it, unzip it first, and name that file"
+        f"{path}: unzipped, it is more than {RATIO} times its size, as no text is; where you trust it, unzip it first,"
+        " and name that file"
     )
 
 
 def broken(path: Path, error: Exception) -> UserError:
-    return UserError(f"{path}: cannot be unzipped ({str(error).rstrip('.') or type(error).__name__}); it is damaged, so copy it again")
+    return UserError(
+        f"{path}: cannot be unzipped ({str(error).rstrip('.') or type(error).__name__}); it is damaged, so copy it"
+        " again"
+    )

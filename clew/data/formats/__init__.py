@@ -29,8 +29,8 @@ SAMPLE = 2**16
 
 
 def find_format(path: Path, format: str | None = None, *, tables_alone: bool = False) -> str:
-    """The format asked for, if it is one; else the one that the file seems to have. With `tables_alone` a .tsv is what it says it is, and
-    never CoNLL columns."""
+    """The format asked for, if it is one; else the one that the file seems to have. With `tables_alone` a .tsv is what
+    it says it is, and never CoNLL columns."""
     if format is None:
         return recognise(path, tables_alone) if given_delimiter(path) is None else "csv"
     if format not in FORMATS:
@@ -39,7 +39,8 @@ def find_format(path: Path, format: str | None = None, *, tables_alone: bool = F
 
 
 def recognise(path: Path, tables_alone: bool = False) -> str:
-    """By first bytes where these are no text; else by extension, .gz and its like aside; by content where several have that, or none."""
+    """By first bytes where these are no text; else by extension, .gz and its like aside; by content where several have
+    that, or none."""
     kind = FOLDER if is_folder_of_tables(path) else kind_at(path)
     if (name := next((name for name in in_order() if kind in FORMATS[name].kinds), None)) is not None:
         return name
@@ -50,7 +51,9 @@ def recognise(path: Path, tables_alone: bool = False) -> str:
     if not able:
         return recognise_lines(lines)
     *others, last = able
-    fitting = (name for name in others if may_be(able[name], lines) and not (tables_alone and able[name].may_fit_tables))
+    fitting = (
+        name for name in others if may_be(able[name], lines) and not (tables_alone and able[name].may_fit_tables)
+    )
     return next(fitting, last)
 
 
@@ -89,7 +92,9 @@ def sample(path: Path) -> Iterator[str]:
 
 def recognise_lines(lines: Sequence[str]) -> str:
     """The first format whose rule fits; lines of text where none does."""
-    return next((name for name in in_order() if FORMATS[name].fits is not None and may_be(FORMATS[name], lines)), "lines")
+    return next(
+        (name for name in in_order() if FORMATS[name].fits is not None and may_be(FORMATS[name], lines)), "lines"
+    )
 
 
 FORMATS: dict[str, Format] = {

@@ -1,5 +1,5 @@
-"""Captions of photographs as Flickr8k has them (Hodosh et al. 2013): a line a caption, `photograph#number`, a tab or an @, and the caption;
-and lists of the photographs of each part, one a line."""
+"""Captions of photographs as Flickr8k has them (Hodosh et al. 2013): a line a caption, `photograph#number`, a tab or an
+@, and the caption; and lists of the photographs of each part, one a line."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -22,7 +22,9 @@ SHAPES = (
     '{"images": [{"id": ..., "file_name": ...}], "annotations": [{"image_id": ..., "caption": ...}]}, or '
     '[{"image": ..., "captions": [...]}]'
 )
-BEGINNING = re.compile(r'\s*(\{\s*"(info|images|licenses|annotations)"\s*:\s*[\[{]|\[\s*\{[^{}]*"captions?"\s*:\s*[\["])')
+BEGINNING = re.compile(
+    r'\s*(\{\s*"(info|images|licenses|annotations)"\s*:\s*[\[{]|\[\s*\{[^{}]*"captions?"\s*:\s*[\["])'
+)
 NAMES = ("image", "file", "file_name", "filename", "picture")
 """What a list's objects call a picture."""
 
@@ -45,7 +47,10 @@ def listed_captions(whole: Sequence[Any], path: Path, notes: Notes) -> Iterator[
             if not isinstance(values, dict):
                 raise Faulty("no object", f"expected an object, found {KINDS[type(values)]}; the shape is {SHAPES}")
             name = next((name for name in NAMES if name in values), "image")
-            image, captions = as_text({"image": values.get(name)}, "image"), as_captions(values.get("captions", values.get("caption")))
+            image, captions = (
+                as_text({"image": values.get(name)}, "image"),
+                as_captions(values.get("captions", values.get("caption"))),
+            )
         except Faulty as fault:
             notes.fault(fault.reason, place, str(fault))
             continue
@@ -91,7 +96,9 @@ def number_in(values: Any, field: str) -> int | str:
 
 def listed(whole: Any, name: str, path: Path) -> list[Any]:
     if not isinstance(whole, Mapping) or not isinstance(whole.get(name), list):
-        found = f"has the fields {', '.join(whole) or 'none'}" if isinstance(whole, Mapping) else f"is {KINDS[type(whole)]}"
+        found = (
+            f"has the fields {', '.join(whole) or 'none'}" if isinstance(whole, Mapping) else f"is {KINDS[type(whole)]}"
+        )
         raise UserError(f"{path}: the whole file {found}, and no list '{name}'; the shape is {SHAPES}")
     found_list: list[Any] = whole[name]
     return found_list

@@ -1,8 +1,9 @@
-"""CoNLL columns: a word a line with its tags beside it, an empty line after each sentence. Readers only: tags stay as they stand.
+"""CoNLL columns: a word a line with its tags beside it, an empty line after each sentence. Readers only: tags stay as
+they stand.
 
-Columns are parted by tabs, or else by spaces, and numbered from 1, or from -1 at the last. Lines that begin with -DOCSTART- are
-passed over, and so are comments, which stand before a sentence: `# key = value`, or a line with # that has not the file's columns (a
-sentence may begin with the word #).
+Columns are parted by tabs, or else by spaces, and numbered from 1, or from -1 at the last. Lines that begin with
+-DOCSTART- are passed over, and so are comments, which stand before a sentence: `# key = value`, or a line with # that
+has not the file's columns (a sentence may begin with the word #).
 """
 
 import re
@@ -24,7 +25,8 @@ TAG = re.compile(r"[^a-z\s]+|[BIOESLU]-\S+")
 
 
 class Block(NamedTuple):
-    """A sentence as the file has it: a row a word, the number of each row's line, and of CoNLL-U what the comments say, by name."""
+    """A sentence as the file has it: a row a word, the number of each row's line, and of CoNLL-U what the comments say,
+    by name."""
 
     rows: list[list[str]]
     lines: list[int]
@@ -32,7 +34,13 @@ class Block(NamedTuple):
 
 
 def read_conll(
-    path: Path, *, words: int = 1, tags: int | None = -1, heads: int | None = None, relations: int | None = None, notes: Notes | None = None
+    path: Path,
+    *,
+    words: int = 1,
+    tags: int | None = -1,
+    heads: int | None = None,
+    relations: int | None = None,
+    notes: Notes | None = None,
 ) -> Iterator[Sentence]:
     """The sentences; `words`, `tags`, `heads` and `relations` are numbers of columns, None for what is not there."""
     notes = Notes() if notes is None else notes
@@ -42,9 +50,13 @@ def read_conll(
     for block in read_blocks(path, notes):
         if not places:
             width = len(block.rows[0])
-            places = {role: column_place(number, width, role, path) for role, number in wanted.items() if number is not None}
+            places = {
+                role: column_place(number, width, role, path) for role, number in wanted.items() if number is not None
+            }
             if places.get("tags") == places["words"]:
-                columns_there = f"there is one column, and words and tags need two; data.format says what else {path} may be"
+                columns_there = (
+                    f"there is one column, and words and tags need two; data.format says what else {path} may be"
+                )
                 same = f"data.words and data.tags are the same column, {places['words'] + 1} of {width}; name two"
                 raise UserError(f"{path}: {columns_there if width == 1 else same}")
         columns = {role: tuple(row[place] for row in block.rows) for role, place in places.items()}
@@ -69,7 +81,11 @@ def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
             row = parted(line, tabbed)
             if len(row) != width:
                 between = "tab-separated" if tabbed else "space-separated"
-                notes.fault("wrong number of columns", f"{path}:{number}", f"expected {width} {between} columns, found {len(row)}")
+                notes.fault(
+                    "wrong number of columns",
+                    f"{path}:{number}",
+                    f"expected {width} {between} columns, found {len(row)}",
+                )
                 break
             block.rows.append(row)
             block.lines.append(number)
@@ -108,7 +124,9 @@ def parted(line: str, tabbed: bool) -> list[str]:
 
 def column_place(number: int, width: int, role: str, path: Path) -> int:
     if not (1 <= number <= width or -width <= number <= -1):
-        raise UserError(f"{path}: no column {number} for data.{role}; there are {width}, counted from 1, or from -1 at the last")
+        raise UserError(
+            f"{path}: no column {number} for data.{role}; there are {width}, counted from 1, or from -1 at the last"
+        )
     return number - 1 if number > 0 else width + number
 
 
@@ -124,7 +142,9 @@ def as_sentence(columns: dict[str, tuple[str, ...]], name: str, lines: Sequence[
         if fault is not None:
             notes.fault("bad head", f"{name}:{lines[fault.word]}", fault.sentence)
             return None
-    return Sentence(columns["words"], columns.get("tags"), heads, columns.get("relations") if heads else None, f"{name}:{lines[0]}")
+    return Sentence(
+        columns["words"], columns.get("tags"), heads, columns.get("relations") if heads else None, f"{name}:{lines[0]}"
+    )
 
 
 def conll_sentences(
@@ -152,13 +172,15 @@ def conll_sentences(
 def column_number(column: Column, role: str) -> int:
     number = as_number(column)
     if number is None:
-        raise UserError(f"CoNLL columns have no names; data.{role} takes a number from 1, or from -1 at the last, not {column!r}")
+        raise UserError(
+            f"CoNLL columns have no names; data.{role} takes a number from 1, or from -1 at the last, not {column!r}"
+        )
     return number
 
 
 def is_conll(lines: Sequence[str]) -> bool:
-    """Sentences parted by empty lines, and in every line as many columns: single words between tabs, or between spaces if the last
-    is a tag."""
+    """Sentences parted by empty lines, and in every line as many columns: single words between tabs, or between spaces
+    if the last is a tag."""
     inside = "\n".join(lines).strip("\n").split("\n")
     rows = [line for line in inside if line.strip() and not line.startswith("-DOCSTART-")]
     if len(rows) < 3 or all(line.strip() for line in inside):
@@ -168,7 +190,11 @@ def is_conll(lines: Sequence[str]) -> bool:
     columns = [parted(line, tabbed) for line in rows if not is_comment(line, width, tabbed)]
     if width < 2 or any(len(row) != width for row in columns):
         return False
-    return not any(" " in field for row in columns for field in row) if tabbed else all(TAG.fullmatch(row[-1]) for row in columns)
+    return (
+        not any(" " in field for row in columns for field in row)
+        if tabbed
+        else all(TAG.fullmatch(row[-1]) for row in columns)
+    )
 
 
 def conll_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
@@ -182,7 +208,10 @@ def conll_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
 
 
 def block_row(path: Path, block: Block, columns: Mapping[str, tuple[str, ...]], without_labels: Collection[str]) -> Row:
-    fields = {name: Field(" ".join(words), len(words), () if name in without_labels else words) for name, words in columns.items()}
+    fields = {
+        name: Field(" ".join(words), len(words), () if name in without_labels else words)
+        for name, words in columns.items()
+    }
     return f"{path}:{block.lines[0]}", fields
 
 

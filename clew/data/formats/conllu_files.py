@@ -1,7 +1,8 @@
-"""CoNLL-U, the format of Universal Dependencies: ten tab-separated columns a word, comments before a sentence, an empty line after it.
+"""CoNLL-U, the format of Universal Dependencies: ten tab-separated columns a word, comments before a sentence, an empty
+line after it.
 
-The words are the syntactic ones: a range such as `1-2` names what is written together and is passed over, and so is an empty node such
-as `1.1`, which is not written at all.
+The words are the syntactic ones: a range such as `1-2` names what is written together and is passed over, and so is an
+empty node such as `1.1`, which is not written at all.
 """
 
 import re
@@ -68,13 +69,18 @@ def conllu_blocks(groups: Iterable[list[tuple[int, str]]], path: Path | str, not
             row = line.split("\t")
             if len(row) != len(COLUMNS):
                 notes.fault(
-                    "wrong number of columns", f"{path}:{number}", f"expected {len(COLUMNS)} tab-separated columns, found {len(row)}"
+                    "wrong number of columns",
+                    f"{path}:{number}",
+                    f"expected {len(COLUMNS)} tab-separated columns, found {len(row)}",
                 )
                 break
             if PASSED_OVER.fullmatch(row[0]):
                 continue
             if row[0] != str(len(block.rows) + 1):
-                rule = f"the word's number is {row[0]!r}, and {len(block.rows) + 1} comes next; words are numbered from 1 in each sentence"
+                rule = (
+                    f"the word's number is {row[0]!r}, and {len(block.rows) + 1} comes next; words are numbered from 1"
+                    " in each sentence"
+                )
                 notes.fault("wrong word number", f"{path}:{number}", rule)
                 break
             block.rows.append(row)
@@ -121,14 +127,21 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
     first = next(blocks, None)
     if label is None and first is not None:
         there = listed(list(first.comments)) or "none"
-        raise UserError(f"{path}: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: {there}")
+        raise UserError(
+            f"{path}: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are:"
+            f" {there}"
+        )
     for block in chain([] if first is None else [first], blocks):
         columns = {"words": tuple(row[FORM] for row in block.rows), "heads": tuple(row[HEAD] for row in block.rows)}
         sentence = as_sentence(columns, str(path), block.lines, notes)
         if sentence is None:
             continue
         if sentence.heads is None or sentence.heads.count(0) > 1:
-            rule = "the words have no heads" if sentence.heads is None else f"{sentence.heads.count(0)} words have the head 0"
+            rule = (
+                "the words have no heads"
+                if sentence.heads is None
+                else f"{sentence.heads.count(0)} words have the head 0"
+            )
             notes.fault("no tree", sentence.id, f"{rule}; a tree has one root, and every other word has a head")
             continue
         if (name := label_of(block, str(label), sentence.id, notes)) is not None:
@@ -137,8 +150,9 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
 
 
 def dependency_graphs(path: Path, label: str | None, notes: Notes) -> Iterator[Sentence]:
-    """Sentences with heads and, where there are any, those of the enhanced graph; tags are the column `label`, or of `feats:Number` that
-    feature, `_` for a word that has it not. Without a label, which is for sentences to tell something of, they may lack heads."""
+    """Sentences with heads and, where there are any, those of the enhanced graph; tags are the column `label`, or of
+    `feats:Number` that feature, `_` for a word that has it not. Without a label, which is for sentences to tell
+    something of, they may lack heads."""
     found = False
     for sentence in block_graphs(read_conllu_blocks(path, notes), path, label, notes):
         found = True
@@ -150,7 +164,9 @@ def written_graphs(text: str, place: str) -> list[Sentence]:
     """The sentences of a text that is CoNLL-U; none where it is not."""
     lines = text.splitlines()
     notes = Notes()
-    return list(block_graphs(conllu_blocks(grouped(lines), place, notes), place, None, notes)) if is_conllu(lines) else []
+    return (
+        list(block_graphs(conllu_blocks(grouped(lines), place, notes), place, None, notes)) if is_conllu(lines) else []
+    )
 
 
 def block_graphs(blocks: Iterable[Block], path: Path | str, label: str | None, notes: Notes) -> Iterator[Sentence]:
@@ -178,7 +194,9 @@ def label_place(label: str | None) -> tuple[int | None, str | None]:
         return None, None
     column, _, feature = label.partition(":")
     if feature and column != "feats":
-        raise UserError(f"data.label={label}: features are of the column feats, as in feats:Number; name a column, or a feature")
+        raise UserError(
+            f"data.label={label}: features are of the column feats, as in feats:Number; name a column, or a feature"
+        )
     return find_place(column), feature or None
 
 
@@ -193,7 +211,9 @@ def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
     found = block.comments.get(name)
     if not found:
         notes.fault(
-            "no label", place, f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}"
+            "no label",
+            place,
+            f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}",
         )
     return found or None
 
@@ -212,7 +232,11 @@ def conllu_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
             notes.fault("bad head", f"{path}:{block.lines[fault.word]}", fault.sentence)
             continue
         place, fields = block_row(path, block, columns, WITHOUT_LABELS)
-        comments = {name: text_field(text)._replace(is_comment=True) for name, text in block.comments.items() if name not in fields}
+        comments = {
+            name: text_field(text)._replace(is_comment=True)
+            for name, text in block.comments.items()
+            if name not in fields
+        }
         yield place, {**fields, **comments}
 
 

@@ -1,7 +1,8 @@
-"""Comma-separated values, as a rule with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and doubled quotes.
+"""Comma-separated values, as a rule with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and
+doubled quotes.
 
-What parts fields (`,`, `;`, `|` or a tab) is seen from the first lines, where it was not given. Line ends are newlines in quoted fields
-too, as everywhere.
+What parts fields (`,`, `;`, `|` or a tab) is seen from the first lines, where it was not given. Line ends are newlines
+in quoted fields too, as everywhere.
 """
 
 import csv
@@ -31,9 +32,12 @@ LONG = 40
 """Characters of a field that is a text rather than a name."""
 
 
-def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The records; each is placed at the line where it begins. Where `header` does not say whether the first is one, it is, unless it looks
-    like the others (`looks_like_data`) and no column is `wanted` by name. Without a header columns are numbered."""
+def read_csv(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
+    """The records; each is placed at the line where it begins. Where `header` does not say whether the first is one, it
+    is, unless it looks like the others (`looks_like_data`) and no column is `wanted` by name. Without a header columns
+    are numbered."""
     notes = Notes() if notes is None else notes
     name = str(path)
     lines = ended_lines(path)
@@ -65,7 +69,10 @@ def read_csv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
                 found = True
                 yield Record(dict(zip(columns, values, strict=True)), name, number)
                 continue
-            sentence = f"expected {len(columns)} columns between {DELIMITERS.get(delimiter, repr(delimiter))}, found {len(values)}"
+            sentence = (
+                f"expected {len(columns)} columns between {DELIMITERS.get(delimiter, repr(delimiter))}, found"
+                f" {len(values)}"
+            )
             if reader.line_num > number:
                 sentence += f" in the record that ends in line {reader.line_num}, where a quote may be missing"
             notes.fault("wrong number of fields", f"{name}:{number}", sentence)
@@ -91,8 +98,9 @@ def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def looks_like_data(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is a record as those below it: a field comes again in its column; or none is what columns are usually called,
-    and one has a newline, or is a number, long, or ends as a sentence does, and so does another in its column."""
+    """Whether the first row is a record as those below it: a field comes again in its column; or none is what columns
+    are usually called, and one has a newline, or is a number, long, or ends as a sentence does, and so does another in
+    its column."""
     names = [field.strip() for field in rows[0]] if rows else []
     if names == [str(place) for place in range(len(names))]:
         return False
@@ -127,8 +135,8 @@ def delimiter_at(path: Path, start: Sequence[str] | None = None) -> str:
 
 
 def find_delimiter(lines: Sequence[str]) -> str:
-    """What parts the records below into as many fields as the first, or most of them; of several that do, what parts the first line most
-    often, outside of quotes. A comma where nothing does."""
+    """What parts the records below into as many fields as the first, or most of them; of several that do, what parts
+    the first line most often, outside of quotes. A comma where nothing does."""
     bare = QUOTED.sub("", lines[0])
     there = [delimiter for delimiter in DELIMITERS if delimiter in bare]
 
@@ -146,11 +154,13 @@ def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) ->
     if "unexpected end of data" in message or "field larger" in message:
         within = f"within {LONGEST:,} characters" if "larger" in message else "before the file ends"
         raise UserError(
-            f"{name}:{number}: a quote opens in the record that begins here and does not close {within}; "
-            'close it, or double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this file'
+            f"{name}:{number}: a quote opens in the record that begins here and does not close {within}; close it, or"
+            ' double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this file'
         ) from None
     where = f", which ends in line {last}," if last > number else ""
-    sentence = f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
+    sentence = (
+        f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
+    )
     notes.fault("misplaced quote", f"{name}:{number}", sentence)
 
 
@@ -168,4 +178,6 @@ def is_csv(lines: Sequence[str]) -> bool:
     return names_fit and 2 * sum(len(row) == len(header) for row in rows[1:]) > len(rows) - 1
 
 
-CSV = Format(about="comma-separated values", rows=table_rows(read_csv), extensions=(".csv",), fits=is_csv, records=read_csv)
+CSV = Format(
+    about="comma-separated values", rows=table_rows(read_csv), extensions=(".csv",), fits=is_csv, records=read_csv
+)

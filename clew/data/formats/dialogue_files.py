@@ -1,4 +1,5 @@
-"""Dialogues in plain text: a turn a line, an empty line between two dialogues. A reply is written after the turns before it."""
+"""Dialogues in plain text: a turn a line, an empty line between two dialogues. A reply is written after the turns
+before it."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -24,7 +25,11 @@ def read_dialogues(path: Path, *, notes: Notes | None = None) -> Iterator[Dialog
         dialogue = Dialogue(tuple(turns), name, number - len(turns))
         turns = []
         if len(dialogue.turns) == 1:
-            notes.fault("dialogue of one turn", dialogue.id, "this turn has no other after it before an empty line, so there is no reply")
+            notes.fault(
+                "dialogue of one turn",
+                dialogue.id,
+                "this turn has no other after it before an empty line, so there is no reply",
+            )
         elif dialogue.turns:
             found = True
             yield dialogue

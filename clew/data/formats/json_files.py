@@ -1,4 +1,5 @@
-"""JSON lines, which have an object a line, and JSON arrays of objects. A field inside another is named with dots: `translation.en`."""
+"""JSON lines, which have an object a line, and JSON arrays of objects. A field inside another is named with dots:
+`translation.en`."""
 
 import json
 import re
@@ -13,8 +14,18 @@ from clew.data.lines import ended_lines, opened, read_lines
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
-KINDS = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null", int: "a number", float: "a number"}
-NUMBERS_FOR_NAMES = 'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    type(None): "null",
+    int: "a number",
+    float: "a number",
+}
+NUMBERS_FOR_NAMES = (
+    'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+)
 
 GAP = re.compile(r"[\s,]*")
 ARRAY = re.compile(r"\s*\[\s*\{")
@@ -24,8 +35,11 @@ MOST_COLUMNS = 100
 """Of a record that are described."""
 
 
-def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name. An array is read as such."""
+def read_jsonl(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
+    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name. An array
+    is read as such."""
     notes = Notes() if notes is None else notes
     name = str(path)
     found = False
@@ -54,7 +68,8 @@ def read_jsonl(path: Path, *, header: bool | None = None, wanted: Collection[Col
 def read_json_array(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The objects of an array, each placed at the line where it begins. An object is in memory at a time, not the file."""
+    """The objects of an array, each placed at the line where it begins. An object is in memory at a time, not the
+    file."""
     notes = Notes() if notes is None else notes
     name, found = str(path), False
     for line, value in array_values(path):
@@ -118,11 +133,18 @@ def dotted_names(values: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 
 def is_list_of_numbers(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) > 0 and all(isinstance(number, (int, float)) for number in value)
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(isinstance(number, (int, float)) for number in value)
+    )
 
 
 def one_a_line(path: Path) -> str:
-    return f"JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c . {command(path)}"
+    return (
+        "JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c ."
+        f" {command(path)}"
+    )
 
 
 def read_json_file(path: Path) -> Any:

@@ -1,4 +1,5 @@
-"""Bilingual lexicons: a source word and a translation of it on every line, with a tab or spaces between. A word may have several lines."""
+"""Bilingual lexicons: a source word and a translation of it on every line, with a tab or spaces between. A word may
+have several lines."""
 
 from pathlib import Path
 
@@ -16,7 +17,8 @@ def read_lexicon(path: Path | str) -> list[tuple[str, str]]:
         words = [word.strip() for word in line.split("\t")] if "\t" in line else line.split()
         if len(words) != 2 or not all(words):
             raise UserError(
-                f"{path}:{number}: expected a word and its translation with a tab or a space between, found {counted(len(words), 'word')}"
+                f"{path}:{number}: expected a word and its translation with a tab or a space between, found"
+                f" {counted(len(words), 'word')}"
             )
         found.append((words[0], words[1]))
     if not found:

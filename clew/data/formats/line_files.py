@@ -34,8 +34,8 @@ def read_line_texts(
 def read_parallel(source: Path, target: Path, *, notes: Notes | None = None) -> Iterator[Record]:
     """A record a pair of lines with the columns `source` and `target`, placed in the source file.
 
-    Where both lines are empty they are skipped and counted; where one is, the pair is a fault. Lines that only one file has are
-    refused, with both counts, unless they are empty.
+    Where both lines are empty they are skipped and counted; where one is, the pair is a fault. Lines that only one file
+    has are refused, with both counts, unless they are empty.
     """
     notes = Notes() if notes is None else notes
     name, found, ended = str(source), False, 0
@@ -53,7 +53,9 @@ def read_parallel(source: Path, target: Path, *, notes: Notes | None = None) -> 
             raise unequal(source, target, ended, left is None, number + sum(1 for _ in sides))
         else:
             empty, full = (source, target) if not left.strip() else (target, source)
-            notes.fault("line empty on one side", f"{empty}:{number}", f"this line is empty, and line {number} of {full} is not")
+            notes.fault(
+                "line empty on one side", f"{empty}:{number}", f"this line is empty, and line {number} of {full} is not"
+            )
     check_found(found, source, False, notes)
 
 
@@ -67,9 +69,13 @@ def unequal(source: Path, target: Path, ended: int, source_is_shorter: bool, num
 
 
 def find_parallel(prefix: Path | str, source: str, target: str) -> tuple[Path, Path]:
-    """The two files of parallel text: `corpus/train` with en and de is corpus/train.en and corpus/train.de, packed or not."""
+    """The two files of parallel text: `corpus/train` with en and de is corpus/train.en and corpus/train.de, packed or
+    not."""
     paths = [Path(f"{prefix}.{language}") for language in (source, target)]
-    found = [next((p for p in (path, *(Path(f"{path}{suffix}") for suffix in SUFFIXES)) if p.is_file()), None) for path in paths]
+    found = [
+        next((p for p in (path, *(Path(f"{path}{suffix}") for suffix in SUFFIXES)) if p.is_file()), None)
+        for path in paths
+    ]
     if not any(found):
         raise UserError(f"no such file: {prefix}, nor {paths[0]} and {paths[1]}; {near(Path(prefix))}")
     for path, file in zip(paths, found, strict=True):
@@ -81,7 +87,9 @@ def find_parallel(prefix: Path | str, source: str, target: str) -> tuple[Path, P
 
 
 def two_files(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    raise UserError(f"{path}: parallel text is two files; name both, first the one that is read and then its translation")
+    raise UserError(
+        f"{path}: parallel text is two files; name both, first the one that is read and then its translation"
+    )
 
 
 LINES = Format(

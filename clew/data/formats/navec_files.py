@@ -1,11 +1,12 @@
-"""Word vectors as navec keeps them: product-quantised, in a tar of three files. Only numbers and text are read; nothing is executed.
+"""Word vectors as navec keeps them: product-quantised, in a tar of three files. Only numbers and text are read; nothing
+is executed.
 
     meta.json     {"id": ..., "protocol": 1}
     vocab.bin     gzip: a number n, n counts, and n words with a newline between, UTF-8; numbers are 32-bit, little-endian
     pq.bin        n, dim, parts and centroids; n x parts bytes; parts x centroids x (dim / parts) 32-bit floats
 
-Part p of word w is one of the centroids of that part, the one that byte (w, p) numbers. Words stand in the order of the alphabet; they are
-given the most frequent first, without the marks `<unk>` and `<pad>`.
+Part p of word w is one of the centroids of that part, the one that byte (w, p) numbers. Words stand in the order of the
+alphabet; they are given the most frequent first, without the marks `<unk>` and `<pad>`.
 """
 
 import tarfile
@@ -36,7 +37,9 @@ def read_navec(path: Path | str, most: int | None = None) -> tuple[list[str], np
     words, counts = read_words(path, members["vocab.bin"])
     indexes, codes = read_codes(path, members["pq.bin"])
     if len(words) != len(indexes):
-        raise UserError(f"{path}: vocab.bin has {len(words):,} words and pq.bin {len(indexes):,} vectors; copy the file again")
+        raise UserError(
+            f"{path}: vocab.bin has {len(words):,} words and pq.bin {len(indexes):,} vectors; copy the file again"
+        )
     rows = len(words) if most is None else min(most, len(words))
     check_fits(rows * codes.shape[0] * codes.shape[2] * FLOAT.itemsize, f"the vectors of {path}", "ask for fewer words")
     order = [place for place in np.argsort(-counts.astype(np.int64), kind="stable") if words[place] not in MARKS][:most]
@@ -51,7 +54,9 @@ def read_members(path: Path) -> dict[str, bytes]:
     try:
         with open_file(path) as whole, tarfile.open(fileobj=whole, mode="r:") as archive:
             for member in archive:
-                in_file = member.isreg() and not member.issparse() and member.size <= size  # what a sparse one has not, it would make
+                in_file = (
+                    member.isreg() and not member.issparse() and member.size <= size
+                )  # what a sparse one has not, it would make
                 if member.name in MEMBERS and in_file and (file := archive.extractfile(member)):
                     found[member.name] = file.read()
     except (tarfile.TarError, OSError, EOFError, MemoryError, OverflowError) as error:
@@ -88,7 +93,10 @@ def read_codes(path: Path, content: bytes) -> tuple[np.ndarray, np.ndarray]:
     count, dim, parts, centroids = header or (0, 0, 0, 0)
     expected = 16 + count * parts + 4 * centroids * dim
     if not (count and parts and centroids) or dim % parts or not 0 < centroids <= 256 or len(content) != expected:
-        raise UserError(f"{path}: pq.bin begins with {shown(header)}, which its {len(content):,} bytes do not fit; copy the file again")
+        raise UserError(
+            f"{path}: pq.bin begins with {shown(header)}, which its {len(content):,} bytes do not fit; copy the file"
+            " again"
+        )
     end = 16 + count * parts
     indexes = np.frombuffer(content[16:end], np.uint8).reshape(count, parts)
     codes = np.frombuffer(content[end:], FLOAT).reshape(parts, centroids, dim // parts)

@@ -1,5 +1,6 @@
-"""Tables that a program has in memory: DataFrames of pandas and polars, pyarrow's tables, Datasets, NumPy arrays, dicts of columns, lists
-of dicts. They are recognised by their methods, so that no library is imported for them; rows are values that JSON has."""
+"""Tables that a program has in memory: DataFrames of pandas and polars, pyarrow's tables, Datasets, NumPy arrays, dicts
+of columns, lists of dicts. They are recognised by their methods, so that no library is imported for them; rows are
+values that JSON has."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -16,7 +17,11 @@ Rows = Iterator[dict[str, Any]]
 def rows_in_memory(data: Any) -> Rows | None:
     """The rows of a table by column; None where the data are no table."""
     if isinstance(data, np.ndarray):
-        return None if data.dtype.names is None else (dict(zip(data.dtype.names, row.tolist(), strict=True)) for row in data)
+        return (
+            None
+            if data.dtype.names is None
+            else (dict(zip(data.dtype.names, row.tolist(), strict=True)) for row in data)
+        )
     if hasattr(data, "features") and hasattr(data, "column_names"):
         return dataset_rows(data)
     if hasattr(data, "iter_rows"):  # polars
@@ -44,7 +49,9 @@ def column_rows(data: Mapping[str, Any]) -> Rows:
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise UserError(f"the columns of data= are of different lengths: {counts}; a column has a value for each example")
+        raise UserError(
+            f"the columns of data= are of different lengths: {counts}; a column has a value for each example"
+        )
     return (valued(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
 

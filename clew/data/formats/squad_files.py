@@ -3,9 +3,10 @@
     {"data": [{"paragraphs": [{"context": "...", "qas": [
         {"id": "17", "question": "...", "answers": [{"text": "...", "answer_start": 12}]}]}]}]}
 
-A question whose `answers` are empty, or that `is_impossible`, has no answer in its passage. An answer that does not stand where the file
-says is a faulty record. A table has columns `question`, `passage` or `context`, `answer` and `answer_start`; JSON lines may have lists
-in `answers.text` and `answers.answer_start`. Where no column says where an answer begins, it is where the passage has it first.
+A question whose `answers` are empty, or that `is_impossible`, has no answer in its passage. An answer that does not
+stand where the file says is a faulty record. A table has columns `question`, `passage` or `context`, `answer` and
+`answer_start`; JSON lines may have lists in `answers.text` and `answers.answer_start`. Where no column says where an
+answer begins, it is where the passage has it first.
 """
 
 import re
@@ -53,7 +54,9 @@ def squad_records(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
         for paragraph in listed(article, "paragraphs", path, "an article"):
             for values in listed(paragraph, "qas", path, "a paragraph"):
                 if not isinstance(values, dict):
-                    raise UserError(f"{path}: a question is {KINDS[type(values)]}, and not an object; the shape is {SHAPE}")
+                    raise UserError(
+                        f"{path}: a question is {KINDS[type(values)]}, and not an object; the shape is {SHAPE}"
+                    )
                 yield paragraph.get("context"), values
 
 
@@ -80,7 +83,9 @@ def made_from_row(values: Mapping[str, Any], place: str) -> Question:
     else:
         texts, starts = (as_list(values.get(role)) for role in ("answer", "answer_start"))
     name = values.get("id")
-    return made(values["question"], values["passage"], texts, starts or None, str(name) if name not in (None, "") else place)
+    return made(
+        values["question"], values["passage"], texts, starts or None, str(name) if name not in (None, "") else place
+    )
 
 
 def made(question: Any, passage: Any, texts: list[Any], starts: list[Any] | None, name: str) -> Question:
@@ -89,14 +94,18 @@ def made(question: Any, passage: Any, texts: list[Any], starts: list[Any] | None
     asked, where = (as_text(roles, role) for role in roles)
     starts = [None] * len(texts) if starts is None else starts
     if len(texts) != len(starts):
-        raise Faulty("unequal lengths", f"expected a place for each answer, found {len(texts)} answers and {len(starts)} places")
+        raise Faulty(
+            "unequal lengths", f"expected a place for each answer, found {len(texts)} answers and {len(starts)} places"
+        )
     answers = [located(text, start, where) for text, start in zip(texts, starts, strict=True)]
     return Question(asked, where, tuple(dict.fromkeys(answers)), name)
 
 
 def located(text: Any, start: Any, passage: str) -> Answer:
     if not isinstance(text, str) or not text.strip():
-        raise Faulty("wrong kind", f"an answer is a text, not {shown(text) if isinstance(text, str) else kind_of(text)}")
+        raise Faulty(
+            "wrong kind", f"an answer is a text, not {shown(text) if isinstance(text, str) else kind_of(text)}"
+        )
     check_unicode(text, "answer")
     if start is None:
         if text not in passage:
@@ -109,7 +118,8 @@ def located(text: Any, start: Any, passage: str) -> Answer:
     found = passage[max(start, 0) : max(start, 0) + len(text)]
     if start < 0 or found != text:
         raise Faulty(
-            "answer elsewhere", f"the answer {shown(text)} does not begin at character {start} of its passage, where {shown(found)} is"
+            "answer elsewhere",
+            f"the answer {shown(text)} does not begin at character {start} of its passage, where {shown(found)} is",
         )
     return Answer(text, start)
 
@@ -130,7 +140,10 @@ def question_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row
     """Questions with their first answer, which is empty where the passage has none."""
     for example in read_squad(path, notes):
         texts = {"question": example.question, "passage": example.passage, "answer": "".join(example.texts[:1])}
-        yield f"{path}: question {example.id}", {name: text_field(text)._replace(labels=()) for name, text in texts.items()}
+        yield (
+            f"{path}: question {example.id}",
+            {name: text_field(text)._replace(labels=()) for name, text in texts.items()},
+        )
 
 
 SQUAD = Format(

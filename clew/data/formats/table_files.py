@@ -1,7 +1,9 @@
-"""Tables with types: Parquet, Arrow and Feather files, folders of them, and what `datasets` saves to disk. Rows are streamed, a batch at a
-time, and only the columns that are asked for are read. pyarrow reads them (`pip install 'clew[tables]'`).
+"""Tables with types: Parquet, Arrow and Feather files, folders of them, and what `datasets` saves to disk. Rows are
+streamed, a batch at a time, and only the columns that are asked for are read. pyarrow reads them (`pip install
+'clew[tables]'`).
 
-A number that stands for the name of a class, as `datasets` writes it, is that name; the index that pandas writes is left out.
+A number that stands for the name of a class, as `datasets` writes it, is that name; the index that pandas writes is
+left out.
 """
 
 import json
@@ -29,8 +31,8 @@ Value = Callable[[Any], Any]
 
 
 BUFFER = 2**20
-"""Bytes of a Parquet column that are fetched at a time. Left to itself pyarrow fetches a row group whole, and pandas writes up to a million
-rows as one: a group of 390 MB is read in 90 MB of memory instead of 460."""
+"""Bytes of a Parquet column that are fetched at a time. Left to itself pyarrow fetches a row group whole, and pandas
+writes up to a million rows as one: a group of 390 MB is read in 90 MB of memory instead of 460."""
 
 
 class Group(NamedTuple):
@@ -41,8 +43,11 @@ class Group(NamedTuple):
     size: int  # bytes of the columns that were asked for, before compression
 
 
-def read_table(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The rows, each placed by its number in its file. Of the columns those that are `wanted`, by name; all where none is."""
+def read_table(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
+    """The rows, each placed by its number in its file. Of the columns those that are `wanted`, by name; all where none
+    is."""
     notes = Notes() if notes is None else notes
     found = False
     for file in files_of(path):
@@ -52,7 +57,9 @@ def read_table(path: Path, *, header: bool | None = None, wanted: Collection[Col
     check_found(found, path, False, notes)
 
 
-def file_rows(file: Path, wanted: Collection[Column] = (), groups: Sequence[int] | None = None, first_row: int = 0) -> Iterator[Record]:
+def file_rows(
+    file: Path, wanted: Collection[Column] = (), groups: Sequence[int] | None = None, first_row: int = 0
+) -> Iterator[Record]:
     """The rows of one file; of some row groups of a Parquet file, the first of which begins after `first_row` rows."""
     number = first_row
     try:
@@ -63,7 +70,9 @@ def file_rows(file: Path, wanted: Collection[Column] = (), groups: Sequence[int]
                 yield Record({name: convert[name](value) for name, value in row.items()}, str(file), number)
     except Unreadable as fault:
         after = f" after row {number:,}" if number else ""
-        raise UserError(f"{file}: this table cannot be read{after} ({fault}); it is damaged, so copy it again") from None
+        raise UserError(
+            f"{file}: this table cannot be read{after} ({fault}); it is damaged, so copy it again"
+        ) from None
 
 
 def row_groups(path: Path, column: str) -> list[Group]:
@@ -100,18 +109,26 @@ def leaves(field: Any, prefix: str = "") -> list[str]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file, or those of a folder in the order of their names; of a folder that `datasets` saved, those that it tells of."""
+    """The file, or those of a folder in the order of their names; of a folder that `datasets` saved, those that it
+    tells of."""
     if not path.is_dir():
         return [path]
     if (path / "dataset_dict.json").is_file():
         parts = sorted(part.name for part in path.iterdir() if (part / "state.json").is_file())
         example = path / (parts[0] if parts and "train" not in parts else "train")
-        raise UserError(f"{path}: this folder holds the parts {few_of(parts)} of a dataset; name one, e.g. data.train={example}")
+        raise UserError(
+            f"{path}: this folder holds the parts {few_of(parts)} of a dataset; name one, e.g. data.train={example}"
+        )
     state = path / "state.json"
     if state.is_file():
-        names = [Path(str(each.get("filename"))).name for each in json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])]
+        names = [
+            Path(str(each.get("filename"))).name
+            for each in json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
+        ]
     else:
-        names = sorted(file.name for file in path.iterdir() if file.suffix.lower() in ENDINGS and not file.name.startswith("."))
+        names = sorted(
+            file.name for file in path.iterdir() if file.suffix.lower() in ENDINGS and not file.name.startswith(".")
+        )
     if not names:
         raise UserError(f"{path}: this folder of tables is empty; give one with .parquet or .arrow files in it")
     return [path / name for name in names]
@@ -123,11 +140,14 @@ def is_folder_of_tables(path: Path) -> bool:
         names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     except OSError:
         return False
-    return not names.isdisjoint(("dataset_dict.json", "state.json")) or any(name.lower().endswith(ENDINGS) for name in names)
+    return not names.isdisjoint(("dataset_dict.json", "state.json")) or any(
+        name.lower().endswith(ENDINGS) for name in names
+    )
 
 
 def batches(path: Path, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
-    """Batches of rows, of which only some columns are read; each is checked, since a file of a stranger's may point anywhere."""
+    """Batches of rows, of which only some columns are read; each is checked, since a file of a stranger's may point
+    anywhere."""
     with faults():
         kind = kind_at(path)
         if kind == "parquet":
@@ -168,7 +188,10 @@ def check_size(path: Path, metadata: Any) -> None:
     """A small file that says it becomes a huge one is refused."""
     groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
     if max((group.total_byte_size for group in groups), default=0) > most_unpacked(path.stat().st_size):
-        raise UserError(f"{path}: a row group in it is more than {RATIO} times as large as the file, as no table of texts is; give another")
+        raise UserError(
+            f"{path}: a row group in it is more than {RATIO} times as large as the file, as no table of texts is; give"
+            " another"
+        )
 
 
 class Unreadable(Exception):
@@ -198,7 +221,8 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def converters(schema: Any) -> Mapping[str, Value]:
-    """What makes a text, a number or a list of each column's values; names of classes take the place of their numbers."""
+    """What makes a text, a number or a list of each column's values; names of classes take the place of their
+    numbers."""
     features = (json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info") or {}).get("features") or {}
     return {name: converter(features.get(name)) for name in schema.names}
 
@@ -232,7 +256,8 @@ def arrow(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise UserError(
-            "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or give a CSV"
+            "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or"
+            " give a CSV"
         ) from None
 
 

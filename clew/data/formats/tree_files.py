@@ -27,7 +27,9 @@ def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[Labelle
     for tree, place in examples:
         if tree.label == "":
             notes.fault(
-                "node without a label", place, "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)"
+                "node without a label",
+                place,
+                "the root has no label; every node of a labelled tree needs one, such as (3 (2 It) ...)",
             )
             continue
         nodes, shape = phrase_nodes(tree)
@@ -40,8 +42,8 @@ def labelled_brackets(path: Path, label: Column | None, notes: Notes) -> Iterato
 
 
 def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these are classes, and the
-    trees stay as they are."""
+    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these
+    are classes, and the trees stay as they are."""
     has_classes: bool | None = None
     with opened(path) as lines:
         for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
@@ -56,7 +58,13 @@ def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
             fields = {"words": Field(" ".join(words), len(words), ()), "tags": Field(" ".join(tags), len(tags), tags)}
             if has_classes:
                 fields = {"words": fields["words"], "label": text_field(clean.label)}
-            yield place, {**fields, "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:])}
+            yield (
+                place,
+                {
+                    **fields,
+                    "tree": Field(format_tree(clean), len(words), [*tags, *phrases] if has_classes else phrases[1:]),
+                },
+            )
 
 
 def phrases_of(tree: Tree) -> list[str]:

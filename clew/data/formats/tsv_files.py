@@ -1,7 +1,8 @@
-"""Tab-separated values, with or without a header: a line a record, a tab between fields, and nothing else that is special.
+"""Tab-separated values, with or without a header: a line a record, a tab between fields, and nothing else that is
+special.
 
-Quotes are characters like others: a text that begins with one needs no other that closes it. A file whose fields are quoted, as
-spreadsheets write them, is read as CSV (data.format=csv).
+Quotes are characters like others: a text that begins with one needs no other that closes it. A file whose fields are
+quoted, as spreadsheets write them, is read as CSV (data.format=csv).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -14,8 +15,37 @@ from clew.data.notes import Notes
 from clew.data.records import Column, Record, as_number, check_found, header_columns
 
 USUAL = {
-    *("category", "class", "gold", "intent", "label", "labels", "output", "score", "sentiment", "summary", "tag", "tags", "target", "tgt"),
-    *("document", "id", "idx", "index", "input", "question", "review", "sentence", "sentence1", "sentence2", "source", "src", "text"),
+    *(
+        "category",
+        "class",
+        "gold",
+        "intent",
+        "label",
+        "labels",
+        "output",
+        "score",
+        "sentiment",
+        "summary",
+        "tag",
+        "tags",
+        "target",
+        "tgt",
+    ),
+    *(
+        "document",
+        "id",
+        "idx",
+        "index",
+        "input",
+        "question",
+        "review",
+        "sentence",
+        "sentence1",
+        "sentence2",
+        "source",
+        "src",
+        "text",
+    ),
     *("text1", "text2", "title", "token", "tokens", "tree", "word", "words"),
     *("caption", "captions", "file_name", "filename", "image", "picture"),
 }
@@ -25,9 +55,11 @@ LOOKED_AT = 20
 """Lines from which a header is told."""
 
 
-def read_tsv(path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None) -> Iterator[Record]:
-    """The records. Where `header` does not say whether the first line is one, it is when a column is `wanted` by name, or when it
-    looks like one (`looks_like_header`)."""
+def read_tsv(
+    path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
+) -> Iterator[Record]:
+    """The records. Where `header` does not say whether the first line is one, it is when a column is `wanted` by name,
+    or when it looks like one (`looks_like_header`)."""
     notes = Notes() if notes is None else notes
     name = str(path)
     lines = filled_lines(path, notes)
@@ -46,12 +78,17 @@ def read_tsv(path: Path, *, header: bool | None = None, wanted: Collection[Colum
             found = True
             yield Record(dict(zip(columns, values, strict=True)), name, number)
         else:
-            notes.fault("wrong number of fields", f"{name}:{number}", f"expected {width} tab-separated columns, found {len(values)}")
+            notes.fault(
+                "wrong number of fields",
+                f"{name}:{number}",
+                f"expected {width} tab-separated columns, found {len(values)}",
+            )
     check_found(found, path, bool(header), notes)
 
 
 def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
-    """The lines that have something in them, with their numbers; a line of nothing but tabs is a record of empty fields."""
+    """The lines that have something in them, with their numbers; a line of nothing but tabs is a record of empty
+    fields."""
     for number, line in enumerate(read_lines(path), start=1):
         if "\t" in line or line.strip():
             yield number, line
@@ -60,8 +97,8 @@ def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
-    """No field of the first row is empty, a number, or there twice; and one is what columns are usually called, or stands above nothing
-    but numbers."""
+    """No field of the first row is empty, a number, or there twice; and one is what columns are usually called, or
+    stands above nothing but numbers."""
     names = [field.strip().lower() for field in rows[0]]
     if len(set(names)) < len(names) or any(is_value(name) for name in names):
         return False
@@ -86,4 +123,6 @@ def is_tsv(lines: Sequence[str]) -> bool:
     return bool(counts) and counts[0] > 0 and 2 * counts.count(counts[0]) > len(counts)
 
 
-TSV = Format(about="tab-separated values", rows=table_rows(read_tsv), extensions=(".tsv", ".tab"), fits=is_tsv, records=read_tsv)
+TSV = Format(
+    about="tab-separated values", rows=table_rows(read_tsv), extensions=(".tsv", ".tab"), fits=is_tsv, records=read_tsv
+)

@@ -22,7 +22,8 @@ from clew.data.records import Column, Record, as_number, check_found, header_col
 def read_workbook(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The records; the first row is a header as that of a CSV is. Rows and columns without anything in them are passed over."""
+    """The records; the first row is a header as that of a CSV is. Rows and columns without anything in them are passed
+    over."""
     notes = Notes() if notes is None else notes
     rows = filled_rows(path, notes)
     start = list(islice(rows, LOOKED_AT))
@@ -37,7 +38,9 @@ def read_workbook(
             continue
         columns = columns or [str(place) for place in range(1, len(row) + 1)]
         if len(row) > len(columns):
-            notes.fault("wrong number of fields", f"{path}:{number}", f"expected {len(columns)} cells, found {len(row)}")
+            notes.fault(
+                "wrong number of fields", f"{path}:{number}", f"expected {len(columns)} cells, found {len(row)}"
+            )
             continue
         found = True
         yield Record(dict(zip(columns, [*row, *[""] * (len(columns) - len(row))], strict=True)), str(path), number)
@@ -65,7 +68,9 @@ def filled_rows(path: Path, notes: Notes) -> Iterator[tuple[int, list[str]]]:
     except (*BROKEN, KeyError, ValueError, TypeError, AttributeError, IndexError, SyntaxError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{path}: this workbook cannot be read ({str(error)[:80]}); it is damaged, so save it again") from None
+        raise UserError(
+            f"{path}: this workbook cannot be read ({str(error)[:80]}); it is damaged, so save it again"
+        ) from None
 
 
 def cell(value: Any) -> str:
@@ -82,7 +87,8 @@ def load_openpyxl() -> Any:
         return import_module("openpyxl")
     except ModuleNotFoundError:
         raise UserError(
-            "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet as CSV"
+            "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet"
+            " as CSV"
         ) from None
 
 

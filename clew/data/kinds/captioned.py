@@ -29,7 +29,10 @@ class PicturesData(TableData):
 
     image: Column | None = Field(None, description="pictures in a table: the column of their paths, by name or number")
     pictures: str | None = Field(
-        None, description="the folder or .tar archive that paths of pictures start from; the data file's folder where not given"
+        None,
+        description=(
+            "the folder or .tar archive that paths of pictures start from; the data file's folder where not given"
+        ),
     )
     size: int = Field(10_000, ge=1, description="drawn scenes: how many")
     side: int = Field(64, ge=32, le=512, description="drawn scenes: the side of a picture, in pixels")
@@ -50,20 +53,31 @@ class Drawn(Protocol):
 class CaptionedData(PicturesData):
     """Where the pictures with captions come from: a corpus by name, scenes that are drawn, or files of one's own."""
 
-    caption: Column | None = Field(None, description="captions in a table: the column of the caption, or of a list of them")
+    caption: Column | None = Field(
+        None, description="captions in a table: the column of the caption, or of a list of them"
+    )
     captions: str | None = Field(
-        None, description="a file of captions as Flickr8k has it, where data.train is a list of the photographs of a part"
+        None,
+        description="a file of captions as Flickr8k has it, where data.train is a list of the photographs of a part",
     )
     paragraphs: bool = Field(False, description="drawn scenes: a paragraph on every thing in place of captions")
-    order: Order = Field("drawn", description="paragraphs of drawn scenes: in an order that is drawn, or from left to right")
-    regions: bool = Field(False, description="drawn scenes: every thing's box is a picture, with a phrase on it in place of captions")
+    order: Order = Field(
+        "drawn", description="paragraphs of drawn scenes: in an order that is drawn, or from left to right"
+    )
+    regions: bool = Field(
+        False, description="drawn scenes: every thing's box is a picture, with a phrase on it in place of captions"
+    )
     forms: Literal["varied", "fixed"] = Field(
-        "varied", description="drawn scenes: up to five captions of several forms, or the one that what is shown decides"
+        "varied",
+        description="drawn scenes: up to five captions of several forms, or the one that what is shown decides",
     )
 
 
 def captioned_of(data: CaptionedData, seed: int, notes: Notes) -> Parts:
-    data.check_given('data.train names your captions, e.g. data.train=captions.jsonl with {"image": ..., "captions": [...]} on a line')
+    data.check_given(
+        'data.train names your captions, e.g. data.train=captions.jsonl with {"image": ..., "captions": [...]} on a'
+        " line"
+    )
     if data.corpus is None:
         return cut_files(lambda files: captioned_in(files, data, notes), data, seed, key=split_key, check=check_picture)
     if data.corpus == SCENES:
@@ -83,7 +97,8 @@ def split_key(example: Any) -> str:
 
 
 def drawn(data: CaptionedData, seed: int) -> Parts:
-    """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training has not."""
+    """Scenes of each part with what is said of them; valid and test have pairs of a colour and a shape that training
+    has not."""
     return {
         part: [
             example
@@ -113,13 +128,17 @@ def texts_of(scene: Scene, data: CaptionedData) -> tuple[str, ...]:
 def sizes_of(data: Drawn) -> dict[Part, int]:
     """How many scenes each part has that has any: as if so many had been cut."""
     check_fits(4000 * data.size, f"{data.size:,} drawn scenes", "lower data.size")
-    valid, test = (max(1, round(share * data.size)) if share else 0 for share in (data.valid_fraction, data.test_fraction))
+    valid, test = (
+        max(1, round(share * data.size)) if share else 0 for share in (data.valid_fraction, data.test_fraction)
+    )
     sizes: dict[Part, int] = {"train": max(1, data.size - valid - test), "valid": valid, "test": test}
     return {part: count for part, count in sizes.items() if count}
 
 
 def captioned_in(files: Given, data: CaptionedData, notes: Notes) -> Iterator[Captioned]:
-    options: dict[str, Any] = {name: getattr(data, name) for name in ("image", "caption", "captions", "pictures", "format", "header")}
+    options: dict[str, Any] = {
+        name: getattr(data, name) for name in ("image", "caption", "captions", "pictures", "format", "header")
+    }
     return chain.from_iterable(read_captioned(file, notes=notes, **options) for file in files)
 
 

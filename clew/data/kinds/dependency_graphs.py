@@ -1,4 +1,5 @@
-"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, JSON lines, and drawn scenes."""
+"""Graphs with a label for each node: sentences with their dependencies in CoNLL-U, corpora of it, JSON lines, and drawn
+scenes."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -27,21 +28,29 @@ class DependencyGraphsData(ExampleData):
     label: str = Field(
         "deprel",
         min_length=1,
-        description="what is told of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature: feats:Number; of JSON lines the "
-        "field with the labels of nodes, `labels` where there is none of this name",
+        description=(
+            "what is told of a word: deprel, upos, xpos, another column of CoNLL-U, or a feature: feats:Number; of JSON"
+            " lines the field with the labels of nodes, `labels` where there is none of this name"
+        ),
     )
     size: int = Field(3000, ge=1, description="drawn scenes: how many")
 
 
 def graphs_of(data: DependencyGraphsData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names your sentences, e.g. `clew train label-nodes data.train=train.conllu data.label=deprel`")
+    data.check_given(
+        "data.train names your sentences, e.g. `clew train label-nodes data.train=train.conllu data.label=deprel`"
+    )
     if data.corpus is None:
         return cut_files(lambda files: graphs_in(files, data, notes), data, seed)
     if data.corpus == REGIONS:
-        return {part: [scene.graph for scene in region_scenes(count, seed, part)] for part, count in sizes_of(data).items()}
+        return {
+            part: [scene.graph for scene in region_scenes(count, seed, part)] for part, count in sizes_of(data).items()
+        }
     if not has_graphs(data.corpus):
         able = ", ".join([*(name for name in CORPORA if has_graphs(name)), REGIONS])
-        raise UserError(f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as those of {able}")
+        raise UserError(
+            f"the corpus {data.corpus} has no dependencies; this task reads words with heads, such as those of {able}"
+        )
     parts = {part: gather(graphs_in(files, data, notes)) for part, files in find_files(data.corpus).items()}
     return cut(parts["train"], data, seed, parts.get("valid"), parts.get("test"))
 
@@ -64,4 +73,6 @@ def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes)
     return reader(path, label, notes)
 
 
-DEPENDENCY_GRAPHS = Kind(name="dependency graphs", section=DependencyGraphsData, read_parts=graphs_of, read_files=graphs_in)
+DEPENDENCY_GRAPHS = Kind(
+    name="dependency graphs", section=DependencyGraphsData, read_parts=graphs_of, read_files=graphs_in
+)

@@ -22,13 +22,19 @@ class DescribedData(PicturesData):
     """Where the pictures with paragraphs come from: scenes that are drawn, or files of one's own."""
 
     sentences: Column | None = Field(None, description="paragraphs in JSON lines: the field of the list of sentences")
-    boxes: Column | None = Field(None, description="paragraphs in JSON lines: the field of the boxes [left, top, right, bottom]")
+    boxes: Column | None = Field(
+        None, description="paragraphs in JSON lines: the field of the boxes [left, top, right, bottom]"
+    )
     phrases: Column | None = Field(None, description="paragraphs in JSON lines: the field of a phrase for each box")
-    order: Order = Field("drawn", description="drawn scenes: sentences speak of things in an order that is drawn, or from left to right")
+    order: Order = Field(
+        "drawn", description="drawn scenes: sentences speak of things in an order that is drawn, or from left to right"
+    )
 
 
 def described_of(data: DescribedData, seed: int, notes: Notes) -> Parts:
-    data.check_given('data.train names your paragraphs, e.g. data.train=mine.jsonl with {"image": ..., "sentences": [...]} on a line')
+    data.check_given(
+        'data.train names your paragraphs, e.g. data.train=mine.jsonl with {"image": ..., "sentences": [...]} on a line'
+    )
     if data.corpus is None:
         return cut_files(lambda files: described_in(files, data, notes), data, seed, key=split_key)
     if data.corpus != SCENES:
@@ -55,7 +61,9 @@ def described_scene(scene: Scene, order: Order = "drawn", id: str = "") -> Descr
 
 
 def described_in(files: Given, data: DescribedData, notes: Notes) -> Iterator[Described]:
-    options: dict[str, Any] = {name: getattr(data, name) for name in ("image", "sentences", "boxes", "phrases", "pictures", "format")}
+    options: dict[str, Any] = {
+        name: getattr(data, name) for name in ("image", "sentences", "boxes", "phrases", "pictures", "format")
+    }
     return chain.from_iterable(read_described(file, notes=notes, **options) for file in files)
 
 

@@ -21,8 +21,8 @@ class DocumentsData(PlainTextData):
 
 
 def find_documents(data: DocumentsData, notes: Notes) -> dict[str, Documents]:
-    """The parts by name: train, valid, and test where there is one. Several corpora (`ptb+ewt`) and files may be given together; the valid
-    and test parts that one lacks are cut off its end."""
+    """The parts by name: train, valid, and test where there is one. Several corpora (`ptb+ewt`) and files may be given
+    together; the valid and test parts that one lacks are cut off its end."""
     corpora = [] if data.corpus is None else data.corpus.split("+")
     if not corpora and data.train is None:
         raise UserError("data.train names your documents, e.g. `clew train text-bert data.train=articles.jsonl`")
@@ -37,7 +37,11 @@ def find_documents(data: DocumentsData, notes: Notes) -> dict[str, Documents]:
     for source in sources:
         lacking = {part: 0.0 if part in source else fraction for part, fraction in fractions.items()}
         whole.append({**source, **cut_off(source["train"], lacking, cache_folder())})
-    return {part: joined([source[part] for source in whole if part in source]) for part in PARTS if any(part in each for each in whole)}
+    return {
+        part: joined([source[part] for source in whole if part in source])
+        for part in PARTS
+        if any(part in each for each in whole)
+    }
 
 
 def documents_of(data: DocumentsData, part: str, notes: Notes) -> Documents | None:

@@ -1,4 +1,5 @@
-"""A kind of examples: its section, how it is read from a config and from files, and what it looks like as JSON lines."""
+"""A kind of examples: its section, how it is read from a config and from files, and what it looks like as JSON
+lines."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,8 +25,8 @@ Given = Sequence[Path | str]
 
 @dataclass(frozen=True)
 class Kind:
-    """Examples of one kind. `read_parts(data, seed, notes)` gives those of a config by part; `read_files(files, data, notes)` those of
-    files, read as the config says."""
+    """Examples of one kind. `read_parts(data, seed, notes)` gives those of a config by part; `read_files(files, data,
+    notes)` those of files, read as the config says."""
 
     name: str
     """What they are called in a sentence."""
@@ -37,10 +38,12 @@ class Kind:
     pieces: Callable[[Any], Sequence[str]] = lambda data: ()
     """`pieces(data)`: how the ids end of examples that are scored by themselves, such as those of each direction."""
     is_plain: bool = True
-    """Whether examples are made of strings and numbers, so that many of them are kept on disk; pictures and sounds stay in their files."""
+    """Whether examples are made of strings and numbers, so that many of them are kept on disk; pictures and sounds stay
+    in their files."""
 
     def read(self, data: ExampleData, seed: int, notes: Notes | None = None) -> Parts:
-        """Train, valid, and test where there is one, none of them empty. Large parts are read once and then found in the cache."""
+        """Train, valid, and test where there is one, none of them empty. Large parts are read once and then found in
+        the cache."""
         notes = Notes(faults=data.faults) if notes is None else notes
         key = data_key(data, seed, (self.read_parts, self.read_files)) if self.is_plain else None
         place = None if key is None else cache_folder() / key
@@ -60,7 +63,9 @@ class Kind:
             parts["train"] = take(parts["train"], np.sort(drawn))
         for part, examples in parts.items():
             if not examples:
-                raise UserError(f"the {part} part has no examples; {notes.report()[0] if notes.skipped else 'give more data'}")
+                raise UserError(
+                    f"the {part} part has no examples; {notes.report()[0] if notes.skipped else 'give more data'}"
+                )
         return parts
 
 
@@ -78,10 +83,13 @@ def cut_files(
     key: Callable[[Any], str] | None = None,
     check: Callable[[Any], object] | None = None,
 ) -> Parts:
-    """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys unless told, in
-    equal shares of each label. Where that cannot be done, `check` first refuses an example that could not be read anyway."""
+    """The parts that files are named for; those that are not are cut off the training part, by the examples' own keys
+    unless told, in equal shares of each label. Where that cannot be done, `check` first refuses an example that could
+    not be read anyway."""
     given = {
-        part: gather(read([data.given(file) for file in files_of(files)])) for part in PARTS if (files := getattr(data, part)) is not None
+        part: gather(read([data.given(file) for file in files_of(files)]))
+        for part in PARTS
+        if (files := getattr(data, part)) is not None
     }
     by: dict[str, Callable[[Any], str]] = {} if key is None else {"key": key}
     if by_label and come_again(example.label for example in given["train"]):
@@ -110,4 +118,8 @@ def cut(
     **by: Callable[[Any], str],
 ) -> Parts:
     """Parts that are not given are cut off the training part, `by` a key and in equal shares of each stratum."""
-    return dict(split_examples(train, valid, test, seed=seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction, **by))
+    return dict(
+        split_examples(
+            train, valid, test, seed=seed, valid_fraction=data.valid_fraction, test_fraction=data.test_fraction, **by
+        )
+    )

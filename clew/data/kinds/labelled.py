@@ -22,23 +22,33 @@ class ColumnsData(TableData):
     text: Column | None = Field(
         None, description="labelled texts, documents and JSON lines of text: the column of the text, by name or number"
     )
-    label: Column | None = Field(None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name")
+    label: Column | None = Field(
+        None, description="labelled texts: the column of the label; of CoNLL-U trees a comment's name"
+    )
     label_map: dict[str, str | None] | None = Field(
-        None, description='other names for labels, such as {"0": bad, "1": bad, "2": null, "3": good}; null leaves its examples out'
+        None,
+        description=(
+            'other names for labels, such as {"0": bad, "1": bad, "2": null, "3": good}; null leaves its examples out'
+        ),
     )
 
 
 class LabelledData(ColumnsData):
     """Where the labelled texts come from: a corpus by name, or files of one's own."""
 
-    second: Column | None = Field(None, description="labelled texts: the column of a second text, where two are judged together")
+    second: Column | None = Field(
+        None, description="labelled texts: the column of a second text, where two are judged together"
+    )
     label_separator: str | None = Field(None, min_length=1, description="what parts several labels in a field")
     phrases: bool = Field(False, description="of trees with a label on every node, each phrase is a training example")
 
 
 def labelled_of(data: LabelledData, seed: int, notes: Notes) -> Parts:
     """Texts with labels; an unsplit file is split so that every label has its share on both sides."""
-    data.check_given("data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body data.label=queue`")
+    data.check_given(
+        "data.train names your labelled texts, e.g. `clew train classify data.train=my.csv data.text=body"
+        " data.label=queue`"
+    )
     if data.corpus is None:
         return cut_files(lambda files: labelled_in(files, data, notes), data, seed, by_label=True)
     if isinstance(get_corpus(data.corpus).content, Trees):
@@ -63,7 +73,12 @@ def phrases_of(example: Parsed) -> Iterator[Labelled]:
 
 
 def labelled_in(files: Given, data: LabelledData, notes: Notes) -> Iterator[Labelled]:
-    options: dict[str, Any] = {"text": data.text, "second": data.second, "label": data.label, "label_separator": data.label_separator}
+    options: dict[str, Any] = {
+        "text": data.text,
+        "second": data.second,
+        "label": data.label,
+        "label_separator": data.label_separator,
+    }
     read = (read_labelled(file, format=data.format, header=data.header, notes=notes, **options) for file in files)
     return renamed(chain.from_iterable(read), data, notes)
 
@@ -86,7 +101,13 @@ def labelled_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, A
     """(text, label), or (text, second, label); several labels are a list."""
     for example in read_labelled(examples, notes=notes):
         second = {} if example.second is None else {"second": example.second}
-        yield {"text": example.text, **second, "label": example.labels[0] if len(example.labels) == 1 else example.labels}
+        yield {
+            "text": example.text,
+            **second,
+            "label": example.labels[0] if len(example.labels) == 1 else example.labels,
+        }
 
 
-LABELLED = Kind(name="labelled texts", section=LabelledData, read_parts=labelled_of, read_files=labelled_in, rows=labelled_rows)
+LABELLED = Kind(
+    name="labelled texts", section=LabelledData, read_parts=labelled_of, read_files=labelled_in, rows=labelled_rows
+)

@@ -24,7 +24,10 @@ class LabelledGraphsData(ExampleData):
 
 
 def labelled_graphs_of(data: LabelledGraphsData, seed: int, notes: Notes) -> Parts:
-    data.check_given('data.train names your graphs, JSON lines such as {"nodes": ["C", "O"], "edges": [[0, 1, "double"]], "label": "a"}')
+    data.check_given(
+        'data.train names your graphs, JSON lines such as {"nodes": ["C", "O"], "edges": [[0, 1, "double"]], "label":'
+        ' "a"}'
+    )
     if data.corpus is None:
         return cut_files(lambda files: labelled_graphs_in(files, data, notes), data, seed, by_label=True)
     if data.corpus != REGIONS:
@@ -42,4 +45,6 @@ def labelled_graphs_in(files: Given, data: LabelledGraphsData, notes: Notes) -> 
     return chain.from_iterable(labelled_graphs(at_home(file), data.label, notes) for file in files)
 
 
-LABELLED_GRAPHS = Kind(name="graphs with labels", section=LabelledGraphsData, read_parts=labelled_graphs_of, read_files=labelled_graphs_in)
+LABELLED_GRAPHS = Kind(
+    name="graphs with labels", section=LabelledGraphsData, read_parts=labelled_graphs_of, read_files=labelled_graphs_in
+)

@@ -1,4 +1,5 @@
-"""Inputs that are no text, with a label or several: what the kinds of labelled pictures and of labelled sounds share."""
+"""Inputs that are no text, with a label or several: what the kinds of labelled pictures and of labelled sounds
+share."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,8 +28,8 @@ def labelled_inputs(
     example: str,
     folder: Callable[[Any], Path | None] = lambda data: None,
 ) -> Kind:
-    """The kind of one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder as a sentence names one; `folder` is
-    where the paths of a table begin, where that is not beside it."""
+    """The kind of one sort of files. `corpus` reads what `data.corpus` names; `example` is a folder as a sentence names
+    one; `folder` is where the paths of a table begin, where that is not beside it."""
 
     def read_files(given: Given, data: Any, notes: Notes) -> Iterator[LabelledInput]:
         around = folder(data)
@@ -47,7 +48,9 @@ def labelled_inputs(
 
     def read_parts(data: Any, seed: int, notes: Notes) -> Parts:
         """An unsplit set is split so that every label has its share on both sides."""
-        data.check_given(f"data.train names your {files.name}s, e.g. data.train={example}, a folder with one for each class in it")
+        data.check_given(
+            f"data.train names your {files.name}s, e.g. data.train={example}, a folder with one for each class in it"
+        )
         if data.corpus is not None:
             return corpus(data, seed, notes)
         return cut_files(
@@ -62,9 +65,19 @@ def labelled_inputs(
     def rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:
         """(path, label); several labels are a list."""
         for each in read_labelled_inputs(examples, files, notes=notes):
-            yield {files.column: files.path(each.input), "label": each.labels[0] if len(each.labels) == 1 else list(each.labels)}
+            yield {
+                files.column: files.path(each.input),
+                "label": each.labels[0] if len(each.labels) == 1 else list(each.labels),
+            }
 
-    return Kind(name=f"labelled {files.name}s", section=section, read_parts=read_parts, read_files=read_files, rows=rows, is_plain=False)
+    return Kind(
+        name=f"labelled {files.name}s",
+        section=section,
+        read_parts=read_parts,
+        read_files=read_files,
+        rows=rows,
+        is_plain=False,
+    )
 
 
 def split_key(example: LabelledInput) -> str:

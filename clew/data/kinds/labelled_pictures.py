@@ -24,7 +24,9 @@ About = Literal["shape", "colour", "size", "count"]
 class LabelledPicturesData(PicturesData, LabelledData):
     """Where the labelled pictures come from: a corpus by name, scenes that are drawn, or files of one's own."""
 
-    about: About = Field("shape", description="drawn scenes: what the label is: of one thing its shape, colour or size; how many things")
+    about: About = Field(
+        "shape", description="drawn scenes: what the label is: of one thing its shape, colour or size; how many things"
+    )
 
 
 def corpus_of(data: LabelledPicturesData, seed: int, notes: Notes) -> Parts:

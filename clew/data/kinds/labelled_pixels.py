@@ -1,4 +1,5 @@
-"""Pictures with a label for every pixel: a folder of them beside a folder of label pictures, and scenes that are drawn."""
+"""Pictures with a label for every pixel: a folder of them beside a folder of label pictures, and scenes that are
+drawn."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -31,10 +32,14 @@ class LabelledPixelsData(ExampleData):
 
     labels: str | None = Field(
         None,
-        description="the folder of label pictures: for each picture a PNG of the same name, grey or with a palette, whose numbers are the "
-        "labels; `labels` beside data.train where not given",
+        description=(
+            "the folder of label pictures: for each picture a PNG of the same name, grey or with a palette, whose"
+            " numbers are the labels; `labels` beside data.train where not given"
+        ),
     )
-    names: list[str] = Field([], description="what the numbers 0, 1, 2 ... of label pictures are called; themselves where not given")
+    names: list[str] = Field(
+        [], description="what the numbers 0, 1, 2 ... of label pictures are called; themselves where not given"
+    )
     ignored: int | None = Field(None, ge=0, le=255, description="the number of pixels without a label, such as 255")
     size: int = Field(10_000, ge=1, description="drawn scenes: how many")
     side: int = Field(64, ge=32, le=512, description="drawn scenes: the side of a picture, in pixels")
@@ -54,7 +59,10 @@ class SceneShapes(NamedTuple):
 
 
 def labelled_pixels_of(data: LabelledPixelsData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names your folder of pictures, e.g. data.train=pictures data.labels=labels, label pictures in the other")
+    data.check_given(
+        "data.train names your folder of pictures, e.g. data.train=pictures data.labels=labels, label pictures in the"
+        " other"
+    )
     if data.corpus is None:
         return cut_files(lambda files: labelled_pixels_in(files, data, notes), data, seed, key=split_key)
     if data.corpus != SCENES:
@@ -85,13 +93,19 @@ def of_folder(folder: Path, data: LabelledPixelsData, notes: Notes) -> Iterator[
         (labels, "data.labels names their folder"),
     ):
         if not path.is_dir():
-            raise UserError(f"{path}: there is no such folder; {what}, with a label picture of the same name for each; {near(path)}")
+            raise UserError(
+                f"{path}: there is no such folder; {what}, with a label picture of the same name for each; {near(path)}"
+            )
     found = False
     for path in pictures_below(folder):
         beside = (labels / path.relative_to(folder)).with_suffix(".png")
         picture, pixels = PictureRef(str(path)), LabelFile(str(beside))
         if not beside.is_file():
-            notes.fault("missing label picture", str(path), f"there is no label picture {beside}; data.labels names their folder")
+            notes.fault(
+                "missing label picture",
+                str(path),
+                f"there is no label picture {beside}; data.labels names their folder",
+            )
             continue
         sizes = picture.size(), PictureRef(str(beside)).size()
         if sizes[0] != sizes[1]:
@@ -102,11 +116,18 @@ def of_folder(folder: Path, data: LabelledPixelsData, notes: Notes) -> Iterator[
         found = True
         yield LabelledPixels(picture, pixels, tuple(data.names), data.ignored, str(path))
     if not found and not notes.skipped:
-        raise UserError(f"{folder}: no picture in this folder; expected files that end in .jpg, .png or the like; {near(folder / '*')}")
+        raise UserError(
+            f"{folder}: no picture in this folder; expected files that end in .jpg, .png or the like;"
+            f" {near(folder / '*')}"
+        )
 
 
 def pictures_below(folder: Path) -> Sequence[Path]:
-    paths = (path for path in sorted(folder.rglob("*")) if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    paths = (
+        path
+        for path in sorted(folder.rglob("*"))
+        if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
     return [path for path in paths if path.suffix.lower() in ENDINGS and path.is_file()]
 
 

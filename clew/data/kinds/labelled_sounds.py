@@ -1,4 +1,5 @@
-"""Sounds with a label, or with several: a folder a class, tables, and corpora of recordings, whose label is the word that is spoken."""
+"""Sounds with a label, or with several: a folder a class, tables, and corpora of recordings, whose label is the word
+that is spoken."""
 
 from clew.data.examples import LabelledInput
 from clew.data.kinds.kind import Parts
@@ -14,7 +15,9 @@ class LabelledSoundsData(SoundsData, LabelledData):
 
 def corpus_of(data: LabelledSoundsData, seed: int, notes: Notes) -> Parts:
     found = recordings_of(data, seed, notes)
-    return {part: [LabelledInput(each, (each.text,), each.id) for each in recordings] for part, recordings in found.items()}
+    return {
+        part: [LabelledInput(each, (each.text,), each.id) for each in recordings] for part, recordings in found.items()
+    }
 
 
 LABELLED_SOUNDS = labelled_inputs(LabelledSoundsData, SOUND_FILES, corpus_of, "recordings")

@@ -26,17 +26,33 @@ def labelled_trees_of(data: LabelledTreesData, seed: int, notes: Notes) -> Parts
         return cut_files(lambda files: labelled_trees_in(files, data, notes), data, seed, by_label=True)
     content = get_corpus(data.corpus).content
     if not isinstance(content, (Trees, LabelTable)):
-        raise UserError(f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as gum-trees-sample, sst")
-    as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = labelled_nodes if isinstance(content, Trees) else labelled_roots
+        raise UserError(
+            f"the corpus {data.corpus} holds {content.kind}; this task reads trees with labels, such as"
+            " gum-trees-sample, sst"
+        )
+    as_trees: Callable[[Any, Notes], Iterator[LabelledTree]] = (
+        labelled_nodes if isinstance(content, Trees) else labelled_roots
+    )
     found = read_corpus(data.corpus, seed=seed, notes=notes)
-    return {part: gather(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes)) for part, examples in found.items()}
+    return {
+        part: gather(renamed_nodes(as_trees(examples, notes), data.label_map or {}, notes))
+        for part, examples in found.items()
+    }
 
 
 def labelled_trees_in(files: Given, data: LabelledTreesData, notes: Notes) -> Iterator[LabelledTree]:
     for file in files:
         yield from read_labelled_trees(
-            file, text=data.text, label=data.label, format=data.format, header=data.header, label_map=data.label_map, notes=notes
+            file,
+            text=data.text,
+            label=data.label,
+            format=data.format,
+            header=data.header,
+            label_map=data.label_map,
+            notes=notes,
         )
 
 
-LABELLED_TREES = Kind(name="labelled trees", section=LabelledTreesData, read_parts=labelled_trees_of, read_files=labelled_trees_in)
+LABELLED_TREES = Kind(
+    name="labelled trees", section=LabelledTreesData, read_parts=labelled_trees_of, read_files=labelled_trees_in
+)

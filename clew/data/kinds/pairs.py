@@ -23,14 +23,23 @@ from clew.data.synthetic.sequences import SYNTHETIC, synthetic_lines
 class PairsData(DrawnData):
     """Where the pairs come from: a corpus by name, one that is drawn, or files of one's own."""
 
-    source: Column | None = Field(None, description="pairs: the column that is read, by name or number; a corpus's language")
+    source: Column | None = Field(
+        None, description="pairs: the column that is read, by name or number; a corpus's language"
+    )
     target: Column | None = Field(None, description="pairs: the column that is written; a corpus's language")
     directions: list[str] | None = Field(
         None,
-        description="language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de, train.en, ...",
+        description=(
+            "language pairs, such as [de-en, en-de], one model for all; of a corpus, or of files train.de,"
+            " train.en, ..."
+        ),
     )
     turns: int | None = Field(
-        None, ge=1, description="the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
+        None,
+        ge=1,
+        description=(
+            "the files are dialogues, a turn a line, an empty line between two: a reply is written after so many turns"
+        ),
     )
 
     def for_files(self) -> Self:
@@ -41,12 +50,17 @@ class PairsData(DrawnData):
 def pairs_of(data: PairsData, seed: int, notes: Notes) -> Parts:
     if data.turns is not None:
         return dialogues_of(data, seed, notes)
-    data.check_given("data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or data.train=[train.de,train.en]")
+    data.check_given(
+        "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv` or"
+        " data.train=[train.de,train.en]"
+    )
     if data.directions is not None:
         return many_directions(data, seed, notes)
     if data.corpus in SYNTHETIC:
         lines = synthetic_lines(data.corpus, data.size, seed, data.shortest, data.longest)
-        pairs = (Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1))
+        pairs = (
+            Pair(line.source, line.target, f"{data.corpus} {number}") for number, line in enumerate(lines, start=1)
+        )
         return cut(gather(pairs), data, seed)
     if data.corpus is not None:
         if data.corpus not in CORPORA:
@@ -62,7 +76,12 @@ def pairs_in(files: Given, data: PairsData, notes: Notes) -> Iterator[Pair]:
     if len(files) > 2:
         raise UserError(f"pairs are in one file, or in two whose lines translate each other, not in {len(files)}")
     return read_pairs(
-        files[0] if len(files) == 1 else files, source=data.source, target=data.target, format=data.format, header=data.header, notes=notes
+        files[0] if len(files) == 1 else files,
+        source=data.source,
+        target=data.target,
+        format=data.format,
+        header=data.header,
+        notes=notes,
     )
 
 
@@ -88,8 +107,8 @@ def many_directions(data: PairsData, seed: int, notes: Notes) -> Parts:
 
 
 def one_direction(data: PairsData, source: str, target: str, seed: int, notes: Notes) -> Parts:
-    """Of a corpus, or of a file a language: data.train=folder/train with folder/train.de, folder/train.en and so on. Lines are split by
-    their number, so that a sentence is on one side in every language."""
+    """Of a corpus, or of a file a language: data.train=folder/train with folder/train.de, folder/train.en and so on.
+    Lines are split by their number, so that a sentence is on one side in every language."""
     if data.corpus is not None:
         return dict(read_corpus(data.corpus, source=source, target=target, kind="pairs", seed=seed, notes=notes))
     given: dict[str, Sequence[Pair]] = {}
@@ -99,16 +118,22 @@ def one_direction(data: PairsData, source: str, target: str, seed: int, notes: N
         if isinstance(files, list):
             raise UserError(f"with data.directions, data.{part} is what the names of its files begin with, not a list")
         given[part] = gather(read_pairs(files, source=source, target=target, format="parallel", notes=notes))
-    return cut(given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2])
+    return cut(
+        given["train"], data, seed, given.get("valid"), given.get("test"), key=lambda pair: pair.id.rpartition(":")[2]
+    )
 
 
 def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
     """Replies with what was said before them. Dialogues are split, not replies: no dialogue is on two sides."""
     if data.corpus is not None:
-        raise UserError(f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out")
+        raise UserError(
+            f"data.turns is for files of dialogues, and data.corpus={data.corpus} is none; leave one of them out"
+        )
     data.check_given("data.train names your dialogues, a turn a line, e.g. `clew train dialogue data.train=talk.txt`")
     parts = cut_files(lambda files: dialogues_in(files, notes), data, seed)
-    return {part: gather(pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)) for part in parts}
+    return {
+        part: gather(pair for dialogue in parts[part] for pair in replies(dialogue, data.turns or 1)) for part in parts
+    }
 
 
 def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
@@ -133,4 +158,6 @@ def direction_ends(data: PairsData) -> Sequence[str]:
     return [f" {direction}" for direction in data.directions or [] if len(data.directions or []) > 1]
 
 
-PAIRS = Kind(name="pairs", section=PairsData, read_parts=pairs_of, read_files=pairs_in, rows=pair_rows, pieces=direction_ends)
+PAIRS = Kind(
+    name="pairs", section=PairsData, read_parts=pairs_of, read_files=pairs_in, rows=pair_rows, pieces=direction_ends
+)

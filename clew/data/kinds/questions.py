@@ -18,10 +18,16 @@ from clew.data.synthetic.questions import FACTS, synthetic_questions
 class QuestionsData(DrawnData):
     """Where the questions come from: a corpus that is drawn, or files of one's own."""
 
-    question: Column | None = Field(None, description="questions in a table: the column of the question, by name or number")
+    question: Column | None = Field(
+        None, description="questions in a table: the column of the question, by name or number"
+    )
     passage: Column | None = Field(None, description="questions in a table: the column of the passage")
-    answer: Column | None = Field(None, description="questions in a table: the column of the answer; empty where the passage has none")
-    answer_start: Column | None = Field(None, description="questions in a table: the column of the character at which the answer begins")
+    answer: Column | None = Field(
+        None, description="questions in a table: the column of the answer; empty where the passage has none"
+    )
+    answer_start: Column | None = Field(
+        None, description="questions in a table: the column of the character at which the answer begins"
+    )
 
 
 def questions_of(data: QuestionsData, seed: int, notes: Notes) -> Parts:
@@ -44,7 +50,14 @@ def question_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, A
     """(question, passage, answer), with where it begins; or (question, passage) where there is no answer."""
     for example in read_questions(examples, notes=notes):
         starts = [answer.start for answer in example.answers]
-        yield {"question": example.question, "passage": example.passage, "answer": example.texts, "answer_start": starts}
+        yield {
+            "question": example.question,
+            "passage": example.passage,
+            "answer": example.texts,
+            "answer_start": starts,
+        }
 
 
-QUESTIONS = Kind(name="questions", section=QuestionsData, read_parts=questions_of, read_files=questions_in, rows=question_rows)
+QUESTIONS = Kind(
+    name="questions", section=QuestionsData, read_parts=questions_of, read_files=questions_in, rows=question_rows
+)

@@ -23,7 +23,9 @@ class TaggedData(ExampleData):
 
 
 def sentences_of(data: TaggedData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names your tagged words, e.g. `clew train tag data.train=train.conll data.words=1 data.tags=4`")
+    data.check_given(
+        "data.train names your tagged words, e.g. `clew train tag data.train=train.conll data.words=1 data.tags=4`"
+    )
     if data.corpus is not None:
         tags = None if data.tags is None else str(data.tags)
         return dict(read_corpus(data.corpus, tags=tags, kind=Tagged.kind, seed=seed, notes=notes))
@@ -32,7 +34,8 @@ def sentences_of(data: TaggedData, seed: int, notes: Notes) -> Parts:
 
 def sentences_in(files: Given, data: TaggedData, notes: Notes) -> Iterator[Sentence]:
     return chain.from_iterable(
-        read_sentences(file, words=data.words, tags=data.tags, format=data.format, with_heads=False, notes=notes) for file in files
+        read_sentences(file, words=data.words, tags=data.tags, format=data.format, with_heads=False, notes=notes)
+        for file in files
     )
 
 
@@ -42,4 +45,6 @@ def tagged_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any
         yield {"words": example.words, "tags": example.tags}
 
 
-TAGGED = Kind(name="tagged words", section=TaggedData, read_parts=sentences_of, read_files=sentences_in, rows=tagged_rows)
+TAGGED = Kind(
+    name="tagged words", section=TaggedData, read_parts=sentences_of, read_files=sentences_in, rows=tagged_rows
+)

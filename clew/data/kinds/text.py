@@ -33,10 +33,17 @@ class TextData(PlainTextData):
 
     stream: bool = Field(
         False,
-        description="of files of your own: encode the text while it is trained on, and not before, so that the disk need not hold its ids",
+        description=(
+            "of files of your own: encode the text while it is trained on, and not before, so that the disk need not"
+            " hold its ids"
+        ),
     )
     shuffle_window: int = Field(
-        10_000, ge=1, description="a stream: how many documents are shuffled among each other; at most as many as have 8 million characters"
+        10_000,
+        ge=1,
+        description=(
+            "a stream: how many documents are shuffled among each other; at most as many as have 8 million characters"
+        ),
     )
 
 
@@ -58,7 +65,10 @@ def find_texts(data: PlainTextData) -> dict[str, TextSource]:
 def find_streamed(data: TextData) -> dict[str, TextSource]:
     """The parts of a text that is trained on as a stream. Valid and test are files, or its first documents."""
     if data.corpus is not None:
-        raise UserError("data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or leave it out")
+        raise UserError(
+            "data.stream=true is for files of your own; name them with data.corpus=null data.train=FOLDER, or leave"
+            " it out"
+        )
     paths = own_parts(data)
     if "train" not in paths:
         raise UserError("data.stream=true needs the files to stream; name them with data.train=FOLDER")

@@ -1,4 +1,5 @@
-"""Sounds with what is said in them, and lines of writing: tables of files and texts, corpora of recordings, and lines that are drawn."""
+"""Sounds with what is said in them, and lines of writing: tables of files and texts, corpora of recordings, and lines
+that are drawn."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -23,12 +24,22 @@ from clew.data.synthetic.drawn_lines import LINES, drawn_lines
 class SoundsData(TableData):
     """Where the sounds come from: a corpus by name, or files of one's own."""
 
-    sound: Column | None = Field(None, description="the column of the sound files, by name or number; paths are relative to the table")
-    unseen: bool = Field(
-        True, description="recordings: validation is of a speaker whom training does not hear; false: of the first takes of each speaker"
+    sound: Column | None = Field(
+        None, description="the column of the sound files, by name or number; paths are relative to the table"
     )
-    valid_speaker: str | None = Field(None, description="recordings: whom the validation part hears; drawn by the seed where not given")
-    test_speaker: str | None = Field(None, description="recordings: whom the test part alone hears; drawn by the seed where not given")
+    unseen: bool = Field(
+        True,
+        description=(
+            "recordings: validation is of a speaker whom training does not hear; false: of the first takes of each"
+            " speaker"
+        ),
+    )
+    valid_speaker: str | None = Field(
+        None, description="recordings: whom the validation part hears; drawn by the seed where not given"
+    )
+    test_speaker: str | None = Field(
+        None, description="recordings: whom the test part alone hears; drawn by the seed where not given"
+    )
 
 
 class TranscribedData(SoundsData):
@@ -38,12 +49,18 @@ class TranscribedData(SoundsData):
     strings: int | None = Field(
         2000,
         ge=1,
-        description="recordings of single words are joined, or lines drawn: so many for training, and a tenth of that for the others",
+        description=(
+            "recordings of single words are joined, or lines drawn: so many for training, and a tenth of that for the"
+            " others"
+        ),
     )
     shortest: int = Field(1, ge=1, description="recordings in a string, or words in a line, at least")
     longest: int = Field(5, ge=1, description="recordings in a string, or words in a line, at most")
     speed: float = Field(
-        0.0, ge=0, le=0.5, description="training strings of recordings are played up to so much faster or slower (Ko et al. 2015: 0.1)"
+        0.0,
+        ge=0,
+        le=0.5,
+        description="training strings of recordings are played up to so much faster or slower (Ko et al. 2015: 0.1)",
     )
 
 
@@ -57,7 +74,10 @@ def recordings_of(data: SoundsData, seed: int, notes: Notes) -> dict[str, Sequen
     """The recordings of a corpus by part, those of the test part by a speaker of its own."""
     assert data.corpus is not None
     if data.valid_speaker is not None and not data.unseen:
-        raise UserError("data.valid_speaker is for validation alone, and data.unseen=false validates on every speaker; give one of them")
+        raise UserError(
+            "data.valid_speaker is for validation alone, and data.unseen=false validates on every speaker; give one of"
+            " them"
+        )
     found: dict[str, Sequence[Any]] = read_corpus(data.corpus, kind=Recordings.kind, seed=seed, notes=notes)
     for part, speaker in (("test", data.test_speaker), ("valid", data.valid_speaker)):
         if speaker is not None:
@@ -89,7 +109,10 @@ def with_speaker(parts: dict[str, Sequence[Any]], part: str, speaker: str) -> di
 
 
 def transcribed_of(data: TranscribedData, seed: int, notes: Notes) -> Parts:
-    data.check_given("data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file data.text=said`")
+    data.check_given(
+        "data.train names your table of sounds, e.g. `clew train transcribe data.train=my.csv data.sound=file"
+        " data.text=said`"
+    )
     if data.corpus is None:
         return cut_files(lambda files: transcribed_in(files, data, notes), data, seed, check=check_input)
     if data.corpus == LINES:
@@ -112,14 +135,17 @@ def drawn(data: TranscribedData, seed: int) -> Parts:
     whole = 2000 if data.strings is None else data.strings
     counts = {"train": whole, "valid": max(whole // 10, 1), "test": max(whole // 10, 1)}
     lines = {
-        part: drawn_lines(count, data.shortest, data.longest, seed * 3 + number) for number, (part, count) in enumerate(counts.items())
+        part: drawn_lines(count, data.shortest, data.longest, seed * 3 + number)
+        for number, (part, count) in enumerate(counts.items())
     }
     return {part: [Transcribed(line, line.text, line.id) for line in some] for part, some in lines.items()}
 
 
 def transcribed_in(files: Given, data: TranscribedData, notes: Notes) -> Iterator[Transcribed]:
     for file in files:
-        yield from read_transcribed(file, sound=data.sound, text=data.text, format=data.format, header=data.header, notes=notes)
+        yield from read_transcribed(
+            file, sound=data.sound, text=data.text, format=data.format, header=data.header, notes=notes
+        )
 
 
 def transcribed_rows(examples: Iterable[Any], notes: Notes) -> Iterator[dict[str, Any]]:

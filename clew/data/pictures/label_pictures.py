@@ -1,5 +1,5 @@
-"""Label pictures: PNG files whose grey levels or palette entries are the numbers of their pixels' labels. Written without Pillow, which
-would give a palette's colours in the place of its numbers."""
+"""Label pictures: PNG files whose grey levels or palette entries are the numbers of their pixels' labels. Written
+without Pillow, which would give a palette's colours in the place of its numbers."""
 
 import zlib
 from pathlib import Path
@@ -38,9 +38,9 @@ def read_levels(data: bytes, place: str) -> np.ndarray:
         header = png_header(data)
         if header.colour not in (GREY, PALETTE) or header.bits > 8 or header.interlaced:
             raise UserError(
-                f"{place}: a label picture has one number a pixel, grey or of a palette, with at most 8 bits and not interlaced; "
-                f"this one has colours of type {header.colour} with {header.bits} bits{', interlaced' if header.interlaced else ''}; "
-                "save it as such a PNG"
+                f"{place}: a label picture has one number a pixel, grey or of a palette, with at most 8 bits and not"
+                f" interlaced; this one has colours of type {header.colour} with {header.bits}"
+                f" bits{', interlaced' if header.interlaced else ''}; save it as such a PNG"
             )
         return unpacked(data, header.width, header.height, header.bits)
     except (ValueError, zlib.error) as error:
@@ -67,11 +67,13 @@ def unpacked(data: bytes, width: int, height: int, bits: int) -> np.ndarray:
 
 
 def cell_levels(levels: np.ndarray, size: int, ignored: int | None = None) -> np.ndarray:
-    """The number of each square of `size` x `size` pixels (rows, columns): that of most of its pixels, the lower of two that have as many;
-    -1 where all are `ignored`."""
+    """The number of each square of `size` x `size` pixels (rows, columns): that of most of its pixels, the lower of two
+    that have as many; -1 where all are `ignored`."""
     rows, columns = (-(-side // size) for side in levels.shape)
     whole = np.full((rows * size, columns * size), -1, np.int64)
-    whole[: levels.shape[0], : levels.shape[1]] = levels if ignored is None else np.where(levels == ignored, -1, levels.astype(np.int64))
+    whole[: levels.shape[0], : levels.shape[1]] = (
+        levels if ignored is None else np.where(levels == ignored, -1, levels.astype(np.int64))
+    )
     squares = whole.reshape(rows, size, columns, size).swapaxes(1, 2).reshape(rows, columns, -1)
     there = np.unique(whole)
     there = there[there >= 0]

@@ -1,5 +1,5 @@
-"""Pictures with paragraphs, from files or from Python: a list of sentences, and the boxes of what is seen, with a phrase each, where these
-are given. No picture is opened here."""
+"""Pictures with paragraphs, from files or from Python: a list of sentences, and the boxes of what is seen, with a
+phrase each, where these are given. No picture is opened here."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,15 +29,25 @@ def read_described(
     format: str | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Described]:
-    """JSON lines such as {"image": "a.png", "sentences": ["...", "..."], "boxes": [[left, top, right, bottom], ...], "phrases": ["..."]},
-    the last two where there are any. From Python: (path, sentences), with boxes and phrases behind them. Without `with_sentences` (to
-    write them) there need be none."""
+    """JSON lines such as {"image": "a.png", "sentences": ["...", "..."], "boxes": [[left, top, right, bottom], ...],
+    "phrases": ["..."]}, the last two where there are any. From Python: (path, sentences), with boxes and phrases behind
+    them. Without `with_sentences` (to write them) there need be none."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
-        return built(listed_rows(data, Described, FORMS), lambda values, place: described(given(values), values, place), data, notes)
+        return built(
+            listed_rows(data, Described, FORMS),
+            lambda values, place: described(given(values), values, place),
+            data,
+            notes,
+        )
     path = at_home(data)
     folder = path.parent if pictures is None else check_folder(at_home(pictures))
-    wanted = {"image": image, **({"sentences": sentences} if with_sentences else {}), "boxes": boxes, "phrases": phrases}
+    wanted = {
+        "image": image,
+        **({"sentences": sentences} if with_sentences else {}),
+        "boxes": boxes,
+        "phrases": phrases,
+    }
     rows = table_rows(path, "pictures with paragraphs", wanted, format, None, notes, optional=("boxes", "phrases"))
 
     def make(values: Mapping[str, Any], place: str) -> Described:
@@ -59,7 +69,9 @@ def described(picture: Picture, values: Mapping[str, Any], place: str) -> Descri
     phrases = as_sentences(values["phrases"], "phrases") if values.get("phrases") else ()
     if phrases and (not isinstance(found, Regions) or len(phrases) != len(found.boxes)):
         count = len(found.boxes) if isinstance(found, Regions) else 0
-        raise Faulty("phrases without boxes", f"there are {len(phrases)} phrases and {count} boxes; give a phrase for each box")
+        raise Faulty(
+            "phrases without boxes", f"there are {len(phrases)} phrases and {count} boxes; give a phrase for each box"
+        )
     sentences = as_sentences(values["sentences"], "sentences") if "sentences" in values else ()
     return Described(found, sentences, phrases, place)
 
@@ -72,7 +84,11 @@ def with_boxes(picture: Picture, boxes: Any) -> Picture:
 
 
 def as_box(given: Any) -> tuple[int, int, int, int]:
-    if not isinstance(given, (list, tuple)) or len(given) != 4 or not all(type(number) in (int, float) for number in given):
+    if (
+        not isinstance(given, (list, tuple))
+        or len(given) != 4
+        or not all(type(number) in (int, float) for number in given)
+    ):
         raise Faulty("bad box", f"expected [left, top, right, bottom] in pixels, found {str(given)[:60]}")
     left, top, right, bottom = (round(number) for number in given)
     if not (0 <= left < right and 0 <= top < bottom):

@@ -1,7 +1,8 @@
-"""The bytes of a picture file as an array (height, width, channels), by Pillow, an extra; plain PNG files are read without it.
+"""The bytes of a picture file as an array (height, width, channels), by Pillow, an extra; plain PNG files are read
+without it.
 
-A format is told by a file's first bytes, never by its name. The header is read first: a small file that would become a picture of any size
-is refused before it is decoded. What is damaged, cut off or no picture is refused with a sentence.
+A format is told by a file's first bytes, never by its name. The header is read first: a small file that would become a
+picture of any size is refused before it is decoded. What is damaged, cut off or no picture is refused with a sentence.
 """
 
 import io
@@ -40,7 +41,22 @@ PLUGINS = {
 }
 """Pillow's readers by how files begin. Its others are left alone: some hand a file to other programs."""
 KINDS = "PNG, JPEG, GIF, BMP, TIFF, WebP or PPM"
-ENDINGS = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pnm")
+ENDINGS = (
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".gif",
+    ".bmp",
+    ".dib",
+    ".tif",
+    ".tiff",
+    ".webp",
+    ".ppm",
+    ".pgm",
+    ".pnm",
+)
 """Of the names of picture files, where a folder is looked through."""
 
 
@@ -50,7 +66,8 @@ class Size(NamedTuple):
 
 
 def decode_picture(data: bytes, name: str, mode: Mode = "rgb") -> np.ndarray:
-    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; `name` is what a sentence calls it.
+    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; `name` is what a
+    sentence calls it.
 
     Transparent pixels are laid on white; of an animation it is the first frame; 16 bits become 8.
     """
@@ -111,7 +128,9 @@ def pixels_of(image: Any, name: str) -> np.ndarray:
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
-            raise UserError(f"{name}: its pixels are numbers of 32 bits, which have no white; save it with 8 or 16 bits")
+            raise UserError(
+                f"{name}: its pixels are numbers of 32 bits, which have no white; save it with 8 or 16 bits"
+            )
         return ((values * 255 + 32767) // 65535).astype(np.uint8)[..., None]
     if image.mode == "F":
         raise UserError(f"{name}: its pixels are fractions, which have no white; save it with 8 or 16 bits")
@@ -131,7 +150,8 @@ def in_mode(pixels: np.ndarray, mode: Mode) -> np.ndarray:
 
 
 def orientation_of(image: Any) -> int:
-    """From 1, upright, to 8. TIFF files are turned by Pillow itself; where the note on it is damaged, a picture is taken as it is."""
+    """From 1, upright, to 8. TIFF files are turned by Pillow itself; where the note on it is damaged, a picture is
+    taken as it is."""
     if image.format == "TIFF":
         return 1
     try:
@@ -155,7 +175,8 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Pillow's own warnings on notes in a file that are damaged: the pixels are read all the same, or refused."""
+    """Without Pillow's own warnings on notes in a file that are damaged: the pixels are read all the same, or
+    refused."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
@@ -176,7 +197,9 @@ def plain_header(data: bytes, name: str) -> Any:
     except ValueError as error:
         raise damaged(name, error) from None
     if not is_read:
-        raise UserError(f"{name}: pictures are read with Pillow, which is not installed; `pip install 'clew[pictures]'`")
+        raise UserError(
+            f"{name}: pictures are read with Pillow, which is not installed; `pip install 'clew[pictures]'`"
+        )
     header = png_header(data)
     check_size((header.width, header.height), name)
     return header
@@ -193,10 +216,13 @@ def decoded_plain(data: bytes, name: str) -> np.ndarray:
 def check_size(size: tuple[int, int], name: str) -> None:
     width, height = size
     if width < 1 or height < 1:
-        raise UserError(f"{name}: a picture of {height} x {width} pixels has none; it is damaged, so copy it again, or leave it out")
+        raise UserError(
+            f"{name}: a picture of {height} x {width} pixels has none; it is damaged, so copy it again, or leave it out"
+        )
     if width * height > LARGEST_PICTURE:
         raise UserError(
-            f"{name}: a picture of {height:,} x {width:,} pixels, and {LARGEST_PICTURE:,} in all are read at most; scale it down first"
+            f"{name}: a picture of {height:,} x {width:,} pixels, and {LARGEST_PICTURE:,} in all are read at most;"
+            " scale it down first"
         )
 
 

@@ -1,4 +1,5 @@
-"""Pictures as tensors of bytes (height, width, channels): files, members of archives, drawn ones. Knows no format: see picture_decoding."""
+"""Pictures as tensors of bytes (height, width, channels): files, members of archives, drawn ones. Knows no format: see
+picture_decoding."""
 
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -14,7 +15,8 @@ from clew.data.pictures.resizing import resized
 
 
 def read_picture(picture: Picture | Path | str, *, shape: tuple[int, int] | None = None, mode: Mode = "rgb") -> Tensor:
-    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; resized to a `shape`.
+    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; resized to a
+    `shape`.
 
     Transparent pixels are laid on white; of an animation it is the first frame; 16 bits become 8.
     """
@@ -34,7 +36,8 @@ def has_header(picture: Picture | Path | str) -> bool:
 
 
 def picture_size(picture: Picture | Path | str) -> Size:
-    """A picture's height and width as `read_picture` gives it: from its header alone, or of one that is drawn from its pixels."""
+    """A picture's height and width as `read_picture` gives it: from its header alone, or of one that is drawn from its
+    pixels."""
     found = as_picture(picture)
     return found.size() if isinstance(found, HasHeader) else Size(*found.pixels().shape[:2])
 

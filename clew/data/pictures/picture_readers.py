@@ -1,7 +1,7 @@
 """Pictures with captions from files of every format, or from Python; and how the files of labelled pictures are found.
 
-A data file names pictures by paths from its own folder, or from `pictures`, a folder or a tar archive. No picture is opened here; one
-that is not there is a fault at its line.
+A data file names pictures by paths from its own folder, or from `pictures`, a folder or a tar archive. No picture is
+opened here; one that is not there is a fault at its line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,9 @@ from clew.data.readers import FilePath, built, holds_no, listed_rows, table_rows
 from clew.data.records import Column, check_found
 from clew.data.values import Faulty, as_captions, as_text
 
-CAPTION_FILES = tuple(f"{name}{ending}" for name in ("captions", "metadata") for ending in (".jsonl", ".json", ".csv", ".tsv", ".txt"))
+CAPTION_FILES = tuple(
+    f"{name}{ending}" for name in ("captions", "metadata") for ending in (".jsonl", ".json", ".csv", ".tsv", ".txt")
+)
 """What a folder of pictures calls the file of their captions."""
 
 
@@ -39,10 +41,12 @@ def read_captioned(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Captioned]:
-    """Pictures with captions: COCO's JSON, a list in JSON, Flickr8k's file, or a table with columns `image` and `caption`, or `captions`
-    where JSON lines have lists. Rows of one picture become one example. From Python: (path, caption) or (path, captions).
+    """Pictures with captions: COCO's JSON, a list in JSON, Flickr8k's file, or a table with columns `image` and
+    `caption`, or `captions` where JSON lines have lists. Rows of one picture become one example. From Python: (path,
+    caption) or (path, captions).
 
-    Where `captions` names a file as Flickr8k's, the data file is a list of photographs. Pictures that `may_lack` are passed over.
+    Where `captions` names a file as Flickr8k's, the data file is a list of photographs. Pictures that `may_lack` are
+    passed over.
     """
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
@@ -78,8 +82,12 @@ def caption_rows(
         yield from (CaptionRow(*row) for row in reader(path, notes))
         return
     if not has_columns(FORMATS[format]):
-        raise holds_no(path, format, "pictures with captions", lambda other: other.captions is not None or has_columns(other))
-    for values, place in table_rows(path, "pictures with captions", {"image": image, "caption": caption}, format, header, notes):
+        raise holds_no(
+            path, format, "pictures with captions", lambda other: other.captions is not None or has_columns(other)
+        )
+    for values, place in table_rows(
+        path, "pictures with captions", {"image": image, "caption": caption}, format, header, notes
+    ):
         try:
             yield CaptionRow(as_text(values, "image").strip(), as_captions(values["caption"]), place)
         except Faulty as fault:
@@ -96,7 +104,10 @@ def caption_file(path: Path) -> Path:
         return path
     found = next((path / name for name in CAPTION_FILES if (path / name).is_file()), None)
     if found is None:
-        raise UserError(f"{path}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its path")
+        raise UserError(
+            f"{path}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its"
+            " path"
+        )
     return found
 
 
@@ -130,7 +141,9 @@ def found_picture(name: str, folder: Path) -> PictureRef:
 
 
 def missing(name: str, folder: Path) -> str:
-    return f"there is no picture '{name}' in {folder}; data.pictures names the folder or .tar archive, where it is another"
+    return (
+        f"there is no picture '{name}' in {folder}; data.pictures names the folder or .tar archive, where it is another"
+    )
 
 
 PICTURE_FILES = InputFiles(

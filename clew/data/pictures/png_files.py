@@ -32,7 +32,12 @@ def png_header(data: bytes) -> Header:
 
 def is_plain(data: bytes) -> bool:
     header = png_header(data)
-    return header.bits == 8 and header.colour in CHANNELS and header.interlaced == 0 and all(kind != b"tRNS" for kind, _ in chunks(data))
+    return (
+        header.bits == 8
+        and header.colour in CHANNELS
+        and header.interlaced == 0
+        and all(kind != b"tRNS" for kind, _ in chunks(data))
+    )
 
 
 def read_plain_png(data: bytes) -> np.ndarray:

@@ -53,13 +53,14 @@ class PictureRef(NamedTuple):
 
 
 def name_in_folder(picture: Picture) -> str:
-    """What decides in which part a picture comes to stand: its name with the folder or archive around it, wherever these are."""
+    """What decides in which part a picture comes to stand: its name with the folder or archive around it, wherever
+    these are."""
     return "/".join(Path(picture.key).parts[-2:])
 
 
 def find_picture(name: str, folder: Path) -> PictureRef | None:
-    """The picture that a data file calls by a name: a path from `folder`, which may be a tar archive or lead into one; None where there
-    is no such file."""
+    """The picture that a data file calls by a name: a path from `folder`, which may be a tar archive or lead into one;
+    None where there is no such file."""
     try:
         path = (folder / name).expanduser()
         if path.is_file() and path != folder:
@@ -76,12 +77,18 @@ def find_picture(name: str, folder: Path) -> PictureRef | None:
 def check_folder(folder: Path) -> Path:
     """The folder or archive in which pictures are looked up."""
     if not folder.is_dir() and not is_tar(folder):
-        raise UserError(f"data.pictures={folder}: there is no such folder, nor an archive that ends in .tar; name where the pictures are")
+        raise UserError(
+            f"data.pictures={folder}: there is no such folder, nor an archive that ends in .tar; name where the"
+            " pictures are"
+        )
     return folder
 
 
 def path_of(picture: Any) -> str:
     """A picture as a data file names it."""
     if not isinstance(picture, PictureRef):
-        raise UserError(f"examples are written to a file, which names pictures by their paths, and a {type(picture).__name__} has none")
+        raise UserError(
+            f"examples are written to a file, which names pictures by their paths, and a {type(picture).__name__} has"
+            " none"
+        )
     return picture.key

@@ -11,13 +11,15 @@ from clew.core.errors import UserError
 
 
 def resized(picture: Tensor, height: int, width: int) -> Tensor:
-    """A picture of that size, with bilinear interpolation over all pixels that a new one covers (antialias): none is skipped where a
-    picture becomes smaller. Bytes are rounded to bytes."""
+    """A picture of that size, with bilinear interpolation over all pixels that a new one covers (antialias): none is
+    skipped where a picture becomes smaller. Bytes are rounded to bytes."""
     check_sides(height, width)
     if picture.shape[:2] == (height, width):
         return picture
     planes = picture.movedim(-1, 0)[None].to(picture.dtype if picture.is_floating_point() else torch.float32)
-    found = F.interpolate(planes, (height, width), mode="bilinear", antialias=True, align_corners=False)[0].movedim(0, -1)
+    found = F.interpolate(planes, (height, width), mode="bilinear", antialias=True, align_corners=False)[0].movedim(
+        0, -1
+    )
     return found if picture.is_floating_point() else found.round().clamp(0, 255).to(picture.dtype)
 
 
@@ -26,7 +28,9 @@ def fitted(picture: Tensor, height: int, width: int) -> Tensor:
     check_sides(height, width)
     rows, columns = picture.shape[:2]
     scale = max(height / rows, width / columns)
-    return centre_crop(resized(picture, max(height, round(rows * scale)), max(width, round(columns * scale))), height, width)
+    return centre_crop(
+        resized(picture, max(height, round(rows * scale)), max(width, round(columns * scale))), height, width
+    )
 
 
 def bounded(picture: Tensor, longest: int) -> Tensor:
@@ -54,9 +58,11 @@ def random_flip(picture: Tensor, *, generator: Generator | None = None) -> Tenso
     return picture.flip(1) if float(torch.rand((), generator=generator)) < 0.5 else picture
 
 
-def random_part(picture: Tensor, height: int, width: int, *, smallest: float = 0.5, generator: Generator | None = None) -> Tensor:
-    """A random part with a share from `smallest` to 1 of the picture's area, its sides in proportion, resized (Szegedy et al. 2015, whose
-    parts also have other proportions)."""
+def random_part(
+    picture: Tensor, height: int, width: int, *, smallest: float = 0.5, generator: Generator | None = None
+) -> Tensor:
+    """A random part with a share from `smallest` to 1 of the picture's area, its sides in proportion, resized (Szegedy
+    et al. 2015, whose parts also have other proportions)."""
     if not 0 < smallest <= 1:
         raise UserError(f"smallest ({smallest}) is a share of the picture's area, above 0 and at most 1")
     share = smallest + (1 - smallest) * float(torch.rand((), generator=generator))
@@ -69,7 +75,9 @@ def spare_of(picture: Tensor, height: int, width: int) -> tuple[int, int]:
     check_sides(height, width)
     rows, columns = picture.shape[:2]
     if rows < height or columns < width:
-        raise UserError(f"a picture of {rows} x {columns} pixels has no part of {height} x {width}; resize it first, or crop less")
+        raise UserError(
+            f"a picture of {rows} x {columns} pixels has no part of {height} x {width}; resize it first, or crop less"
+        )
     return rows - height, columns - width
 
 

@@ -23,16 +23,19 @@ FEW = 2**16
 
 
 def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction, *, zeros: int = 64) -> Tensor:
-    """Samples (..., length) at another rate, (..., ceil(length to / from)): band-limited interpolation (Smith and Gossett 1984).
+    """Samples (..., length) at another rate, (..., ceil(length to / from)): band-limited interpolation (Smith and
+    Gossett 1984).
 
         y_n  = sum_k x_k h(n from / to - k)
         h(t) = c sinc(c t) kaiser(t / T),    |t| < T = zeros / low,    low = min(1, to / from)
 
-    sinc(t) = sin(pi t) / (pi t), and the window is Kaiser's (1974) with the beta that weakens by `ATTENUATION`. Its transition band of
-    width w ends at the lower of the two Nyquist frequencies, so that c = low (1 - w / 2): with 64 zero crossings on either side, what is
-    below 92 % of that frequency is kept, and what is above it is gone. Before and after the samples there is silence.
+    sinc(t) = sin(pi t) / (pi t), and the window is Kaiser's (1974) with the beta that weakens by `ATTENUATION`. Its
+    transition band of width w ends at the lower of the two Nyquist frequencies, so that c = low (1 - w / 2): with 64
+    zero crossings on either side, what is below 92 % of that frequency is kept, and what is above it is gone. Before
+    and after the samples there is silence.
 
-    n from / to - k has few different fractions (a phase each, to / from being reduced), so that each phase is a convolution with a stride.
+    n from / to - k has few different fractions (a phase each, to / from being reduced), so that each phase is a
+    convolution with a stride.
     """
     up, down = ratio(from_rate, to_rate)
     length = samples.shape[-1]
@@ -43,7 +46,9 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
         raise UserError(f"zeros ({zeros}) must be at least {LEAST_ZEROS}")
     if up == down or not length:
         return samples
-    check_fits(8 * samples[..., :1].numel() * count, f"{count:,} samples at a rate of {to_rate}", "resample a part at a time")
+    check_fits(
+        8 * samples[..., :1].numel() * count, f"{count:,} samples at a rate of {to_rate}", "resample a part at a time"
+    )
     low = min(1.0, up / down)
     reach = math.ceil(zeros / low)
     rows = F.pad(samples.reshape(-1, 1, length), (reach - 1, reach + 1))  # (rows, 1, length)
@@ -51,7 +56,9 @@ def resample(samples: Tensor, from_rate: int | Fraction, to_rate: int | Fraction
     taps = torch.arange(reach - 1, -reach - 1, -1, dtype=torch.float64, device=samples.device)
     for first in range(0, min(up, count), TOGETHER):
         phases = torch.arange(first, min(first + TOGETHER, up, count), device=samples.device)
-        filters = sinc_filter(taps + (phases * down % up).double()[:, None] / up, low, zeros).to(samples.dtype)  # (phases, taps)
+        filters = sinc_filter(taps + (phases * down % up).double()[:, None] / up, low, zeros).to(
+            samples.dtype
+        )  # (phases, taps)
         places = phases * down // up  # where each phase's first window begins
         begins, span = int(places[0]), int(places[-1] - places[0])
         shifted = filters.new_zeros(len(phases), len(taps) + span)
@@ -81,7 +88,9 @@ def ratio(from_rate: int | Fraction, to_rate: int | Fraction) -> tuple[int, int]
 
 def sinc_filter(t: Tensor, low: float, zeros: int) -> Tensor:
     """h(t)."""
-    width = (ATTENUATION - 7.95) / (2.285 * 2 * zeros * math.pi)  # of the transition band, where 1 is the Nyquist frequency (Kaiser 1974)
+    width = (ATTENUATION - 7.95) / (
+        2.285 * 2 * zeros * math.pi
+    )  # of the transition band, where 1 is the Nyquist frequency (Kaiser 1974)
     cutoff = low * (1 - width / 2)
     beta = 0.1102 * (ATTENUATION - 8.7)
     inside = (1 - (t * low / zeros).square()).clamp(min=0)

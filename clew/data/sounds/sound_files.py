@@ -1,6 +1,7 @@
 """Sound files as samples: WAV by `clew.data.sounds.wav_files`, others by the package soundfile.
 
-Samples are float32, integers from -1 to below 1, and mono: the mean of the channels. A stretch of a long file is read without the rest.
+Samples are float32, integers from -1 to below 1, and mono: the mean of the channels. A stretch of a long file is read
+without the rest.
 """
 
 import os
@@ -48,7 +49,8 @@ class Length(NamedTuple):
 
 
 class Stream(Protocol):
-    """An open sound: how many frames, how many a second, of how many channels, and any stretch of them (count, channels)."""
+    """An open sound: how many frames, how many a second, of how many channels, and any stretch of them (count,
+    channels)."""
 
     frames: int
     rate: int
@@ -60,7 +62,8 @@ class Stream(Protocol):
 
 
 def read_sound(path: Path | str, start: int | None = None, stop: int | None = None) -> Sound:
-    """The samples of a file, or those from `start` up to `stop`. What is no sound is refused in a sentence with the file's name."""
+    """The samples of a file, or those from `start` up to `stop`. What is no sound is refused in a sentence with the
+    file's name."""
     with opened(Path(path)) as file:
         return read_stream(file, str(path), start, stop)
 
@@ -94,12 +97,18 @@ def read_stream(file: BinaryIO, name: str, start: int | None = None, stop: int |
         check_length(stream, name)
         first, last = 0 if start is None else start, stream.frames if stop is None else stop
         if not 0 <= first < last <= stream.frames:
-            raise UserError(f"{name}: start ({first:,}) must be below stop ({last:,}), and both from 0 to its {stream.frames:,} frames")
+            raise UserError(
+                f"{name}: start ({first:,}) must be below stop ({last:,}), and both from 0 to its {stream.frames:,}"
+                " frames"
+            )
         check_fits(4 * (last - first), f"{name}: {last - first:,} samples", "read a part of it with start and stop")
         samples = read_mono(stream, name, first, last)
     is_finite = np.isfinite(samples)
     if not is_finite.all():
-        raise UserError(f"{name}: sample {first + int(np.argmin(is_finite)):,} is no finite number; write the file anew, with integers")
+        raise UserError(
+            f"{name}: sample {first + int(np.argmin(is_finite)):,} is no finite number; write the file anew, with"
+            " integers"
+        )
     return Sound(torch.from_numpy(samples), stream.rate)
 
 
@@ -112,7 +121,8 @@ def read_mono(stream: Stream, name: str, start: int, stop: int) -> np.ndarray:
         there = place + len(frames)
         if there < min(place + step, stop):
             raise UserError(
-                f"{name}: the header tells of {stream.frames:,} frames and the file has {there:,}; it was cut short; copy it again"
+                f"{name}: the header tells of {stream.frames:,} frames and the file has {there:,}; it was cut short;"
+                " copy it again"
             )
         with np.errstate(all="ignore"):  # what is not finite is told of by the caller
             samples[place - start : there - start] = frames.mean(1, dtype=np.float64)
@@ -140,12 +150,16 @@ def detect_format(file: BinaryIO, name: str) -> str:
     for format, (offset, marks) in FORMATS.items():
         if head[offset:].startswith(marks):
             return format
-    if head[0] == 0xFF and len(head) > 1 and head[1] & 0xE0 == 0xE0 and head[1] & 0x06:  # a frame without a tag before it
+    if (
+        head[0] == 0xFF and len(head) > 1 and head[1] & 0xE0 == 0xE0 and head[1] & 0x06
+    ):  # a frame without a tag before it
         return "MP3"
     for format, (offset, marks) in REFUSED.items():
         if head[offset:].startswith(marks):
             raise UserError(f"{name}: this is {format}, which is not read; convert it, e.g. ffmpeg -i IN OUT.wav")
-    raise UserError(f"{name}: this is no sound file that can be read: it begins with {shown(head)}; {', '.join(FORMATS)} are read")
+    raise UserError(
+        f"{name}: this is no sound file that can be read: it begins with {shown(head)}; {', '.join(FORMATS)} are read"
+    )
 
 
 class WaveStream:
@@ -200,7 +214,9 @@ class OtherStream:
                 yield
         except (self.soundfile.LibsndfileError, RuntimeError, ValueError, OSError) as error:
             reason = str(getattr(error, "error_string", error)).rstrip(".")
-            raise UserError(f"{self.name}: cannot be read as {self.format}: {reason}; copy it again, or convert it to WAV") from None
+            raise UserError(
+                f"{self.name}: cannot be read as {self.format}: {reason}; copy it again, or convert it to WAV"
+            ) from None
 
 
 MUTING = Lock()
@@ -230,7 +246,8 @@ def load_soundfile(name: str, format: str) -> Any:
         return import_module("soundfile")
     except (ModuleNotFoundError, OSError):  # the package, or the library that it loads
         raise UserError(
-            f"{name}: {format} is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or convert it to WAV"
+            f"{name}: {format} is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or convert it"
+            " to WAV"
         ) from None
 
 

@@ -1,5 +1,5 @@
-"""Sounds with what is said in them: tables, whose paths are relative to the table; and how the files of labelled sounds are found. No sound
-is opened here; one that is not there is a fault at its line."""
+"""Sounds with what is said in them: tables, whose paths are relative to the table; and how the files of labelled sounds
+are found. No sound is opened here; one that is not there is a fault at its line."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,7 +29,9 @@ def read_transcribed(
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         rows = listed_rows(data, Transcribed, [("sound", "text")])
-        return built(rows, lambda values, place: Transcribed(values["sound"], as_text(values, "text"), place), data, notes)
+        return built(
+            rows, lambda values, place: Transcribed(values["sound"], as_text(values, "text"), place), data, notes
+        )
     path = at_home(data)
     rows = table_rows(path, "transcribed sounds", {"sound": sound, "text": text}, format, header, notes)
 
@@ -42,7 +44,9 @@ def read_transcribed(
 def given_path(sound: Any) -> str:
     """A sound from Python as a data file names it."""
     if not isinstance(sound, (Path, str)):
-        raise UserError(f"examples are written to a file, which names sounds by their paths, and a {type(sound).__name__} has none")
+        raise UserError(
+            f"examples are written to a file, which names sounds by their paths, and a {type(sound).__name__} has none"
+        )
     return str(Path(sound).expanduser().absolute())
 
 

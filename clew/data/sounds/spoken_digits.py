@@ -1,4 +1,5 @@
-"""Recordings of single digits in a tar, `{digit}_{speaker}_{take}.wav` as the Free Spoken Digit Dataset names them, and strings of them.
+"""Recordings of single digits in a tar, `{digit}_{speaker}_{take}.wav` as the Free Spoken Digit Dataset names them, and
+strings of them.
 
 Nothing but names and places is held until a sound is asked for.
 """
@@ -66,8 +67,8 @@ class Recording(NamedTuple):
 
 
 class DigitString(NamedTuple):
-    """Recordings of one speaker one after the other, with silence before, between and after them. They are played `speed` times as fast as
-    they were spoken, which raises the pitch as much."""
+    """Recordings of one speaker one after the other, with silence before, between and after them. They are played
+    `speed` times as fast as they were spoken, which raises the pitch as much."""
 
     recordings: tuple[Recording, ...]
     silences: tuple[float, ...]  # seconds; one more than there are recordings
@@ -108,7 +109,9 @@ class DigitString(NamedTuple):
         """Samples a second, which all its recordings share."""
         rates = sorted({recording.length().rate for recording in self.recordings})
         if len(rates) > 1:
-            raise UserError(f"{self.id}: recordings of one string have one rate, and these have {rates}; resample them first")
+            raise UserError(
+                f"{self.id}: recordings of one string have one rate, and these have {rates}; resample them first"
+            )
         return rates[0]
 
 
@@ -128,24 +131,37 @@ def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recor
             for member in archive:
                 name = member.name.rpartition("/")[2]
                 found = NAME.fullmatch(name)
-                if not member.isreg() or member.issparse() or name.startswith("._") or not name.lower().endswith(".wav"):
+                if (
+                    not member.isreg()
+                    or member.issparse()
+                    or name.startswith("._")
+                    or not name.lower().endswith(".wav")
+                ):
                     continue
                 if found is None:
-                    notes.fault("bad name", f"{path}:{name}", "expected a recording's name to be {digit}_{speaker}_{take}.wav")
+                    notes.fault(
+                        "bad name", f"{path}:{name}", "expected a recording's name to be {digit}_{speaker}_{take}.wav"
+                    )
                 elif member.offset_data + member.size > size:
                     notes.fault("cut short", f"{path}:{name}", "the archive ends before the recording does")
                 else:
                     count += 1
                     yield Recording(int(found[1]), found[2], int(found[3]), path, member.offset_data, member.size)
             whole.seek(archive.offset)
-            if whole.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # at a damaged header tarfile ends as at the end
-                raise UserError(f"{path}: the archive is damaged or cut short at byte {archive.offset:,}; copy it again")
+            if whole.read(tarfile.BLOCKSIZE) != bytes(
+                tarfile.BLOCKSIZE
+            ):  # at a damaged header tarfile ends as at the end
+                raise UserError(
+                    f"{path}: the archive is damaged or cut short at byte {archive.offset:,}; copy it again"
+                )
     except (tarfile.TarError, EOFError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as a tar of recordings: {error}; copy it again") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not count:
-        raise UserError(f"{path}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav into the tar")
+        raise UserError(
+            f"{path}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav into the tar"
+        )
 
 
 def digit_strings(
@@ -160,16 +176,21 @@ def digit_strings(
 ) -> list[DigitString]:
     """So many strings of `shortest` to `longest` digits, each of one speaker, the same for the same seed.
 
-    A speaker, each digit and each take of it are drawn with equal probabilities, and silences of seconds between the two of `silence`. Each
-    string is played at a speed between 1 - speed and 1 + speed (speed perturbation, Ko et al. 2015), which makes other speakers of those
-    that there are.
+    A speaker, each digit and each take of it are drawn with equal probabilities, and silences of seconds between the
+    two of `silence`. Each string is played at a speed between 1 - speed and 1 + speed (speed perturbation, Ko et al.
+    2015), which makes other speakers of those that there are.
     """
     if not recordings:
         raise UserError("there are no recordings to make strings of; give at least one")
     if not 1 <= shortest <= longest:
-        raise UserError(f"strings have from shortest ({shortest}) to longest ({longest}) digits; the first must be 1 or more and not above")
+        raise UserError(
+            f"strings have from shortest ({shortest}) to longest ({longest}) digits; the first must be 1 or more and"
+            " not above"
+        )
     if not 0 <= silence[0] <= silence[1]:
-        raise UserError(f"silences last from {silence[0]} to {silence[1]} seconds; the first must be 0 or more and not above")
+        raise UserError(
+            f"silences last from {silence[0]} to {silence[1]} seconds; the first must be 0 or more and not above"
+        )
     takes: dict[str, dict[int, list[Recording]]] = {}
     for recording in sorted(recordings, key=lambda each: (each.speaker, each.digit, each.take)):
         takes.setdefault(recording.speaker, {}).setdefault(recording.digit, []).append(recording)

@@ -1,8 +1,10 @@
-"""WAV files, read without any other package: PCM of 8 to 32 bits, IEEE floats of 32 and 64, A-law and mu-law. Knows no path.
+"""WAV files, read without any other package: PCM of 8 to 32 bits, IEEE floats of 32 and 64, A-law and mu-law. Knows no
+path.
 
-A file is a list of chunks: an id of four bytes, a size, so many bytes, and one more where the size is odd. The chunk `fmt ` says how
-samples are written, `data` has them; all others are passed over. A program that writes to a pipe cannot go back and fill in the size of
-`data`: it leaves 0 or a number that no such file reaches, and the samples go on to the end of the file.
+A file is a list of chunks: an id of four bytes, a size, so many bytes, and one more where the size is odd. The chunk
+`fmt ` says how samples are written, `data` has them; all others are passed over. A program that writes to a pipe cannot
+go back and fill in the size of `data`: it leaves 0 or a number that no such file reaches, and the samples go on to the
+end of the file.
 """
 
 import os
@@ -73,12 +75,15 @@ class Chunk(NamedTuple):
 
 
 def read_wave(file: BinaryIO, name: str, *, cut_short: bool = False) -> Wave:
-    """The header of a file, which sentences call `name`. One that tells of more frames than there are is refused unless `cut_short`."""
+    """The header of a file, which sentences call `name`. One that tells of more frames than there are is refused unless
+    `cut_short`."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     head = file.read(12)
     if head[:4] not in RIFF or head[8:] != b"WAVE":
-        raise UserError(f"{name}: this is no WAV file, which begins with RIFF, a size and WAVE; it begins with {shown(head)}")
+        raise UserError(
+            f"{name}: this is no WAV file, which begins with RIFF, a size and WAVE; it begins with {shown(head)}"
+        )
     form, wide, position, is_odd = None, 0, 12, False
     for _ in range(MOST_CHUNKS):
         chunk = chunk_at(file, position, is_odd)
@@ -91,15 +96,20 @@ def read_wave(file: BinaryIO, name: str, *, cut_short: bool = False) -> Wave:
             form = read_form(file.read(min(chunk.size, 40)), name)
         if chunk.id == b"data":
             if form is None:
-                raise UserError(f"{name}: its samples stand before the chunk that says how they are written (fmt); convert it anew")
+                raise UserError(
+                    f"{name}: its samples stand before the chunk that says how they are written (fmt); convert it anew"
+                )
             claimed = wide if wide and chunk.size == 0xFFFFFFFF else chunk.size
             return measured(file, name, form, chunk._replace(size=claimed), size, cut_short)
         position, is_odd = chunk.end + chunk.size % 2, chunk.size % 2 == 1
-    raise UserError(f"{name}: there are more than {MOST_CHUNKS:,} chunks and no samples in them; it is damaged, or another file")
+    raise UserError(
+        f"{name}: there are more than {MOST_CHUNKS:,} chunks and no samples in them; it is damaged, or another file"
+    )
 
 
 def chunk_at(file: BinaryIO, position: int, is_odd: bool) -> Chunk | None:
-    """The chunk that begins there; None at the end of the file. Some programs leave out the byte behind an odd chunk."""
+    """The chunk that begins there; None at the end of the file. Some programs leave out the byte behind an odd
+    chunk."""
     file.seek(position)
     head = file.read(8)
     if is_odd and not is_id(head[:4]):
@@ -120,22 +130,36 @@ def is_id(four: bytes) -> bool:
 
 def read_form(body: bytes, name: str) -> Form:
     if len(body) < 16:
-        raise UserError(f"{name}: the chunk that says how samples are written (fmt) has {len(body)} bytes, and needs 16; it is damaged")
+        raise UserError(
+            f"{name}: the chunk that says how samples are written (fmt) has {len(body)} bytes, and needs 16; it is"
+            " damaged"
+        )
     code, channels, rate, _, block, bits = struct.unpack("<HHIIHH", body[:16])
     if code == EXTENSIBLE:
         if len(body) < 40 or body[26:40] != GUID:
-            raise UserError(f"{name}: its codec is told by the GUID {body[24:40].hex() or 'of no bytes'}, which is not read; {CONVERT}")
+            raise UserError(
+                f"{name}: its codec is told by the GUID {body[24:40].hex() or 'of no bytes'}, which is not read;"
+                f" {CONVERT}"
+            )
         code = int.from_bytes(body[24:26], "little")
     if code not in CODECS:
-        raise UserError(f"{name}: its codec is {OTHERS.get(code, 'unknown')} (0x{code:04x}); PCM, floats and G.711 are read; {CONVERT}")
+        raise UserError(
+            f"{name}: its codec is {OTHERS.get(code, 'unknown')} (0x{code:04x}); PCM, floats and G.711 are read;"
+            f" {CONVERT}"
+        )
     if not 1 <= channels <= MOST_CHANNELS:
-        raise UserError(f"{name}: the header tells of {channels:,} channels, and there are 1 to {MOST_CHANNELS:,}; it is damaged")
+        raise UserError(
+            f"{name}: the header tells of {channels:,} channels, and there are 1 to {MOST_CHANNELS:,}; it is damaged"
+        )
     if not 1 <= rate <= HIGHEST_RATE:
-        raise UserError(f"{name}: the header tells of {rate:,} samples a second, and there are 1 to {HIGHEST_RATE:,}; it is damaged")
+        raise UserError(
+            f"{name}: the header tells of {rate:,} samples a second, and there are 1 to {HIGHEST_RATE:,}; it is damaged"
+        )
     width, rest = divmod(block, channels)
     if rest or width not in WIDTHS[CODECS[code]] or not 8 * (width - 1) < bits <= 8 * width:
         raise UserError(
-            f"{name}: samples of {bits} bits as {CODECS[code]}, in frames of {block} bytes with {channels} of them, are not read; {CONVERT}"
+            f"{name}: samples of {bits} bits as {CODECS[code]}, in frames of {block} bytes with {channels} of them, are"
+            f" not read; {CONVERT}"
         )
     return Form(CODECS[code], width, channels, rate)
 
@@ -148,8 +172,8 @@ def measured(file: BinaryIO, name: str, form: Form, data: Chunk, size: int, cut_
     if data.size > there and not cut_short:
         claimed, found = data.size // form.frame_bytes, there // form.frame_bytes
         raise UserError(
-            f"{name}: the header tells of {claimed:,} frames and the file has {found:,}; it was cut short; copy it again"
-            + (f", or read what is there with stop={found}" if found else "")
+            f"{name}: the header tells of {claimed:,} frames and the file has {found:,}; it was cut short; copy it"
+            " again" + (f", or read what is there with stop={found}" if found else "")
         )
     return Wave(form, data.start, min(data.size, there) // form.frame_bytes)
 
@@ -167,7 +191,8 @@ def is_chunks(file: BinaryIO, position: int, size: int) -> bool:
 
 
 def read_frames(file: BinaryIO, wave: Wave, start: int, count: int) -> np.ndarray:
-    """Frames (count, channels) from one on, in float32; integers become numbers from -1 to below 1. Fewer where the file has fewer."""
+    """Frames (count, channels) from one on, in float32; integers become numbers from -1 to below 1. Fewer where the
+    file has fewer."""
     form = wave.form
     file.seek(wave.start + start * form.frame_bytes)
     data = file.read(count * form.frame_bytes)
@@ -176,14 +201,17 @@ def read_frames(file: BinaryIO, wave: Wave, start: int, count: int) -> np.ndarra
 
 
 def decode(data: bytes, form: Form) -> np.ndarray:
-    """Every sample, in float32. PCM with fewer bits than its bytes have holds them in the upper ones, so that only bytes count."""
+    """Every sample, in float32. PCM with fewer bits than its bytes have holds them in the upper ones, so that only
+    bytes count."""
     if form.codec == "float":
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and refused as that
             return np.frombuffer(data, f"<f{form.width}").astype(np.float32)
     if form.codec in LAWS:
         return LAWS[form.codec][np.frombuffer(data, np.uint8)]
     if form.width == 1:
-        return (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128  # 8 bits are without a sign, all others have one
+        return (
+            np.frombuffer(data, np.uint8).astype(np.float32) - 128
+        ) / 128  # 8 bits are without a sign, all others have one
     if form.width == 3:
         samples = np.zeros((len(data) // 3, 4), np.uint8)
         samples[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
@@ -192,7 +220,8 @@ def decode(data: bytes, form: Form) -> np.ndarray:
 
 
 def a_law() -> np.ndarray:
-    """What each byte stands for (ITU-T G.711): a sign, an exponent e of 3 bits and a mantissa m of 4, every other bit turned over.
+    """What each byte stands for (ITU-T G.711): a sign, an exponent e of 3 bits and a mantissa m of 4, every other bit
+    turned over.
 
     |x| = (2 m + 1) 2^-12 where e = 0, else (2 m + 33) 2^(e - 13)
     """

@@ -1,7 +1,9 @@
-"""The documents of a stream in numbered blocks, each of which can be read without those before it: a range of bytes of a plain text or of
-JSON lines, some row groups of a Parquet file, and a whole file of any other kind. Knows no tokenizer and no order of blocks.
+"""The documents of a stream in numbered blocks, each of which can be read without those before it: a range of bytes of
+a plain text or of JSON lines, some row groups of a Parquet file, and a whole file of any other kind. Knows no tokenizer
+and no order of blocks.
 
-A document is a text: a row, a line of JSON, and of a plain text a stretch of at most `PIECE` characters that ends where a line does.
+A document is a text: a row, a line of JSON, and of a plain text a stretch of at most `PIECE` characters that ends where
+a line does.
 """
 
 import codecs
@@ -49,7 +51,8 @@ class Block(Protocol):
 
 
 class FileState(NamedTuple):
-    """A file as it was when its stream was opened. What changes under a stream would change what a place in it means."""
+    """A file as it was when its stream was opened. What changes under a stream would change what a place in it
+    means."""
 
     path: Path
     size: int
@@ -68,7 +71,9 @@ class FileState(NamedTuple):
             fault = "it changed after training began"
         except OSError as error:
             fault = f"it can no longer be read ({error.strerror or error})"
-        raise UserError(f"{self.path}: {fault}; put it back as it was, let no other program write there, and go on by --resume")
+        raise UserError(
+            f"{self.path}: {fault}; put it back as it was, let no other program write there, and go on by --resume"
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class ByteRange:
-    """The lines of a UTF-8 file that begin after `start` and up to `stop`; documents of JSON where a `field` of it is named."""
+    """The lines of a UTF-8 file that begin after `start` and up to `stop`; documents of JSON where a `field` of it is
+    named."""
 
     state: FileState
     start: int
@@ -137,7 +143,9 @@ class ByteRange:
             except (ValueError, RecursionError) as error:
                 fault = f"this is not JSON: {why(error)}"
             if fault:
-                raise UserError(f"{self.place(first, number)}: {fault}; mend it, and go on by --resume where training was under way")
+                raise UserError(
+                    f"{self.place(first, number)}: {fault}; mend it, and go on by --resume where training was under way"
+                )
             try:
                 document = text_in(values, self.field, "")
             except UserError:  # once more, with a place that takes a while to count
@@ -158,8 +166,8 @@ class ByteRange:
 
 
 def edge(file: IO[bytes], place: int, size: int, may_cut_lines: bool) -> int:
-    """Where the first line after a place begins: what one block ends with, the next begins after. In a plain text of very long lines it
-    is behind a space, or at a character."""
+    """Where the first line after a place begins: what one block ends with, the next begins after. In a plain text of
+    very long lines it is behind a space, or at a character."""
     if place == 0 or place >= size:
         return min(place, size)
     file.seek(place - 1)

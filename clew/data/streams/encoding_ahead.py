@@ -1,9 +1,9 @@
-"""Windows of a stream as ids, encoded ahead of time: a thread reads and encodes the next one, or has processes encode several, while a
-model trains on the one before.
+"""Windows of a stream as ids, encoded ahead of time: a thread reads and encodes the next one, or has processes encode
+several, while a model trains on the one before.
 
-What is encoded does not depend on how many processes do it: each window is a shard, as of a text that is encoded as a whole, and they
-come in their order. A shard's file is deleted as soon as it is mapped, so that the disk holds a few windows at a time, and a run that is
-killed leaves next to nothing.
+What is encoded does not depend on how many processes do it: each window is a shard, as of a text that is encoded as a
+whole, and they come in their order. A shard's file is deleted as soon as it is mapped, so that the disk holds a few
+windows at a time, and a run that is killed leaves next to nothing.
 """
 
 import atexit
@@ -51,10 +51,12 @@ class Stopped(Exception):
 
 
 class EncodingAhead:
-    """The windows, encoded; iterated once. `close` ends the thread and its processes, and so does the end of the program. Of `parts`, one
-    has its part of every window's documents, in their order."""
+    """The windows, encoded; iterated once. `close` ends the thread and its processes, and so does the end of the
+    program. Of `parts`, one has its part of every window's documents, in their order."""
 
-    def __init__(self, windows: Iterator[Window], tokenizer: Tokenizer, cache: Path, workers: int, part: int = 0, parts: int = 1):
+    def __init__(
+        self, windows: Iterator[Window], tokenizer: Tokenizer, cache: Path, workers: int, part: int = 0, parts: int = 1
+    ):
         self.windows, self.tokenizer, self.cache, self.workers = windows, tokenizer, cache, workers
         self.part, self.parts = part, parts
         self.stop = Event()
@@ -92,8 +94,8 @@ class EncodingAhead:
             self.put_last(error.__cause__)
         except OSError as error:
             sentence = (
-                f"a stream's encoded windows cannot be kept in {self.cache}: {error.strerror or error}; make room there, allow writing to "
-                "it, or name another folder in the environment variable CLEW_CACHE"
+                f"a stream's encoded windows cannot be kept in {self.cache}: {error.strerror or error}; make room"
+                " there, allow writing to it, or name another folder in the environment variable CLEW_CACHE"
             )
             self.put_last(UserError(sentence))
         except BaseException as error:  # told where the windows are used
@@ -135,13 +137,21 @@ class EncodingAhead:
 def mapped(folder: Path, entry: Entry, tokenizer: Tokenizer) -> TokenFile:
     """A shard, whose file goes at once where a file may go that is mapped."""
     path = folder / entry["file"]
-    tokens = Shards([Shard(path, entry["num_tokens"], entry["num_begins"])], dtype_of(tokenizer).name, tokenizer.end is not None)
+    tokens = Shards(
+        [Shard(path, entry["num_tokens"], entry["num_begins"])], dtype_of(tokenizer).name, tokenizer.end is not None
+    )
     if entry["num_tokens"]:
         tokens.map(0)
         if os.name != "nt":
             path.unlink()
     characters = entry["num_characters"]
-    return TokenFile(tokens, characters, characters - entry["before_targets"], entry["num_unknown"], characters - entry["first_tokens"])
+    return TokenFile(
+        tokens,
+        characters,
+        characters - entry["before_targets"],
+        entry["num_unknown"],
+        characters - entry["first_tokens"],
+    )
 
 
 def own_folder(cache: Path) -> Path:

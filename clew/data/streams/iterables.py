@@ -1,5 +1,5 @@
-"""Texts that a program gives from Python, streamed as they are: a function that makes an iterator, an object that can be iterated again
-and again, or one with a length and items by number, such as a Dataset."""
+"""Texts that a program gives from Python, streamed as they are: a function that makes an iterator, an object that can
+be iterated again and again, or one with a length and items by number, such as a Dataset."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ MOST_COUNTED = 2**25
 PREFIX = "iterable:"
 
 GIVEN: dict[str, Any] = {}
-"""What this process was given, by the name that a config has for it. A config is JSON, and an object of Python cannot stand in it: who goes
-on with the run gives the object again."""
+"""What this process was given, by the name that a config has for it. A config is JSON, and an object of Python cannot
+stand in it: who goes on with the run gives the object again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,8 @@ class Pass:
 
 
 def give(data: Any, part: str) -> str:
-    """Keeps an iterable for the run that is about to begin; gives back the name by which `blocks_of_iterable` finds it."""
+    """Keeps an iterable for the run that is about to begin; gives back the name by which `blocks_of_iterable` finds
+    it."""
     check_repeatable(data)
     name = f"{PREFIX}{part}"
     GIVEN[name] = data
@@ -75,18 +76,20 @@ def give(data: Any, part: str) -> str:
 def check_repeatable(data: Any) -> None:
     if not callable(data) and isinstance(data, Iterator):
         raise UserError(
-            f"data= is a {type(data).__name__}, which can be read once, and a stream is read again in every epoch and by every resume; "
-            "give the function that makes it (data=pages, and not data=pages()), or leave data.stream out to have the texts kept on disk"
+            f"data= is a {type(data).__name__}, which can be read once, and a stream is read again in every epoch and"
+            " by every resume; give the function that makes it (data=pages, and not data=pages()), or leave"
+            " data.stream out to have the texts kept on disk"
         )
     if isinstance(data, (str, Mapping)) or not (callable(data) or isinstance(data, Iterable) or has_items(data)):
         raise UserError(
-            f"data= is {shown(data)}, and a stream is a function that gives an iterator of texts, or an object that can be iterated again "
-            "and again; give one of them, or leave data.stream out"
+            f"data= is {shown(data)}, and a stream is a function that gives an iterator of texts, or an object that can"
+            " be iterated again and again; give one of them, or leave data.stream out"
         )
 
 
 def has_items(data: Any) -> bool:
-    """Whether a length and numbers lead to all items. Torch's iterable datasets have these methods too, and no items by number."""
+    """Whether a length and numbers lead to all items. Torch's iterable datasets have these methods too, and no items by
+    number."""
     return not isinstance(data, IterableDataset) and hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
 
@@ -102,11 +105,13 @@ def blocks_of_iterable(name: str, field: str) -> list[Block]:
         return [Items(data, start, min(start + ITEMS, len(data)), field) for start in range(0, len(data), ITEMS)]
     first, again = begin(), begin()
     if not isinstance(first, Iterable) or isinstance(first, str):
-        raise UserError(f"data= is a function that gave {shown(first)}, and has to give an iterator of texts; let it yield them")
+        raise UserError(
+            f"data= is a function that gave {shown(first)}, and has to give an iterator of texts; let it yield them"
+        )
     if first is again and isinstance(first, Iterator):
         raise UserError(
-            "data= is a function that gives the same iterator at every call, and a stream is read again in every epoch and by every "
-            "resume; let each call make a new one, as a function with yield in it does"
+            "data= is a function that gives the same iterator at every call, and a stream is read again in every epoch"
+            " and by every resume; let each call make a new one, as a function with yield in it does"
         )
     length = 0
     for document in Pass(begin, field).documents():
@@ -130,6 +135,8 @@ def text_of_item(item: Any, field: str, number: int) -> Iterator[str]:
     """The documents in an item: a text, or the field of a row that has it."""
     text = text_in(item, field, f"example {number} of data=") if isinstance(item, Mapping) else item
     if not isinstance(text, str):
-        raise UserError(f"data= is a stream of texts, or of rows with a field '{field}', and example {number} is {shown(item)}")
+        raise UserError(
+            f"data= is a stream of texts, or of rows with a field '{field}', and example {number} is {shown(item)}"
+        )
     check_is_text(text, f"text in example {number} of data=")
     return documents_in(text)

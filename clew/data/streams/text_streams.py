@@ -1,9 +1,11 @@
-"""Texts of any size, read in windows of documents whose order is a function of (seed, epoch). Holds one window, and knows no tokenizer.
+"""Texts of any size, read in windows of documents whose order is a function of (seed, epoch). Holds one window, and
+knows no tokenizer.
 
-A stream is blocks. An epoch reads them in an order drawn from (seed, epoch), one document after the other, and cuts what comes into
-windows; the documents of each are shuffled by (seed, epoch, number of the window). How many batches come out of a window is known once it
-is encoded, so that (epoch, batch) alone does not say where to read: a `Place` does, the window's first document by its block. It is a few
-numbers in a checkpoint, and going on reads that one window again and nothing before it.
+A stream is blocks. An epoch reads them in an order drawn from (seed, epoch), one document after the other, and cuts
+what comes into windows; the documents of each are shuffled by (seed, epoch, number of the window). How many batches
+come out of a window is known once it is encoded, so that (epoch, batch) alone does not say where to read: a `Place`
+does, the window's first document by its block. It is a few numbers in a checkpoint, and going on reads that one window
+again and nothing before it.
 """
 
 import hashlib
@@ -32,8 +34,8 @@ FEW_TEXTS = 100
 
 
 class Place(NamedTuple):
-    """Where a window begins: its number in the epoch, the number of the epoch's first batch in it, its first document's block as a place
-    in the epoch's order, and how many documents of that block are before it."""
+    """Where a window begins: its number in the epoch, the number of the epoch's first batch in it, its first document's
+    block as a place in the epoch's order, and how many documents of that block are before it."""
 
     window: int = 0
     batch: int = 0
@@ -88,15 +90,16 @@ class TextStream:
                     return
 
     def characters(self) -> float:
-        """How many there are, about; infinite where that cannot be told. The first block that has some stands for the others."""
+        """How many there are, about; infinite where that cannot be told. The first block that has some stands for the
+        others."""
         for block in self.blocks:
             if (found := block.characters()) > 0:
                 return found / block.size * sum(each.size for each in self.blocks)
         return 0.0
 
     def windows(self, seed: int, epoch: int, place: Place, least: int) -> Iterator[Window]:
-        """The windows of an epoch from a place on, each of at least so many characters: of what is left at the end the last window gets
-        the rest."""
+        """The windows of an epoch from a place on, each of at least so many characters: of what is left at the end the
+        last window gets the rest."""
         held: Window | None = None
         for window in self.cut(seed, epoch, place, least):
             if held is not None and sum(map(len, window.documents)) < least:
@@ -126,7 +129,8 @@ class TextStream:
             yield Window(number, block, document, documents, (len(order), 0))
 
     def hold_out(self, fractions: Mapping[str, float]) -> dict[str, TextSource]:
-        """The first documents as parts of about these fractions, or of `MOST_HELD_OUT` characters where that is less, and the rest."""
+        """The first documents as parts of about these fractions, or of `MOST_HELD_OUT` characters where that is less,
+        and the rest."""
         characters = self.characters()
         documents = ((number, text) for number, block in enumerate(self.blocks) for text in block.documents())
         parts: dict[str, TextSource] = {}
@@ -140,7 +144,9 @@ class TextStream:
                 size += len(found[1])
             parts[name] = TextDocuments(tuple(texts), f"the {name} part of {self.name}")
             after = " after that" if len(parts) > 1 else ""
-            self.notes.append(f"the {name} part is the first {counted(len(texts), 'document')}{after} (data.{name}_fraction, or less)")
+            self.notes.append(
+                f"the {name} part is the first {counted(len(texts), 'document')}{after} (data.{name}_fraction, or less)"
+            )
         if next(documents, None) is None:
             raise UserError(
                 f"{self.name}: all its documents would be held out, and none is left to train on; give more text, or "
@@ -158,7 +164,8 @@ def shuffled(window: Window, seed: int, epoch: int) -> Window:
 
 
 def stream_of(path: Path, field: str, shuffle_window: int) -> TextStream:
-    """The stream of a file, of a folder's files in the order of their names, or of an iterable that Python was given."""
+    """The stream of a file, of a folder's files in the order of their names, or of an iterable that Python was
+    given."""
     if str(path).startswith(PREFIX):
         return stream_of_iterable(str(path), field, shuffle_window)
     files = find_text(path, field).paths
@@ -168,13 +175,17 @@ def stream_of(path: Path, field: str, shuffle_window: int) -> TextStream:
         digest = digest_of(files, sizes)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    described = f"{counted(len(files), 'file')}, {sum(sizes):,} bytes, {digest[:8]} by names, sizes, first and last bytes"
-    return TextStream(blocks, str(path), {"files": len(files), "bytes": sum(sizes), "digest": digest}, described, shuffle_window)
+    described = (
+        f"{counted(len(files), 'file')}, {sum(sizes):,} bytes, {digest[:8]} by names, sizes, first and last bytes"
+    )
+    return TextStream(
+        blocks, str(path), {"files": len(files), "bytes": sum(sizes), "digest": digest}, described, shuffle_window
+    )
 
 
 def digest_of(files: Sequence[Path], sizes: Sequence[int]) -> str:
-    """Of the names, the sizes, and the first and last bytes of files: to hash all would be to read all. Folders and times are left out, so
-    that shards may be copied elsewhere between two runs."""
+    """Of the names, the sizes, and the first and last bytes of files: to hash all would be to read all. Folders and
+    times are left out, so that shards may be copied elsewhere between two runs."""
     sha256 = hashlib.sha256()
     for file, size in zip(files, sizes, strict=True):
         sha256.update(f"{file.name}\0{size}\0".encode("utf-8", "surrogateescape"))
@@ -192,8 +203,14 @@ def stream_of_iterable(name: str, field: str, shuffle_window: int) -> TextStream
         for text in islice(block.documents(), FEW_TEXTS):
             sha256.update(text.encode() + b"\0")
     digest = sha256.hexdigest()
-    described = f"an iterable of {counted(sum(block.size for block in blocks), 'item')}, " if len(blocks) > 1 else "an iterable, "
-    stream = TextStream(blocks, "data=", {"digest": digest}, f"{described}{digest[:8]} (its first texts)", shuffle_window)
+    described = (
+        f"an iterable of {counted(sum(block.size for block in blocks), 'item')}, "
+        if len(blocks) > 1
+        else "an iterable, "
+    )
+    stream = TextStream(
+        blocks, "data=", {"digest": digest}, f"{described}{digest[:8]} (its first texts)", shuffle_window
+    )
     if next(iter(stream), None) is None:
         raise UserError("data= is a stream without a text in it; give one that has some")
     return stream

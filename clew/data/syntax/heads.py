@@ -16,7 +16,10 @@ def read_heads(texts: Sequence[str]) -> tuple[tuple[int, ...] | None, HeadFault 
     heads = []
     for word, text in enumerate(texts):
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= len(texts)):
-            rule = f"the head of word {word + 1} is {text!r}, which is no word: heads are numbers from 1 to {len(texts)}, or 0 for the root"
+            rule = (
+                f"the head of word {word + 1} is {text!r}, which is no word: heads are numbers from 1 to {len(texts)},"
+                " or 0 for the root"
+            )
             return None, HeadFault(word, rule)
         heads.append(int(text))
     fault = find_fault(heads)
@@ -27,7 +30,11 @@ def find_fault(heads: Sequence[int]) -> HeadFault | None:
     """A missing root, or a cycle; there may be several roots."""
     if 0 not in heads:
         cycle = find_cycle(heads)
-        return HeadFault(0, f"no word has the head 0, so that the sentence has no root{cycle.sentence.join((' (', ')')) if cycle else ''}")
+        return HeadFault(
+            0,
+            "no word has the head 0, so that the sentence has no"
+            f" root{cycle.sentence.join((' (', ')')) if cycle else ''}",
+        )
     return find_cycle(heads)
 
 
@@ -46,5 +53,7 @@ def find_cycle(heads: Sequence[int]) -> HeadFault | None:
                 next_word = heads[next_word - 1]
             first = cycle.index(min(cycle))
             shown = [*cycle[first:], *cycle[:first], min(cycle)]
-            return HeadFault(min(cycle) - 1, f"heads go in a circle: word {' -> '.join(str(number) for number in shown)}")
+            return HeadFault(
+                min(cycle) - 1, f"heads go in a circle: word {' -> '.join(str(number) for number in shown)}"
+            )
     return None

@@ -1,5 +1,5 @@
-"""Trees to classify: bracketed ones with a class at every node, a table of bracketed trees with a class each, or dependency trees in
-CoNLL-U with the class in a comment of the sentence (`# s_type = decl`)."""
+"""Trees to classify: bracketed ones with a class at every node, a table of bracketed trees with a class each, or
+dependency trees in CoNLL-U with the class in a comment of the sentence (`# s_type = decl`)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,8 +28,9 @@ def read_labelled_trees(
     label_map: LabelMap | None = None,
     notes: Notes | None = None,
 ) -> Iterator[LabelledTree]:
-    """The trees of a file. Of a table `text` and `label` are columns; of CoNLL-U `label` is the name of a comment. `label_map` gives labels
-    other names; a node whose label becomes None has none, and a tree whose root has none is left out, and counted."""
+    """The trees of a file. Of a table `text` and `label` are columns; of CoNLL-U `label` is the name of a comment.
+    `label_map` gives labels other names; a node whose label becomes None has none, and a tree whose root has none is
+    left out, and counted."""
     notes = Notes() if notes is None else notes
     path = at_home(path)
     format = find_format(path, format, tables_alone=True)
@@ -37,7 +38,9 @@ def read_labelled_trees(
     if reader is not None:
         found = reader(path, label, notes)
     else:
-        found = labelled_roots(read_labelled(path, text=text, label=label, format=format, header=header, notes=notes), notes)
+        found = labelled_roots(
+            read_labelled(path, text=text, label=label, format=format, header=header, notes=notes), notes
+        )
     return some(renamed_nodes(found, label_map or {}, notes), path, notes)
 
 
@@ -48,18 +51,24 @@ def labelled_roots(examples: Iterable[Labelled], notes: Notes) -> Iterator[Label
         if tree is not None:
             nodes, shape = phrase_nodes(tree)
             labels = (*[None] * (len(nodes) - 1), example.label)
-            yield LabelledTree(tuple(tree.words), shape, labels, tuple(node.label for node in nodes if not node.is_leaf), example.id)
+            yield LabelledTree(
+                tuple(tree.words), shape, labels, tuple(node.label for node in nodes if not node.is_leaf), example.id
+            )
 
 
 def unlabelled(tree: str | Tree | Sentence, place: str) -> LabelledTree:
     """A tree to classify: brackets, whose labels are the names of phrases, or words with heads."""
     if isinstance(tree, Sentence):
         if not tree.words or tree.heads is None or tree.heads.count(0) != 1:
-            raise UserError(f"{place}: a dependency tree needs a head for each of its words, and one of them is 0, the root's")
+            raise UserError(
+                f"{place}: a dependency tree needs a head for each of its words, and one of them is 0, the root's"
+            )
         return LabelledTree(tree.words, head_nodes(tree.heads), (None,) * len(tree.words), id=place)
     tree = one_tree(tree, place) if isinstance(tree, str) else tree
     nodes, shape = phrase_nodes(tree)
-    return LabelledTree(tuple(tree.words), shape, (None,) * len(nodes), tuple(node.label for node in nodes if not node.is_leaf), place)
+    return LabelledTree(
+        tuple(tree.words), shape, (None,) * len(nodes), tuple(node.label for node in nodes if not node.is_leaf), place
+    )
 
 
 def as_brackets(example: LabelledTree) -> str | None:
@@ -67,7 +76,9 @@ def as_brackets(example: LabelledTree) -> str | None:
     num_words = len(example.words)
     if len(example.labels) == num_words > 1:
         return None
-    below: list[dict[int, str]] = [{0: escape(word)} for word in example.words] + [{} for _ in example.labels[num_words:]]
+    below: list[dict[int, str]] = [{0: escape(word)} for word in example.words] + [
+        {} for _ in example.labels[num_words:]
+    ]
     names = [*["X"] * num_words, *example.phrases] if example.phrases else [label or "X" for label in example.labels]
     for parent, slot, name, inside in zip(*example.nodes, names, below, strict=True):
         text = f"({name} {' '.join(inside[place] for place in sorted(inside))})"

@@ -2,7 +2,8 @@
 
     (S (NP (DT the) (NN dog)) (VP (VBZ barks)))   <->   (S (NP XX XX )NP (VP XX )VP )S
 
-A closing bracket names what it closes, and every word is XX, or its tag. Given the sentence's words (and tags) the way back is exact.
+A closing bracket names what it closes, and every word is XX, or its tag. Given the sentence's words (and tags) the way
+back is exact.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,8 @@ def symbol(node: Tree, opens: bool, leaf: str | None) -> str:
 
 
 def delinearise(symbols: Sequence[str], words: Sequence[str], tags: Sequence[str] | None = None) -> Tree:
-    """The tree that the symbols describe over these words. Without `tags`, the symbol that stands for a word is its tag."""
+    """The tree that the symbols describe over these words. Without `tags`, the symbol that stands for a word is its
+    tag."""
     check_tags(words, tags)
     opened: list[tuple[str, list[Tree]]] = [("", [])]
     num_words = 0
@@ -53,7 +55,9 @@ def delinearise(symbols: Sequence[str], words: Sequence[str], tags: Sequence[str
     if not symbols:
         raise UserError("the tree is empty; it needs at least one bracket over the sentence's words")
     if len(opened) > 1:
-        raise UserError(f"the tree is not closed after symbol {len(symbols)}: {len(opened) - 1} open, innermost '({opened[-1][0]}'")
+        raise UserError(
+            f"the tree is not closed after symbol {len(symbols)}: {len(opened) - 1} open, innermost '({opened[-1][0]}'"
+        )
     if num_words < len(words):
         raise UserError(f"the tree has {num_words} words and the sentence {len(words)}")
     return opened[0][1][0]
@@ -67,18 +71,22 @@ def check_tags(words: Sequence[str], tags: Sequence[str] | None) -> None:
 
 
 def tree_tokens(symbols: Sequence[str], start: int, end: int) -> TreeTokens:
-    """Which ids are what, for `clew.decoding.trees`; `symbols[id]` is the symbol of an id. What is no bracket stands for a word, but for
-    `start`, `end` and symbols in angle brackets, such as `<pad>`."""
+    """Which ids are what, for `clew.decoding.trees`; `symbols[id]` is the symbol of an id. What is no bracket stands
+    for a word, but for `start`, `end` and symbols in angle brackets, such as `<pad>`."""
     places = {found: token for token, found in enumerate(symbols)}
     opens = {found[1:]: token for found, token in places.items() if found.startswith("(")}
     closes = {found[1:]: token for found, token in places.items() if found.startswith(")")}
     lonely = sorted(opens.keys() ^ closes.keys())
     if lonely:
         given, missing = ("(", ")") if lonely[0] in opens else (")", "(")
-        raise UserError(f"the vocabulary has '{given}{lonely[0]}' but not '{missing}{lonely[0]}'; brackets come in pairs")
+        raise UserError(
+            f"the vocabulary has '{given}{lonely[0]}' but not '{missing}{lonely[0]}'; brackets come in pairs"
+        )
     words = [
         token
         for found, token in places.items()
-        if not found.startswith(("(", ")")) and not (found.startswith("<") and found.endswith(">")) and token not in (start, end)
+        if not found.startswith(("(", ")"))
+        and not (found.startswith("<") and found.endswith(">"))
+        and token not in (start, end)
     ]
     return TreeTokens([opens[label] for label in opens], [closes[label] for label in opens], words, start, end)

@@ -1,10 +1,12 @@
-"""Bracketed trees in the Penn Treebank's style, from text to `Tree` and back, and the cleaning that parsers are trained and scored on.
+"""Bracketed trees in the Penn Treebank's style, from text to `Tree` and back, and the cleaning that parsers are trained
+and scored on.
 
     ( (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)) )        a tree may stand on one line or several
     (3 (2 It) (4 (3 (2 is) (4 lovely)) (2 .)))              any label will do: here the sentiment of every phrase
 
-A bracket holds other brackets, or one word after its tag. Only the outermost may lack a label; it is kept as the label "". A round
-bracket in a word is written -LRB- or -RRB-; in a `Tree` it is the bracket itself. So are the square and curly ones when read.
+A bracket holds other brackets, or one word after its tag. Only the outermost may lack a label; it is kept as the label
+"". A round bracket in a word is written -LRB- or -RRB-; in a `Tree` it is the bracket itself. So are the square and
+curly ones when read.
 """
 
 import io
@@ -35,7 +37,8 @@ ESCAPE = re.compile("|".join(READ_AS))
 
 
 def read_trees(paths: Path | str | Sequence[Path | str]) -> list[Tree]:
-    """The trees of a file, of a folder's treebank files (`SUFFIXES`) in the order of their names, or of several of these."""
+    """The trees of a file, of a folder's treebank files (`SUFFIXES`) in the order of their names, or of several of
+    these."""
     if isinstance(paths, (Path, str)):
         paths = [paths]
     return [tree for path in paths for file in tree_files(Path(path).expanduser()) for tree in trees_in(file)]
@@ -59,9 +62,13 @@ def tree_files(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise UserError(f"no such file: {path}; {near(path)}")
-    found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file() and not file.name.startswith("."))
+    found = sorted(
+        file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file() and not file.name.startswith(".")
+    )
     if not found:
-        raise UserError(f"{path}: no {', '.join(SUFFIXES)} file in this folder or below; name the files that hold the trees")
+        raise UserError(
+            f"{path}: no {', '.join(SUFFIXES)} file in this folder or below; name the files that hold the trees"
+        )
     return found
 
 
@@ -80,7 +87,9 @@ def placed_trees(paths: Path | str) -> Iterator[tuple[Tree, str]]:
 def some(trees: Iterator[Tree], name: str) -> list[Tree]:
     found = list(trees)
     if not found:
-        raise UserError(f"{name}: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))")
+        raise UserError(
+            f"{name}: there is no tree in it; give bracketed trees, such as (S (NP (PRP it)) (VP (VBZ rains)))"
+        )
     return found
 
 
@@ -106,7 +115,9 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
                 opened.append(Bracket(line))
             elif token == ")":
                 if not opened:
-                    raise UserError(f"{place}: a closing bracket has no opening one before it; take it away, or add the opening one")
+                    raise UserError(
+                        f"{place}: a closing bracket has no opening one before it; take it away, or add the opening one"
+                    )
                 begun = opened[-1].line
                 tree = closed(opened.pop(), name)
                 if opened:
@@ -114,22 +125,26 @@ def parse_lines(lines: Iterable[str], name: str) -> Iterator[tuple[Tree, int]]:
                 else:
                     yield tree, begun
             elif not opened:
-                raise UserError(f"{place}: '{token}' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))")
+                raise UserError(
+                    f"{place}: '{token}' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"
+                )
             elif opened[-1].label is None:
                 opened[-1].label = token
             else:
                 opened[-1].words.append(token)
     if opened:
         missing = f"{len(opened)} closing brackets are" if len(opened) > 1 else "1 closing bracket is"
-        raise UserError(f"{name}:{opened[0].line}: the tree that begins here is not closed; {missing} missing before the end")
+        raise UserError(
+            f"{name}:{opened[0].line}: the tree that begins here is not closed; {missing} missing before the end"
+        )
 
 
 def name_root(opened: list[Bracket], place: str) -> None:
     """A bracket begins with another bracket: it has no label, as only the outermost may."""
     if len(opened) > 1:
         raise UserError(
-            f"{place}: a bracket inside another has no label; only the outermost may have none. Give it one, or close the tree "
-            f"that begins in line {opened[0].line}"
+            f"{place}: a bracket inside another has no label; only the outermost may have none. Give it one, or close"
+            f" the tree that begins in line {opened[0].line}"
         )
     opened[-1].label = ""
 
@@ -144,7 +159,9 @@ def closed(bracket: Bracket, name: str) -> Tree:
     if words and bracket.children:
         raise UserError(f"{place}: the word '{words[0]}' stands beside brackets inside ({label} ...); {remedy}")
     if len(words) > 1:
-        raise UserError(f"{place}: {len(words)} words, '{words[0]}' and '{words[1]}', stand in one bracket ({label} ...); {remedy}")
+        raise UserError(
+            f"{place}: {len(words)} words, '{words[0]}' and '{words[1]}', stand in one bracket ({label} ...); {remedy}"
+        )
     return Tree(label, bracket.children, unescape(words[0]) if words else None)
 
 
@@ -161,12 +178,16 @@ def words_of(text: str) -> list[str]:
 def escape(word: str) -> str:
     """A word as it may stand between brackets."""
     if not word or SPACE.search(word):
-        raise UserError(f"the word {word!r} cannot be written in a bracketed tree, where words are not empty and have no white space")
+        raise UserError(
+            f"the word {word!r} cannot be written in a bracketed tree, where words are not empty and have no white"
+            " space"
+        )
     return word.translate(WRITTEN_AS)
 
 
 def format_tree(tree: Tree, indent: int | None = None) -> str:
-    """A tree on one line; with `indent`, every phrase that holds phrases has its children on lines of their own, so much further in."""
+    """A tree on one line; with `indent`, every phrase that holds phrases has its children on lines of their own, so
+    much further in."""
     check_labels(tree)
     if indent is None:
         return bracketed(tree, escape)
@@ -198,7 +219,10 @@ def check_labels(tree: Tree) -> None:
         if node.label == "" and (node is not tree or node.is_leaf):
             raise UserError("a node inside the tree has no label, and only the root may have none; give it one")
         if len(TOKEN.findall(node.label)) > 1 or SPACE.search(node.label) or node.label in ("(", ")"):
-            raise UserError(f"the label {node.label!r} cannot be written in a bracketed tree; take brackets and white space out of it")
+            raise UserError(
+                f"the label {node.label!r} cannot be written in a bracketed tree; take brackets and white space out"
+                " of it"
+            )
 
 
 def without_traces(tree: Tree) -> Tree | None:
@@ -236,8 +260,8 @@ def without_root(tree: Tree) -> Tree:
 
 
 def cleaned(tree: Tree, root: str | None = "TOP") -> Tree | None:
-    """The tree as parsers learn it: no traces, no function tags, under `root` (None: no root where it can be spared); None if it was all
-    traces."""
+    """The tree as parsers learn it: no traces, no function tags, under `root` (None: no root where it can be spared);
+    None if it was all traces."""
     bare = without_traces(tree)
     if bare is None:
         return None

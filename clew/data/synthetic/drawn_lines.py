@@ -1,4 +1,5 @@
-"""Lines of writing whose truth is known: words of the embedded Shakespeare in drawn hands, the same for the same seed."""
+"""Lines of writing whose truth is known: words of the embedded Shakespeare in drawn hands, the same for the same
+seed."""
 
 import random
 import re
@@ -45,7 +46,8 @@ def drawn_lines(count: int, shortest: int, longest: int, seed: int) -> list[Draw
     """So many lines of `shortest` to `longest` words, each in a hand of its own."""
     draw = random.Random(f"lines {seed}")
     return [
-        DrawnLine(" ".join(draw.choices(frequent_words(), k=draw.randint(shortest, longest))), draw.randrange(2**31)) for _ in range(count)
+        DrawnLine(" ".join(draw.choices(frequent_words(), k=draw.randint(shortest, longest))), draw.randrange(2**31))
+        for _ in range(count)
     ]
 
 

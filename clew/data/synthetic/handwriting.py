@@ -1,8 +1,9 @@
-"""Lines of text as pictures that look written by hand: strokes of a small font, bent, slanted and drawn anew for every seed.
+"""Lines of text as pictures that look written by hand: strokes of a small font, bent, slanted and drawn anew for every
+seed.
 
-A glyph is a few strokes, a stroke the points that a pen goes through, two digits each: how far to the right, and how high. The baseline is
-at 3, small letters reach 6 and tall ones 9; 0 is the lowest tail. Through the points goes a Catmull-Rom spline; a point that stands twice
-is a corner.
+A glyph is a few strokes, a stroke the points that a pen goes through, two digits each: how far to the right, and how
+high. The baseline is at 3, small letters reach 6 and tall ones 9; 0 is the lowest tail. Through the points goes a
+Catmull-Rom spline; a point that stands twice is a corner.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,10 @@ class Hand:
     def __post_init__(self) -> None:
         low, high = self.thickness
         if min(self.slant, self.jitter, self.size) < 0 or not 0 < low <= high or self.size >= 1:
-            raise UserError(f"slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward, not {self}")
+            raise UserError(
+                "slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward, not"
+                f" {self}"
+            )
 
 
 def render_line(text: str, *, seed: int = 0, height: int = 32, hand: Hand | None = None) -> Tensor:
@@ -47,7 +51,10 @@ def render_line(text: str, *, seed: int = 0, height: int = 32, hand: Hand | None
     if not text.strip() or len(text) > LONGEST:
         raise UserError(f"a line has 1 to {LONGEST:,} characters, and not only spaces; this one has {len(text):,}")
     if unknown := sorted({character for character in text if character not in GLYPHS and character != " "}):
-        raise UserError(f"there are no strokes for {shown(''.join(unknown))}; a line is written in {few_of(sorted(GLYPHS))} and spaces")
+        raise UserError(
+            f"there are no strokes for {shown(''.join(unknown))}; a line is written in {few_of(sorted(GLYPHS))} and"
+            " spaces"
+        )
     hand = Hand() if hand is None else hand
     draw = np.random.default_rng([seed, *text.encode()])
     strokes, width = lay_out(text, hand, draw)
@@ -61,7 +68,9 @@ def render_line(text: str, *, seed: int = 0, height: int = 32, hand: Hand | None
     right = max(max(line[:, 0].max() for line in lines), width - GAP) + BESIDE
     picture = np.zeros((height, int(np.ceil((right - left) * unit))), np.float32)
     for line in lines:
-        draw_stroke(picture, np.stack([(line[:, 0] - left) * unit, height - 1 - (line[:, 1] + BELOW) * unit], 1), thickness)
+        draw_stroke(
+            picture, np.stack([(line[:, 0] - left) * unit, height - 1 - (line[:, 1] + BELOW) * unit], 1), thickness
+        )
     return torch.from_numpy(picture)
 
 
@@ -78,7 +87,8 @@ def lay_out(text: str, hand: Hand, draw: np.random.Generator) -> tuple[list[np.n
             place += SPACE * (1 + draw.uniform(-hand.size, hand.size))
             continue
         glyph = [
-            np.array([[int(x), int(y)] for x, y in zip(stroke[::2], stroke[1::2], strict=True)], float) for stroke in GLYPHS[character]
+            np.array([[int(x), int(y)] for x, y in zip(stroke[::2], stroke[1::2], strict=True)], float)
+            for stroke in GLYPHS[character]
         ]
         size = 1 + draw.uniform(-hand.size, hand.size)
         for points in glyph:
@@ -101,12 +111,15 @@ def smoothed(points: np.ndarray) -> np.ndarray:
 
 
 def draw_stroke(picture: np.ndarray, points: np.ndarray, thickness: float) -> None:
-    """Ink where a pixel is nearer than `thickness` to the straight pieces between the points (x, y), fading over one pixel."""
+    """Ink where a pixel is nearer than `thickness` to the straight pieces between the points (x, y), fading over one
+    pixel."""
     low = np.maximum(np.floor(points.min(0) - thickness - 1).astype(int), 0)
     high = np.minimum(np.ceil(points.max(0) + thickness + 1).astype(int) + 1, picture.shape[::-1])
     if (low >= high).any():
         return
-    pixels = np.stack(np.meshgrid(np.arange(low[0], high[0]), np.arange(low[1], high[1])), -1)[:, :, None]  # (rows, columns, 1, 2)
+    pixels = np.stack(np.meshgrid(np.arange(low[0], high[0]), np.arange(low[1], high[1])), -1)[
+        :, :, None
+    ]  # (rows, columns, 1, 2)
     starts, along = points[:-1], np.diff(points, axis=0)  # (pieces, 2)
     share = ((pixels - starts) * along).sum(-1) / np.maximum((along**2).sum(-1), 1e-9)
     nearest = starts + np.clip(share, 0, 1)[..., None] * along

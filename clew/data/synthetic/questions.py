@@ -1,4 +1,5 @@
-"""Drawn passages of facts, and questions on them whose answer is known: what a model must find is told by the passage alone."""
+"""Drawn passages of facts, and questions on them whose answer is known: what a model must find is told by the passage
+alone."""
 
 import random
 
@@ -10,9 +11,18 @@ FACTS = "facts"
 """The corpus by name."""
 NAMES = ["Ada", "Bo", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal"]
 FACT = {
-    "lives in": ("Where does {} live?", ["Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Paris", "Kyoto", "New_York", "Cape_Town"]),
-    "likes": ("What does {} like?", ["tea", "jazz", "chess", "rain", "bread", "cats", "maps", "snow", "green_apples", "old_films"]),
-    "works as": ("What is the work of {}?", ["a_baker", "a_judge", "a_pilot", "a_nurse", "a_poet", "a_clerk", "a_diver", "a_farmer"]),
+    "lives in": (
+        "Where does {} live?",
+        ["Rome", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Paris", "Kyoto", "New_York", "Cape_Town"],
+    ),
+    "likes": (
+        "What does {} like?",
+        ["tea", "jazz", "chess", "rain", "bread", "cats", "maps", "snow", "green_apples", "old_films"],
+    ),
+    "works as": (
+        "What is the work of {}?",
+        ["a_baker", "a_judge", "a_pilot", "a_nurse", "a_poet", "a_clerk", "a_diver", "a_farmer"],
+    ),
 }
 UNANSWERABLE = 0.2
 """The share of questions on somebody of whom the passage does not tell it."""
@@ -22,7 +32,8 @@ def synthetic_questions(size: int, seed: int, shortest: int, longest: int) -> li
     """So many questions, each on a passage of its own with between `shortest` and `longest` facts."""
     if not 1 <= shortest <= longest:
         raise UserError(
-            f"facts are from data.shortest ({shortest}) to data.longest ({longest}) in number; the first must be 1 or more and not above"
+            f"facts are from data.shortest ({shortest}) to data.longest ({longest}) in number; the first must be 1 or"
+            " more and not above"
         )
     check_fits(2000 * size, f"{size:,} drawn questions", "lower data.size")
     draw = random.Random(f"{FACTS} {seed}")

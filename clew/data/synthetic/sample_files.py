@@ -1,4 +1,5 @@
-"""Files to begin with, as someone would send them: drawn scenes, lines of writing, and spoken digits of the embedded recordings."""
+"""Files to begin with, as someone would send them: drawn scenes, lines of writing, and spoken digits of the embedded
+recordings."""
 
 import io
 import wave

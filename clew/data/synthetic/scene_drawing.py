@@ -1,4 +1,5 @@
-"""Shapes as pixels, in whole numbers: a pixel is cut into 4 x 4, and how many of these a shape covers is how much of its colour it has."""
+"""Shapes as pixels, in whole numbers: a pixel is cut into 4 x 4, and how many of these a shape covers is how much of
+its colour it has."""
 
 from collections.abc import Sequence
 
@@ -10,7 +11,8 @@ EIGHTHS = 8
 
 
 def coverage(shape: str, x: int, y: int, radius: int, side: int) -> np.ndarray:
-    """How many sixteenths of each pixel (side, side) a shape covers whose centre is the corner (x, y) of four pixels."""
+    """How many sixteenths of each pixel (side, side) a shape covers whose centre is the corner (x, y) of four
+    pixels."""
     (left, right), (top, bottom) = ((max(0, place - radius), min(side, place + radius)) for place in (x, y))
     across, down = (2 * np.arange(CUT * first, CUT * last) + 1 for first, last in ((left, right), (top, bottom)))
     inside = INSIDE[shape]((across - EIGHTHS * x)[None], (down - EIGHTHS * y)[:, None], EIGHTHS * radius)
@@ -19,7 +21,9 @@ def coverage(shape: str, x: int, y: int, radius: int, side: int) -> np.ndarray:
     return covered
 
 
-def painted(layers: Sequence[tuple[np.ndarray, tuple[int, int, int]]], side: int, ground: tuple[int, int, int]) -> np.ndarray:
+def painted(
+    layers: Sequence[tuple[np.ndarray, tuple[int, int, int]]], side: int, ground: tuple[int, int, int]
+) -> np.ndarray:
     """Colours laid over a ground, each as far as it covers; bytes (side, side, 3)."""
     canvas = np.tile(np.array(ground, np.int64), (side, side, 1))
     for covered, colour in layers:

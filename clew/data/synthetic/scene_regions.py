@@ -1,10 +1,11 @@
-"""Scenes of figures, as graphs of their regions: shapes that touch or lie inside each other are parts of a figure, and what a region is
-called depends on its neighbours.
+"""Scenes of figures, as graphs of their regions: shapes that touch or lie inside each other are parts of a figure, and
+what a region is called depends on its neighbours.
 
     roof above wall, tail right of body, blossom above leaves, flame above candle, sail above hull; bars inside a pane
 
-A triangle is a roof, a tail or a candle, or belongs to no figure (`loose`): its colour and its shape do not tell. Between any two regions
-there is an edge each way, named by how its source stands to its target: "above", "above, touching", "inside" and so on.
+A triangle is a roof, a tail or a candle, or belongs to no figure (`loose`): its colour and its shape do not tell.
+Between any two regions there is an edge each way, named by how its source stands to its target: "above", "above,
+touching", "inside" and so on.
 """
 
 from collections.abc import Iterator
@@ -62,7 +63,8 @@ class RegionScene(NamedTuple):
 def region_edges(scene: Scene) -> NamedEdges:
     things = scene.things
     return tuple(
-        (source, target, region_relation(things[source], things[target])) for source, target in permutations(range(len(things)), 2)
+        (source, target, region_relation(things[source], things[target]))
+        for source, target in permutations(range(len(things)), 2)
     )
 
 

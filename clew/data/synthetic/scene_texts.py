@@ -1,11 +1,12 @@
-"""What is said of a scene: captions, a paragraph, and the thing that each word speaks of; and whether what is said is true.
+"""What is said of a scene: captions, a paragraph, and the thing that each word speaks of; and whether what is said is
+true.
 
     sentence = ["there is"] thing | thing "is" relation thing | thing "is" place
     thing    = "a" [size] [colour] shape
     relation = "left of" | "right of" | "above" | "below"
 
-Two things have one relation each way: they are beside each other where their centres are further apart across than down. A text is of
-words with spaces between; sentences of a paragraph end with " ."
+Two things have one relation each way: they are beside each other where their centres are further apart across than
+down. A text is of words with spaces between; sentences of a paragraph end with " ."
 """
 
 import re
@@ -26,7 +27,8 @@ ARTICLES = ("a", "an", "the")
 
 
 class Told(NamedTuple):
-    """A text, and for each of its words, which are parted by spaces, the thing it describes, by its number from 0; None of others."""
+    """A text, and for each of its words, which are parted by spaces, the thing it describes, by its number from 0; None
+    of others."""
 
     text: str
     things: tuple[int | None, ...]
@@ -86,8 +88,8 @@ def captions(scene: Scene) -> list[Told]:
 
 
 def fixed_caption(scene: Scene) -> Told:
-    """The sentence that what is shown decides alone: how the first thing stands to the second, by the order of their colours and then of
-    their shapes; or that the only one is there. It says everything of the things it speaks of."""
+    """The sentence that what is shown decides alone: how the first thing stands to the second, by the order of their
+    colours and then of their shapes; or that the only one is there. It says everything of the things it speaks of."""
     first, *others = sorted(range(len(scene.things)), key=lambda number: rank_of(scene.things[number]))
     return related(scene, first, others[0], True) if others else alone(scene, first, True, placed=False, there_is=True)
 
@@ -100,7 +102,8 @@ def paragraph(scene: Scene, order: Sequence[int] | None = None) -> Told:
     """Sentences that speak of every thing once, with all that can be said of it."""
     sentences = paragraph_sentences(scene, order)
     return Told(
-        " ".join(f"{sentence.text} ." for sentence in sentences), tuple(word for each in sentences for word in (*each.things, None))
+        " ".join(f"{sentence.text} ." for sentence in sentences),
+        tuple(word for each in sentences for word in (*each.things, None)),
     )
 
 
@@ -172,7 +175,9 @@ def is_true(text: str, scene: Scene) -> bool:
 
 def holds(claim: Claim, scene: Scene) -> bool:
     if claim.second is None:
-        return any(claim.first.fits(thing) and claim.place in (None, place_of(thing, scene.side)) for thing in scene.things)
+        return any(
+            claim.first.fits(thing) and claim.place in (None, place_of(thing, scene.side)) for thing in scene.things
+        )
     return any(
         claim.first.fits(one) and claim.second.fits(other) and relation_of(one, other) == claim.relation
         for one, other in permutations(scene.things, 2)
@@ -221,7 +226,8 @@ def noun_at(words: Sequence[str]) -> tuple[Noun | None, list[str]]:
 
 
 def nouns(text: str) -> Iterator[Noun]:
-    """Every thing that a text speaks of, whatever its grammar: a shape, and the colour and size right before it in either order."""
+    """Every thing that a text speaks of, whatever its grammar: a shape, and the colour and size right before it in
+    either order."""
     return (noun for noun, _ in placed_nouns(re.findall(r"[a-z]+", text.lower())))
 
 
@@ -236,8 +242,8 @@ def placed_nouns(words: Sequence[str]) -> Iterator[tuple[Noun, range]]:
 
 
 def told_of(text: str, scene: Scene) -> Told:
-    """A text with the thing of the scene that each word describes. Words that fit no thing have the number behind the last; where several
-    fit, it is the first."""
+    """A text with the thing of the scene that each word describes. Words that fit no thing have the number behind the
+    last; where several fit, it is the first."""
     words = text.lower().split()
     things: list[int | None] = [None] * len(words)
     for noun, places in placed_nouns(words):
@@ -248,8 +254,8 @@ def told_of(text: str, scene: Scene) -> Told:
 
 
 def objects_mentioned(text: str, scene: Scene) -> Mentions:
-    """How often a text speaks of each thing of a scene. Where several things fit a description, it is of the one that was spoken of
-    least, the first of those."""
+    """How often a text speaks of each thing of a scene. Where several things fit a description, it is of the one that
+    was spoken of least, the first of those."""
     counts = [0] * len(scene.things)
     others = 0
     for noun in nouns(text):

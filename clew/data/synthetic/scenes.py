@@ -1,8 +1,10 @@
-"""A world of pictures whose truth is known: scenes of one to four coloured shapes, drawn by a seed, with what can be said of them.
+"""A world of pictures whose truth is known: scenes of one to four coloured shapes, drawn by a seed, with what can be
+said of them.
 
-The same seed gives the same scenes on every machine: what is drawn are fractions of `random.Random.random`, and geometry is in whole
-numbers. Some pairs of a colour and a shape are held out: training never shows them. Of the valid and test parts every second scene
-(`is_novel`) has a pair that the part holds out, the others have none, so that both kinds of generalisation can be told apart.
+The same seed gives the same scenes on every machine: what is drawn are fractions of `random.Random.random`, and
+geometry is in whole numbers. Some pairs of a colour and a shape are held out: training never shows them. Of the valid
+and test parts every second scene (`is_novel`) has a pair that the part holds out, the others have none, so that both
+kinds of generalisation can be told apart.
 """
 
 import random
@@ -81,7 +83,9 @@ class Scene(NamedTuple):
 
     @property
     def key(self) -> str:
-        return " ".join(f"{thing.size} {thing.colour} {thing.shape} {thing.x} {thing.y} {thing.shade}" for thing in self.things)
+        return " ".join(
+            f"{thing.size} {thing.colour} {thing.shape} {thing.x} {thing.y} {thing.shade}" for thing in self.things
+        )
 
     @property
     def is_novel(self) -> bool:
@@ -90,7 +94,9 @@ class Scene(NamedTuple):
 
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
         """Bytes (side, side, 3), or (side, side, 1) of grey; edges are smooth."""
-        layers = [(coverage(thing.shape, thing.x, thing.y, thing.radius, self.side), thing.shade) for thing in self.things]
+        layers = [
+            (coverage(thing.shape, thing.x, thing.y, thing.radius, self.side), thing.shade) for thing in self.things
+        ]
         return in_mode(painted(layers, self.side, self.ground), mode)
 
     def size(self) -> tuple[int, int]:
@@ -98,8 +104,8 @@ class Scene(NamedTuple):
         return self.side, self.side
 
     def numbers(self) -> np.ndarray:
-        """For each pixel (side, side) the number of its thing, from 1 in their order; 0 is the ground. A pixel is a thing's where that
-        covers at least half of it."""
+        """For each pixel (side, side) the number of its thing, from 1 in their order; 0 is the ground. A pixel is a
+        thing's where that covers at least half of it."""
         found = np.zeros((self.side, self.side), np.uint8)
         for number, thing in enumerate(self.things, start=1):
             found[coverage(thing.shape, thing.x, thing.y, thing.radius, self.side) >= 8] = number
@@ -140,15 +146,23 @@ class Draw:
         return [left.pop(self.below(len(left))) for _ in items]
 
 
-def scenes(count: int, seed: int, part: Part = "train", *, side: int = 64, fewest: int = 1, most: int = MOST_THINGS) -> list[Scene]:
+def scenes(
+    count: int, seed: int, part: Part = "train", *, side: int = 64, fewest: int = 1, most: int = MOST_THINGS
+) -> list[Scene]:
     """So many scenes of a part, each with between `fewest` and `most` things. The first ones of more are the same."""
     if part not in HELD_OUT:
         raise unknown("part of the scenes", part, HELD_OUT)
     if not 1 <= fewest <= most <= MOST_THINGS:
-        raise UserError(f"a scene has from {fewest} to {most} things; the first must be 1 at least and the second {MOST_THINGS} at most")
+        raise UserError(
+            f"a scene has from {fewest} to {most} things; the first must be 1 at least and the second {MOST_THINGS} at"
+            " most"
+        )
     if not 32 <= side <= 512:
         raise UserError(f"a scene's side ({side}) is 32 pixels at least and 512 at most")
-    return [drawn_scene(f"{SCENES} {part} {seed} {number}", number, part, side, fewest, most) for number in range(1, count + 1)]
+    return [
+        drawn_scene(f"{SCENES} {part} {seed} {number}", number, part, side, fewest, most)
+        for number in range(1, count + 1)
+    ]
 
 
 def across(scene: Scene) -> list[int]:

@@ -1,6 +1,8 @@
-"""Sequence tasks whose right answer is known: a source line to a target line, symbols parted by spaces, the same for the same seed.
+"""Sequence tasks whose right answer is known: a source line to a target line, symbols parted by spaces, the same for
+the same seed.
 
-Members of SYNTHETIC are functions `(random, length) -> (source, target)`; `length` is how long the sequence, or the gap, is.
+Members of SYNTHETIC are functions `(random, length) -> (source, target)`; `length` is how long the sequence, or the
+gap, is.
 """
 
 import random
@@ -58,15 +60,21 @@ def synthetic_lines(name: str, size: int, seed: int, shortest: int, longest: int
         raise unknown("synthetic corpus", name, SYNTHETIC)
     if not 1 <= shortest <= longest:
         raise UserError(
-            f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be 1 or more and not above"
+            f"lengths go from data.shortest ({shortest}) to data.longest ({longest}); the first must be 1 or more and"
+            " not above"
         )
-    check_fits(size * (200 + 4 * longest), f"{size:,} drawn lines of up to {longest:,} symbols", "lower data.size or data.longest")
+    check_fits(
+        size * (200 + 4 * longest),
+        f"{size:,} drawn lines of up to {longest:,} symbols",
+        "lower data.size or data.longest",
+    )
     draw = random.Random(f"{name} {seed}")
     return [SYNTHETIC[name](draw, draw.randint(shortest, longest)) for _ in range(size)]
 
 
 def right_place(name: str, source: str, step: int) -> int | None:
-    """Where in the source the symbol of a target's step comes from, where that is certain: for copy, reverse and sort."""
+    """Where in the source the symbol of a target's step comes from, where that is certain: for copy, reverse and
+    sort."""
     symbols = source.split()
     if step >= len(symbols):
         return None

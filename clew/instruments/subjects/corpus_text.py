@@ -26,6 +26,10 @@ def corpus_text(run: Run, part: str, characters: int) -> str:
     """Return the first characters of a part of a run's corpus, at most `characters`."""
     check_paths(run.folder, run.config.data)
     try:
-        return beginning(TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters)
+        return beginning(
+            TASKS[run.config.task.name].learns.read(run.config.data, run.config.seed, Notes())[part], characters
+        )
     except UserError as error:
-        raise UserError(f"{str(error).rstrip('.')}; that is the run's own text: give another (--text, --file)") from None
+        raise UserError(
+            f"{str(error).rstrip('.')}; that is the run's own text: give another (--text, --file)"
+        ) from None

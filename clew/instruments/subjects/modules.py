@@ -1,5 +1,5 @@
-"""Foreign modules for instruments: single layers and bodies, `torch.nn`, `transformers`. They are called with tensors as they take them,
-and watched by hooks.
+"""Foreign modules for instruments: single layers and bodies, `torch.nn`, `transformers`. They are called with tensors
+as they take them, and watched by hooks.
 
 Input is one row. Tokens are named by a tokenizer if there is one, else by their ids; vectors by their places.
 """
@@ -40,14 +40,15 @@ class Call(NamedTuple):
 
 
 class AnyModule:
-    """Any torch module, called with `inputs`: a tensor, several in a tuple, or by name in a mapping. Without inputs, a `tokenizer` encodes
-    a text to token ids (1, length)."""
+    """Any torch module, called with `inputs`: a tensor, several in a tuple, or by name in a mapping. Without inputs, a
+    `tokenizer` encodes a text to token ids (1, length)."""
 
     text_name = "text"
 
     def __init__(self, module: nn.Module, inputs: Any = None, tokenizer: Any = None):
         self.original = module
-        # Recurrences of torch.nn become clew layers with the same weights, since a fused kernel has no values inside to watch.
+        # Recurrences of torch.nn become clew layers with the same weights, since a fused kernel has no values inside to
+        # watch.
         self.module: Any = as_stack(module) if isinstance(module, nn.RNNBase) else module
         self.inputs = inputs
         self.tokenizer = tokenizer
@@ -82,11 +83,15 @@ class AnyModule:
         return self.checked(Call((torch.tensor([ids], device=None if parameter is None else parameter.device),), {}, 0))
 
     def checked(self, call: Call) -> Call:
-        """Check that the input is one row, in the module's layout; for torch's recurrences convert it to (1, length, dim)."""
+        """Check that the input is one row, in the module's layout; for torch's recurrences convert it to (1, length,
+        dim)."""
         value = call.value
         if isinstance(self.original, nn.RNNBase):
             return Call((recurrent_row(self.original, value),), {}, 0)
-        rows, need = value.shape[:-1] if not is_ids(value) else value.shape, "give (1, length) ids or (1, length, dim) vectors"
+        rows, need = (
+            value.shape[:-1] if not is_ids(value) else value.shape,
+            "give (1, length) ids or (1, length, dim) vectors",
+        )
         if value.dim() == 0 or value.numel() == 0:
             raise UserError(f"inputs of shape {tuple(value.shape)} have no places to look at; {need}")
         if len(rows) > 1 and sorted(rows)[-2] > 1:
@@ -100,7 +105,9 @@ class AnyModule:
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             sentence = " ".join(str(error).split())[:200]
             shape = tuple(call.value.shape)
-            raise UserError(f"{self.name} cannot be run on inputs of shape {shape}: {sentence or type(error).__name__}") from None
+            raise UserError(
+                f"{self.name} cannot be run on inputs of shape {shape}: {sentence or type(error).__name__}"
+            ) from None
 
     def output(self, call: Call) -> Tensor:
         """Return the first tensor of the module's output as (places, dim)."""
@@ -133,7 +140,9 @@ class AnyModule:
         if not getattr(module, "causal", False) or getattr(module, "encodes", False) or len(reading.batch.args) != 1:
             return None
         if isinstance(module, SequenceLayer):
-            return Carried(lambda t, state: module(value[:, t : t + 1], None, state), module.initial_state(1, like=value))
+            return Carried(
+                lambda t, state: module(value[:, t : t + 1], None, state), module.initial_state(1, like=value)
+            )
         if hasattr(module, "initial_state") and is_ids(value):
             return Carried(lambda t, state: module(value[:, t : t + 1], None, state), module.initial_state(1))
         return None
@@ -150,7 +159,12 @@ class AnyModule:
 
         def looked_up(path: str) -> Callable[..., None]:
             def keep(part: nn.Module, args: tuple[Any, ...]) -> None:
-                if args and isinstance(args[0], Tensor) and args[0].shape == call.value.shape and bool((args[0] == call.value).all()):
+                if (
+                    args
+                    and isinstance(args[0], Tensor)
+                    and args[0].shape == call.value.shape
+                    and bool((args[0] == call.value).all())
+                ):
                     paths.append(path)
 
             return keep
@@ -171,8 +185,8 @@ class AnyModule:
         return hasattr(self.module, "embedding") and hasattr(self.module, "levels")
 
     def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """Explain one number of the output: entry `of`, counted from 0, of the vector at a place; by default the largest entry at the last
-        place."""
+        """Explain one number of the output: entry `of`, counted from 0, of the vector at a place; by default the
+        largest entry at the last place."""
         reading = self.reads(given)
         call: Call = reading.batch
         with torch.no_grad():
@@ -183,7 +197,9 @@ class AnyModule:
         entry = self.chosen_entry(output[place - 1], of)
         embedding: str | None = None
         if is_ids(call.value) and not (embedding := self.entrance(reading)):
-            raise UserError(f"{self.name} looks ids up in no embedding table that is known, so there are no vectors to explain by")
+            raise UserError(
+                f"{self.name} looks ids up in no embedding table that is known, so there are no vectors to explain by"
+            )
         what = f"entry {entry} of what {self.name} gives at place {place}"
         own = (True,) * len(reading.tokens)
 
@@ -200,7 +216,9 @@ class AnyModule:
         else:
             ids = [] if self.tokenizer is None else encoded(self.tokenizer, of)
             if len(ids) != 1:
-                raise UserError(f"of={of!r} names no entry of what {self.name} gives; give a number from 0 to {len(vector) - 1}")
+                raise UserError(
+                    f"of={of!r} names no entry of what {self.name} gives; give a number from 0 to {len(vector) - 1}"
+                )
             (entry,) = ids
         if not 0 <= entry < len(vector):
             raise UserError(f"there is no entry {entry}; {self.name} gives {len(vector)} at each place, counted from 0")
@@ -238,7 +256,9 @@ def as_call(inputs: Any) -> Call:
             return Call((), named, main)
     if isinstance(inputs, (tuple, list)) and inputs and isinstance(inputs[0], Tensor):
         return Call(tuple(inputs), {}, 0)
-    raise UserError(f"inputs are a tensor, several in a tuple, or by name in a dict, as the module takes them, not {shown(inputs)}")
+    raise UserError(
+        f"inputs are a tensor, several in a tuple, or by name in a dict, as the module takes them, not {shown(inputs)}"
+    )
 
 
 def is_ids(value: Tensor) -> bool:
@@ -253,9 +273,14 @@ def recurrent_row(module: nn.RNNBase, value: Tensor) -> Tensor:
     elif value.dim() == 3:
         value = value if module.batch_first else value.transpose(0, 1)
     if value.dim() != 3 or len(value) != 1 or value.shape[1] == 0 or is_ids(value):
-        raise UserError(f"{type(module).__name__} reads one row of vectors here, {layout} or (length, dim), not shape {tuple(value.shape)}")
+        raise UserError(
+            f"{type(module).__name__} reads one row of vectors here, {layout} or (length, dim), not shape"
+            f" {tuple(value.shape)}"
+        )
     if value.shape[-1] != module.input_size:
-        raise UserError(f"{type(module).__name__} reads vectors of width {module.input_size}, and inputs have {value.shape[-1]}")
+        raise UserError(
+            f"{type(module).__name__} reads vectors of width {module.input_size}, and inputs have {value.shape[-1]}"
+        )
     return value
 
 

@@ -1,5 +1,5 @@
-"""The places of a run that can be recorded and changed by name, with `clew.record` and `clew.intervene`: taps inside layers, and the
-outputs of modules."""
+"""The places of a run that can be recorded and changed by name, with `clew.record` and `clew.intervene`: taps inside
+layers, and the outputs of modules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,9 @@ from clew.instruments.subjects.subject import Subject
 class PlaceOptions(TextOptions):
     """Options: which places are listed."""
 
-    pattern: str = Field("", description="paths to list, with wildcards * and ?, such as *.gates.* or body.*; all taps by default")
+    pattern: str = Field(
+        "", description="paths to list, with wildcards * and ?, such as *.gates.* or body.*; all taps by default"
+    )
 
 
 def look_at_places(subjects: Sequence[Subject], options: PlaceOptions) -> View:
@@ -59,8 +61,14 @@ def describe_calls(calls: Sequence[Tensor]) -> tuple[Any, ...]:
     values = calls[0].float()
     finite = values[values.isfinite()]
     shape = " x ".join(map(str, values.shape)) + (f", {len(calls)} times" if len(calls) > 1 else "")
-    numbers = [round(float(each), 4) for each in (finite.min(), finite.mean(), finite.max())] if len(finite) else ["", "", ""]
+    numbers = (
+        [round(float(each), 4) for each in (finite.min(), finite.mean(), finite.max())] if len(finite) else ["", "", ""]
+    )
     return shape, *numbers
 
 
-TAPS = Instrument("the places that can be recorded and changed by name, with shapes and values on a text", PlaceOptions, look_at_places)
+TAPS = Instrument(
+    "the places that can be recorded and changed by name, with shapes and values on a text",
+    PlaceOptions,
+    look_at_places,
+)

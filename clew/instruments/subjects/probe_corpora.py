@@ -26,7 +26,8 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class ProbeCorpus:
-    """Sentences whose words, or which themselves, have labels: `labels` lists those of all words, or of all sentences, in order."""
+    """Sentences whose words, or which themselves, have labels: `labels` lists those of all words, or of all sentences,
+    in order."""
 
     name: str
     unit: str
@@ -41,17 +42,24 @@ class ProbeCorpus:
     def baselines(self) -> dict[str, float]:
         """Return accuracies without a model."""
         counts, test = Counter(self.labels["train"]), self.labels["test"]
-        accuracies = {f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100 * test.count(most_frequent(counts)) / len(test)}
+        accuracies = {
+            f"most frequent {'tag' if self.unit == 'words' else 'label'}": 100
+            * test.count(most_frequent(counts))
+            / len(test)
+        }
         if self.unit == "words":
             sentences = self.sentences["train"]
             tagger = fit_most_frequent_tag(zip(sentences, by_sentence(sentences, self.labels["train"]), strict=True))
             tagged = chain.from_iterable(map(tagger.tag, self.sentences["test"]))
-            accuracies["most frequent tag of each word"] = 100 * sum(a == b for a, b in zip(tagged, test, strict=True)) / len(test)
+            accuracies["most frequent tag of each word"] = (
+                100 * sum(a == b for a, b in zip(tagged, test, strict=True)) / len(test)
+            )
         return accuracies
 
 
 def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
-    """Read the sentences and labels of a corpus with tags or labelled texts, with at most `limit` random sentences per part."""
+    """Read the sentences and labels of a corpus with tags or labelled texts, with at most `limit` random sentences per
+    part."""
     if limit < 1:
         raise UserError(f"limit ({limit}) must be at least 1 sentence")
     corpus, _, tags = name.partition(":")
@@ -59,15 +67,26 @@ def read_probe_corpus(name: str, limit: int) -> ProbeCorpus:
     if isinstance(content, Tagged):
         tagged = read_parts(TAGGED, TaggedData(corpus=corpus, tags=tags or None), limit)
         words = {part: [list(one.words) for one in examples] for part, examples in tagged.items()}
-        return ProbeCorpus(name, "words", words, {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()})
+        return ProbeCorpus(
+            name,
+            "words",
+            words,
+            {part: [tag for one in examples for tag in one.tags] for part, examples in tagged.items()},
+        )
     if tags or not isinstance(content, (LabelTable, Trees)):
-        able = ", ".join(other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees)))
-        raise UserError(f"a probe predicts tags of words or labels of texts, and {name} holds {content.kind}; use one of {able}")
+        able = ", ".join(
+            other for other, there in CORPORA.items() if isinstance(there.content, (Tagged, LabelTable, Trees))
+        )
+        raise UserError(
+            f"a probe predicts tags of words or labels of texts, and {name} holds {content.kind}; use one of {able}"
+        )
     labelled = read_parts(LABELLED, LabelledData(corpus=corpus), limit)
     if isinstance(content, LabelTable) and all(one.text.startswith("(") for one in labelled["train"]):
         labelled = read_parts(LABELLED_TREES, LabelledTreesData(corpus=corpus), limit)
     words = {part: [sentence_of(one, content) for one in examples] for part, examples in labelled.items()}
-    return ProbeCorpus(name, "sentences", words, {part: [one.label for one in examples] for part, examples in labelled.items()})
+    return ProbeCorpus(
+        name, "sentences", words, {part: [one.label for one in examples] for part, examples in labelled.items()}
+    )
 
 
 def sentence_of(example: Labelled | LabelledTree, content: LabelTable | Trees) -> list[str]:
@@ -77,8 +96,8 @@ def sentence_of(example: Labelled | LabelledTree, content: LabelTable | Trees) -
 
 
 def read_parts(kind: Kind, data: ExampleData, limit: int) -> dict[str, list[Any]]:
-    """Return train, valid and test parts. Without a test part, the validation part serves as test, and a tenth of the training part as
-    valid."""
+    """Return train, valid and test parts. Without a test part, the validation part serves as test, and a tenth of the
+    training part as valid."""
     parts = {part: list(examples) for part, examples in kind.read(data, SEED).items()}
     if "test" not in parts:
         cut = max(len(parts["train"]) // 10, 1)

@@ -1,7 +1,7 @@
 """The recurrent layers of a run: their names, their taps and the layout of their places.
 
-A layer is named by its number from 1, preceded by its half of an encoder-decoder, and followed by its direction or, on grids, the corner
-from which it reads: `2`, `1.backward`, `encoder.1.forward`, `decoder.2`, `1.top_left`.
+A layer is named by its number from 1, preceded by its half of an encoder-decoder, and followed by its direction or, on
+grids, the corner from which it reads: `2`, `1.backward`, `encoder.1.forward`, `decoder.2`, `1.top_left`.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ DIRECTIONS = {"forward_layer": "forward", "backward_layer": "backward", **{corne
 
 
 class RecurrentLayer(NamedTuple):
-    """`path` is that of its cell, `hidden` and `memory` are the places that show h and c; `memory` is None if the state is only h. `gates`
-    are the places of its gates by name, without the candidate."""
+    """`path` is that of its cell, `hidden` and `memory` are the places that show h and c; `memory` is None if the state
+    is only h. `gates` are the places of its gates by name, without the candidate."""
 
     name: str
     path: str
@@ -44,16 +44,21 @@ class RecurrentLayer(NamedTuple):
 
     @property
     def keeping(self) -> str | None:
-        """The place of the gate that controls how much of its state a cell keeps between places, or None. None for trees, grids
-        and graphs, whose places do not follow one another."""
-        return next((self.gates[name] for name in KEEPING if name in self.gates), None) if isinstance(self.cell, Cell) else None
+        """The place of the gate that controls how much of its state a cell keeps between places, or None. None for
+        trees, grids and graphs, whose places do not follow one another."""
+        return (
+            next((self.gates[name] for name in KEEPING if name in self.gates), None)
+            if isinstance(self.cell, Cell)
+            else None
+        )
 
     def place(self, of: str) -> str:
         """Return the place of its `cell` state (c, or h if there is no c) or its `hidden` state."""
         return self.memory if of == "cell" and self.memory is not None else self.hidden
 
     def values(self, seen: Tensor) -> Tensor:
-        """Return the values of a tap for one row (places, units): of a grid row by row, of a graph those of the last round."""
+        """Return the values of a tap for one row (places, units): of a grid row by row, of a graph those of the last
+        round."""
         row = seen[0].float().cpu()
         if isinstance(self.cell, GridCell):
             return row.flatten(0, 1)
@@ -63,7 +68,9 @@ class RecurrentLayer(NamedTuple):
         """Return the layout of the places that it reads or writes; grid layers may join places."""
         read = reading.written_places if self.writes else reading.places
         if isinstance(self.cell, GridCell) and read.shape != (shape := (seen.shape[1], seen.shape[2])):
-            names = tuple(f"row {row + 1}, column {column + 1}" for row in range(shape[0]) for column in range(shape[1]))
+            names = tuple(
+                f"row {row + 1}, column {column + 1}" for row in range(shape[0]) for column in range(shape[1])
+            )
             return Layout(names, "cell", shape)
         return read
 
@@ -89,7 +96,11 @@ def recurrent_layers(run: Any) -> list[RecurrentLayer]:
                 part,
                 f"{path}.hidden" if "hidden" in taps else path,
                 f"{path}.cell_state" if "cell_state" in taps else None,
-                {tap.split(".")[1]: f"{path}.{tap}" for tap in gate_names(part) if tap in taps and not tap.endswith(".candidate")},
+                {
+                    tap.split(".")[1]: f"{path}.{tap}"
+                    for tap in gate_names(part)
+                    if tap in taps and not tap.endswith(".candidate")
+                },
             )
         )
     return layers
@@ -104,7 +115,9 @@ def gate_names(cell: nn.Module) -> list[str]:
 def layer_name(task: nn.Module, parts: list[str]) -> str:
     """Derive the name from the parts of a path: half, numbers and direction."""
     half = [part for part in parts if part in ("encoder", "decoder")][:1]
-    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][-1 if "cells" in parts else 0 :]  # a stack's cells are its layers
+    numbers = [str(int(part) + 1) for part in parts if part.isdigit()][
+        -1 if "cells" in parts else 0 :
+    ]  # a stack's cells are its layers
     ways = [DIRECTIONS[part] for part in parts if part in DIRECTIONS]
     if any(isinstance(module, Backward) for module in modules_along(task, parts)):
         ways.append("backward")
@@ -129,7 +142,11 @@ def find_layer(run: Any, name: str) -> RecurrentLayer:
 
 
 def why_not_recurrent(subject: Subject) -> str | None:
-    return None if recurrent_layers(subject.module) else f"{subject.name} has no recurrent layer whose cells can be watched"
+    return (
+        None
+        if recurrent_layers(subject.module)
+        else f"{subject.name} has no recurrent layer whose cells can be watched"
+    )
 
 
 def check_units(units: tuple[int, ...], width: int, layer: str) -> None:

@@ -1,5 +1,5 @@
-"""Sentences for instruments, and a run's vectors of their words at every level. Shared by the instruments that compare words, layers and
-models."""
+"""Sentences for instruments, and a run's vectors of their words at every level. Shared by the instruments that compare
+words, layers and models."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -28,19 +28,26 @@ SEED = 1
 class SentenceOptions(Section):
     """Which sentences the run reads."""
 
-    corpus: str = Field("ewt-sample", description="a corpus by name, such as ewt-sample or tinyshakespeare; own: the run's validation part")
+    corpus: str = Field(
+        "ewt-sample",
+        description="a corpus by name, such as ewt-sample or tinyshakespeare; own: the run's validation part",
+    )
     sentences: int = Field(500, ge=2, le=20_000, description="how many sentences are read")
     pieces: Literal["first", "last", "mean"] = Field("last", description="which of a word's tokens represent it")
     off: HeadsOff = ()
 
 
 def find_sentences(model: Looked, corpus: str, most: int) -> list[list[str]]:
-    """Draw distinct sentences of at least two words with a fixed seed, from a corpus by name, or from the run's validation part."""
+    """Draw distinct sentences of at least two words with a fixed seed, from a corpus by name, or from the run's
+    validation part."""
     lines = own_texts(subject_of(model)) if corpus == OWN else corpus_lines(corpus)
     cut = (words_of(line)[:LONGEST_SENTENCE] for line in islice(lines, 20 * most + 20_000))
     sentences = list(dict.fromkeys(tuple(words) for words in cut if len(words) > 1))
     if len(sentences) < 2:
-        raise UserError(f"corpus={corpus} has {len(sentences)} sentences of two words or more, and two are needed; name another corpus")
+        raise UserError(
+            f"corpus={corpus} has {len(sentences)} sentences of two words or more, and two are needed; name another"
+            " corpus"
+        )
     chosen = np.random.default_rng(SEED).permutation(len(sentences))[:most]
     return [list(sentences[place]) for place in sorted(chosen.tolist())]
 
@@ -57,13 +64,15 @@ def corpus_lines(name: str) -> Iterator[str]:
 
 def own_texts(subject: Subject) -> Iterator[str]:
     if subject.run is None:
-        raise UserError(f"{subject.name} is a module and has no data of its own; name a corpus, such as corpus=ewt-sample")
+        raise UserError(
+            f"{subject.name} is a module and has no data of its own; name a corpus, such as corpus=ewt-sample"
+        )
     return own_lines(subject.run)
 
 
 def level_words(model: Looked, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[np.ndarray]:
-    """Return the vectors of all words (words, dim) at every level, the embedding first, of a subject, run or task; of an encoder-decoder
-    those of the encoder."""
+    """Return the vectors of all words (words, dim) at every level, the embedding first, of a subject, run or task; of
+    an encoder-decoder those of the encoder."""
     body, reader = subject_of(model).offers.vectors()
     return [level.cpu().double().numpy() for level in word_vectors(body, reader, sentences, pieces)]
 

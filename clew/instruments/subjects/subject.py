@@ -1,4 +1,5 @@
-"""The Subject of an instrument: a named module and its capabilities, made from a run, a task without a run, or any torch module."""
+"""The Subject of an instrument: a named module and its capabilities, made from a run, a task without a run, or any
+torch module."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from clew.tasks.uses.writing import DecodingConfig
 
 @dataclass(frozen=True)
 class Subject:
-    """`module` runs and is watched by path. `offers` has the capabilities of `clew.tasks.offers`: the module itself if it is a task, else
-    an `AnyModule`. `name` is for pictures and messages. `run` is set if data, metrics or settings of a run are available."""
+    """`module` runs and is watched by path. `offers` has the capabilities of `clew.tasks.offers`: the module itself if
+    it is a task, else an `AnyModule`. `name` is for pictures and messages. `run` is set if data, metrics or settings of
+    a run are available."""
 
     name: str
     module: nn.Module
@@ -99,8 +101,8 @@ def check_reads_itself(name: str, inputs: Any, tokenizer: Any) -> None:
 
 
 def subject_names(subjects: Sequence[Subject]) -> list[str]:
-    """Return distinct names for subjects: the last part of the folder, the whole path if that is ambiguous, and a number if a subject is
-    repeated."""
+    """Return distinct names for subjects: the last part of the folder, the whole path if that is ambiguous, and a
+    number if a subject is repeated."""
     last = [subject.name if subject.folder is None else subject.folder.resolve().name for subject in subjects]
     names = [name if last.count(name) == 1 else subject.name for name, subject in zip(last, subjects, strict=True)]
     return [name if names.count(name) == 1 else f"{number}: {name}" for number, name in enumerate(names, start=1)]

@@ -14,7 +14,9 @@ def look_at_tokens(subjects: Sequence[Subject], options: TextOptions) -> View:
     ids = reading.ids or ("",) * len(reading.tokens)
     rows = [
         (place, piece, token, id, *(["" if span is None else f"{span[0]}-{span[1]}"] if reading.spans else []))
-        for place, (piece, token, id, span) in enumerate(zip(reading.pieces, reading.tokens, ids, spans, strict=True), start=1)
+        for place, (piece, token, id, span) in enumerate(
+            zip(reading.pieces, reading.tokens, ids, spans, strict=True), start=1
+        )
     ]
     notes = [f"{token}, id {id}" for token, id in zip(reading.tokens, ids, strict=True)]
     parts: list[Part] = [
@@ -25,7 +27,9 @@ def look_at_tokens(subjects: Sequence[Subject], options: TextOptions) -> View:
         written = list(zip(range(1, len(reading.written) + 1), reading.written, reading.written_ids, strict=True))
         parts.append(Table(("place", "token", "id"), written, "Written"))
     unknown_count = reading.num_unknown(reading.ids)
-    about = f"{len(rows)} {'tokens' if reading.ids else 'vectors'}" + (f", {unknown_count} unknown to the model" if unknown_count else "")
+    about = f"{len(rows)} {'tokens' if reading.ids else 'vectors'}" + (
+        f", {unknown_count} unknown to the model" if unknown_count else ""
+    )
     if (limit := reading.limit) is not None and len(rows) > limit:
         about += f"; the model has {limit} positions, so instruments that run it need a shorter text"
     facts = {

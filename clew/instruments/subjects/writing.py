@@ -19,5 +19,6 @@ class WritingOptions(Section):
 
 
 def begin_writing(subject: Subject, options: WritingOptions, config: DecodingConfig) -> Begun:
-    """Begin writing under the filters of a config. Tokens that the model never writes are banned, as in normal decoding."""
+    """Begin writing under the filters of a config. Tokens that the model never writes are banned, as in normal
+    decoding."""
     return subject.offers.steps(Given(options.text, into=options.into), config)

@@ -9,6 +9,16 @@ from clew.interop.huggingface.marian import MARIAN
 from clew.interop.huggingface.mistral import MISTRAL
 from clew.interop.huggingface.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 
-ARCHITECTURES: tuple[Architecture, ...] = (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, GPT2, LLAMA, MISTRAL, MARIAN)
+ARCHITECTURES: tuple[Architecture, ...] = (
+    BERT,
+    ROBERTA,
+    XLM_ROBERTA,
+    CAMEMBERT,
+    DISTILBERT,
+    GPT2,
+    LLAMA,
+    MISTRAL,
+    MARIAN,
+)
 BY_FAMILY: dict[str, Architecture] = {"bert": BERT, "gpt": GPT2, "llama": LLAMA, "transformer": MARIAN}
 """The architecture that each family of clew is exported as, unless the run was imported as another."""

@@ -15,7 +15,8 @@ from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 BIAS = "output.bias"
-"""If their output layer has no bias, ours is set to 0. Other tensors that they lack belong to the task and keep their initial values."""
+"""If their output layer has no bias, ours is set to 0. Other tensors that they lack belong to the task and keep their
+initial values."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Understood:
 
 @dataclass(frozen=True)
 class TaskRead:
-    """The output layer in a checkpoint's config: the section task without its name, labels, and fields of other sections."""
+    """The output layer in a checkpoint's config: the section task without its name, labels, and fields of other
+    sections."""
 
     task: dict[str, Any]
     labels: Labels | None = None
@@ -41,10 +43,12 @@ class TaskRead:
 
 @dataclass(frozen=True)
 class Head:
-    """An output layer over an architecture's body. `names` are the classes of `transformers` that have it; the first is used for export.
+    """An output layer over an architecture's body. `names` are the classes of `transformers` that have it; the first is
+    used for export.
 
-    `read(checkpoint, model)` reads a config, given the body's section `model`; `entries(task)` is its weight map; `write(model, task, out)`
-    gives its fields in the config of an exported run, or refuses a run that they cannot express.
+    `read(checkpoint, model)` reads a config, given the body's section `model`; `entries(task)` is its weight map;
+    `write(model, task, out)` gives its fields in the config of an exported run, or refuses a run that they cannot
+    express.
     """
 
     names: tuple[str, ...]
@@ -57,11 +61,12 @@ class Head:
 class Architecture:
     """One architecture. `heads` are its output layers in `transformers`, by clew's name of the task.
 
-    `read(checkpoint)` gives the section of the body; `entries(model)` is the body's weight map; `write(model, out)` gives the body's fields
-    in the config of an exported run; `reorder(model, tensors)` permutes the features of a run as the architecture needs them. `prefix`
-    starts the names of the body's tensors under an output layer, and `outputs` is a pattern of all other names. `leftovers` are patterns of
-    tensors that are not needed, `spare` of weights that a class may have without using; `copies` maps tied tensors to their originals, and
-    `made` are patterns of clew's tensors that no checkpoint has.
+    `read(checkpoint)` gives the section of the body; `entries(model)` is the body's weight map; `write(model, out)`
+    gives the body's fields in the config of an exported run; `reorder(model, tensors)` permutes the features of a run
+    as the architecture needs them. `prefix` starts the names of the body's tensors under an output layer, and `outputs`
+    is a pattern of all other names. `leftovers` are patterns of tensors that are not needed, `spare` of weights that a
+    class may have without using; `copies` maps tied tensors to their originals, and `made` are patterns of clew's
+    tensors that no checkpoint has.
     """
 
     heads: Mapping[str, Head]
@@ -112,4 +117,6 @@ def only(section: Section, architecture: str, **wanted: Any) -> None:
         value = getattr(section, name)
         if value not in (values if isinstance(values, tuple) else (values,)):
             what = getattr(section, "family", None) or getattr(section, "name", "")
-            raise UserError(f"{architecture} cannot express {name}={value!r} of this {what}; it supports {values!r} only")
+            raise UserError(
+                f"{architecture} cannot express {name}={value!r} of this {what}; it supports {values!r} only"
+            )

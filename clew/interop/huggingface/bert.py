@@ -41,7 +41,11 @@ POOLER_FIELDS = ("fc_size", "num_attention_heads", "num_fc_layers", "size_per_he
 
 
 def embedding_entries(model: BERTConfig, positions: Transform | None = None) -> list[Entry]:
-    segments = [entry("embeddings.token_type_embeddings.weight", "body.embedding.segments.weight")] if model.num_segments else []
+    segments = (
+        [entry("embeddings.token_type_embeddings.weight", "body.embedding.segments.weight")]
+        if model.num_segments
+        else []
+    )
     return [
         entry("embeddings.word_embeddings.weight", "body.embedding.tokens.weight"),
         entry("embeddings.position_embeddings.weight", "body.embedding.position.weight", transform=positions),
@@ -76,7 +80,9 @@ def body_settings(fields: Fields, *, segments: int = 2, skipped: int = 0) -> dic
     fields.expect("pruned_heads", {})
     fields.expect("chunk_size_feed_forward", 0)
     fields.skip("directionality", *(f"pooler_{part}" for part in POOLER_FIELDS))
-    dim, heads, longest = (fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings"))
+    dim, heads, longest = (
+        fields.get(name, int) for name in ("hidden_size", "num_attention_heads", "max_position_embeddings")
+    )
     fields.check(dim % heads == 0, f"hidden_size ({dim}) must be divisible by num_attention_heads ({heads})")
     fields.check(longest > skipped, f"max_position_embeddings ({longest}) must be larger than {skipped}")
     fields.expect("embedding_size", dim, default=dim)
@@ -114,14 +120,18 @@ def written_body(model: BERTConfig, *, skipped: int = 0) -> dict[str, Any]:
 
 def write(model: BERTConfig, out: Outgoing) -> dict[str, Any]:
     if model.num_segments == 0:
-        raise UserError("BERT adds a vector for the segment of each token, which this run does not (model.num_segments=0)")
+        raise UserError(
+            "BERT adds a vector for the segment of each token, which this run does not (model.num_segments=0)"
+        )
     return {"model_type": "bert", "pad_token_id": out.tokenizer.pad or 0, **written_body(model)}
 
 
 BERT = Architecture(
     heads={
         "masked_language_model": Head(MASKED.names, read_masked, masked_entries, write_masked),
-        "classification": classifier("BertForSequenceClassification", [*POOLER, *with_bias("classifier", "output")], pooling="pooler"),
+        "classification": classifier(
+            "BertForSequenceClassification", [*POOLER, *with_bias("classifier", "output")], pooling="pooler"
+        ),
         "tagging": tagger("BertForTokenClassification"),
         "question_answering": answerer("BertForQuestionAnswering"),
         "representation": embedder("BertModel", "mean", "bert.pooler.dense"),

@@ -76,7 +76,12 @@ DISTILBERT = Architecture(
             next_sentence=False,
         ),
         "classification": classifier(
-            "DistilBertForSequenceClassification", HIDDEN, pooling="first", num_hidden=1, dropout="seq_classif_dropout", rate=0.2
+            "DistilBertForSequenceClassification",
+            HIDDEN,
+            pooling="first",
+            num_hidden=1,
+            dropout="seq_classif_dropout",
+            rate=0.2,
         ),
         "tagging": tagger("DistilBertForTokenClassification", dropout=None),
         "question_answering": answerer("DistilBertForQuestionAnswering"),

@@ -1,4 +1,5 @@
-"""The fields of a config.json. Each is read with its type, or checked to have a value that clew supports; unread fields are reported."""
+"""The fields of a config.json. Each is read with its type, or checked to have a value that clew supports; unread fields
+are reported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +7,14 @@ from typing import Any
 
 from clew.core.errors import UserError, shown
 
-WORDS: dict[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", dict: "an object", list: "a list"}
+WORDS: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a text",
+    dict: "an object",
+    list: "a list",
+}
 MISSING = object()
 HARMLESS = {
     "_name_or_path",
@@ -61,7 +69,9 @@ class Fields:
         value = self.values.get(name, MISSING)
         if value is MISSING or (value is None and default is not MISSING):
             if default is MISSING:
-                raise UserError(f"{self.path} has no field {name}, which the model requires; add it, or copy the file again")
+                raise UserError(
+                    f"{self.path} has no field {name}, which the model requires; add it, or copy the file again"
+                )
             return default
         if kind is float and isinstance(value, int) and not isinstance(value, bool) and value.bit_length() < 1000:
             return float(value)
@@ -77,11 +87,16 @@ class Fields:
         """Refuse a size larger than any tensor of the checkpoint, before anything of that size is built."""
         most = MOST_POSITIONS if name in COMPUTED else self.largest
         if most is not None and value > most:
-            why = "clew reads texts of at most so many tokens" if name in COMPUTED else "no tensor of the checkpoint has a side as long"
+            why = (
+                "clew reads texts of at most so many tokens"
+                if name in COMPUTED
+                else "no tensor of the checkpoint has a side as long"
+            )
             raise UserError(f"{self.path}: {name} ({shown(value)}) is above {most:,}: {why}; copy the checkpoint again")
 
     def expect(self, name: str, *supported: Any, default: Any = MISSING) -> Any:
-        """The value of a field of which clew supports only some values; the default, for a missing field or null, is the first of them."""
+        """The value of a field of which clew supports only some values; the default, for a missing field or null, is
+        the first of them."""
         self.asked.add(name)
         value = self.values.get(name)
         if value is None:
@@ -114,7 +129,14 @@ class Fields:
 COMPUTED = {"max_position_embeddings"}
 """Sizes that need not be sizes of a tensor, since some positions are computed."""
 MOST_POSITIONS = 2**24
-SIGNED = {"type_vocab_size", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_eos_token_id"}
+SIGNED = {
+    "type_vocab_size",
+    "pad_token_id",
+    "eos_token_id",
+    "bos_token_id",
+    "decoder_start_token_id",
+    "forced_eos_token_id",
+}
 """Integers that may be 0 or negative."""
 ACTIVATIONS = {
     "gelu": "gelu",

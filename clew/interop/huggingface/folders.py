@@ -1,4 +1,5 @@
-"""A folder written by `transformers`: its config, and its tensors in one or several safetensors files. Nothing is unpickled."""
+"""A folder written by `transformers`: its config, and its tensors in one or several safetensors files. Nothing is
+unpickled."""
 
 import math
 import os
@@ -36,11 +37,16 @@ class Checkpoint:
             for name, kind, shape in tensors_in(path):
                 self.shapes[modern(name)] = shape
                 if modern(name) in self.files:
-                    raise UserError(f"{path}: the tensor {name} is also in {self.files[modern(name)][0].name}; copy the checkpoint again")
+                    raise UserError(
+                        f"{path}: the tensor {name} is also in {self.files[modern(name)][0].name}; copy the checkpoint"
+                        " again"
+                    )
                 self.files[modern(name)] = path, name
                 self.config.largest = max(self.config.largest or 1, *shape, 1)
                 if kind not in READABLE and not kind.startswith(("I", "U", "BOOL")):
-                    raise UserError(f"{path}: the tensor {name} has the type {kind}; clew reads {', '.join(sorted(READABLE))}")
+                    raise UserError(
+                        f"{path}: the tensor {name} has the type {kind}; clew reads {', '.join(sorted(READABLE))}"
+                    )
 
     @property
     def num_values(self) -> int:
@@ -63,7 +69,8 @@ class Checkpoint:
             raise cut_short(path, error) from None
         if not tensor.is_floating_point():
             raise UserError(
-                f"{path}: the weights {theirs} are quantised ({str(tensor.dtype).removeprefix('torch.')}); use a checkpoint in floats"
+                f"{path}: the weights {theirs} are quantised ({str(tensor.dtype).removeprefix('torch.')}); use a"
+                " checkpoint in floats"
             )
         return tensor.to(torch.float32)
 
@@ -74,7 +81,11 @@ def weight_files(folder: Path) -> list[Path]:
         return [inside(folder, WEIGHTS, folder / WEIGHTS)]
     if not (folder / INDEX).is_file():
         pickles = sorted(path.name for pattern in PICKLES for path in folder.glob(pattern))
-        raise pickled(folder / pickles[0]) if pickles else UserError(f"{folder} has no {WEIGHTS}, and no {INDEX} with shards")
+        raise (
+            pickled(folder / pickles[0])
+            if pickles
+            else UserError(f"{folder} has no {WEIGHTS}, and no {INDEX} with shards")
+        )
     weights = read_object(folder / INDEX).get("weight_map")
     if not isinstance(weights, dict) or not weights or not all(isinstance(name, str) for name in weights.values()):
         raise UserError(f"{folder / INDEX} has no weight_map from tensors to files; copy it again")
@@ -94,14 +105,16 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:
-    """The path of a checkpoint's file, which must lie in the folder or, in the cache of the Hugging Face hub, where files are links, in the
-    cache of the same model."""
+    """The path of a checkpoint's file, which must lie in the folder or, in the cache of the Hugging Face hub, where
+    files are links, in the cache of the same model."""
     root = folder.resolve()
     if root.parent.name == "snapshots":
         root = root.parent.parent
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or not Path(os.path.realpath(path)).is_relative_to(root):
-        raise UserError(f"{source} names {named(name)}, which is outside {folder}; a checkpoint's files must be in its own folder")
+        raise UserError(
+            f"{source} names {named(name)}, which is outside {folder}; a checkpoint's files must be in its own folder"
+        )
     return path
 
 
@@ -119,7 +132,8 @@ def tensors_in(path: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
 
 def cut_short(path: Path, error: Exception) -> UserError:
     return UserError(
-        f"{path} cannot be read as safetensors ({shortened(str(error).strip(), 150)}); it is damaged or cut short: copy it again"
+        f"{path} cannot be read as safetensors ({shortened(str(error).strip(), 150)}); it is damaged or cut short: copy"
+        " it again"
     )
 
 
@@ -130,8 +144,8 @@ def pickled(path: Path) -> UserError:
     name = names[0] if isinstance(names, list) and names else None
     if not isinstance(name, str) or not name.isidentifier():  # the name goes into a command
         return UserError(
-            f"{path} may be a pickle, which can run code when loaded; if you trust it, load it with the program that wrote it and "
-            "save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"
+            f"{path} may be a pickle, which can run code when loaded; if you trust it, load it with the program that"
+            " wrote it and save its tensors with safetensors.torch.save_file(tensors, 'model.safetensors')"
         )
     code = f"import sys, transformers; transformers.{name}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])"
     return UserError(

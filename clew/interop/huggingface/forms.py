@@ -1,4 +1,5 @@
-"""The files of each task in a folder of `transformers`, whatever the architecture: FORMS, by clew's name of the task."""
+"""The files of each task in a folder of `transformers`, whatever the architecture: FORMS, by clew's name of the
+task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,7 +59,9 @@ def tag_lines(run: Run, name: str) -> str:
     return f"{TAGS.format(name=name)}{plain}print(list(zip(words, tags)))"
 
 
-def one_tokenizer(path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, labels: str = "labels") -> dict[str, Any]:
+def one_tokenizer(
+    path: Path, folder: Path, checkpoint: Checkpoint, understood: Understood, labels: str = "labels"
+) -> dict[str, Any]:
     """The tokenizer, and the labels by their role if there are any."""
     kind = checkpoint.config.get("model_type", str, "")
     where = folder if (folder / "tokenizer.json").is_file() or folder == path else path
@@ -79,7 +82,11 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
     path = checkpoint.folder / GENERATION
     fields = {**checkpoint.config.values, **(read_object(path) if path.is_file() else {})}
     end_ids = fields.get("eos_token_id")
-    ends = [id for id in (end_ids if isinstance(end_ids, list) else [end_ids]) if isinstance(id, int) and 0 <= id < tokenizer.vocabulary]
+    ends = [
+        id
+        for id in (end_ids if isinstance(end_ids, list) else [end_ids])
+        if isinstance(id, int) and 0 <= id < tokenizer.vocabulary
+    ]
     if ends in ([], [tokenizer.end]):
         return {}
     names = [tokenizer.token(id) for id in ends]
@@ -87,8 +94,8 @@ def ending(checkpoint: Checkpoint, vocabularies: dict[str, Any]) -> dict[str, An
 
 
 def searched(decoding: DecodingConfig) -> dict[str, Any]:
-    """The fields of a translator's search. Their length includes the decoder's start token. Their search divides scores by a power of the
-    length, and has no coverage penalty."""
+    """The fields of a translator's search. Their length includes the decoder's start token. Their search divides scores
+    by a power of the length, and has no coverage penalty."""
     fields: dict[str, Any] = {"num_beams": 1, "max_length": decoding.max_new + 1}
     if decoding.method != "beam":
         return fields
@@ -102,9 +109,10 @@ def sentence_files(run: Run, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Form:
-    """The files of one task. `usage(run, name)` is Python code that runs a model of their class `name`. `vocabularies` reads those of a
-    checkpoint, `sections` the sections of a config other than body and task; `pairs` says that the user may ask for two texts together.
-    `generation` gives the fields of generation_config.json, if that is written; `beside` writes further files."""
+    """The files of one task. `usage(run, name)` is Python code that runs a model of their class `name`. `vocabularies`
+    reads those of a checkpoint, `sections` the sections of a config other than body and task; `pairs` says that the
+    user may ask for two texts together. `generation` gives the fields of generation_config.json, if that is written;
+    `beside` writes further files."""
 
     usage: Callable[[Run, str], str]
     vocabularies: Callable[[Path, Path, Checkpoint, Understood], dict[str, Any]] = one_tokenizer
@@ -116,7 +124,11 @@ class Form:
 
 FORMS: dict[str, Form] = {
     "language_model": Form(
-        partial(lines, 'model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)', "tokenizer.decode(found[0])"),
+        partial(
+            lines,
+            'model.generate(**tokenizer("The", return_tensors="pt"), max_new_tokens=20)',
+            "tokenizer.decode(found[0])",
+        ),
         sections=ending,
         generation=lambda decoding: {},
     ),
@@ -129,15 +141,22 @@ FORMS: dict[str, Form] = {
         vocabularies=two_tokenizers,
         generation=searched,
     ),
-    "classification": Form(partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).logits', "found"), pairs=True),
+    "classification": Form(
+        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).logits', "found"), pairs=True
+    ),
     "tagging": Form(tag_lines, vocabularies=partial(one_tokenizer, labels="tags")),
     "masked_language_model": Form(
         partial(lines, 'model(**tokenizer(f"the {tokenizer.mask_token} sat", return_tensors="pt"))', "found[0].shape")
     ),
     "question_answering": Form(
-        partial(lines, 'model(**tokenizer("a question", "a passage", return_tensors="pt"))', "found.start_logits, found.end_logits")
+        partial(
+            lines,
+            'model(**tokenizer("a question", "a passage", return_tensors="pt"))',
+            "found.start_logits, found.end_logits",
+        )
     ),
     "representation": Form(
-        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "found.shape"), beside=sentence_files
+        partial(lines, 'model(**tokenizer("a text", return_tensors="pt")).last_hidden_state', "found.shape"),
+        beside=sentence_files,
     ),
 }

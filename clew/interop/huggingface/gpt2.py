@@ -53,7 +53,9 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def write(model: GPTConfig, out: Outgoing) -> dict[str, Any]:
-    only(model, "GPT-2", position="learned", score="scaled", window=None, bias=True, activation=tuple(THEIR_ACTIVATIONS))
+    only(
+        model, "GPT-2", position="learned", score="scaled", window=None, bias=True, activation=tuple(THEIR_ACTIVATIONS)
+    )
     return {
         "model_type": "gpt2",
         "n_embd": model.dim,

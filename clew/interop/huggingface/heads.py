@@ -1,4 +1,5 @@
-"""Output layers shared by several architectures: one function each, from the names of classes and tensors to a `Head`."""
+"""Output layers shared by several architectures: one function each, from the names of classes and tensors to a
+`Head`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,14 +29,17 @@ def labels_of(fields: Fields) -> Labels:
         return Labels([f"LABEL_{number}" for number in range(count)])
     names = [id_to_name.get(str(number), id_to_name.get(number)) for number in range(len(id_to_name))]
     if not all(isinstance(name, str) for name in names):
-        raise UserError(f"{fields.path}: id2label should name the labels 0 to {len(id_to_name) - 1}, not {shown(id_to_name)}")
+        raise UserError(
+            f"{fields.path}: id2label should name the labels 0 to {len(id_to_name) - 1}, not {shown(id_to_name)}"
+        )
     if len(set(names)) < len(names):
         raise UserError(f"{fields.path}: id2label has a name twice: {shown(id_to_name)}; give every label its own")
     return Labels([str(name) for name in names])
 
 
 def writer(name: str, who: str, *, tied: bool) -> Head:
-    """Predicts the next token. `tied` is the default of tie_word_embeddings; `who` is the architecture's name in messages."""
+    """Predicts the next token. `tied` is the default of tie_word_embeddings; `who` is the architecture's name in
+    messages."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         return TaskRead({"tied": checkpoint.config.get("tie_word_embeddings", bool, tied), "bias": False})
@@ -64,10 +68,16 @@ def filler(*names: str, tied: Sequence[Entry], untied: Sequence[Entry], **fixed:
 
 
 def classifier(
-    name: str, entries: Sequence[Entry], *, pooling: str, num_hidden: int = 0, dropout: str | None = DROPOUT, rate: float | None = None
+    name: str,
+    entries: Sequence[Entry],
+    *,
+    pooling: str,
+    num_hidden: int = 0,
+    dropout: str | None = DROPOUT,
+    rate: float | None = None,
 ) -> Head:
-    """Predicts labels of a text, which is cut to the body's length. `dropout` is the field of its dropout (None: there is none), and `rate`
-    the default value, which is the body's dropout if not given."""
+    """Predicts labels of a text, which is cut to the body's length. `dropout` is the field of its dropout (None: there
+    is none), and `rate` the default value, which is the body's dropout if not given."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -94,7 +104,8 @@ def classifier(
 
 
 def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
-    """Predicts a tag for the first piece of every word. `dropout` is the field of its dropout; None: the body's dropout."""
+    """Predicts a tag for the first piece of every word. `dropout` is the field of its dropout; None: the body's
+    dropout."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
         fields = checkpoint.config
@@ -111,10 +122,14 @@ def tagger(name: str, *, dropout: str | None = DROPOUT) -> Head:
 
 def answerer(name: str) -> Head:
     """Predicts where an answer begins and ends."""
-    return Head((name,), lambda checkpoint, model: TaskRead({}), lambda task: with_bias("qa_outputs", "output"), nothing)
+    return Head(
+        (name,), lambda checkpoint, model: TaskRead({}), lambda task: with_bias("qa_outputs", "output"), nothing
+    )
 
 
-def embedder(name: str, pooling: str, pooler: str | None = None, write: Callable[..., dict[str, Any]] = nothing) -> Head:
+def embedder(
+    name: str, pooling: str, pooler: str | None = None, write: Callable[..., dict[str, Any]] = nothing
+) -> Head:
     """No output layer. A text's vector comes from `pooling`, or from `pooler` if the checkpoint has its weights."""
 
     def read(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:

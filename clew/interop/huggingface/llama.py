@@ -51,7 +51,9 @@ SCALINGS = {
 
 
 def entries(model: LlamaConfig) -> list[Entry]:
-    weights = [entry(f"model.layers.{{n}}.{theirs}.weight", f"{ours}.weight") for theirs, ours in {**MATRICES, **NORMS}.items()]
+    weights = [
+        entry(f"model.layers.{{n}}.{theirs}.weight", f"{ours}.weight") for theirs, ours in {**MATRICES, **NORMS}.items()
+    ]
     has_bias = {"self_attn": model.attention_bias, "mlp": model.network_bias}
     biases = [
         entry(f"model.layers.{{n}}.{theirs}.bias", f"{ours}.bias")
@@ -72,8 +74,13 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     dim, heads = fields.get("hidden_size", int), fields.get("num_attention_heads", int)
     groups = fields.get("num_key_value_heads", int, heads)
     head_dim = fields.get("head_dim", int, None)
-    fields.check(head_dim is not None or dim % heads == 0, f"hidden_size ({dim}) must be divisible by num_attention_heads ({heads})")
-    fields.check(heads % groups == 0, f"num_attention_heads ({heads}) must be divisible by num_key_value_heads ({groups})")
+    fields.check(
+        head_dim is not None or dim % heads == 0,
+        f"hidden_size ({dim}) must be divisible by num_attention_heads ({heads})",
+    )
+    fields.check(
+        heads % groups == 0, f"num_attention_heads ({heads}) must be divisible by num_key_value_heads ({groups})"
+    )
     longest = fields.get("max_position_embeddings", int, 2048)
     base, scaling = rotary_of(fields, longest)
     return {
@@ -104,14 +111,18 @@ def rotary_of(fields: Fields, longest: int) -> tuple[float, Any]:
     if values.get("partial_rotary_factor") == 1.0:
         del values["partial_rotary_factor"]
     if theirs not in SCALINGS:
-        raise UserError(f"{fields.path}: the rotary scaling {shown(theirs)} is not known; clew knows {', '.join(SCALINGS)}")
+        raise UserError(
+            f"{fields.path}: the rotary scaling {shown(theirs)} is not known; clew knows {', '.join(SCALINGS)}"
+        )
     ours, options = SCALINGS[theirs]
     scaling: dict[str, Any] = {"name": ours}
     for name, value in values.items():
         if value is None:
             continue
         if name not in options and not (name == "original_max_position_embeddings" and value == longest):
-            raise UserError(f"{fields.path}: the rotary scaling {theirs} has {name}={shown(value)}, which clew does not know")
+            raise UserError(
+                f"{fields.path}: the rotary scaling {theirs} has {name}={shown(value)}, which clew does not know"
+            )
         if name in options:
             scaling[options[name]] = float(value) if isinstance(value, int) and name not in WHOLE else value
     if ours in ("dynamic", "yarn"):
@@ -153,8 +164,13 @@ def written_scaling(model: LlamaConfig) -> dict[str, Any] | None:
         return None
     theirs, options = next((theirs, options) for theirs, (ours, options) in SCALINGS.items() if ours == name)
     if name == "dynamic" and scaling_options.get("original_max_length", model.max_length) != model.max_length:
-        raise UserError("Llama's dynamic scaling starts at max_position_embeddings; set original_max_length to model.max_length")
-    return {"rope_type": theirs, **{other: scaling_options[ours] for other, ours in options.items() if ours in scaling_options}}
+        raise UserError(
+            "Llama's dynamic scaling starts at max_position_embeddings; set original_max_length to model.max_length"
+        )
+    return {
+        "rope_type": theirs,
+        **{other: scaling_options[ours] for other, ours in options.items() if ours in scaling_options},
+    }
 
 
 LLAMA = Architecture(

@@ -48,7 +48,10 @@ def entries(model: TransformerConfig) -> list[Entry]:
             entry("model.encoder.embed_tokens.weight", "body.encoder.embedding.tokens.weight"),
             entry("model.decoder.embed_tokens.weight", ours),
         ]
-    counts = [layers if isinstance(layers, int) else model.num_layers for layers in (model.encoder_layers, model.decoder_layers)]
+    counts = [
+        layers if isinstance(layers, int) else model.num_layers
+        for layers in (model.encoder_layers, model.decoder_layers)
+    ]
     return [
         *tables,
         *repeated(ENCODER, counts[0]),
@@ -61,7 +64,11 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     for field, value in FIXED.items():
         fields.expect(field, value)
     fields.skip(*IGNORED)
-    dim, heads, hidden = fields.get("d_model", int), fields.get("encoder_attention_heads", int), fields.get("encoder_ffn_dim", int)
+    dim, heads, hidden = (
+        fields.get("d_model", int),
+        fields.get("encoder_attention_heads", int),
+        fields.get("encoder_ffn_dim", int),
+    )
     fields.expect("decoder_attention_heads", heads, default=heads)
     fields.expect("decoder_ffn_dim", hidden, default=hidden)
     fields.check(dim % heads == 0, f"d_model ({dim}) must be divisible by encoder_attention_heads ({heads})")
@@ -69,7 +76,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     vocabulary = fields.get("vocab_size", int)
     fields.check(
         not shared or fields.get("decoder_vocab_size", int, vocabulary) == vocabulary,
-        "decoder_vocab_size must equal vocab_size if both sides share their embeddings (share_encoder_decoder_embeddings)",
+        "decoder_vocab_size must equal vocab_size if both sides share their embeddings"
+        " (share_encoder_decoder_embeddings)",
     )
     return {
         "family": "transformer",
@@ -90,7 +98,8 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def has_own_tables(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint is untied and each side has its own table, whatever share_encoder_decoder_embeddings says."""
+    """Whether the checkpoint is untied and each side has its own table, whatever share_encoder_decoder_embeddings
+    says."""
     tables = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     if checkpoint.config.get("tie_word_embeddings", bool, True) or not all(name in checkpoint for name in tables):
         return False
@@ -102,14 +111,21 @@ def read_translation(checkpoint: Checkpoint, model: dict[str, Any]) -> TaskRead:
     fields = checkpoint.config
     pad, end = fields.get("pad_token_id", int), fields.get("eos_token_id", int)
     start = fields.get("decoder_start_token_id", int, pad)
-    fields.check(start in (pad, end), f"decoder_start_token_id ({start}) must be pad_token_id ({pad}) or eos_token_id ({end})")
+    fields.check(
+        start in (pad, end), f"decoder_start_token_id ({start}) must be pad_token_id ({pad}) or eos_token_id ({end})"
+    )
     tied = fields.get("tie_word_embeddings", bool, True)
     task = {"tied": tied, "start": "pad" if start == pad else "end", "max_ratio": None}
     path = checkpoint.folder / GENERATION
     own = {"max_length": fields.values.get("max_length")}
-    writing = Fields({**own, **read_object(path)}, path) if path.is_file() else fields  # transformers reads only one of the two files
+    writing = (
+        Fields({**own, **read_object(path)}, path) if path.is_file() else fields
+    )  # transformers reads only one of the two files
     beams, early = writing.get("num_beams", int, 1), writing.values.get("early_stopping") or False
-    writing.check(isinstance(early, bool | str) and early in EARLY_STOPS, f"early_stopping is {shown(early)}; known: false, true, 'never'")
+    writing.check(
+        isinstance(early, bool | str) and early in EARLY_STOPS,
+        f"early_stopping is {shown(early)}; known: false, true, 'never'",
+    )
     last = writing.get("forced_eos_token_id", int, None)
     writing.check(last in (None, end), f"forced_eos_token_id ({last}) must be eos_token_id ({end})")
     longest = max(writing.get("max_length", int, 512) - 1, 1)  # their max_length includes the decoder's start token
@@ -145,12 +161,22 @@ def pad_of(out: Outgoing) -> int | None:
 
 
 def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
-    only(model, "Marian", wiring="post_norm", norm="layer", score="scaled", bias=True, activation=tuple(THEIR_ACTIVATIONS))
+    only(
+        model,
+        "Marian",
+        wiring="post_norm",
+        norm="layer",
+        score="scaled",
+        bias=True,
+        activation=tuple(THEIR_ACTIVATIONS),
+    )
     for half in ("encoder_layers", "decoder_layers"):
         if isinstance(getattr(model, half), list):
             raise UserError(f"Marian has layers of attention and feed-forward networks only; model.{half} lists others")
     if part_name(model.position) != "sinusoidal" or part_options(model.position).get("base", 10000.0) != 10000.0:
-        raise UserError(f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r}")
+        raise UserError(
+            f"Marian has sinusoidal positions of base 10000, but this run has model.position={model.position!r}"
+        )
     end, pad = out.tokenizer.end, pad_of(out)
     return {
         "model_type": "marian",
@@ -179,9 +205,11 @@ def write(model: TransformerConfig, out: Outgoing) -> dict[str, Any]:
 
 
 def in_halves(model: TransformerConfig, ours: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The same model with reordered features: if sines and cosines alternate, the even features come first, then the odd ones.
+    """The same model with reordered features: if sines and cosines alternate, the even features come first, then the
+    odd ones.
 
-    Norms and sums do not depend on the order of features, so it is enough to permute every weight that reads or writes them."""
+    Norms and sums do not depend on the order of features, so it is enough to permute every weight that reads or writes
+    them."""
     if part_options(model.position).get("interleaved", True) is False:
         return ours
     order = torch.tensor([*range(0, model.dim, 2), *range(1, model.dim, 2)])

@@ -20,8 +20,9 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
     window = fields.get("sliding_window", int, None) if "sliding_window" in fields.values else WINDOW
     if window is not None and window < longest:
         raise UserError(
-            f"{fields.path}: sliding_window is {window}, below max_position_embeddings ({longest}); clew has no window for Mistral: "
-            "use a checkpoint with sliding_window null, or set max_position_embeddings to the window if your texts are no longer"
+            f"{fields.path}: sliding_window is {window}, below max_position_embeddings ({longest}); clew has no window"
+            " for Mistral: use a checkpoint with sliding_window null, or set max_position_embeddings to the window if"
+            " your texts are no longer"
         )
     fields.get("num_key_value_heads", int)  # required: unlike Llama's, its default is not the number of heads
     fields.expect("attention_bias", False)
@@ -31,7 +32,9 @@ def read(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def write(model: LlamaConfig, out: Outgoing) -> dict[str, Any]:
     only(model, "Mistral", attention_bias=False, network_bias=False)
-    fields = {name: value for name, value in llama.write(model, out).items() if name not in ("attention_bias", "mlp_bias")}
+    fields = {
+        name: value for name, value in llama.write(model, out).items() if name not in ("attention_bias", "mlp_bias")
+    }
     return {**fields, "model_type": "mistral", "sliding_window": None}
 
 
@@ -39,7 +42,9 @@ MISTRAL = replace(
     llama.LLAMA,
     heads={
         "language_model": writer("MistralForCausalLM", "Mistral", tied=False),
-        "representation": embedder("MistralModel", "last", write=lambda model, task, out: {"tie_word_embeddings": False}),
+        "representation": embedder(
+            "MistralModel", "last", write=lambda model, task, out: {"tie_word_embeddings": False}
+        ),
     },
     read=read,
     write=write,

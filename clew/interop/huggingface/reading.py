@@ -27,7 +27,8 @@ def read_huggingface(path: Path) -> Imported:
     checkpoint = Checkpoint(folder)
     if checkpoint.config.values.get("quantization_config"):
         raise UserError(
-            f"{checkpoint.config.path}: the weights are quantised (quantization_config), which clew cannot read; use a checkpoint in floats"
+            f"{checkpoint.config.path}: the weights are quantised (quantization_config), which clew cannot read; use a"
+            " checkpoint in floats"
         )
     name, architecture = architecture_of(checkpoint)
     add_body_prefix(checkpoint, architecture)
@@ -71,7 +72,10 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
     if names is None:
         kind = checkpoint.config.get("model_type", str)
         names = [
-            name for found in ARCHITECTURES for name in found.names if f"{kind.replace('-', '').replace('_', '')}model" == name.lower()
+            name
+            for found in ARCHITECTURES
+            for name in found.names
+            if f"{kind.replace('-', '').replace('_', '')}model" == name.lower()
         ]
     name = names[0] if names and isinstance(names[0], str) else None
     for architecture in ARCHITECTURES:
@@ -83,10 +87,13 @@ def architecture_of(checkpoint: Checkpoint) -> tuple[str, Architecture]:
 
 
 def add_body_prefix(checkpoint: Checkpoint, architecture: Architecture) -> None:
-    """Add the body's prefix to tensor names, which bodies saved alone and some early files with an output layer lack."""
+    """Add the body's prefix to tensor names, which bodies saved alone and some early files with an output layer
+    lack."""
     prefix = architecture.prefix
     if not any(name.startswith(prefix) for name in checkpoint.files):
-        checkpoint.rename({name: prefix + name for name in checkpoint.files if not re.match(architecture.outputs, name)})
+        checkpoint.rename(
+            {name: prefix + name for name in checkpoint.files if not re.match(architecture.outputs, name)}
+        )
 
 
 def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set[str]) -> None:
@@ -96,6 +103,6 @@ def check_copies(checkpoint: Checkpoint, architecture: Architecture, unused: set
         alike = checkpoint.shapes[copy] == checkpoint.shapes[original]
         if not alike or not checkpoint.read(copy).equal(checkpoint.read(original)):
             raise UserError(
-                f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are tied (tie_word_embeddings); "
-                "set that field to false, or save the checkpoint again"
+                f"{checkpoint.folder}: {copy} and {original} differ, though config.json says that they are tied"
+                " (tie_word_embeddings); set that field to false, or save the checkpoint again"
             )

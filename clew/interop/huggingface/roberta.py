@@ -1,4 +1,5 @@
-"""RoBERTa, XLM-R and CamemBERT in `transformers`: BERT with positions that count from 2, and with output layers of its own."""
+"""RoBERTa, XLM-R and CamemBERT in `transformers`: BERT with positions that count from 2, and with output layers of its
+own."""
 
 from typing import Any
 
@@ -11,7 +12,11 @@ from clew.models.bert import BERTConfig
 
 SKIPPED = 2
 """Positions start after the id of the padding token, which is 1."""
-MASKED = [*with_bias("lm_head.dense", "transform"), *with_bias("lm_head.layer_norm", "norm"), entry("lm_head.bias", "output_bias")]
+MASKED = [
+    *with_bias("lm_head.dense", "transform"),
+    *with_bias("lm_head.layer_norm", "norm"),
+    entry("lm_head.bias", "output_bias"),
+]
 UNTIED = [entry("lm_head.decoder.weight", "output_weight"), entry("lm_head.decoder.bias", "output_bias", optional=True)]
 LABELS = [*with_bias("classifier.dense", "pooling.dense"), *with_bias("classifier.out_proj", "output")]
 
@@ -32,7 +37,9 @@ def architecture(kind: str, model_type: str) -> Architecture:
 
     return Architecture(
         heads={
-            "masked_language_model": filler(f"{kind}ForMaskedLM", tied=MASKED, untied=UNTIED, activation="gelu", next_sentence=False),
+            "masked_language_model": filler(
+                f"{kind}ForMaskedLM", tied=MASKED, untied=UNTIED, activation="gelu", next_sentence=False
+            ),
             "classification": classifier(f"{kind}ForSequenceClassification", LABELS, pooling="pooler"),
             "tagging": tagger(f"{kind}ForTokenClassification"),
             "question_answering": answerer(f"{kind}ForQuestionAnswering"),
@@ -46,7 +53,10 @@ def architecture(kind: str, model_type: str) -> Architecture:
         made=(r"answer\..*", r"threshold"),
         leftovers=(r"roberta\.embeddings\.position_ids", r"lm_head\.decoder\.(weight|bias)"),
         spare=(r"roberta\.pooler\.dense\.(weight|bias)",),
-        copies={"lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight", "lm_head.decoder.bias": "lm_head.bias"},
+        copies={
+            "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+            "lm_head.decoder.bias": "lm_head.bias",
+        },
     )
 
 

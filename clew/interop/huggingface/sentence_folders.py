@@ -1,4 +1,5 @@
-"""Folders of `sentence-transformers`: an encoder, the pooling of its vectors, and whether they are normalised to length 1."""
+"""Folders of `sentence-transformers`: an encoder, the pooling of its vectors, and whether they are normalised to length
+1."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,9 +34,14 @@ def inner_folder(path: Path) -> Path:
 def modules_of(path: Path) -> list[tuple[str, str]]:
     """The kind and the folder of each module."""
     try:
-        return [(str(module["type"]).rpartition(".")[2], str(module["path"])) for module in read_json(inside(path, MODULES, path))]
+        return [
+            (str(module["type"]).rpartition(".")[2], str(module["path"]))
+            for module in read_json(inside(path, MODULES, path))
+        ]
     except (KeyError, TypeError):
-        raise UserError(f"{path / MODULES} should list modules, each with its type and its path; copy it again") from None
+        raise UserError(
+            f"{path / MODULES} should list modules, each with its type and its path; copy it again"
+        ) from None
 
 
 def sentence_task(path: Path, understood: Understood) -> Understood:
@@ -44,7 +50,8 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
     kinds = [kind for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(
-            f"{path / MODULES}: clew reads Transformer, Pooling and, optionally, Normalize, in this order; this file has {', '.join(kinds)}"
+            f"{path / MODULES}: clew reads Transformer, Pooling and, optionally, Normalize, in this order; this file"
+            f" has {', '.join(kinds)}"
         )
     settings = read_object(inside(path, modules[1][1], path / MODULES) / CONFIG)
     check_prompt(path / PROMPTS)
@@ -55,7 +62,10 @@ def sentence_task(path: Path, understood: Understood) -> Understood:
     if longest is not None and (not isinstance(longest, int) or longest < 1):
         raise UserError(f"{options_path}: max_seq_length takes a whole number of at least 1, not {shown(longest)}")
     if options.get("do_lower_case"):
-        raise UserError(f"{options_path}: do_lower_case is true, but clew leaves case to the tokenizer; give it a lower-casing normalizer")
+        raise UserError(
+            f"{options_path}: do_lower_case is true, but clew leaves case to the tokenizer; give it a lower-casing"
+            " normalizer"
+        )
     task = {
         "name": "representation",
         "pooling": pooling_of(settings, path / modules[1][1] / CONFIG),
@@ -70,7 +80,8 @@ def check_prompt(path: Path) -> None:
     name = (read_object(path) if path.is_file() else {}).get("default_prompt_name")
     if name is not None:
         raise UserError(
-            f"{path}: default_prompt_name is {shown(name)}, a prompt before every text, which clew does not add; set it to null"
+            f"{path}: default_prompt_name is {shown(name)}, a prompt before every text, which clew does not add; set it"
+            " to null"
         )
 
 

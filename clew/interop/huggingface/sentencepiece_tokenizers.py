@@ -8,7 +8,16 @@ from tokenizers import processors
 
 from clew.core.errors import UserError
 from clew.interop.huggingface.folders import inside, read_object
-from clew.interop.sentencepiece_files import CONTROL, NORMAL, UNKNOWN, USER, Piece, SentencePieces, read_sentencepiece, tokenizer_of
+from clew.interop.sentencepiece_files import (
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    USER,
+    Piece,
+    SentencePieces,
+    read_sentencepiece,
+    tokenizer_of,
+)
 from clew.text.tokenizer import HIDDEN, Tokenizer
 
 UNKNOWN_COST = 10.0
@@ -27,26 +36,38 @@ def llama(files: list[Path], options: dict[str, Any], model_type: str) -> tokeni
     frame = " ".join([*([begin] if adds[begin] else []), "$A", *([end] if adds[end] else [])])
     second = " ".join([*([f"{begin}:1"] if adds[begin] else []), "$B:1", *([f"{end}:1"] if adds[end] else [])])
     specials = [(token, inner.token_to_id(token)) for token in (begin, end)]
-    inner.post_processor = processors.TemplateProcessing(single=frame, pair=f"{frame} {second}", special_tokens=specials)
+    inner.post_processor = processors.TemplateProcessing(
+        single=frame, pair=f"{frame} {second}", special_tokens=specials
+    )
     return inner
 
 
 def fairseq(files: list[Path], options: dict[str, Any], model_type: str) -> tokenizers.Tokenizer:
-    """fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them. XLM-R's four replace the file's first
-    three; CamemBERT's come in addition to them."""
+    """fairseq's ids: four tokens of its own before the file's pieces, and `<mask>` after them. XLM-R's four replace the
+    file's first three; CamemBERT's come in addition to them."""
     contents = read_sentencepiece(files[0])
-    first = [Piece("<s>", 0.0, CONTROL), Piece("<pad>", 0.0, CONTROL), Piece("</s>", 0.0, CONTROL), Piece("<unk>", 0.0, UNKNOWN)]
+    first = [
+        Piece("<s>", 0.0, CONTROL),
+        Piece("<pad>", 0.0, CONTROL),
+        Piece("</s>", 0.0, CONTROL),
+        Piece("<unk>", 0.0, UNKNOWN),
+    ]
     pieces = contents.pieces[3:]
     if model_type == "camembert":
-        first = [piece if piece.text in ("<pad>", "<unk>") else piece._replace(text=piece.text + UNUSED) for piece in first]
+        first = [
+            piece if piece.text in ("<pad>", "<unk>") else piece._replace(text=piece.text + UNUSED) for piece in first
+        ]
         pieces = [Piece("<unk>" + UNUSED, 0.0, CONTROL), *contents.pieces[1:]]
     inner = tokenizer_of(contents, [*first, *pieces, Piece("<mask>", 0.0, CONTROL)], unknown=3)
     ids = [(token, inner.token_to_id(token)) for token in ("<s>", "</s>")]
     if any(id is None for _, id in ids):
         raise UserError(
-            f"{files[0]} does not have the tokens <s> and </s>, which stand around a text; it is not this model's file: copy it again"
+            f"{files[0]} does not have the tokens <s> and </s>, which stand around a text; it is not this model's file:"
+            " copy it again"
         )
-    inner.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ids)
+    inner.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=ids
+    )
     return inner
 
 
@@ -55,7 +76,8 @@ UNUSED = "NOTUSED"
 
 
 def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target. Each has the pieces of its own file; the ids are in one vocab.json, or in one file per side."""
+    """The tokenizers of source and target. Each has the pieces of its own file; the ids are in one vocab.json, or in
+    one file per side."""
     names = ("source.spm", "target.spm", "vocab.json")
     if lacking := [name for name in names if not (folder / name).is_file()]:
         raise UserError(f"{folder} has no {lacking[0]}; a Marian checkpoint has {', '.join(names)} for its tokenizers")
@@ -68,15 +90,17 @@ def marian_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def marian(found: SentencePieces, ids: dict[str, Any]) -> Tokenizer:
-    """One side's tokenizer. A piece that only the other side's file has keeps its id, but is hidden behind a NUL, which no text contains:
-    both sides have the same tokens under the same ids. A single character is matched even if the file has no piece for it. `>>fra<<`
-    before a text is one token."""
+    """One side's tokenizer. A piece that only the other side's file has keeps its id, but is hidden behind a NUL, which
+    no text contains: both sides have the same tokens under the same ids. A single character is matched even if the file
+    has no piece for it. `>>fra<<` before a text is one token."""
     if (
         not all(type(id) is int for id in ids.values())
         or sorted(ids.values()) != list(range(len(ids)))
         or not {"</s>", "<unk>", "<pad>"} <= set(ids)
     ):
-        raise UserError(f"{found.path.parent}: vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again")
+        raise UserError(
+            f"{found.path.parent}: vocab.json should have ids from 0 on, and </s>, <unk> and <pad>; copy it again"
+        )
     known = {piece.text: piece for piece in found.pieces}
     lowest = min(piece.score for piece in found.pieces)
     kinds = {"</s>": CONTROL, "<pad>": CONTROL, "<unk>": UNKNOWN}

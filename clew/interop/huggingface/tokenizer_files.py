@@ -43,11 +43,14 @@ def read_tokenizer(folder: Path, model_type: str) -> Tokenizer:
         if all((folder / name).is_file() for name in names):
             return Tokenizer(build([inside(folder, name, folder) for name in names], options, model_type))
     known = ", ".join([FILE, *(" with ".join(names) for names, _ in VOCABULARY_FILES)])
-    raise UserError(f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save one beside the model")
+    raise UserError(
+        f"{folder} has no tokenizer, which a run needs to read texts; clew reads {known}: save one beside the model"
+    )
 
 
 def settings_in(folder: Path, name: str) -> dict[str, Any]:
-    """The fields of an optional file. A special token may be an object with options, of which only the token is kept."""
+    """The fields of an optional file. A special token may be an object with options, of which only the token is
+    kept."""
     if not (folder / name).is_file():
         return {}
     fields = read_object(inside(folder, name, folder))
@@ -91,9 +94,12 @@ def byte_pairs(files: list[Path], options: dict[str, Any], model_type: str) -> t
     specials = special_tokens(options, ROBERTA_SPECIALS if is_roberta else GPT2_SPECIALS)
     vocabulary = read_object(files[0])
     merges = [tuple(line.split(" ")) for line in lines_of(files[1]) if line and not line.startswith("#version")]
-    if not all(isinstance(number, int) for number in vocabulary.values()) or not all(len(merge) == 2 for merge in merges):
+    if not all(isinstance(number, int) for number in vocabulary.values()) or not all(
+        len(merge) == 2 for merge in merges
+    ):
         raise UserError(
-            f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens per line; copy them again"
+            f"{files[0].parent}: vocab.json should have the id of each token, and merges.txt two tokens per line; copy"
+            " them again"
         )
     check_there(specials, vocabulary, files[0])
     try:
@@ -120,18 +126,24 @@ def lines_of(path: Path) -> list[str]:
 def check_there(specials: dict[str, str], vocabulary: dict[str, int], path: Path) -> None:
     for name, token in specials.items():
         if token not in vocabulary:
-            raise UserError(f"{path} does not have the tokenizer's {name} {shown(token)}; copy it again, or see tokenizer_config.json")
+            raise UserError(
+                f"{path} does not have the tokenizer's {name} {shown(token)}; copy it again, or see"
+                " tokenizer_config.json"
+            )
 
 
 def filled_to(tokenizer: Tokenizer, size: int, where: Path) -> Tokenizer:
-    """Extend a tokenizer to the number of vectors of the model. Tables are often rounded up; the ids beyond the tokenizer's become tokens
-    `<unused N>`, so that the vocabulary has one size everywhere."""
+    """Extend a tokenizer to the number of vectors of the model. Tables are often rounded up; the ids beyond the
+    tokenizer's become tokens `<unused N>`, so that the vocabulary has one size everywhere."""
     if tokenizer.vocabulary > size:
-        raise UserError(f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model has {size:,} (vocab_size); use its own")
+        raise UserError(
+            f"{where}: the tokenizer has {tokenizer.vocabulary:,} tokens, but the model has {size:,} (vocab_size); use"
+            " its own"
+        )
     if size - tokenizer.vocabulary > MOST_UNUSED:
         raise UserError(
-            f"{where}: the model has {size:,} tokens (vocab_size) and the tokenizer {tokenizer.vocabulary:,}, a difference of more than "
-            f"{MOST_UNUSED:,}; use the tokenizer that belongs to the model"
+            f"{where}: the model has {size:,} tokens (vocab_size) and the tokenizer {tokenizer.vocabulary:,}, a"
+            f" difference of more than {MOST_UNUSED:,}; use the tokenizer that belongs to the model"
         )
     if tokenizer.vocabulary < size:
         inner = tokenizers.Tokenizer.from_str(tokenizer.to_json())

@@ -1,5 +1,5 @@
-"""Write a tokenizer's files for `transformers`: tokenizer.json and the roles of special tokens. A translator has one tokenizer for both
-sides, or Marian's two SentencePiece files."""
+"""Write a tokenizer's files for `transformers`: tokenizer.json and the roles of special tokens. A translator has one
+tokenizer for both sides, or Marian's two SentencePiece files."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,8 +42,8 @@ def write_tokenizer(folder: Path, vocabularies: Mapping[str, Any], config: Mappi
 
 
 def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, Any]:
-    """Write a translator's tokenizers: two SentencePiece files with the ids of their pieces, or one shared tokenizer that appends the end
-    token. Return the fields for tokenizer_config.json.
+    """Write a translator's tokenizers: two SentencePiece files with the ids of their pieces, or one shared tokenizer
+    that appends the end token. Return the fields for tokenizer_config.json.
 
     A tokenizer counts as SentencePiece if the file that it would be makes the same tokenizer again (`pieces_of`).
     """
@@ -51,32 +51,43 @@ def write_both(folder: Path, source: Tokenizer, target: Tokenizer) -> dict[str, 
     if None not in sides.values():
         for side, found in sides.items():
             assert found is not None
-            write_sentencepiece(folder / f"{side}.spm", replace(found, pieces=[piece for piece in found.pieces if is_found(piece)]))
-        ids = [{token.removeprefix(HIDDEN): id for id, token in enumerate(tokenizer.tokens)} for tokenizer in (source, target)]
+            write_sentencepiece(
+                folder / f"{side}.spm", replace(found, pieces=[piece for piece in found.pieces if is_found(piece)])
+            )
+        ids = [
+            {token.removeprefix(HIDDEN): id for id, token in enumerate(tokenizer.tokens)}
+            for tokenizer in (source, target)
+        ]
         write_json(folder / "vocab.json", ids[0])
         if ids[0] != ids[1]:
             write_json(folder / "target_vocab.json", ids[1])
         return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": ids[0] != ids[1]}
     if source.hash != target.hash:
         raise UserError(
-            f"Marian has one tokenizer for both sides, or two of SentencePiece, but this run has a {source.kind} tokenizer for each "
-            "side; train with text.joint=true, or export with --to onnx or --to torch"
+            f"Marian has one tokenizer for both sides, or two of SentencePiece, but this run has a {source.kind}"
+            " tokenizer for each side; train with text.joint=true, or export with --to onnx or --to torch"
         )
     inner = tokenizers.Tokenizer.from_str(source.to_json())
     if source.end is not None and source.frame is None:
         end = source.token(source.end)
-        inner.post_processor = processors.TemplateProcessing(single=f"$A {end}", pair=f"$A $B {end}", special_tokens=[(end, source.end)])
+        inner.post_processor = processors.TemplateProcessing(
+            single=f"$A {end}", pair=f"$A $B {end}", special_tokens=[(end, source.end)]
+        )
     Tokenizer(inner).save(folder / FILE)
     return {"tokenizer_class": "PreTrainedTokenizerFast"}
 
 
 def is_found(piece: Piece) -> bool:
-    """Whether a text may contain this piece: not one of the other side only, and not a language token, which is split off before."""
-    return not piece.text.startswith(HIDDEN) and not (piece.kind == USER and piece.text.startswith(">>") and piece.text.endswith("<<"))
+    """Whether a text may contain this piece: not one of the other side only, and not a language token, which is split
+    off before."""
+    return not piece.text.startswith(HIDDEN) and not (
+        piece.kind == USER and piece.text.startswith(">>") and piece.text.endswith("<<")
+    )
 
 
 def specials_of(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:
-    """The tokens with a role: unknown, beginning, end, padding, mask, and those around a text for models that read it whole."""
+    """The tokens with a role: unknown, beginning, end, padding, mask, and those around a text for models that read it
+    whole."""
     frame = tokenizer.frame
     whole = tokenizer.mask is not None and frame is not None
     around = frame.around([]).tokens if frame is not None else []

@@ -38,16 +38,26 @@ def write_huggingface(run: Run, folder: Path, *, shard: int = SHARD) -> None:
             f"`{command('clew', 'runs', 'merge', run.folder, '--out', 'DIR')}` merges both into one run"
         )
     if getattr(model, "heads", None):
-        raise UserError(f"{name} has the same number of heads in every layer, but this run's were pruned; use --to onnx or --to torch")
+        raise UserError(
+            f"{name} has the same number of heads in every layer, but this run's were pruned; use --to onnx or --to"
+            " torch"
+        )
     if not run.config.embedding.is_plain:
-        raise UserError(f"{name} embeds tokens only, but this run reads more (the section embedding); use --to onnx or --to torch")
+        raise UserError(
+            f"{name} embeds tokens only, but this run reads more (the section embedding); use --to onnx or --to torch"
+        )
     tokenizer = run.vocabularies.get("tokenizer") or run.vocabularies["target"]
     labels = next((each for each in run.vocabularies.values() if isinstance(each, Labels)), None)
     config = architecture.config(model, task, Outgoing(name, tokenizer, labels))
     tensors = theirs_of(run, architecture, name)
     name = config.get("architectures", [name])[0]
     banned = config.pop("bad_words_ids", None)
-    written = {"architectures": [name], **config, "vocab_size": getattr(body, "source_vocabulary", body.vocabulary), "dtype": "float32"}
+    written = {
+        "architectures": [name],
+        **config,
+        "vocab_size": getattr(body, "source_vocabulary", body.vocabulary),
+        "dtype": "float32",
+    }
     write_json(folder / CONFIG, written)
     if (generation := FORMS[task.name].generation) is not None:
         fields = generation_config(run, {**written, "bad_words_ids": banned})
@@ -61,18 +71,23 @@ def architecture_for(run: Run) -> tuple[Architecture, str]:
     family, task = run.config.model.family, run.config.task.name
     if family not in BY_FAMILY:
         raise UserError(
-            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use --to onnx or --to torch"
+            f"transformers has no architecture for the family {family}, only for {', '.join(BY_FAMILY)}; use --to onnx"
+            " or --to torch"
         )
     architecture = BY_FAMILY[family]
     origin = run.folder / ORIGIN
     about = read_json(origin) if origin.is_file() else {}
     was = about.get("architecture") if isinstance(about, dict) else None
     if family in ("bert", "llama") and isinstance(was, str):
-        architecture = next((found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture)
+        architecture = next(
+            (found for found in ARCHITECTURES if was in found.names and found is not DISTILBERT), architecture
+        )
     if architecture is BERT and run.config.model.num_segments == 0:  # type: ignore[attr-defined]
         architecture = DISTILBERT
     if task not in architecture.heads:
-        raise UserError(f"transformers has no class for the task {task} over a {family}, only for {', '.join(architecture.heads)}")
+        raise UserError(
+            f"transformers has no class for the task {task} over a {family}, only for {', '.join(architecture.heads)}"
+        )
     names = architecture.heads[task].names
     return architecture, was if was in names else names[0]
 

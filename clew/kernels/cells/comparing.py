@@ -18,7 +18,9 @@ def results_of(walked: tuple[Tensor, State], real: Tensor | None, wanted: Sequen
     """Return y at real positions, the state, and the gradients of a weighted sum of both with respect to `wanted`."""
     y, state = walked
     outputs = [y if real is None else torch.where(real[..., None], y, 0.0), *leaves(state)]
-    weights = [torch.linspace(-1, 1, each.numel(), dtype=each.dtype, device=each.device).view_as(each) for each in outputs]
+    weights = [
+        torch.linspace(-1, 1, each.numel(), dtype=each.dtype, device=each.device).view_as(each) for each in outputs
+    ]
     # The graph may be part of a whole chunk's graph, which is still needed.
     gradients = torch.autograd.grad(outputs, wanted, weights, retain_graph=True, allow_unused=True)
     return [
@@ -28,7 +30,8 @@ def results_of(walked: tuple[Tensor, State], real: Tensor | None, wanted: Sequen
 
 
 def aside() -> AbstractContextManager[None]:
-    """Hide tensors saved for the backward pass in this context, so that checkpoints do not recompute a trial computation."""
+    """Hide tensors saved for the backward pass in this context, so that checkpoints do not recompute a trial
+    computation."""
     return torch.autograd.graph.saved_tensors_hooks(_same, _same)
 
 

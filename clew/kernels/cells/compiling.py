@@ -19,12 +19,17 @@ class Uncompiled(Exception):
 
 
 class Kernels:
-    """Compiled functions of one source on one device. Launches are cooperative: they fail unless all blocks fit on the GPU together."""
+    """Compiled functions of one source on one device. Launches are cooperative: they fail unless all blocks fit on the
+    GPU together."""
 
     def __init__(self, code: bytes, names: Sequence[str], threads: int, shared: int):
         driver = library("libcuda.so.1", "nvcuda.dll")
         supported = ctypes.c_int()
-        _check(driver, driver.cuDeviceGetAttribute(ctypes.byref(supported), COOPERATIVE, _device(driver)), "asking the driver")
+        _check(
+            driver,
+            driver.cuDeviceGetAttribute(ctypes.byref(supported), COOPERATIVE, _device(driver)),
+            "asking the driver",
+        )
         if not supported.value:
             raise Uncompiled("its driver has no cooperative launches")
         self._module = ctypes.c_void_p()
@@ -32,17 +37,29 @@ class Kernels:
         self._functions: dict[str, ctypes.c_void_p] = {}
         for name in names:
             function = ctypes.c_void_p()
-            _check(driver, driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode()), f"finding {name}")
-            _check(driver, driver.cuFuncSetAttribute(function, SHARED_MEMORY, shared), f"{shared} bytes of shared memory")
+            _check(
+                driver,
+                driver.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode()),
+                f"finding {name}",
+            )
+            _check(
+                driver, driver.cuFuncSetAttribute(function, SHARED_MEMORY, shared), f"{shared} bytes of shared memory"
+            )
             self._functions[name] = function
         self._driver, self._threads, self._shared = driver, threads, shared
 
     def __call__(self, name: str, blocks: int, values: Sequence[Tensor | int]) -> None:
-        held = [ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value) for value in values]
+        held = [
+            ctypes.c_void_p(value.data_ptr()) if isinstance(value, Tensor) else ctypes.c_int(value) for value in values
+        ]
         places = (ctypes.c_void_p * len(held))(*(ctypes.addressof(value) for value in held))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         launch = self._driver.cuLaunchCooperativeKernel
-        _check(self._driver, launch(self._functions[name], blocks, 1, 1, self._threads, 1, 1, self._shared, stream, places), "launching")
+        _check(
+            self._driver,
+            launch(self._functions[name], blocks, 1, 1, self._threads, 1, 1, self._shared, stream, places),
+            "launching",
+        )
 
 
 def _device(driver: Any) -> ctypes.c_int:

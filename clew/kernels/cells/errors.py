@@ -1,7 +1,7 @@
 """The backward pass of a step as a few sums, so that most of it can be computed for all steps at once.
 
-The error (gradient) of a node is linear in the incoming errors: those of the output, and of each state after the step. Its coefficients
-depend only on the forward pass, so they are known for all steps before the backward loop begins:
+The error (gradient) of a node is linear in the incoming errors: those of the output, and of each state after the step.
+Its coefficients depend only on the forward pass, so they are known for all steps before the backward loop begins:
 
     error = coefficient_1 * base_1 + ... + coefficient_n * base_n
 
@@ -19,7 +19,8 @@ Terms = dict[Node, Node]
 
 
 class Sums(NamedTuple):
-    """`bases` are in order of computation, each from earlier ones. A base that is a mean has a group of terms for each of its arguments."""
+    """`bases` are in order of computation, each from earlier ones. A base that is a mean has a group of terms for each
+    of its arguments."""
 
     bases: dict[Node, list[Terms]]
     errors: dict[Node, Node]

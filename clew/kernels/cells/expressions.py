@@ -1,8 +1,10 @@
-"""One step of a recurrence as a graph of scalar expressions for one row and one unit, and their derivatives. Knows neither torch nor a GPU.
+"""One step of a recurrence as a graph of scalar expressions for one row and one unit, and their derivatives. Knows
+neither torch nor a GPU.
 
-A node is a leaf (an input, a product with the previous state, a state, a weight of the unit), a constant, or an operation on nodes. Equal
-nodes are the same object, so a value that is used twice is computed once. All operations act on one unit, except those in `ACROSS`: a mean
-or variance is over all units of a row and over all arguments, as a norm needs.
+A node is a leaf (an input, a product with the previous state, a state, a weight of the unit), a constant, or an
+operation on nodes. Equal nodes are the same object, so a value that is used twice is computed once. All operations act
+on one unit, except those in `ACROSS`: a mean or variance is over all units of a row and over all arguments, as a norm
+needs.
 """
 
 import math
@@ -11,7 +13,8 @@ from typing import Any, NamedTuple
 
 
 class Node(NamedTuple):
-    """`name` is an operation, "constant", or a kind of leaf; `place` is the value of a constant or the index of a leaf."""
+    """`name` is an operation, "constant", or a kind of leaf; `place` is the value of a constant or the index of a
+    leaf."""
 
     name: str
     arguments: tuple["Node", ...] = ()
@@ -78,7 +81,8 @@ class Graph:
 
 
 class Operation(NamedTuple):
-    """`value` computes the operation on numbers, `code` in C; `errors` maps the node and its error to the error of each argument."""
+    """`value` computes the operation on numbers, `code` in C; `errors` maps the node and its error to the error of each
+    argument."""
 
     value: Callable[..., float]
     code: str
@@ -122,7 +126,8 @@ def _by_where(graph: Graph, node: Node, error: Node) -> Sequence[Node | None]:
 
 
 def _by_mean(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
-    # Each unit is one of (units * arguments) terms: its error is the sum of the units' errors divided by that count, again a mean.
+    # Each unit is one of (units * arguments) terms: its error is the sum of the units' errors divided by that count,
+    # again a mean.
     return [graph.apply("mean", error, *[graph.constant(0.0)] * (len(node.arguments) - 1))] * len(node.arguments)
 
 
@@ -134,7 +139,12 @@ def _by_larger(larger: int) -> Callable[[Graph, Node, Node], Sequence[Node]]:
         zero, half = graph.constant(0.0), graph.apply("multiply", error, graph.constant(0.5))
 
         def where_greater(a: Node, b: Node) -> Node:
-            return graph.apply("where", graph.apply("greater", a, b), error, graph.apply("where", graph.apply("greater", b, a), zero, half))
+            return graph.apply(
+                "where",
+                graph.apply("greater", a, b),
+                error,
+                graph.apply("where", graph.apply("greater", b, a), zero, half),
+            )
 
         return where_greater(left, right), where_greater(right, left)
 
@@ -166,7 +176,9 @@ def _by_log1p(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
 
 def _of_erf(graph: Graph, node: Node) -> Node:
     square = graph.apply("multiply", node.arguments[0], node.arguments[0])
-    return graph.apply("multiply", graph.constant(2 / math.sqrt(math.pi)), graph.apply("exp", graph.apply("negate", square)))
+    return graph.apply(
+        "multiply", graph.constant(2 / math.sqrt(math.pi)), graph.apply("exp", graph.apply("negate", square))
+    )
 
 
 def _variance(values: Sequence[float]) -> float:
@@ -175,7 +187,8 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _by_variance(graph: Graph, node: Node, error: Node) -> Sequence[Node]:
-    # 2 / count * (x - mean) times the sum of the units' errors. The mean itself passes no error: differences from it add up to 0.
+    # 2 / count * (x - mean) times the sum of the units' errors. The mean itself passes no error: differences from it
+    # add up to 0.
     (share, *_), mean = _by_mean(graph, node, error), graph.apply("mean", *node.arguments)
     twice = graph.apply("multiply", graph.constant(2.0), share)
     return [graph.apply("multiply", twice, graph.apply("subtract", argument, mean)) for argument in node.arguments]
@@ -194,7 +207,9 @@ ACROSS = ("mean", "variance")
 
 OPERATIONS: dict[str, Operation] = {
     "add": Operation(lambda a, b: a + b, "({} + {})", lambda graph, node, error: (error, error)),
-    "subtract": Operation(lambda a, b: a - b, "({} - {})", lambda graph, node, error: (error, graph.apply("negate", error))),
+    "subtract": Operation(
+        lambda a, b: a - b, "({} - {})", lambda graph, node, error: (error, graph.apply("negate", error))
+    ),
     "multiply": Operation(lambda a, b: a * b, "({} * {})", _by_product),
     "divide": Operation(lambda a, b: a / b, "({} / {})", _by_quotient),
     "negate": Operation(lambda a: -a, "(-{})", lambda graph, node, error: [graph.apply("negate", error)]),
@@ -233,7 +248,8 @@ def in_order(nodes: Iterable[Node]) -> list[Node]:
 
 
 def errors_of(graph: Graph, outputs: Sequence[tuple[Node, Node]]) -> dict[Node, Node]:
-    """Return the error of every node that the outputs depend on, from pairs of an output and its error (reverse accumulation)."""
+    """Return the error of every node that the outputs depend on, from pairs of an output and its error (reverse
+    accumulation)."""
     total: dict[Node, list[Node]] = {}
     for node, error in outputs:
         total.setdefault(node, []).append(error)
@@ -254,5 +270,7 @@ def rebuilt(graph: Graph, nodes: Sequence[Node], known: dict[Node, Node]) -> lis
     new = dict(known)
     for node in in_order(nodes):
         if node not in new:
-            new[node] = graph.apply(node.name, *(new[argument] for argument in node.arguments)) if node.arguments else node
+            new[node] = (
+                graph.apply(node.name, *(new[argument] for argument in node.arguments)) if node.arguments else node
+            )
     return [new[node] for node in nodes]

@@ -61,7 +61,11 @@ def product(trace: Trace, left: Value, right: Value) -> Value:
 
 
 def lerp(trace: Trace, input: Value, end: Value, weight: Value) -> Symbol:
-    way = trace.elementwise("subtract", end, input) if isinstance(input, Symbol) or isinstance(end, Symbol) else end - input
+    way = (
+        trace.elementwise("subtract", end, input)
+        if isinstance(input, Symbol) or isinstance(end, Symbol)
+        else end - input
+    )
     return trace.elementwise("add", input, product(trace, weight, way))
 
 
@@ -143,7 +147,9 @@ def gelu(trace: Trace, input: Symbol, approximate: str = "none") -> Symbol:
         share = trace.elementwise("tanh", trace.elementwise("multiply", cube, math.sqrt(2 / math.pi)))
     else:
         share = trace.elementwise("erf", trace.elementwise("multiply", input, math.sqrt(0.5)))
-    return trace.elementwise("multiply", trace.elementwise("multiply", input, 0.5), trace.elementwise("add", share, 1.0))
+    return trace.elementwise(
+        "multiply", trace.elementwise("multiply", input, 0.5), trace.elementwise("add", share, 1.0)
+    )
 
 
 def leaky_relu(trace: Trace, input: Symbol, negative_slope: float = 0.01, inplace: bool = False) -> Symbol:
@@ -199,7 +205,9 @@ def rms_norm(
     trace: Trace, input: Symbol, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Symbol:
     check_normed(input, normalized_shape)
-    normed = trace.elementwise("multiply", input, inverse_norm(trace, input, torch.finfo(input.dtype).eps if eps is None else eps))
+    normed = trace.elementwise(
+        "multiply", input, inverse_norm(trace, input, torch.finfo(input.dtype).eps if eps is None else eps)
+    )
     return normed if weight is None else trace.elementwise("multiply", normed, weight)
 
 
@@ -210,7 +218,9 @@ def check_normed(input: Symbol, normalized_shape: Sequence[int]) -> None:
 
 def inverse_norm(trace: Trace, x: Symbol, eps: float) -> Symbol:
     """Return 1 / sqrt(mean(x^2) + eps), one number per row."""
-    return trace.elementwise("rsqrt", trace.elementwise("add", row_mean(trace, trace.elementwise("multiply", x, x)), eps))
+    return trace.elementwise(
+        "rsqrt", trace.elementwise("add", row_mean(trace, trace.elementwise("multiply", x, x)), eps)
+    )
 
 
 def row_mean(trace: Trace, x: Symbol) -> Symbol:
@@ -228,12 +238,20 @@ def total(trace: Trace, input: Symbol, dim: Any = None, keepdim: bool = False, *
 
 
 def variance(
-    trace: Trace, input: Symbol, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+    trace: Trace,
+    input: Symbol,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
 ) -> Symbol:
     check_rows(input, dim, keepdim, None)
     centred, count = trace.elementwise("subtract", input, row_mean(trace, input)), input.features
     taken = float(unbiased) if correction is None else correction
-    return trace.elementwise("multiply", row_mean(trace, trace.elementwise("multiply", centred, centred)), count / (count - taken))
+    return trace.elementwise(
+        "multiply", row_mean(trace, trace.elementwise("multiply", centred, centred)), count / (count - taken)
+    )
 
 
 def check_rows(input: Symbol, dim: Any, keepdim: bool, dtype: Any) -> None:
@@ -319,7 +337,9 @@ def same(trace: Trace, input: Symbol) -> Symbol:
     return input
 
 
-def to(trace: Trace, input: Symbol, *args: Any, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Symbol:
+def to(
+    trace: Trace, input: Symbol, *args: Any, dtype: torch.dtype | None = None, device: Any = None, **_: Any
+) -> Symbol:
     for each in args:
         if isinstance(each, Tensor):
             dtype, device = each.dtype, each.device
@@ -341,7 +361,9 @@ def cast(trace: Trace, x: Symbol, dtype: torch.dtype) -> Symbol:
 
 
 def constants_like(value: float | None) -> Callable[..., Symbol]:
-    def function(trace: Trace, input: Symbol, fill_value: float | None = None, *, dtype: Any = None, device: Any = None) -> Symbol:
+    def function(
+        trace: Trace, input: Symbol, fill_value: float | None = None, *, dtype: Any = None, device: Any = None
+    ) -> Symbol:
         constant = trace.graph.constant(value if value is not None else fill_value)  # type: ignore[arg-type]
         return trace.symbol([constant] * len(trace.nodes(input)), dtype=dtype or input.dtype, is_row=input.is_row)
 
@@ -351,7 +373,9 @@ def constants_like(value: float | None) -> Callable[..., Symbol]:
 def new(value: float | None) -> Callable[..., Tensor]:
     """Return a function that creates a new tensor, constant over steps."""
 
-    def function(trace: Trace, input: Symbol, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def function(
+        trace: Trace, input: Symbol, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
         fill, shape = (value, size) if value is not None else (size[1], size[:1])
         shape = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         return torch.full(tuple(shape), fill, dtype=dtype or input.dtype, device=device or input.device)

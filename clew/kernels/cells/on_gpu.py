@@ -1,7 +1,7 @@
 """Whether a cell's recurrence runs on the GPU kernel, decided once per cell and kind of call, on a few steps.
 
-For a user's own cell, values and gradients of the kernel are compared with the equation there. If they differ, which would be a fault of
-the kernel, the cell is looped.
+For a user's own cell, values and gradients of the kernel are compared with the equation there. If they differ, which
+would be a fault of the kernel, the cell is looped.
 """
 
 import logging
@@ -50,7 +50,15 @@ def key_of(cell: Any, x: Tensor, state: State) -> Hashable:
     """Return everything that decides whether the kernel is used."""
     hooks = any(module._forward_hooks or module._forward_pre_hooks for module in cell.modules())
     weights = tuple((type(weight), weight.dtype) for weight in cell.parameters())
-    return cell.training, x.device, len(x), number_for(x), tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)), hooks, weights
+    return (
+        cell.training,
+        x.device,
+        len(x),
+        number_for(x),
+        tuple((leaf.shape, leaf.dtype) for leaf in leaves(state)),
+        hooks,
+        weights,
+    )
 
 
 def is_taken(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop) -> bool:
@@ -74,7 +82,9 @@ def is_taken(cell: Any, x: Tensor, real: Tensor | None, state: State, loop: Loop
         difference = max(share(a, b) for a, b in zip(*results, strict=True))
     if difference <= ALLOWED[number_for(x)]:
         return True
-    sentence = f"a {type(cell).__name__} is looped: its kernel differs from its equation by {difference:.1e} of the values"
+    sentence = (
+        f"a {type(cell).__name__} is looped: its kernel differs from its equation by {difference:.1e} of the values"
+    )
     say(logging.WARNING, f"{sentence}; this is a fault in clew")
     return False
 

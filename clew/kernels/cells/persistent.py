@@ -1,9 +1,12 @@
-"""A cell over a sequence on a GPU, with one launch forwards and one backwards, and the recurrent weights in registers (`walk.cu`).
+"""A cell over a sequence on a GPU, with one launch forwards and one backwards, and the recurrent weights in registers
+(`walk.cu`).
 
-It runs any step that `tracing` can turn into a graph, if all products are of one of its states and the weights fit into the registers of
-the GPU. The state that products read is rounded to their dtype at every step; sums, and everything else that a step keeps, are in float32.
+It runs any step that `tracing` can turn into a graph, if all products are of one of its states and the weights fit into
+the registers of the GPU. The state that products read is rounded to their dtype at every step; sums, and everything
+else that a step keeps, are in float32.
 
-CUDA C instead of Triton, which does not control which lane holds which weight and cannot read words while other blocks write them.
+CUDA C instead of Triton, which does not control which lane holds which weight and cannot read words while other blocks
+write them.
 """
 
 import logging
@@ -28,7 +31,8 @@ WARPS = 8
 MOST_HELD = 28
 """The most pieces of 16 weight rows that a warp keeps in registers; with more the compiler runs out of registers."""
 MOST_ROWS = 64
-"""The most rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each other."""
+"""The most rows of a group: with more, a library's products of whole batches are faster than blocks that wait for each
+other."""
 LEAST_STEPS = 4
 
 
@@ -51,7 +55,8 @@ class Plan(NamedTuple):
 def walk(step: Step, real: Tensor | None, has_library: bool = False) -> tuple[Tensor, State] | None:
     """Return y (batch, length, width) in the dtype of products, and the states after each row's last real position.
 
-    `real` is (batch, length). None if the step does not fit, its kernel cannot be compiled, or a library that has the cell is faster.
+    `real` is (batch, length). None if the step does not fit, its kernel cannot be compiled, or a library that has the
+    cell is faster.
     """
     number = number_of(step)
     sizes = None if number is None else layout(step, number)
@@ -75,7 +80,8 @@ def tensors_of(step: Step) -> list[Tensor]:
 
 
 def number_of(step: Step) -> torch.dtype | None:
-    """Return the dtype of products; None if the kernel does not support it, or a tensor is not an ordinary one on the current GPU."""
+    """Return the dtype of products; None if the kernel does not support it, or a tensor is not an ordinary one on the
+    current GPU."""
     tensors = tensors_of(step)
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
     if not step.matrices or not all(type(each) in PLAIN and each.get_device() == device for each in tensors):
@@ -94,7 +100,11 @@ def fits(x: Tensor, state: Tensor) -> bool:
     if not x.is_cuda or x.shape[1] < LEAST_STEPS or state.dim() != 2 or not is_available():
         return False
     gpu = gpu_of(x.get_device())
-    return gpu is not None and number_for(x) in NUMBERS and sizes_for(state.shape[1], 1, len(x), torch.bfloat16, gpu) is not None
+    return (
+        gpu is not None
+        and number_for(x) in NUMBERS
+        and sizes_for(state.shape[1], 1, len(x), torch.bfloat16, gpu) is not None
+    )
 
 
 def layout(step: Step, number: torch.dtype) -> Sizes | None:
@@ -107,7 +117,8 @@ def layout(step: Step, number: torch.dtype) -> Sizes | None:
 
 
 def is_better_in_a_library(sizes: Sizes) -> bool:
-    """Whether cuDNN is faster, as measured on an H200 (benchmarks/cells.py): for narrow layers, and for many rows in float32."""
+    """Whether cuDNN is faster, as measured on an H200 (benchmarks/cells.py): for narrow layers, and for many rows in
+    float32."""
     return sizes.width < 128 or (sizes.number == 0 and sizes.rows > 16)
 
 
@@ -133,7 +144,9 @@ def gpu_of(device: int) -> Gpu | None:
     return Gpu(properties.multi_processor_count, shared) if properties.major >= 8 else None
 
 
-def sizes_for(width: int, num_products: int, batch: int, number: torch.dtype, gpu: Gpu, rounds: bool = False) -> Sizes | None:
+def sizes_for(
+    width: int, num_products: int, batch: int, number: torch.dtype, gpu: Gpu, rounds: bool = False
+) -> Sizes | None:
     """Find the layout with the fewest rows per group whose blocks are all on the GPU at once; None if there is none."""
     kind = NUMBERS[number]
     chunk = 32 if kind else 16  # depth entries of one warp product
@@ -167,7 +180,9 @@ def program_for(step: Step, sizes: Sizes, number: torch.dtype, has_mask: bool, k
     if key not in _programs:
         num_products, fed = sum(len(matrix.weight) for matrix in step.matrices) // step.width, fed_state(step)
         assert fed is not None
-        _programs[key] = program(step.graph, step.new_states, step.output, sizes, inputs, fixed, num_products, fed, has_mask, keeps)
+        _programs[key] = program(
+            step.graph, step.new_states, step.output, sizes, inputs, fixed, num_products, fed, has_mask, keeps
+        )
     return _programs[key]
 
 
@@ -201,7 +216,9 @@ def walk_with(
     fed = fed_state(step)
     assert fed is not None
     plan = Plan(sizes, program, launch, fed, -(-len(step.states[0]) // sizes.rows))
-    weight = step.matrices[0].weight if len(step.matrices) == 1 else torch.cat([matrix.weight for matrix in step.matrices])
+    weight = (
+        step.matrices[0].weight if len(step.matrices) == 1 else torch.cat([matrix.weight for matrix in step.matrices])
+    )
     counts = len(step.inputs), len(step.fixed)
     rest = [*step.inputs, *(each.float() for each in step.fixed), *(each.float() for each in step.states)]
     y, *states = _Walk.apply(plan, number, real, counts, keeps, weight, *rest)  # type: ignore[no-untyped-call]
@@ -218,7 +235,14 @@ def unwritten(shape: Sequence[int], like: Tensor, dtype: torch.dtype) -> Tensor:
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, number: torch.dtype, real: Tensor | None, counts: tuple[int, int], keeps: bool, weight: Tensor, *rest: Tensor
+        ctx: Any,
+        plan: Plan,
+        number: torch.dtype,
+        real: Tensor | None,
+        counts: tuple[int, int],
+        keeps: bool,
+        weight: Tensor,
+        *rest: Tensor,
     ) -> Any:
         sizes, program = plan.sizes, plan.program
         rest = tuple(each.contiguous() for each in rest)
@@ -231,7 +255,9 @@ class _Walk(torch.autograd.Function):
         fed[:, 0, :width] = states[plan.fed]
         lasts = [torch.empty_like(state) for state in states]
         values: dict[str, Any] = {"weight": aligned(weight), "fed": fed, "batch": batch, "length": length}
-        values |= {f"inputs_{place}": x for place, x in enumerate(inputs)} | {f"given_{place}": x for place, x in enumerate(fixed)}
+        values |= {f"inputs_{place}": x for place, x in enumerate(inputs)} | {
+            f"given_{place}": x for place, x in enumerate(fixed)
+        }
         for place, state in enumerate(states):
             values |= {f"start_{place}": state, f"last_{place}": lasts[place]}
             if keeps and place != plan.fed:
@@ -246,9 +272,17 @@ class _Walk(torch.autograd.Function):
         if program.forward_pairs:
             values["sums_ahead"] = fed.new_zeros(2, program.forward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
         plan.launch("walk_forward", sizes.blocks * plan.groups, [values[name] for name in program.forward])
-        y = values["outputs"] if "outputs" in program.forward else fed[:, 1:, :width].clone(memory_format=torch.contiguous_format)
+        y = (
+            values["outputs"]
+            if "outputs" in program.forward
+            else fed[:, 1:, :width].clone(memory_format=torch.contiguous_format)
+        )
         if keeps:
-            kept = {name: values[name] for name in program.backward if name in values and name not in ("weight", "batch", "length")}
+            kept = {
+                name: values[name]
+                for name in program.backward
+                if name in values and name not in ("weight", "batch", "length")
+            }
             ctx.save_for_backward(weight, *kept.values())
             ctx.names, ctx.plan, ctx.number, ctx.counts, ctx.shapes = list(kept), plan, number, counts, (batch, length)
             ctx.sides = [each.dim() for each in fixed]
@@ -270,7 +304,11 @@ class _Walk(torch.autograd.Function):
             values |= {f"of_last_{place}": of_last.float().contiguous(), f"of_start_{place}": of_start}
         of_fixed = [weight.new_empty(batch, width, dtype=torch.float32) for _ in ctx.sides]
         values |= {f"of_given_{place}": each for place, each in enumerate(of_fixed)}
-        own = {j: errors.new_empty(batch, length, width) for j, product in enumerate(program.shared_errors) if product is None}
+        own = {
+            j: errors.new_empty(batch, length, width)
+            for j, product in enumerate(program.shared_errors)
+            if product is None
+        }
         values |= {f"of_input_{j}": each for j, each in own.items()}
         if program.backward_pairs:
             values["sums_back"] = errors.new_zeros(2, program.backward_pairs, batch, sizes.blocks, 4, dtype=torch.int32)
@@ -279,7 +317,9 @@ class _Walk(torch.autograd.Function):
         if ctx.needs_input_grad[5]:
             before = values["fed"][:, :length].reshape(batch * length, padded)
             product = errors.view(batch * length, -1).mT @ before
-            of_weight = product.view(num_products, padded, padded)[:, :width, :width].reshape(num_products * width, width)
+            of_weight = product.view(num_products, padded, padded)[:, :width, :width].reshape(
+                num_products * width, width
+            )
         of_inputs, j = [], 0
         for place in range(ctx.counts[0]):
             blocks = values[f"inputs_{place}"].shape[2] // width
@@ -291,10 +331,14 @@ class _Walk(torch.autograd.Function):
 
 
 def of_input(errors: Tensor, own: dict[int, Tensor], products: Sequence[int | None], first: int, width: int) -> Tensor:
-    """Return the error of an input from those of its blocks: a slice of the products' errors if these are consecutive products."""
+    """Return the error of an input from those of its blocks: a slice of the products' errors if these are consecutive
+    products."""
     if products[0] is not None and list(products) == list(range(products[0], products[0] + len(products))):
         return errors[:, :, products[0] : products[0] + len(products), :width].flatten(2)
-    parts = [own[first + place] if product is None else errors[:, :, product, :width] for place, product in enumerate(products)]
+    parts = [
+        own[first + place] if product is None else errors[:, :, product, :width]
+        for place, product in enumerate(products)
+    ]
     return torch.cat(parts, -1)
 
 

@@ -1,4 +1,5 @@
-"""The phases of a step: means and variances over a row need the units of other blocks, so they divide the step into phases."""
+"""The phases of a step: means and variances over a row need the units of other blocks, so they divide the step into
+phases."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

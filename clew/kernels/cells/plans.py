@@ -1,9 +1,10 @@
 """Plans for steps of one structure: what is computed before the first step, in each step, and after the last one.
 
-Forwards, everything independent of a state is computed for all steps before the first one, and everything that no state depends on after
-the last. A product is accumulated onto the term that it is only added to, an elementwise product that is only added to something is fused
-with the addition, and a result is written where it is kept, or over an argument that is no longer needed. Backwards, all coefficients of
-errors are computed for all steps at once (`errors`) from the kept values.
+Forwards, everything independent of a state is computed for all steps before the first one, and everything that no state
+depends on after the last. A product is accumulated onto the term that it is only added to, an elementwise product that
+is only added to something is fused with the addition, and a result is written where it is kept, or over an argument
+that is no longer needed. Backwards, all coefficients of errors are computed for all steps at once (`errors`) from the
+kept values.
 """
 
 from collections import Counter
@@ -61,7 +62,11 @@ def plan_of(step: Step, is_masked: bool) -> Plan:
     if is_masked:
         real = graph.leaf("real")
         frozen = [graph.apply("where", real, new, graph.leaf("state", place)) for place, new in enumerate(carried)]
-        output = frozen[carried.index(output)] if output in carried else graph.apply("where", real, output, graph.constant(0.0))
+        output = (
+            frozen[carried.index(output)]
+            if output in carried
+            else graph.apply("where", real, output, graph.constant(0.0))
+        )
         carried = frozen
     sums = sums_of(graph, [(node, graph.leaf("error", place)) for place, node in enumerate([output, *carried])])
     order, moving, is_row = in_order(carried), set[Node](), set[Node]()
@@ -69,7 +74,9 @@ def plan_of(step: Step, is_masked: bool) -> Plan:
     for node in whole_order:
         if node.name in ("state", "product") or any(argument in moving for argument in node.arguments):
             moving.add(node)
-        if node.name == "mean" or (node.arguments and all(each in is_row or each.name == "constant" for each in node.arguments)):
+        if node.name == "mean" or (
+            node.arguments and all(each in is_row or each.name == "constant" for each in node.arguments)
+        ):
             is_row.add(node)
     added = _added(whole_order, moving)
     atoms = {*carried, *added.values()}
@@ -114,9 +121,11 @@ def _added(order: Sequence[Node], moving: set[Node]) -> dict[Node, Node]:
     return added
 
 
-def _reached(wanted: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends: Iterable[Node] = ()) -> tuple[set[Node], set[Node]]:
-    """Return the nodes to keep of each step so that the wanted nodes can be computed for all steps at once, and the leaves and `ends` that
-    they are also computed from. `atoms` are never recomputed."""
+def _reached(
+    wanted: Iterable[Node], in_steps: set[Node], atoms: set[Node], ends: Iterable[Node] = ()
+) -> tuple[set[Node], set[Node]]:
+    """Return the nodes to keep of each step so that the wanted nodes can be computed for all steps at once, and the
+    leaves and `ends` that they are also computed from. `atoms` are never recomputed."""
     kept, bottom, seen, ends = set[Node](), set[Node](), set[Node](), set(ends)
     stack = list(wanted)
     while stack:
@@ -147,10 +156,14 @@ def _instructions(
     for node in nodes:
         if node.name in ("add", "subtract"):
             candidates = node.arguments[::-1] if node.name == "add" else node.arguments[1:]
-            fused.update([each for each in candidates if each.name == "multiply" and each in moving and uses[each] == 1][:1])
+            fused.update(
+                [each for each in candidates if each.name == "multiply" and each in moving and uses[each] == 1][:1]
+            )
     instructions = []
     for node in nodes:
-        factors = next((each for each in node.arguments if each in fused), None) if node.name in ("add", "subtract") else None
+        factors = (
+            next((each for each in node.arguments if each in fused), None) if node.name in ("add", "subtract") else None
+        )
         if node in fused:
             continue
         if factors is None:
@@ -163,12 +176,18 @@ def _instructions(
 
 
 def _placed(
-    instructions: Sequence[Instruction], added: dict[Node, Node], kept: set[Node], carried: Sequence[Node], is_row: set[Node]
+    instructions: Sequence[Instruction],
+    added: dict[Node, Node],
+    kept: set[Node],
+    carried: Sequence[Node],
+    is_row: set[Node],
 ) -> dict[Node, Node]:
     """Find results that can overwrite one of their arguments, which is not read later."""
     last = {argument: place for place, instruction in enumerate(instructions) for argument in instruction.arguments}
     written = {*added.values(), *(instruction.result for instruction in instructions)}
-    written |= {argument for instruction in instructions for argument in instruction.arguments if argument.name == "product"}
+    written |= {
+        argument for instruction in instructions for argument in instruction.arguments if argument.name == "product"
+    }
     placed: dict[Node, Node] = {}
     owner: dict[Node, Node] = {}  # the node whose memory a node uses
     is_sum = {*added.values(), *(node for node in written if node.name == "product")}
@@ -177,7 +196,11 @@ def _placed(
             continue
         for argument in arguments:
             free = argument in written and last[argument] == place and argument not in kept and argument not in carried
-            if free and (argument in is_row) == (result in is_row) and (result not in kept or owner.get(argument, argument) in is_sum):
+            if (
+                free
+                and (argument in is_row) == (result in is_row)
+                and (result not in kept or owner.get(argument, argument) in is_sum)
+            ):
                 placed[result] = owner[result] = owner.get(argument, argument)
                 break
     return placed

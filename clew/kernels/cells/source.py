@@ -1,4 +1,5 @@
-"""Generates the parts of `walk.cu` that depend on the traced step: sizes, parameters, and the computation of a unit in both directions."""
+"""Generates the parts of `walk.cu` that depend on the traced step: sizes, parameters, and the computation of a unit in
+both directions."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,8 @@ from clew.kernels.cells.phases import phases_of, with_variances
 
 
 class Read(NamedTuple):
-    """A tensor that a step reads: its number of blocks of `width` units, whether it has a row per example, and whether it is float32."""
+    """A tensor that a step reads: its number of blocks of `width` units, whether it has a row per example, and whether
+    it is float32."""
 
     blocks: int
     has_rows: bool
@@ -53,8 +55,8 @@ class Program(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Everything that the code of a walk depends on. `fed` is the state that products read; `keeps` says that a backward pass will
-    follow."""
+    """Everything that the code of a walk depends on. `fed` is the state that products read; `keeps` says that a
+    backward pass will follow."""
 
     graph: Graph
     after: Sequence[Node]
@@ -114,7 +116,9 @@ class Writer:
             yield from every([f"{self.name(node)} = {self.of(node)};" for node in phase.own])
             if not phase.across:
                 continue
-            totals = {key: f"total_{number}[e][{place}]" for place, key in enumerate(dict.fromkeys(keys_of(phase.across)))}
+            totals = {
+                key: f"total_{number}[e][{place}]" for place, key in enumerate(dict.fromkeys(keys_of(phase.across)))
+            }
             pairs = -(-len(totals) // 2)
             where = f"{self.sums} + (i64)(t % 2 * PAIRS_OF_{self.sums.upper()} + {self.pairs}) * batch * BLOCKS"
             yield from every(self.tell(number, list(totals), where))
@@ -134,10 +138,14 @@ class Writer:
             yield f"const float own_{place} = total_of_units(is_unit[e] ? {' + '.join(terms)} : 0.0f);"
         for place in range(0, len(keys), 2):
             second = f"own_{place + 1}" if place + 1 < len(keys) else "0.0f"
-            yield f"tell({where} + ({place // 2} * batch + ROW) * BLOCKS, own_{place}, {second}, t, is_row[e], unit_of[e], block);"
+            yield (
+                f"tell({where} + ({place // 2} * batch + ROW) * BLOCKS, own_{place}, {second}, t, is_row[e],"
+                " unit_of[e], block);"
+            )
 
     def shift(self, nodes: tuple[Node, ...]) -> str:
-        """Return the mean of the step before. Squares are of differences from it, so that few digits are lost if a mean is far from 0."""
+        """Return the mean of the step before. Squares are of differences from it, so that few digits are lost if a mean
+        is far from 0."""
         return f"{self.shifts.setdefault(nodes, f'mean_before_{len(self.shifts)}')}[e]"
 
     def across(self, node: Node, totals: Mapping[Key, str]) -> str:
@@ -179,7 +187,8 @@ def program(
     graph: Graph, new_states: Sequence[Node], output: Node, sizes: Sizes, inputs: Sequence[Read], fixed: Sequence[Read], num_products: int,
     fed: int, has_mask: bool, keeps: bool,
 ) -> Program:  # fmt: skip
-    """Generate the code for a traced step whose products read the state `fed`. `keeps` says that a backward pass will follow."""
+    """Generate the code for a traced step whose products read the state `fed`. `keeps` says that a backward pass will
+    follow."""
     *after, output = with_variances(graph, [*new_states, output])
     gives_fed = output is after[fed]
     if has_mask:
@@ -209,7 +218,9 @@ AT_START = "ROW * WIDTH + UNIT"
 
 def forward_half(walk: Walk) -> Half:
     states, writer = range(len(walk.after)), Writer("sums_ahead")
-    step = every(f"product_{p}[e] = sum_of(sums, SUMS, row_of[e], {p} * UNITS + unit_of[e]);" for p in range(walk.num_products))
+    step = every(
+        f"product_{p}[e] = sum_of(sums, SUMS, row_of[e], {p} * UNITS + unit_of[e]);" for p in range(walk.num_products)
+    )
     step += writer.compute([*walk.after, walk.output])
     results = [f"const float next_{place} = {writer.name(node)};" for place, node in enumerate(walk.after)]
     # Expressions read the old values of states, so everything else is written before the states change.
@@ -232,7 +243,11 @@ def forward_half(walk: Walk) -> Half:
     parameters += [f"{kind}_{place}" for kind in ("const float *start", "float *last") for place in states]
     parameters += ["const unsigned char *mask"] * walk.has_mask + ["NUMBER *outputs"] * (not walk.gives_fed)
     if walk.keeps:
-        parameters += ["NUMBER *products", *(f"float *states_{place}" for place in walk.others), *["float *across"] * bool(walk.across)]
+        parameters += [
+            "NUMBER *products",
+            *(f"float *states_{place}" for place in walk.others),
+            *["float *across"] * bool(walk.across),
+        ]
     parameters += ["Words *sums_ahead"] * bool(writer.pairs) + ["int batch", "int length"]
     return Half(headers("forward", start, every(loads(walk)), step, end), parameters, writer.pairs)
 
@@ -265,35 +280,55 @@ def backward_half(walk: Walk) -> tuple[Half, tuple[int | None, ...]]:
     )
     start.append(f"float(&error_fed)[PER] = error_{walk.fed};")
     load = list(loads(walk))
-    load += [f"product_{p}[e] = is_unit[e] ? load(products + {PRODUCT.format(p)}) : 0.0f;" for p in range(walk.num_products)]
+    load += [
+        f"product_{p}[e] = is_unit[e] ? load(products + {PRODUCT.format(p)}) : 0.0f;" for p in range(walk.num_products)
+    ]
     load.append(f"error_y[e] = is_unit[e] ? load(of_outputs + {AT_STEP}) : 0.0f;")
     load.append(f"state_{walk.fed}[e] = is_unit[e] ? load(fed + {FED.format('')}) : 0.0f;")
     for place in walk.others:
         before = f"t > 0 ? states_{place}[{AT_STEP} - WIDTH] : start_{place}[{AT_START}]"
         load.append(f"state_{place}[e] = is_unit[e] ? ({before}) : 0.0f;")
     for place in range(len(walk.across)):
-        load.append(f"across_{place}[e] = is_row[e] ? across[(ROW * length + t) * {len(walk.across)} + {place}] : 0.0f;")
+        load.append(
+            f"across_{place}[e] = is_row[e] ? across[(ROW * length + t) * {len(walk.across)} + {place}] : 0.0f;"
+        )
     end = [f"of_start_{place}[{AT_START}] = error_{place}[e];" for place in states]
     end += [f"of_given_{place}[{AT_START}] = of_fixed_{place}[e];" for place in range(len(walk.fixed))]
-    parameters = ["const NUMBER *weight", "const NUMBER *fed", "NUMBER *errors", "const NUMBER *products", "const NUMBER *of_outputs"]
+    parameters = [
+        "const NUMBER *weight",
+        "const NUMBER *fed",
+        "NUMBER *errors",
+        "const NUMBER *products",
+        "const NUMBER *of_outputs",
+    ]
     parameters += [*inputs_of(walk), *(f"float *of_given_{place}" for place in range(len(walk.fixed)))]
     parameters += [f"const float *{kind}_{place}" for kind in ("start", "states") for place in walk.others]
     parameters += [f"{kind}_{place}" for kind in ("const float *of_last", "float *of_start") for place in states]
     parameters += ["const float *across"] * bool(walk.across) + ["const unsigned char *mask"] * walk.has_mask
-    parameters += [f"NUMBER *of_input_{j}" for j, _ in own] + ["Words *sums_back"] * bool(writer.pairs) + ["int batch", "int length"]
+    parameters += (
+        [f"NUMBER *of_input_{j}" for j, _ in own]
+        + ["Words *sums_back"] * bool(writer.pairs)
+        + ["int batch", "int length"]
+    )
     half = Half(headers("backward", start, every(load), step, every(only("is_unit[e]", end))), parameters, writer.pairs)
     return half, shared_errors
 
 
 def errors_in(walk: Walk) -> dict[tuple[str, int], Node]:
-    """Return the error of every leaf of a step, in terms of kept values: means and variances are read, not recomputed."""
+    """Return the error of every leaf of a step, in terms of kept values: means and variances are read, not
+    recomputed."""
     graph = walk.graph
     of_output = graph.leaf("error_y")
     if walk.has_mask:  # y is unspecified on padding
         of_output = graph.apply("where", graph.leaf("real"), of_output, graph.constant(0.0))
     ends = [(walk.output, of_output), *((node, graph.leaf("error", place)) for place, node in enumerate(walk.after))]
     errors = errors_of(graph, ends)
-    kinds = {"product": walk.num_products, "input": num_blocks(walk), "fixed": len(walk.fixed), "state": len(walk.after)}
+    kinds = {
+        "product": walk.num_products,
+        "input": num_blocks(walk),
+        "fixed": len(walk.fixed),
+        "state": len(walk.after),
+    }
     leaves = [(kind, place) for kind, count in kinds.items() for place in range(count)]
     wanted = [errors.get(graph.leaf(*leaf), graph.constant(0.0)) for leaf in leaves]
     known = {node: graph.leaf("across", place) for place, node in enumerate(walk.across)}
@@ -305,7 +340,9 @@ def num_blocks(walk: Walk) -> int:
 
 
 def inputs_of(walk: Walk) -> list[str]:
-    parameters = [f"const {'float' if read.is_float else 'NUMBER'} *inputs_{place}" for place, read in enumerate(walk.inputs)]
+    parameters = [
+        f"const {'float' if read.is_float else 'NUMBER'} *inputs_{place}" for place, read in enumerate(walk.inputs)
+    ]
     return parameters + [f"const float *given_{place}" for place in range(len(walk.fixed))]
 
 
@@ -331,7 +368,9 @@ def loads(walk: Walk) -> Iterator[str]:
     for tensor, read in enumerate(walk.inputs):
         for block in range(read.blocks):
             where = f"inputs_{tensor} + ((ROW * length + t) * {read.blocks} + {block}) * WIDTH + UNIT"
-            yield f"input_{place}[e] = is_unit[e]{' && real[e] != 0.0f' if walk.has_mask else ''} ? load({where}) : 0.0f;"
+            yield (
+                f"input_{place}[e] = is_unit[e]{' && real[e] != 0.0f' if walk.has_mask else ''} ? load({where}) : 0.0f;"
+            )
             place += 1
 
 
@@ -359,7 +398,9 @@ def definitions(walk: Walk, ahead: Half, back: Half) -> str:
     return "#pragma once\ntypedef long long i64;\nstruct alignas(16) Words {\n    unsigned int at[4];\n};\n" + defined
 
 
-def headers(way: str, start: Sequence[str], load: Sequence[str], step: Sequence[str], end: Sequence[str]) -> dict[str, str]:
+def headers(
+    way: str, start: Sequence[str], load: Sequence[str], step: Sequence[str], end: Sequence[str]
+) -> dict[str, str]:
     parts = {"start": start, "load": load, "step": step, "end": end}
     return {f"{way}_{part}.h": "\n".join(statements) + "\n" for part, statements in parts.items()}
 

@@ -1,10 +1,11 @@
 """Symbolic tensors of one step of a recurrence: they have no numbers, only the expressions that they are computed from.
 
-To Python a `Symbol` is a torch.Tensor, so a cell's `forward` computes with it as with any other tensor, but each operation makes nodes of a
-`Graph`. Operations that have no such form are refused: a traced expression is always exact.
+To Python a `Symbol` is a torch.Tensor, so a cell's `forward` computes with it as with any other tensor, but each
+operation makes nodes of a `Graph`. Operations that have no such form are refused: a traced expression is always exact.
 
-A symbol (batch, features) is a sequence of parts: blocks of `width` features, each a node, and pieces of the cell's inputs of any width,
-which become nodes only if they are used for more than a projection. A symbol (batch, 1) may hold one number per row, such as a mean.
+A symbol (batch, features) is a sequence of parts: blocks of `width` features, each a node, and pieces of the cell's
+inputs of any width, which become nodes only if they are used for more than a projection. A symbol (batch, 1) may hold
+one number per row, such as a mean.
 """
 
 import weakref
@@ -20,7 +21,8 @@ from clew.kernels.cells.expressions import Graph, Node
 
 
 class Refused(Exception):
-    """A step cannot be traced, with the reason. With `is_passing` the reason is temporary, and the step may be traced later."""
+    """A step cannot be traced, with the reason. With `is_passing` the reason is temporary, and the step may be traced
+    later."""
 
     def __init__(self, reason: str, is_passing: bool = False):
         super().__init__(reason)
@@ -35,7 +37,8 @@ class Matrix(NamedTuple):
 
 
 class Source:
-    """A tensor (batch, length, features) known before the first step. It is computed only if the traced step needs it."""
+    """A tensor (batch, length, features) known before the first step. It is computed only if the traced step needs
+    it."""
 
     def __init__(self, features: int, compute: Callable[[], Tensor]):
         self.features = features
@@ -122,7 +125,9 @@ class Trace:
         if name not in self.functions:
             raise Refused(_why_not(name))
         if torch.is_grad_enabled() != self._grad_enabled:
-            raise Refused(f"it calls {name} with gradients switched {'on' if torch.is_grad_enabled() else 'off'} inside the step")
+            raise Refused(
+                f"it calls {name} with gradients switched {'on' if torch.is_grad_enabled() else 'off'} inside the step"
+            )
         if foreign := [each.__name__ for each in types if each not in PLAIN]:
             raise Refused(f"it calls {name} with a {foreign[0]}, which is not a plain tensor")
         try:
@@ -133,7 +138,9 @@ class Trace:
     def symbol(self, parts: Sequence[Part], *, dtype: torch.dtype | None = None, is_row: bool = False) -> Symbol:
         """Concatenate parts; with `is_row`, the single part holds one number per row."""
         features = 1 if is_row else sum(self.width if isinstance(part, Node) else part.features for part in parts)
-        made: Symbol = torch.Tensor._make_wrapper_subclass(Symbol, (self.batch, features), dtype=dtype or self.dtype, device=self.device)
+        made: Symbol = torch.Tensor._make_wrapper_subclass(
+            Symbol, (self.batch, features), dtype=dtype or self.dtype, device=self.device
+        )
         made.traced_by, made.parts, made.features, made.is_row = self, tuple(parts), features, is_row and self.width > 1
         made.kind = dtype or self.dtype
         self._made.append(weakref.ref(made))
@@ -164,7 +171,10 @@ class Trace:
 
     def input_leaves(self, piece: Piece) -> list[Node]:
         if piece.features % self.width:
-            raise Refused(f"it computes with {piece.features} features of its inputs, which is no multiple of the state's {self.width}")
+            raise Refused(
+                f"it computes with {piece.features} features of its inputs, which is no multiple of the state's"
+                f" {self.width}"
+            )
         if piece.start % self.width or piece.source.features % self.width:
             piece = Piece(Source(piece.features, piece.tensor), 0, piece.features)
         source = piece.source
@@ -173,7 +183,10 @@ class Trace:
             self.sources.append(source)
             for block in range(source.features // self.width):
                 self._input_leaves[id(source), block] = self.graph.leaf("input", first + block)
-        return [self._input_leaves[id(source), block] for block in range(piece.start // self.width, piece.stop // self.width)]
+        return [
+            self._input_leaves[id(source), block]
+            for block in range(piece.start // self.width, piece.stop // self.width)
+        ]
 
     def fixed_leaves(self, x: Any, count: int) -> list[Node]:
         """Return leaves for an ordinary tensor, which is constant over steps."""
@@ -181,13 +194,21 @@ class Trace:
             raise Refused(f"it computes with a {type(x).__name__}")
         self.check(x)
         is_wide = x.dim() > 0 and x.shape[-1] > 1
-        if x.dim() > 2 or (x.dim() == 2 and len(x) not in (1, self.batch)) or (is_wide and x.shape[-1] != count * self.width):
-            raise Refused(f"it combines a tensor of shape {tuple(x.shape)} with one of shape {(self.batch, count * self.width)}")
+        if (
+            x.dim() > 2
+            or (x.dim() == 2 and len(x) not in (1, self.batch))
+            or (is_wide and x.shape[-1] != count * self.width)
+        ):
+            raise Refused(
+                f"it combines a tensor of shape {tuple(x.shape)} with one of shape {(self.batch, count * self.width)}"
+            )
         if id(x) not in self._fixed_leaves:
             rows = x[0] if x.dim() == 2 and len(x) == 1 else x
             rows = rows if x.is_floating_point() else rows.to(self.dtype)
             parts = rows.split(self.width, -1) if is_wide else [rows.expand(*rows.shape[:-1], self.width)]
-            self._fixed_leaves[id(x)] = [self.graph.leaf("fixed", len(self.fixed) + place) for place in range(len(parts))]
+            self._fixed_leaves[id(x)] = [
+                self.graph.leaf("fixed", len(self.fixed) + place) for place in range(len(parts))
+            ]
             self.fixed += parts
             self._kept_alive.append(x)
         return self._fixed_leaves[id(x)] if is_wide else self._fixed_leaves[id(x)] * count
@@ -198,7 +219,10 @@ class Trace:
         if x.device != self.device and x.dim():
             raise Refused(f"it computes with a tensor on {x.device}, while its state is on {self.device}")
         if x.dim() and x.dtype == torch.float64 != self.dtype:  # the step's results would be in float64 too
-            raise Refused(f"it computes with a tensor of type {type_name(x.dtype)}, while its state has type {type_name(self.dtype)}")
+            raise Refused(
+                f"it computes with a tensor of type {type_name(x.dtype)}, while its state has type"
+                f" {type_name(self.dtype)}"
+            )
         if x.is_complex():
             raise Refused("it computes with complex numbers")
 
@@ -209,7 +233,9 @@ class Trace:
         if wide:
             count = max(symbol.features for symbol in wide) // self.width
         else:
-            features = max([1, *(x.shape[-1] for x in values if isinstance(x, Tensor) and not isinstance(x, Symbol) and x.dim())])
+            features = max(
+                [1, *(x.shape[-1] for x in values if isinstance(x, Tensor) and not isinstance(x, Symbol) and x.dim())]
+            )
             count = max(1, features // self.width)
             wide = [symbols[0]] if features > 1 else []
         columns = zip(*(self.blocks(value, count) for value in values), strict=True)
@@ -219,14 +245,22 @@ class Trace:
         return self.symbol(parts, dtype=dtype, is_row=not wide)
 
     def linear(self, x: Symbol, weight: Tensor, bias: Tensor | None) -> Symbol:
-        """Return W x + b, where every part of x is a state before the step or an input; inputs are projected for all steps at once."""
-        if isinstance(weight, Symbol) or not isinstance(weight, Tensor) or weight.dim() != 2 or isinstance(bias, Symbol):
+        """Return W x + b, where every part of x is a state before the step or an input; inputs are projected for all
+        steps at once."""
+        if (
+            isinstance(weight, Symbol)
+            or not isinstance(weight, Tensor)
+            or weight.dim() != 2
+            or isinstance(bias, Symbol)
+        ):
             raise Refused("it multiplies two values that are only known when the step runs")
         for tensor in (weight, bias):
             if tensor is not None:
                 self.check(tensor)
         if x.is_row or weight.shape[1] != x.features:
-            raise Refused(f"it multiplies a weight of shape {tuple(weight.shape)} with a value of shape {tuple(x.shape)}")
+            raise Refused(
+                f"it multiplies a weight of shape {tuple(weight.shape)} with a value of shape {tuple(x.shape)}"
+            )
         start = 0
         terms: list[Symbol] = []
         for part in x.parts:
@@ -258,19 +292,25 @@ class Trace:
             )
             raise Refused(f"it multiplies {what} by a matrix; only the state before the step and the inputs can be")
         if len(weight) % self.width:
-            raise Refused(f"it multiplies its state by a weight of {len(weight)} rows, which is no multiple of the state's {self.width}")
+            raise Refused(
+                f"it multiplies its state by a weight of {len(weight)} rows, which is no multiple of the state's"
+                f" {self.width}"
+            )
         state = int(node.place[0])
         if (state, id(weight)) not in self._products:
             self._kept_alive.append(weight)
             count = len(weight) // self.width
-            self._products[state, id(weight)] = [self.graph.leaf("product", self._num_products + block) for block in range(count)]
+            self._products[state, id(weight)] = [
+                self.graph.leaf("product", self._num_products + block) for block in range(count)
+            ]
             self._num_products += count
             self.matrices.append(Matrix(state, weight))
         return self._products[state, id(weight)]
 
 
 class Untouched(TorchDispatchMode):
-    """Refuse random numbers and in-place writes in this context: both would happen at every step, but a trace runs only once."""
+    """Refuse random numbers and in-place writes in this context: both would happen at every step, but a trace runs only
+    once."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.nondeterministic_seeded in function.tags:
@@ -281,7 +321,20 @@ class Untouched(TorchDispatchMode):
 
 
 PLAIN = (Tensor, torch.nn.Parameter, Symbol)
-FACTS = {"shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_cpu", "is_sparse", "is_quantized", "is_nested", "is_meta", "itemsize"}
+FACTS = {
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "layout",
+    "is_cuda",
+    "is_cpu",
+    "is_sparse",
+    "is_quantized",
+    "is_nested",
+    "is_meta",
+    "itemsize",
+}
 """Attributes of a tensor that do not depend on its numbers."""
 
 

@@ -2,9 +2,10 @@
 
     y_t, s_t = cell(inputs_t, s_{t-1})
 
-The step is called once, with symbols as inputs and states. Ordinary tensors that it uses, such as weights, are constant over steps; they
-stay in the autograd graph, so that the gradient of a leaf reaches them. A step is traced again at every call, which costs about as much as
-a few steps, so everything it depends on (training or evaluation, a dropped weight, the batch size) is that of the call.
+The step is called once, with symbols as inputs and states. Ordinary tensors that it uses, such as weights, are constant
+over steps; they stay in the autograd graph, so that the gradient of a leaf reaches them. A step is traced again at
+every call, which costs about as much as a few steps, so everything it depends on (training or evaluation, a dropped
+weight, the batch size) is that of the call.
 """
 
 from collections.abc import Callable, Sequence
@@ -100,7 +101,9 @@ def _width_of(states: Sequence[Tensor], changing: Sequence[Tensor]) -> int:
         raise Refused("it reads a memory")
     shapes = {tuple(each.shape) for each in states}
     if len(shapes) > 1 or states[0].dim() != 2:
-        raise Refused(f"its states have the shapes {', '.join(map(str, sorted(shapes)))} and not one and the same (batch, width)")
+        raise Refused(
+            f"its states have the shapes {', '.join(map(str, sorted(shapes)))} and not one and the same (batch, width)"
+        )
     if not all(each.is_floating_point() for each in states):
         raise Refused("a state does not hold floating-point numbers")
     return states[0].shape[1]
@@ -110,7 +113,8 @@ def _symbols(trace: Trace, inputs: Tree, state: State) -> tuple[Tree, State]:
     def of_input(leaf: Tensor) -> Symbol:
         if leaf.dim() != 3 or len(leaf) != trace.batch or not leaf.is_floating_point():
             raise Refused(
-                f"an input of shape {tuple(leaf.shape)} and type {type_name(leaf.dtype)} is not (batch, length, features) of numbers"
+                f"an input of shape {tuple(leaf.shape)} and type {type_name(leaf.dtype)} is not (batch, length,"
+                " features) of numbers"
             )
         source = Source(leaf.shape[2], lambda: leaf)
         return trace.symbol([Piece(source, 0, source.features)])
@@ -121,7 +125,8 @@ def _symbols(trace: Trace, inputs: Tree, state: State) -> tuple[Tree, State]:
 
 
 def _attributes(step: Any) -> dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]:
-    """Copy the attributes of a step's modules. Refuse hooks: they would be called once with symbols, not at every step with numbers."""
+    """Copy the attributes of a step's modules. Refuse hooks: they would be called once with symbols, not at every step
+    with numbers."""
     owner = getattr(step, "__self__", step)
     modules = list(owner.modules()) if isinstance(owner, nn.Module) else []
     if any(hook is not pause_before for hook in (*_global_forward_hooks.values(), *_global_forward_pre_hooks.values())):
@@ -140,7 +145,9 @@ def _restore(before: dict[nn.Module, tuple[dict[str, Any], dict[str, Any]]]) -> 
     changed = None
     for module, kept in before.items():
         for now, was in zip((module.__dict__, module._buffers), kept, strict=True):
-            names = [name for name in {**now, **was} if name not in now or name not in was or now[name] is not was[name]]
+            names = [
+                name for name in {**now, **was} if name not in now or name not in was or now[name] is not was[name]
+            ]
             if names:
                 changed = names[0]
                 now.clear()

@@ -1,7 +1,8 @@
-"""Decides whether a cell is walked: run over a sequence from the trace of its step. Else the caller loops, and `--debug` says why.
+"""Decides whether a cell is walked: run over a sequence from the trace of its step. Else the caller loops, and
+`--debug` says why.
 
-Before steps of a new structure are walked for the first time, values and gradients of a walk and a loop over a few steps are compared. If
-they differ, which would be a fault of the walk, such steps are looped.
+Before steps of a new structure are walked for the first time, values and gradients of a walk and a loop over a few
+steps are compared. If they differ, which would be a fault of the walk, such steps are looped.
 """
 
 import logging
@@ -31,8 +32,8 @@ _is_right: dict[Hashable, bool] = {}
 
 
 def may_walk(cell: Any, x: Tensor, state: State) -> bool:
-    """Whether a chunk can be walked, judged by its first steps. The trial is hidden from checkpoints, which would otherwise record and
-    repeat it."""
+    """Whether a chunk can be walked, judged by its first steps. The trial is hidden from checkpoints, which would
+    otherwise record and repeat it."""
     if x.shape[1] < LEAST_STEPS or torch.compiler.is_compiling() or is_exporting() or is_watched(cell):
         return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
@@ -62,8 +63,8 @@ def trace_cell(cell: Any, inputs: Tree, state: State) -> Step:
 
 
 def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State] | None:
-    """Return y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None if the cell cannot
-    be walked."""
+    """Return y (batch, length, dim) and the state after each row's last real position (`real` is (batch, length)); None
+    if the cell cannot be walked."""
     try:
         step = trace_cell(cell, inputs, state)
     except Refused as reason:
@@ -73,7 +74,8 @@ def walk_cell(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tup
 
 
 def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: State) -> bool:
-    """Whether a walk over steps of this structure agrees with a loop, by a comparison of the first steps that have it."""
+    """Whether a walk over steps of this structure agrees with a loop, by a comparison of the first steps that have
+    it."""
     like = step.states[0]
     key = step.signature, real is not None, like.dtype, like.device.type
     if key not in _is_right:
@@ -81,7 +83,10 @@ def is_right(cell: Any, step: Step, inputs: Tree, real: Tensor | None, state: St
             return True  # numbers cannot be compared here
         _is_right[key] = _agree(cell, inputs, real, state)
         if not _is_right[key]:
-            sentence = f"a {type(cell).__name__} is looped: its walk gives other numbers than its steps do; this is a fault in clew"
+            sentence = (
+                f"a {type(cell).__name__} is looped: its walk gives other numbers than its steps do; this is a fault in"
+                " clew"
+            )
             say(logging.WARNING, sentence)
     return _is_right[key]
 
@@ -94,12 +99,20 @@ def _agree(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> bool:
     with aside(), torch.inference_mode(False), torch.enable_grad():
         inputs = map_tree(lambda leaf: part(leaf[:, :COMPARED]), inputs, keep=(Fixed,))
         state = map_state(part, state)
-        wanted = [*leaves(inputs, keep=(Fixed,)), *leaves(state), *(each for each in cell.parameters() if each.requires_grad)]
+        wanted = [
+            *leaves(inputs, keep=(Fixed,)),
+            *leaves(state),
+            *(each for each in cell.parameters() if each.requires_grad),
+        ]
         looped = results_of(_loop(cell, inputs, real, state), real, wanted)
         walked = results_of(walk(trace_step(cell, inputs, state), real), real, wanted)
     near = torch.finfo(looped[0].dtype).eps ** 0.5
     pairs = zip(walked, looped, strict=True)
-    return all(torch.allclose(a, b, rtol=near, atol=near * max(1.0, b.abs().max().item()), equal_nan=True) for a, b in pairs if b.numel())
+    return all(
+        torch.allclose(a, b, rtol=near, atol=near * max(1.0, b.abs().max().item()), equal_nan=True)
+        for a, b in pairs
+        if b.numel()
+    )
 
 
 def _loop(cell: Any, inputs: Tree, real: Tensor | None, state: State) -> tuple[Tensor, State]:

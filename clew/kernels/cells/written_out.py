@@ -1,7 +1,8 @@
 """A traced step over a whole sequence, as torch operations with an explicit backward pass.
 
-A step is a product and a few operations (`plans`), a backward step is a few sums and a product, and the gradient of a weight is one product
-at the end. Under autograd the equation has several times as many operations, and a product for the weight's gradient in every step.
+A step is a product and a few operations (`plans`), a backward step is a few sums and a product, and the gradient of a
+weight is one product at the end. Under autograd the equation has several times as many operations, and a product for
+the weight's gradient in every step.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +71,10 @@ class _Walked:
         return self.columns[node]
 
     def steps(self, instructions: Sequence[Instruction]) -> list[tuple[Callable[..., Any], list[Column], Column]]:
-        return [(function, [self.column(each) for each in arguments], self.columns[result]) for function, arguments, result in instructions]
+        return [
+            (function, [self.column(each) for each in arguments], self.columns[result])
+            for function, arguments, result in instructions
+        ]
 
     def know_states(self, states: Sequence[Tensor]) -> None:
         """Add the states (length + 1, batch, width) to the known values."""
@@ -89,13 +93,16 @@ class _Ahead(_Walked):
             state[0] = first
             self.columns[self.graph.leaf("state", place)] = state[:-1].unbind(0)
         self.sums: dict[Node, Tensor] = {}
-        self.products = [self.prepare(weight, leaves) for weight, leaves in zip(self.tensors.weights, self.leaves, strict=True)]
+        self.products = [
+            self.prepare(weight, leaves) for weight, leaves in zip(self.tensors.weights, self.leaves, strict=True)
+        ]
         self.kept = {node: self.sums[node] for node in self.plan.kept if node in self.sums}
         self.columns.update({node: each.unbind(0) for node, each in self.sums.items()})
         self.place()
 
     def prepare(self, weight: Tensor, leaves: Sequence[Node]) -> tuple[Callable[[Tensor, Tensor], Any], Column]:
-        """Return the product function of a matrix and its targets: the terms that its products are only added to, if any."""
+        """Return the product function of a matrix and its targets: the terms that its products are only added to, if
+        any."""
         added = self.plan.added
         is_added = any(leaf in added for leaf in leaves)
         whole = self.new(self.length, self.batch, len(leaves), self.width)
@@ -129,13 +136,16 @@ class _Ahead(_Walked):
             shape = self.batch, 1 if result in plan.is_row else self.width
             if result in plan.kept:
                 self.kept[result] = self.new(self.length, *shape)
-            self.columns[result] = self.kept[result].unbind(0) if result in plan.kept else [self.new(*shape)] * self.length
+            self.columns[result] = (
+                self.kept[result].unbind(0) if result in plan.kept else [self.new(*shape)] * self.length
+            )
 
     def run(self) -> None:
         steps = self.steps(self.plan.ahead)
         copies = [(self.column(node), target) for node, target in self.copies]
         products = [
-            (multiply, self.states[owner].unbind(0), sums) for (multiply, sums), owner in zip(self.products, self.owners, strict=True)
+            (multiply, self.states[owner].unbind(0), sums)
+            for (multiply, sums), owner in zip(self.products, self.owners, strict=True)
         ]
         for t in range(self.length):
             for multiply, states, sums in products:
@@ -155,7 +165,9 @@ class _Ahead(_Walked):
 class _Back(_Walked):
     """The backward steps, from the errors of y and of the last states."""
 
-    def __init__(self, *arguments: Any, states: Sequence[Tensor], kept: Values, of_y: Tensor, of_last: Sequence[Tensor]):
+    def __init__(
+        self, *arguments: Any, states: Sequence[Tensor], kept: Values, of_y: Tensor, of_last: Sequence[Tensor]
+    ):
         super().__init__(*arguments)
         self.states, self.sums = states, self.plan.sums
         self.know_states(states)
@@ -226,13 +238,20 @@ class _Back(_Walked):
         error = self.sums.errors.get(self.graph.leaf("fixed", place))
         if error is None:
             return None
-        return evaluated(error, self.values).expand(self.length, self.batch, self.width).sum_to_size(self.tensors.fixed[place].shape)
+        return (
+            evaluated(error, self.values)
+            .expand(self.length, self.batch, self.width)
+            .sum_to_size(self.tensors.fixed[place].shape)
+        )
 
     def of_weight(self, number: int) -> Tensor:
-        return product(self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT)
+        return product(
+            self.of_products[number].flatten(0, 1).mT, self.states[self.owners[number]][:-1].flatten(0, 1).mT
+        )
 
     def of_input(self, first: int, count: int) -> Tensor:
-        """Return the error (batch, length, count * width) of `count` input blocks; usually it is a slice of the products' errors."""
+        """Return the error (batch, length, count * width) of `count` input blocks; usually it is a slice of the
+        products' errors."""
         errors = [self.sums.errors.get(self.graph.leaf("input", first + block)) for block in range(count)]
         places = [self.parts.get(error) if error is not None else None for error in errors]
         if places[0] is not None and places == [(places[0][0], places[0][1] + block) for block in range(count)]:
@@ -247,7 +266,13 @@ class _Back(_Walked):
 class _Walk(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, length: int, counts: tuple[int, int, int], owners: Sequence[int], real: Tensor | None, *given: Tensor
+        ctx: Any,
+        plan: Plan,
+        length: int,
+        counts: tuple[int, int, int],
+        owners: Sequence[int],
+        real: Tensor | None,
+        *given: Tensor,
     ) -> Any:
         tensors = _parted(given, counts)
         ahead = _Ahead(plan, length, owners, tensors, real)
@@ -259,7 +284,9 @@ class _Walk(torch.autograd.Function):
             ctx.plan, ctx.length, ctx.counts, ctx.owners, ctx.names = plan, length, counts, owners, list(ahead.kept)
             ctx.num_saved, ctx.blocks = counts[0] + len(rest), [x.shape[2] // ahead.width for x in given[: counts[0]]]
         # Copies, since users cannot overwrite outputs that are views of each other.
-        return ahead.output().clone(memory_format=torch.contiguous_format), *(state[-1].clone() for state in ahead.states)
+        return ahead.output().clone(memory_format=torch.contiguous_format), *(
+            state[-1].clone() for state in ahead.states
+        )
 
     @staticmethod
     @first_derivative
@@ -269,7 +296,9 @@ class _Walk(torch.autograd.Function):
         states = tensors.states  # of all steps
         tensors = tensors._replace(states=[state[0] for state in states])
         values = dict(zip(ctx.names, kept, strict=True))
-        back = _Back(ctx.plan, ctx.length, ctx.owners, tensors, real, states=states, kept=values, of_y=of_y, of_last=of_last)
+        back = _Back(
+            ctx.plan, ctx.length, ctx.owners, tensors, real, states=states, kept=values, of_y=of_y, of_last=of_last
+        )
         back.run()
         firsts = [sum(ctx.blocks[:place]) for place in range(ctx.counts[0])]
         gradients: list[Callable[[], Tensor | None]] = [
@@ -298,6 +327,12 @@ def _parted(flat: Sequence[Any], counts: Sequence[int]) -> Tensors:
 def multiplied(weight: Tensor, rows: int, times: int, is_added: bool) -> Callable[[Tensor, Tensor], Any]:
     """Return a function that writes x W^T to a result, or adds it."""
     if (multiply := products_of(weight, rows, times)) is not None:
-        return (lambda x, result: result.add_(multiply(x))) if is_added else (lambda x, result: result.copy_(multiply(x)))
+        return (
+            (lambda x, result: result.add_(multiply(x))) if is_added else (lambda x, result: result.copy_(multiply(x)))
+        )
     across = weight.mT
-    return (lambda x, result: result.addmm_(x, across)) if is_added else (lambda x, result: torch.mm(x, across, out=result))
+    return (
+        (lambda x, result: result.addmm_(x, across))
+        if is_added
+        else (lambda x, result: torch.mm(x, across, out=result))
+    )

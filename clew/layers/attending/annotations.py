@@ -1,4 +1,5 @@
-"""Annotation vectors: a decoder attends to the inputs themselves, with no layer between (Xu et al. 2015). Knows no decoder."""
+"""Annotation vectors: a decoder attends to the inputs themselves, with no layer between (Xu et al. 2015). Knows no
+decoder."""
 
 from typing import NamedTuple
 
@@ -24,7 +25,8 @@ class Summed(NamedTuple):
 
 
 class Annotations(SequenceLayer):
-    """The inputs, unchanged. The state accumulates their mean, from which a decoder starts (Xu et al. 2015, section 3.1.2).
+    """The inputs, unchanged. The state accumulates their mean, from which a decoder starts (Xu et al. 2015, section
+    3.1.2).
 
     y_i = a_i,   mean = 1/L sum_i a_i
     """
@@ -33,7 +35,9 @@ class Annotations(SequenceLayer):
         super().__init__()
         self.dim = dim
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         document = torch.zeros(batch_size, dtype=torch.long, device=like.device)
         return Summed(like.new_zeros(batch_size, self.dim), like.new_zeros(batch_size, 1), document)
 
@@ -42,7 +46,9 @@ class Annotations(SequenceLayer):
         total, number, document = before
         counted = real_positions(mask)
         if mask is not None and has_documents(mask):
-            begun = document_starts(mask, document).cumsum(1)  # numbers the documents of a chunk; the latest has the highest number
+            begun = document_starts(mask, document).cumsum(
+                1
+            )  # numbers the documents of a chunk; the latest has the highest number
             last = begun[:, -1:] if mask.shape[1] else begun
             counted = (mask > 0) & (begun == last)
             total, number = (torch.where(last > 0, 0.0, part) if mask.shape[1] else part for part in (total, number))

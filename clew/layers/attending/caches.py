@@ -1,12 +1,13 @@
 """What causal self-attention has read: the keys and values of the past, in one of three forms.
 
-`Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and written in
-place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call is used up by it.
-`Ring` is a buffer for attention with a window, which writes over what no position will see again.
+`Grown` is a longer tensor after each chunk: gradients flow and nothing is ever full. `Buffer` is allocated once and
+written in place: shapes and addresses are fixed, so that a step can be compiled or captured; the state given to a call
+is used up by it. `Ring` is a buffer for attention with a window, which writes over what no position will see again.
 
-Beams that take each other's place (`core.state.reorder`) take the keys and values of a `Grown` or a `Ring` with them. Those of a `Buffer`
-stay where they were written, and a table says where. A row that has read n positions writes the next one into its own storage, which nobody
-reads there yet; the positions before it are never written again, so that any number of rows may share them.
+Beams that take each other's place (`core.state.reorder`) take the keys and values of a `Grown` or a `Ring` with them.
+Those of a `Buffer` stay where they were written, and a table says where. A row that has read n positions writes the
+next one into its own storage, which nobody reads there yet; the positions before it are never written again, so that
+any number of rows may share them.
 """
 
 from collections.abc import Callable
@@ -23,11 +24,13 @@ from clew.core.state import map_tree
 from clew.core.types import State
 
 RING_CHUNK = 64
-"""A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK slots."""
+"""A windowed layer reads longer chunks in pieces of this many positions, so that its ring needs window + RING_CHUNK
+slots."""
 
 
 class Chunk(NamedTuple):
-    """Where a chunk's positions stand, the clock after it, its mask, and how far back its queries look (None: without limit)."""
+    """Where a chunk's positions stand, the clock after it, its mask, and how far back its queries look (None: without
+    limit)."""
 
     places: Places
     clock: Clock
@@ -40,8 +43,9 @@ class Chunk(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What a chunk's queries attend to: the keys and values (batch, heads, slots, head_dim) of the past and of the chunk itself, where in
-    its row each stands (batch, slots), which of them each query sees (None: all of them), and the cache for the next chunk."""
+    """What a chunk's queries attend to: the keys and values (batch, heads, slots, head_dim) of the past and of the
+    chunk itself, where in its row each stands (batch, slots), which of them each query sees (None: all of them), and
+    the cache for the next chunk."""
 
     keys: Tensor
     values: Tensor
@@ -64,7 +68,9 @@ def whole(keys: Tensor, values: Tensor, chunk: Chunk) -> Past:
     """A sequence read at once: every position sees every real one of its document, within the window."""
     places, documents = chunk.places, has_documents(chunk.mask)
     key_start = places.start if documents else None
-    visible = Sight(places, places.index, False, chunk.window, documents, padded=chunk.is_padded, aligned=True, key_start=key_start)
+    visible = Sight(
+        places, places.index, False, chunk.window, documents, padded=chunk.is_padded, aligned=True, key_start=key_start
+    )
     return Past(keys, values, places.index, visible, None)
 
 
@@ -112,10 +118,11 @@ class Grown(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked at.
+    """Key of position p in slot p + 1; slot 0 takes the writes of padding. What stands past a row's count is not looked
+    at.
 
-    `places` says which key each slot of a row has, the slots of all rows counted through: row * (1 + capacity) + slot. None means that
-    every row has its own. A row writes into its own storage, and says so in `places`.
+    `places` says which key each slot of a row has, the slots of all rows counted through: row * (1 + capacity) + slot.
+    None means that every row has its own. A row writes into its own storage, and says so in `places`.
     """
 
     keys: Tensor  # (batch, 1 + capacity, heads, head_dim)
@@ -164,7 +171,9 @@ class Buffer(NamedTuple):
             return self.keys[:, slots].transpose(1, 2), self.values[:, slots].transpose(1, 2)
         places = self.places[:, slots]
         flat = places.flatten()
-        keys, values = (part.flatten(0, 1).index_select(0, flat).unflatten(0, places.shape) for part in (self.keys, self.values))
+        keys, values = (
+            part.flatten(0, 1).index_select(0, flat).unflatten(0, places.shape) for part in (self.keys, self.values)
+        )
         return keys.transpose(1, 2), values.transpose(1, 2)
 
     def reordered(self, move: Callable[[Tensor], Tensor]) -> "Buffer":
@@ -194,7 +203,8 @@ class Buffer(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """Key of position p in slot 1 + p modulo the ring's size, which is the window and a chunk; slot 0 takes the writes of padding."""
+    """Key of position p in slot 1 + p modulo the ring's size, which is the window and a chunk; slot 0 takes the writes
+    of padding."""
 
     keys: Tensor  # (batch, 1 + size, heads, head_dim)
     values: Tensor
@@ -237,8 +247,8 @@ class Ring(NamedTuple):
             torch._assert_async(~lost.any(), "a windowed attention cache no longer holds what it is rewound to")
         elif bool(lost.any()):
             raise UserError(
-                f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would go back further; "
-                "read shorter chunks, or keep a copy_state of the state"
+                f"a windowed cache can be rewound by {RING_CHUNK} positions, but row {int(lost.int().argmax())} would"
+                " go back further; read shorter chunks, or keep a copy_state of the state"
             )
 
 
@@ -256,7 +266,9 @@ def new_buffer(batch_size: int, num_heads: int, capacity: int, head_dim: int, cl
 
 def new_ring(batch_size: int, num_heads: int, window: int, head_dim: int, clock: Clock, like: Tensor) -> Ring:
     keys = like.new_zeros(batch_size, 1 + window + RING_CHUNK, num_heads, head_dim)
-    return Ring(keys, torch.zeros_like(keys), torch.full(keys.shape[:2], -1, dtype=torch.long, device=like.device), clock)
+    return Ring(
+        keys, torch.zeros_like(keys), torch.full(keys.shape[:2], -1, dtype=torch.long, device=like.device), clock
+    )
 
 
 def read_slots(cache: Buffer | Ring, chunk: Chunk) -> Past:
@@ -267,7 +279,8 @@ def read_slots(cache: Buffer | Ring, chunk: Chunk) -> Past:
 
 
 def write_slots(cache: Buffer | Ring, keys: Tensor, values: Tensor, slot: Tensor) -> Tensor:
-    """Writes keys and values into `slot` (batch, length), counted behind slot 0. The slots of all rows, the rows laid end to end."""
+    """Writes keys and values into `slot` (batch, length), counted behind slot 0. The slots of all rows, the rows laid
+    end to end."""
     rows, slots = cache.keys.shape[:2]
     first = torch.arange(1, 1 + rows * slots, slots, device=keys.device)  # where position 0 of each row stands
     own = first[:, None] + slot  # (batch, length)
@@ -280,12 +293,17 @@ def write_slots(cache: Buffer | Ring, keys: Tensor, values: Tensor, slot: Tensor
 def common_place(clock: Clock, mask: Tensor | None, keys: Tensor) -> int | None:
     """The position of a chunk's first key where every row stands at the same one, in its first document; else None.
 
-    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be read.
+    Asked on the CPU alone, where looking costs nothing: the keys up to there lie side by side, and no others have to be
+    read.
     """
     if mask is not None or keys.device.type != "cpu" or torch.compiler.is_compiling():
         return None
     count = clock.count
-    if not len(count) or bool(clock.start.any()) or (len(count) > 1 and not torch.equal(count, count[:1].expand_as(count))):
+    if (
+        not len(count)
+        or bool(clock.start.any())
+        or (len(count) > 1 and not torch.equal(count, count[:1].expand_as(count)))
+    ):
         return None
     position: int = count[0].item()  # type: ignore[assignment]
     return position
@@ -298,4 +316,7 @@ def check_capacity(clock: Clock, capacity: int) -> None:
     if clock.count.device.type == "cuda":
         torch._assert_async(clock.count.max() <= capacity, "an attention cache is full")
     elif len(clock.count) and (needed := clock.count.max().item()) > capacity:
-        raise UserError(f"the cache was made for {capacity} positions, but the sequence has {needed}; give initial_state a larger capacity")
+        raise UserError(
+            f"the cache was made for {capacity} positions, but the sequence has {needed}; give initial_state a larger"
+            " capacity"
+        )

@@ -18,8 +18,8 @@ from clew.layers.sequence import SequenceLayer
 class CrossAttention(SequenceLayer):
     """Multi-head attention over a memory: queries from the decoder, keys and values from the encoder's output.
 
-    Memory comes in through `initial_state`; its keys and values are projected on the first call and kept in the state. Beams of one
-    sentence share the sentence's row of memory.
+    Memory comes in through `initial_state`; its keys and values are projected on the first call and kept in the state.
+    Beams of one sentence share the sentence's row of memory.
     """
 
     num_pruned = 0
@@ -48,17 +48,26 @@ class CrossAttention(SequenceLayer):
         self.output = nn.Linear(dim, dim, bias=bias)
         self.attention = Attention(score or ScaledDot(self.head_dim, self.head_dim), None, dropout)
 
-    def initial_state(self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor) -> State:
+    def initial_state(
+        self, batch_size: int, memory: Memory | None = None, capacity: int | None = None, *, like: Tensor
+    ) -> State:
         if memory is None:
             raise UserError("cross-attention needs something to attend to; give initial_state a memory")
         return Memory(memory.values, memory.mask)
 
     def forward(self, x: Tensor, mask: Tensor | None = None, state: State = None) -> tuple[Tensor, State]:
         if state is None:
-            raise UserError("cross-attention reads its memory from the state; start it with initial_state(batch_size, memory)")
+            raise UserError(
+                "cross-attention reads its memory from the state; start it with initial_state(batch_size, memory)"
+            )
         if isinstance(state.values, Tensor):
-            keys, values = split_heads(self.key(state.values), self.head_dim), split_heads(self.value(state.values), self.head_dim)
-            prepared: Any = (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
+            keys, values = (
+                split_heads(self.key(state.values), self.head_dim),
+                split_heads(self.value(state.values), self.head_dim),
+            )
+            prepared: Any = (
+                (keys, values) if self.attention.kernel else self.attention.prepare(keys, values, state.mask)
+            )
             state = Memory(prepared, state.mask)
         query = split_heads(self.query(fold_beams(x, state.values[0].shape[0])), self.head_dim)
         if isinstance(state.values, Prepared):
@@ -85,18 +94,25 @@ def attend_memory(attention: Attention, query: Tensor, keys: Tensor, values: Ten
 
 def memory_kernel(attention: Attention, query: Tensor, keys: Tensor, values: Tensor) -> Any:
     """The kernel for few queries over a memory, if available: for scaled dot products without positions and dropout."""
-    is_plain = type(attention.score) is ScaledDot and attention.position is None and not (attention.training and attention.dropout)
+    is_plain = (
+        type(attention.score) is ScaledDot
+        and attention.position is None
+        and not (attention.training and attention.dropout)
+    )
     kernel = choose("memory_attention", attention) if is_plain else None
     # Shapes are checked last: compiled code uses no kernel here, and would be specialised to the shapes.
     return kernel if kernel is not None and is_supported(query, keys, values) else None
 
 
 def fold_beams(x: Tensor, sentences: int) -> Tensor:
-    """(sentences * beams, length, dim) -> (sentences, beams * length, dim): a sentence's beams become queries of one row of memory."""
+    """(sentences * beams, length, dim) -> (sentences, beams * length, dim): a sentence's beams become queries of one
+    row of memory."""
     if x.shape[0] == sentences:
         return x
     if sentences == 0 or x.shape[0] % sentences:
-        raise UserError(f"{x.shape[0]} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences")
+        raise UserError(
+            f"{x.shape[0]} rows cannot share {sentences} rows of memory; the rows must be a multiple of the sentences"
+        )
     return x.reshape(sentences, -1, x.shape[-1])
 
 

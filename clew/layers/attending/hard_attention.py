@@ -1,4 +1,5 @@
-"""Hard attention: the context is one place, drawn at random, not the mean of all. Includes the policy gradient for its training."""
+"""Hard attention: the context is one place, drawn at random, not the mean of all. Includes the policy gradient for its
+training."""
 
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from clew.layers.scores import Score
 
 
 class Draws(NamedTuple):
-    """The draws of a training chunk, one per position. Where the expectation replaced a draw, the log-probability is 0."""
+    """The draws of a training chunk, one per position. Where the expectation replaced a draw, the log-probability is
+    0."""
 
     log_probs: Tensor  # (batch, length) of each draw
     entropies: Tensor  # (batch, length) of the distribution of each draw
@@ -26,9 +28,9 @@ class HardAttention(Attention):
 
         w = softmax(score(q, k)),   s ~ w in training, s = argmax w in evaluation,   context = v_s
 
-    No gradient flows through a draw: the values are trained through the drawn place, the scores through `Reinforce`. With `expectation`
-    = p, each row of a training chunk uses, with probability p, the expected value sum_i w_i v_i at all its positions, as soft attention
-    does, and its gradient (section 4.1 uses p = 0.5).
+    No gradient flows through a draw: the values are trained through the drawn place, the scores through `Reinforce`.
+    With `expectation` = p, each row of a training chunk uses, with probability p, the expected value sum_i w_i v_i at
+    all its positions, as soft attention does, and its gradient (section 4.1 uses p = 0.5).
     """
 
     def __init__(self, score: Score, *, expectation: float = 0.0):
@@ -44,7 +46,8 @@ class HardAttention(Attention):
         return torch.rand(x.shape[0], device=x.device) < self.expectation
 
     def draw(self, query: Tensor, memory: Prepared, expected: Tensor | None = None) -> tuple[Tensor, Draws | None]:
-        """The context (sentences, heads, query, dim), and in training the draws (sentences, heads, query). `expected` (sentences, 1, query,
+        """The context (sentences, heads, query, dim), and in training the draws (sentences, heads, query). `expected`
+        (sentences, 1, query,
         1) is True where the expectation is used."""
         log_weights = F.log_softmax(self.scores(self.compare(query, memory)), -1)
         weights = self.weights(log_weights.exp())
@@ -77,16 +80,18 @@ class Reinforce(nn.Module):
         R_t = sum_{u >= t} log p(y_u | s)          b_t = baseline * (the number of targets from t on)
         baseline <- 0.9 baseline + 0.1 mean log p(y_u | s)
 
-    The first part of the expectation is the gradient of the plain loss. Each draw is credited only with the targets that follow it, the
-    ones it can affect: the expectation is the same, with less noise. The baseline is a buffer, a value per target, and starts at that of a
-    uniform guess. It is read before it is updated, so that no draw is compared with itself. Rows that used the expectation do not change
-    the baseline, and have no draw to credit. `policy_weight` scales this gradient (lambda_r); `entropy_weight` rewards high entropy
-    (lambda_e).
+    The first part of the expectation is the gradient of the plain loss. Each draw is credited only with the targets
+    that follow it, the ones it can affect: the expectation is the same, with less noise. The baseline is a buffer, a
+    value per target, and starts at that of a uniform guess. It is read before it is updated, so that no draw is
+    compared with itself. Rows that used the expectation do not change the baseline, and have no draw to credit.
+    `policy_weight` scales this gradient (lambda_r); `entropy_weight` rewards high entropy (lambda_e).
     """
 
     baseline: Tensor
 
-    def __init__(self, vocabulary: int, *, policy_weight: float = 1.0, entropy_weight: float = 0.01, decay: float = 0.9):
+    def __init__(
+        self, vocabulary: int, *, policy_weight: float = 1.0, entropy_weight: float = 0.01, decay: float = 0.9
+    ):
         super().__init__()
         self.policy_weight = policy_weight
         self.entropy_weight = entropy_weight
@@ -94,7 +99,8 @@ class Reinforce(nn.Module):
         self.register_buffer("baseline", -torch.tensor(float(vocabulary)).log())
 
     def forward(self, draws: Draws, log_probs: Tensor, mask: Tensor | None = None) -> dict[str, Term]:
-        """Loss terms whose gradients are those of the draws, from log p (batch, length) of each target; they count the targets."""
+        """Loss terms whose gradients are those of the draws, from log p (batch, length) of each target; they count the
+        targets."""
         real = real_positions(mask)
         real = torch.ones_like(log_probs, dtype=torch.bool) if real is None else real
         precise = torch.promote_types(log_probs.dtype, torch.float32)
@@ -105,7 +111,10 @@ class Reinforce(nn.Module):
             self.move_baseline(log_probs, real if draws.sampled is None else real & draws.sampled)
         policy = -torch.where(real, advantage * draws.log_probs, 0.0).sum()
         entropy = -torch.where(real, draws.entropies, 0.0).sum()
-        return {"policy": Term(policy, real.sum(), self.policy_weight), "entropy": Term(entropy, real.sum(), self.entropy_weight)}
+        return {
+            "policy": Term(policy, real.sum(), self.policy_weight),
+            "entropy": Term(entropy, real.sum(), self.entropy_weight),
+        }
 
     def move_baseline(self, log_probs: Tensor, drawn: Tensor) -> None:
         """Moves the baseline towards the mean over the targets whose places were drawn; keeps it if there are none."""

@@ -1,7 +1,8 @@
 """Attention heads: their names, and pruning a body to some of them.
 
-A head is called LAYER.HEAD, both counted from 1: `2.5` is the fifth head of the second attention layer. In an encoder-decoder these are the
-encoder's; `decoder.2.5` is a head of the decoder's self-attention, `cross.2.5` one of its cross-attention.
+A head is called LAYER.HEAD, both counted from 1: `2.5` is the fifth head of the second attention layer. In an
+encoder-decoder these are the encoder's; `decoder.2.5` is a head of the decoder's self-attention, `cross.2.5` one of its
+cross-attention.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +23,10 @@ OWN, DECODER, CROSS = "", "decoder.", "cross."
 Heads = Annotated[
     dict[str, list[int]] | None,
     Field(
-        description='the heads to keep in each layer, from 1, such as {"2": [1, 4], "cross.1": []}; a layer that is not named keeps all. '
-        "`clew runs prune` writes it"
+        description=(
+            'the heads to keep in each layer, from 1, such as {"2": [1, 4], "cross.1": []}; a layer that is not named'
+            " keeps all. `clew runs prune` writes it"
+        )
     ),
 ]
 """A config field for families whose layers may be pruned. Layers and heads keep the numbers they had before pruning."""
@@ -54,7 +57,8 @@ class AttendingLayer(NamedTuple):
 
     @property
     def weights(self) -> str:
-        """The path of the tap that shows the weights (batch, heads, query, key), or for hard attention the drawn places."""
+        """The path of the tap that shows the weights (batch, heads, query, key), or for hard attention the drawn
+        places."""
         return f"{self.path}.{'places' if isinstance(self.attention, HardAttention) else 'weights'}"
 
 
@@ -93,22 +97,31 @@ def grouped(model: nn.Module, names: Iterable[str]) -> list[tuple[AttendingLayer
 def keep_heads(body: nn.Module, kept: Mapping[str, Sequence[int]] | None) -> None:
     """Prunes a body, built with all heads, to the heads that its config names.
 
-    Heads are counted before pruning, so that ALiBi's slopes, groups of keys and imported names stay right in every family.
+    Heads are counted before pruning, so that ALiBi's slopes, groups of keys and imported names stay right in every
+    family.
     """
-    layers = {layer.name: layer for layer in attending_layers(body) if isinstance(layer.layer, (SelfAttention, CrossAttention))}
+    layers = {
+        layer.name: layer
+        for layer in attending_layers(body)
+        if isinstance(layer.layer, (SelfAttention, CrossAttention))
+    }
     for name, heads in (kept or {}).items():
         if name not in layers:
             raise unknown("layer in model.heads", name, layers)
         num_heads = layers[name].num_heads
         if any(not 1 <= head <= num_heads for head in heads) or len(set(heads)) < len(heads):
-            raise UserError(f"model.heads of layer {name} takes numbers from 1 to {num_heads}, each once, not {shown(list(heads))}")
+            raise UserError(
+                f"model.heads of layer {name} takes numbers from 1 to {num_heads}, each once, not {shown(list(heads))}"
+            )
         cut_to(layers[name].layer, sorted(head - 1 for head in heads))
 
 
 def cut_to(layer: nn.Module, heads: list[int]) -> None:
-    """Keeps some of a layer's heads, counted from 0: rows of its query, key and value maps, and columns of its output map.
+    """Keeps some of a layer's heads, counted from 0: rows of its query, key and value maps, and columns of its output
+    map.
 
-    Of shared keys and values, those remain that a kept head key_heads. Groups may become uneven; `groups` then maps heads to keys.
+    Of shared keys and values, those remain that a kept head key_heads. Groups may become uneven; `groups` then maps
+    heads to keys.
     """
     assert isinstance(layer, (SelfAttention, CrossAttention))
     cut_rows(layer.query, heads, layer.head_dim)

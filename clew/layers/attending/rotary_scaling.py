@@ -1,7 +1,7 @@
 """Scaled rotary positions, for texts longer than those a model was first trained on.
 
-Plain rotary positions rotate pair k by i f_k at position i. A scaling changes these angles, and may multiply queries and keys by a
-`factor`. Members of SCALINGS are built as `S(head_dim, base, *, options)`.
+Plain rotary positions rotate pair k by i f_k at position i. A scaling changes these angles, and may multiply queries
+and keys by a `factor`. Members of SCALINGS are built as `S(head_dim, base, *, options)`.
 """
 
 import math
@@ -49,8 +49,9 @@ class Linear(Scaling):
 class Dynamic(Scaling):
     """f' = f / s^(2k / (d - 2)),  s = factor max(n, L) / L - (factor - 1),  L = original_max_length: the base grows with the length n.
 
-    n is each position's own number, counted from 1, not the length of the text: rotated keys are cached, and a text read in chunks must
-    be read like the whole. Programs that use the length of the text agree up to L, and beyond it when they read token by token.
+    n is each position's own number, counted from 1, not the length of the text: rotated keys are cached, and a text
+    read in chunks must be read like the whole. Programs that use the length of the text agree up to L, and beyond it
+    when they read token by token.
     """
 
     def __init__(self, head_dim: int, base: float, *, factor: float = 2.0, original_max_length: int = 2048):
@@ -86,7 +87,8 @@ class Llama3(Scaling):
         super().__init__(head_dim, base)
         if not 0 < low_freq_factor < high_freq_factor:
             raise UserError(
-                f"rotary scaling 'llama3' needs 0 < low_freq_factor ({low_freq_factor:g}) < high_freq_factor ({high_freq_factor:g})"
+                f"rotary scaling 'llama3' needs 0 < low_freq_factor ({low_freq_factor:g}) < high_freq_factor"
+                f" ({high_freq_factor:g})"
             )
         self.stretch = at_least_1("llama3", factor)
         self.low, self.high = low_freq_factor, high_freq_factor
@@ -105,8 +107,8 @@ class YaRN(Scaling):
         m_k  = 1 - clip((k - low) / (high - low), 0, 1),              low = c(fast_turns), high = c(slow_turns)
         f'   = m f + (1 - m) f / factor
 
-    Queries and keys are multiplied by 0.1 ln(factor) + 1, or by `attention_factor`. `rounded`, as released, rounds low down and high up to
-    integers.
+    Queries and keys are multiplied by 0.1 ln(factor) + 1, or by `attention_factor`. `rounded`, as released, rounds low
+    down and high up to integers.
     """
 
     def __init__(
@@ -123,7 +125,9 @@ class YaRN(Scaling):
     ):
         super().__init__(head_dim, base)
         if not 0 < slow_turns < fast_turns:
-            raise UserError(f"rotary scaling 'yarn' needs 0 < slow_turns ({slow_turns:g}) < fast_turns ({fast_turns:g})")
+            raise UserError(
+                f"rotary scaling 'yarn' needs 0 < slow_turns ({slow_turns:g}) < fast_turns ({fast_turns:g})"
+            )
         if base <= 1:
             raise UserError(f"rotary scaling 'yarn' needs a rotary base above 1, not {base:g}")
         self.stretch = at_least_1("yarn", factor)
@@ -156,4 +160,10 @@ def a_length(name: str, length: int) -> int:
     return length
 
 
-SCALINGS: dict[str, Callable[..., Scaling]] = {"none": Scaling, "linear": Linear, "dynamic": Dynamic, "llama3": Llama3, "yarn": YaRN}
+SCALINGS: dict[str, Callable[..., Scaling]] = {
+    "none": Scaling,
+    "linear": Linear,
+    "dynamic": Dynamic,
+    "llama3": Llama3,
+    "yarn": YaRN,
+}

@@ -30,7 +30,9 @@ class CrossEntropy(nn.Module):
         super().__init__()
         self.label_smoothing = label_smoothing
 
-    def forward(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, real: Tensor | None = None) -> Costs:
+    def forward(
+        self, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, real: Tensor | None = None
+    ) -> Costs:
         """hidden (..., dim) and targets (...); `real` is True where a target counts, None if all do."""
         smoothing = self.label_smoothing if self.training else 0.0
         if real is not None:
@@ -47,7 +49,8 @@ class CrossEntropy(nn.Module):
 
 
 def squared_activations(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Activation regularisation (Merity et al. 2018): sum_t mean(h_t^2) over real positions; the mean is over features."""
+    """Activation regularisation (Merity et al. 2018): sum_t mean(h_t^2) over real positions; the mean is over
+    features."""
     real = real_positions(mask)
     if real is not None:
         hidden = hidden.masked_fill(~real[..., None], 0.0)
@@ -55,7 +58,8 @@ def squared_activations(hidden: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def squared_changes(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """Temporal activation regularisation (Merity et al. 2018): sum_t mean((h_t - h_{t-1})^2) over pairs of one document in the chunk."""
+    """Temporal activation regularisation (Merity et al. 2018): sum_t mean((h_t - h_{t-1})^2) over pairs of one document
+    in the chunk."""
     both = pairs(mask)
     change = hidden[:, 1:] - hidden[:, :-1]
     if both is not None:
@@ -70,7 +74,8 @@ def num_changes(mask: Tensor | None, tokens: Tensor) -> Tensor:
 
 
 def pairs(mask: Tensor | None) -> Tensor | None:
-    """True (batch, length - 1) where a position and the one before it are real and in the same document; None if all are."""
+    """True (batch, length - 1) where a position and the one before it are real and in the same document; None if all
+    are."""
     real = real_positions(mask)
     if mask is None or real is None:
         return None

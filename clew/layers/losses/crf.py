@@ -13,11 +13,13 @@ from clew.core.tag_schemes import Transitions
 from clew.layers.recurrence.scanning import scan_viterbi
 
 FORBIDDEN = -1e30
-"""The score of a forbidden transition. Its probability is 0; unlike -inf, it leaves every number and gradient finite."""
+"""The score of a forbidden transition. Its probability is 0; unlike -inf, it leaves every number and gradient
+finite."""
 
 
 class Paths(NamedTuple):
-    """The best sequences of tags (batch, k, length), 0 on padding, and their scores (batch, k), -inf where there are fewer than k."""
+    """The best sequences of tags (batch, k, length), 0 on padding, and their scores (batch, k), -inf where there are
+    fewer than k."""
 
     tags: Tensor
     scores: Tensor
@@ -30,11 +32,12 @@ class CRF(nn.Module):
         log Z     = log sum_y exp(score(y))            over all sequences y of n tags
         log p(y)  = score(y) - log Z
 
-    `allowed` says which tags may follow which. Z sums over allowed sequences only, and only those are decoded; if there is none, the
-    sequence with the fewest forbidden transitions wins. Transitions start at 0, where a CRF equals a softmax at each position.
+    `allowed` says which tags may follow which. Z sums over allowed sequences only, and only those are decoded; if there
+    is none, the sequence with the fewest forbidden transitions wins. Transitions start at 0, where a CRF equals a
+    softmax at each position.
 
-    Emissions are (batch, length, tags). A mask is boolean or holds document numbers; each document is a sequence of its own. An empty row
-    has log p = 0. Everything loops over time, at batch * tags^2 per step, in float32 or wider.
+    Emissions are (batch, length, tags). A mask is boolean or holds document numbers; each document is a sequence of its
+    own. An empty row has log p = 0. Everything loops over time, at batch * tags^2 per step, in float32 or wider.
     """
 
     allowed_between: Tensor
@@ -52,7 +55,9 @@ class CRF(nn.Module):
         for name, scores in (("between", self.transitions), ("first", self.start), ("last", self.end)):
             table = torch.ones(scores.shape) if allowed is None else torch.tensor(getattr(allowed, name))
             if table.shape != scores.shape:
-                raise UserError(f"allowed.{name} {tuple(table.shape)} must be {tuple(scores.shape)}, for {num_tags} tags")
+                raise UserError(
+                    f"allowed.{name} {tuple(table.shape)} must be {tuple(scores.shape)}, for {num_tags} tags"
+                )
             self.register_buffer(f"allowed_{name}", table.bool(), persistent=False)
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -60,7 +65,8 @@ class CRF(nn.Module):
         return -self.log_likelihood(emissions, tags, mask).sum()
 
     def log_likelihood(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
-        """log p of each row's tags (batch,); -1e30 or less if they are not allowed. Check `allows` before taking a loss."""
+        """log p of each row's tags (batch,); -1e30 or less if they are not allowed. Check `allows` before taking a
+        loss."""
         return self.score(emissions, tags, mask) - self.log_partition(emissions, mask)
 
     def score(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -152,7 +158,8 @@ class CRF(nn.Module):
 
 
 class Chain(NamedTuple):
-    """A batch prepared for the recursions: forbidden transitions score `FORBIDDEN`, and there is at least one position, real or padding."""
+    """A batch prepared for the recursions: forbidden transitions score `FORBIDDEN`, and there is at least one position,
+    real or padding."""
 
     emissions: Tensor  # (batch, length, tags)
     real: Tensor  # (batch, length)
@@ -162,13 +169,15 @@ class Chain(NamedTuple):
     end: Tensor
 
     def step(self, t: int) -> Tensor:
-        """The scores of a step to position t (batch or 1, from, to). A step into a new document scores an end and a start."""
+        """The scores of a step to position t (batch or 1, from, to). A step into a new document scores an end and a
+        start."""
         if self.restarts is None:
             return self.transitions[None]
         return torch.where(self.restarts[:, t, None, None], self.end[:, None] + self.start, self.transitions)
 
     def forward_scores(self) -> list[Tensor]:
-        """For each t, log sum exp(score) (batch, tags) over the paths that lead to each tag at t; unchanged on padding."""
+        """For each t, log sum exp(score) (batch, tags) over the paths that lead to each tag at t; unchanged on
+        padding."""
         scores = [self.start + self.emissions[:, 0]]
         for t in range(1, self.real.shape[1]):
             scores_at_t = (scores[-1][:, :, None] + self.step(t)).logsumexp(1) + self.emissions[:, t]

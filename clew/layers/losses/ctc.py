@@ -1,4 +1,5 @@
-"""Connectionist temporal classification: the probability of a short label sequence under scores for many frames. Knows no models."""
+"""Connectionist temporal classification: the probability of a short label sequence under scores for many frames. Knows
+no models."""
 
 from typing import NamedTuple
 
@@ -15,7 +16,8 @@ IMPOSSIBLE = -1e30
 
 
 class Alignment(NamedTuple):
-    """The most probable path of each row's labels. A label spans the frames [starts, ends), at least one; blanks lie between labels."""
+    """The most probable path of each row's labels. A label spans the frames [starts, ends), at least one; blanks lie
+    between labels."""
 
     labels: Tensor  # (batch, length) the index of each frame's label; -1 for blank and on padding
     starts: Tensor  # (batch, labels)
@@ -28,27 +30,34 @@ class CTC(nn.Module):
 
         p(l | x) = sum over paths with collapse(path) = l of prod_t y_t[path_t],    y_t = softmax(logits_t)
 
-    A path has one symbol per frame; collapse merges runs of equal symbols, then removes blanks. l' is l with a blank before, between and
-    after its labels, S = 2 |l| + 1 symbols in all. The sum is computed by equations 5 to 8, in logarithms:
+    A path has one symbol per frame; collapse merges runs of equal symbols, then removes blanks. l' is l with a blank
+    before, between and after its labels, S = 2 |l| + 1 symbols in all. The sum is computed by equations 5 to 8, in
+    logarithms:
 
         a_0(1) = 1
         a_t(s) = (a_{t-1}(s) + a_{t-1}(s-1) + [l'_s is no blank and not l'_{s-2}] a_{t-1}(s-2)) y_t[l'_s]
         p(l | x) = a_T(S) + a_T(S-1)
 
-    Labels need one frame each, and one more between two equal labels (`least_frames`). A row with fewer frames has no path: it adds nothing
-    to the loss and has no gradient. `fits` needs only the lengths, so that such examples can be counted and dropped before training.
+    Labels need one frame each, and one more between two equal labels (`least_frames`). A row with fewer frames has no
+    path: it adds nothing to the loss and has no gradient. `fits` needs only the lengths, so that such examples can be
+    counted and dropped before training.
     """
 
     def __init__(self, blank: int = 0):
         super().__init__()
         self.blank = blank
 
-    def forward(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
-        """The sum of -log p(targets) over rows whose targets fit. logits (batch, length, symbols) are finite, targets (batch, labels)."""
+    def forward(
+        self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
+        """The sum of -log p(targets) over rows whose targets fit. logits (batch, length, symbols) are finite, targets
+        (batch, labels)."""
         log_probs = self.log_likelihood(logits, targets, mask, target_mask)
         return -log_probs.masked_fill(log_probs == -torch.inf, 0.0).sum()
 
-    def log_likelihood(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
+    def log_likelihood(
+        self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
         """log p of each row's targets (batch,); -inf, without a gradient, if they do not fit."""
         lattice = self.lattice(logits, targets, mask, target_mask)
         kernel = choose("ctc", self)
@@ -61,8 +70,11 @@ class CTC(nn.Module):
         return torch.where(lattice.fits, log_probs, -torch.inf)
 
     @torch.no_grad()
-    def align(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Alignment:
-        """Forced alignment: Viterbi's algorithm over the same lattice, a maximum in place of the sum. Ties go to the later label."""
+    def align(
+        self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Alignment:
+        """Forced alignment: Viterbi's algorithm over the same lattice, a maximum in place of the sum. Ties go to the
+        later label."""
         lattice = self.lattice(logits, targets, mask, target_mask)
         batch, length, _ = logits.shape
         scores, emissions, back_pointers = lattice.start(), lattice.emissions(), []
@@ -91,21 +103,28 @@ class CTC(nn.Module):
             torch.where(lattice.fits, torch.maximum(last_blank, last_label), -torch.inf),
         )
 
-    def posteriors(self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None) -> Tensor:
-        """p(frame t belongs to label i | targets, x) (batch, labels, length), over all paths; 0 if a row's targets do not fit.
+    def posteriors(
+        self, logits: Tensor, targets: Tensor, mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
+        """p(frame t belongs to label i | targets, x) (batch, labels, length), over all paths; 0 if a row's targets do
+        not fit.
 
-        Computed as the derivative of log p(targets | x) with respect to the emission of label i at frame t (equation 14).
+        Computed as the derivative of log p(targets | x) with respect to the emission of label i at frame t (equation
+        14).
         """
         lattice = self.lattice(logits.detach(), targets, mask, target_mask)
         with torch.enable_grad():
             emissions = lattice.emissions().requires_grad_()
-            (gradient,) = torch.autograd.grad(lattice.total(emissions)[lattice.fits].sum(), emissions, materialize_grads=True)
+            (gradient,) = torch.autograd.grad(
+                lattice.total(emissions)[lattice.fits].sum(), emissions, materialize_grads=True
+            )
         return gradient[:, :, 1::2].mT
 
     def lattice(self, logits: Tensor, targets: Tensor, mask: Tensor | None, target_mask: Tensor | None) -> "Lattice":
         if logits.dim() != 3 or targets.dim() != 2 or len(logits) != len(targets):
             raise UserError(
-                f"logits {tuple(logits.shape)} must be (batch, length, symbols) and targets {tuple(targets.shape)} (batch, labels)"
+                f"logits {tuple(logits.shape)} must be (batch, length, symbols) and targets {tuple(targets.shape)}"
+                " (batch, labels)"
             )
         real = real_positions(mask)
         if real is None:
@@ -146,7 +165,8 @@ class Lattice(NamedTuple):
         return scores
 
     def ways(self, scores: Tensor) -> Tensor:
-        """The scores of reaching each state from itself, from the state before it and from two before (3, batch, states)."""
+        """The scores of reaching each state from itself, from the state before it and from two before (3, batch,
+        states)."""
         once, twice = (F.pad(scores, (steps, 0), value=IMPOSSIBLE)[:, : scores.shape[1]] for steps in (1, 2))
         return torch.stack([scores, once, twice.masked_fill(~self.may_skip, IMPOSSIBLE)])
 
@@ -166,9 +186,12 @@ class Lattice(NamedTuple):
 
 
 def least_frames(targets: Tensor, target_mask: Tensor | None = None) -> Tensor:
-    """The number of frames that each row's labels (batch, labels) need (batch,): one each, and one for a blank between two equal labels."""
+    """The number of frames that each row's labels (batch, labels) need (batch,): one each, and one for a blank between
+    two equal labels."""
     num_labels = lengths_of(targets, target_mask)
-    repeats = (targets[:, 1:] == targets[:, :-1]) & (torch.arange(1, max(targets.shape[1], 1), device=targets.device) < num_labels[:, None])
+    repeats = (targets[:, 1:] == targets[:, :-1]) & (
+        torch.arange(1, max(targets.shape[1], 1), device=targets.device) < num_labels[:, None]
+    )
     return num_labels + repeats.sum(1)
 
 
@@ -178,7 +201,9 @@ def fits(lengths: Tensor, targets: Tensor, target_mask: Tensor | None = None) ->
 
 
 def lengths_of(targets: Tensor, mask: Tensor | None) -> Tensor:
-    return row_lengths(mask) if mask is not None else torch.full((len(targets),), targets.shape[1], device=targets.device)
+    return (
+        row_lengths(mask) if mask is not None else torch.full((len(targets),), targets.shape[1], device=targets.device)
+    )
 
 
 def check_labels(labels: Tensor, symbols: int, blank: int) -> None:

@@ -1,4 +1,5 @@
-"""The LSTM and its variants: cells with a cell state beside the hidden state, and gates that write, keep and read it."""
+"""The LSTM and its variants: cells with a cell state beside the hidden state, and gates that write, keep and read
+it."""
 
 from typing import NamedTuple
 
@@ -28,10 +29,13 @@ class LSTM(Gated):
         c' = f * c + i * c~
         h' = o * tanh(c')
 
-    `cell_output="identity"` gives h' = o * c', as some texts write it. `forget_bias` is added to b_f at the start (Jozefowicz et al. 2015).
+    `cell_output="identity"` gives h' = o * c', as some texts write it. `forget_bias` is added to b_f at the start
+    (Jozefowicz et al. 2015).
     """
 
-    def __init__(self, input_dim: int, dim: int, *, cell_output: str = "tanh", forget_bias: float = 0.0, weight_drop: float = 0.0):
+    def __init__(
+        self, input_dim: int, dim: int, *, cell_output: str = "tanh", forget_bias: float = 0.0, weight_drop: float = 0.0
+    ):
         super().__init__(input_dim, dim, num_gates=4, weight_drop=weight_drop)
         if cell_output not in ("tanh", "identity"):
             raise unknown("cell_output", cell_output, ["tanh", "identity"])
@@ -149,12 +153,14 @@ class CoupledLSTM(Gated):
 
 
 class ProjectedLSTM(Gated):
-    """LSTM whose wide cell is projected to a narrow hidden state, which is the output and is fed back (Sak et al. 2014).
+    """LSTM whose wide cell is projected to a narrow hidden state, which is the output and is fed back (Sak et al.
+    2014).
 
         i, f, c~, o, c'   as in the LSTM, `hidden_dim` wide
         h' = P (o * tanh(c'))
 
-    `hidden_dim` defaults to four times `dim`. `cell_clip` and `output_clip` clip every value of c' and h' to +- that (ELMo as released).
+    `hidden_dim` defaults to four times `dim`. `cell_clip` and `output_clip` clip every value of c' and h' to +- that
+    (ELMo as released).
     """
 
     kernel_state = LSTM.kernel_state
@@ -208,7 +214,8 @@ class ProjectedLSTM(Gated):
         return hidden, LSTMState(hidden, cell)
 
     def recurrence(self, x: Tensor, state: LSTMState) -> Recurrence | None:
-        """Carries the wide vector m = o * tanh(c') in place of h' = P m, so that a step has one product: U h' = (U P) m.
+        """Carries the wide vector m = o * tanh(c') in place of h' = P m, so that a step has one product: U h' = (U P)
+        m.
 
         The initial state has an h but no m: its product U h is added to the first step's inputs.
         """

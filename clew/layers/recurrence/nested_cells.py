@@ -13,19 +13,24 @@ from clew.layers.dropouts import DROPOUTS
 
 
 class StackedCell(Cell):
-    """A stack of cells as one cell: each step runs them all, so that surrounding cells (attention, feeding) see the top at every step."""
+    """A stack of cells as one cell: each step runs them all, so that surrounding cells (attention, feeding) see the top
+    at every step."""
 
     def __init__(self, cells: Sequence[Cell]):
         super().__init__(cells[0].input_dim, cells[-1].dim)
         for below, above in zip(cells, cells[1:], strict=False):
             if below.dim != above.input_dim:
-                raise UserError(f"a cell of width {below.dim} cannot feed one that takes {above.input_dim}; make the two equal")
+                raise UserError(
+                    f"a cell of width {below.dim} cannot feed one that takes {above.input_dim}; make the two equal"
+                )
         self.cells: Any = nn.ModuleList(cells)
 
     def initial_state(self, batch_size: int, memory: Memory | None = None, *, like: Tensor) -> State:
         finals = memory.final if memory is not None and memory.final is not None else [None] * len(self.cells)
         parts = [None if memory is None else memory._replace(final=final) for final in finals]
-        return tuple(cell.initial_state(batch_size, part, like=like) for cell, part in zip(self.cells, parts, strict=True))
+        return tuple(
+            cell.initial_state(batch_size, part, like=like) for cell, part in zip(self.cells, parts, strict=True)
+        )
 
     def inputs(self, x: Tensor) -> Tree:
         return self.cells[0].inputs(x), self.fixed_above(x)
@@ -51,7 +56,8 @@ class StackedCell(Cell):
 
 
 class DroppedCell(Cell):
-    """y = dropout(cell(x)), without dropout on the state; the counterpart of `Plain` for cells. `locked` draws one mask per chunk."""
+    """y = dropout(cell(x)), without dropout on the state; the counterpart of `Plain` for cells. `locked` draws one mask
+    per chunk."""
 
     def __init__(self, cell: Cell, p: float, kind: str = "plain"):
         super().__init__(cell.input_dim, cell.dim)
@@ -76,7 +82,9 @@ class DroppedCell(Cell):
 
     def kept(self, x: Tensor) -> Fixed:
         """The locked mask that multiplies y at every step; None if each step draws its own."""
-        return Fixed(F.dropout(x.new_ones(x.shape[0], self.dim), self.p) if self.locked and self.training and self.p else None)
+        return Fixed(
+            F.dropout(x.new_ones(x.shape[0], self.dim), self.p) if self.locked and self.training and self.p else None
+        )
 
     def forward(self, inputs: Tree, state: State) -> tuple[Tensor, State]:
         inner, kept = inputs

@@ -2,9 +2,10 @@
 
     Omega = mean_k ( |dE/dx_{k+1} dx_{k+1}/dx_k| / |dE/dx_{k+1}| - 1 )^2
 
-x_k is the state of a cell after step k, all its parts together, as in the paper's footnote: x_{k+1} = f(x_k, u_{k+1}). Only the Jacobian
-dx_{k+1}/dx_k is differentiated, with respect to the cell's own weights: states, inputs and the error dE/dx_{k+1} are constants. A row's
-mean is over the steps within one document of the chunk; the paper takes a sum. Omegas of several cells are added.
+x_k is the state of a cell after step k, all its parts together, as in the paper's footnote: x_{k+1} = f(x_k, u_{k+1}).
+Only the Jacobian dx_{k+1}/dx_k is differentiated, with respect to the cell's own weights: states, inputs and the error
+dE/dx_{k+1} are constants. A row's mean is over the steps within one document of the chunk; the paper takes a sum.
+Omegas of several cells are added.
 
 A cell whose output is no part of its state (one around attention, or with dropout inside) is left out.
 """
@@ -24,7 +25,8 @@ _seen: ContextVar[list["Steps"] | None] = ContextVar("seen_steps", default=None)
 
 
 class Steps:
-    """The steps of one recurrence in a forward pass: inputs, states, and which rows continued from the previous step."""
+    """The steps of one recurrence in a forward pass: inputs, states, and which rows continued from the previous
+    step."""
 
     def __init__(self, cell: nn.Module, inputs: list[Tree]):
         self.cell = cell
@@ -35,11 +37,13 @@ class Steps:
         self.is_fit = True
 
     def add(self, before: State, y: Any, after: State, goes_on: Tensor | None) -> tuple[Any, State]:
-        """The output and state of one step, rebuilt so that everything later depends on the recorded tensors: an LSTM's h is computed from
-        its c, but the gradient with respect to the carried c is needed."""
+        """The output and state of one step, rebuilt so that everything later depends on the recorded tensors: an LSTM's
+        h is computed from its c, but the gradient with respect to the carried c is needed."""
         computed = leaves(after)
         recorded = [leaf.clone() if leaf.is_floating_point() else leaf for leaf in computed]
-        self.is_fit &= any(y is leaf for leaf in computed) and all(leaf.dim() == 2 and leaf.is_floating_point() for leaf in computed)
+        self.is_fit &= any(y is leaf for leaf in computed) and all(
+            leaf.dim() == 2 and leaf.is_floating_point() for leaf in computed
+        )
         if not self.is_fit:
             return y, after
         state = with_leaves(after, recorded)
@@ -84,22 +88,37 @@ def penalty_of(error: Tensor, steps: Steps) -> Tensor:
     """Omega of one recurrence (batch,)."""
     # The first step is left out: it old_leaves from a state that no step of this chunk computed.
     inputs, after, goes_on = steps.inputs[1:], steps.after[1:], steps.goes_on[1:]
-    before = [with_leaves(state, [leaf.detach().requires_grad_() for leaf in leaves(state)]) for state in steps.before[1:]]
+    before = [
+        with_leaves(state, [leaf.detach().requires_grad_() for leaf in leaves(state)]) for state in steps.before[1:]
+    ]
     new_leaves = [leaf for state in after for leaf in leaves(state)]
     gradients = torch.autograd.grad(error, new_leaves, retain_graph=True, allow_unused=True)
-    errors = [torch.zeros_like(leaf) if gradient is None else gradient for leaf, gradient in zip(new_leaves, gradients, strict=True)]
+    errors = [
+        torch.zeros_like(leaf) if gradient is None else gradient
+        for leaf, gradient in zip(new_leaves, gradients, strict=True)
+    ]
     parts = len(new_leaves) // len(after)
     per_step = [errors[start : start + parts] for start in range(0, len(errors), parts)]
     sizes = [torch.cat([part.abs() for part in step], -1).amax(-1, keepdim=True) for step in per_step]
-    scaled = [[part / size.clamp(min=torch.finfo(size.dtype).tiny) for part in step] for step, size in zip(per_step, sizes, strict=True)]
+    scaled = [
+        [part / size.clamp(min=torch.finfo(size.dtype).tiny) for part in step]
+        for step, size in zip(per_step, sizes, strict=True)
+    ]
 
     new_states = [leaves(steps.cell(part, state)[1]) for part, state in zip(inputs, before, strict=True)]
     old_leaves = [leaf for state in before for leaf in leaves(state)]
     outputs = [leaf for step in new_states for leaf in step]
     products = torch.autograd.grad(
-        outputs, old_leaves, [part for step in scaled for part in step], create_graph=True, allow_unused=True, materialize_grads=True
+        outputs,
+        old_leaves,
+        [part for step in scaled for part in step],
+        create_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
     )
-    propagated_norms = torch.stack([norm(products[start : start + parts]) for start in range(0, len(products), parts)], 1)  # (batch, steps)
+    propagated_norms = torch.stack(
+        [norm(products[start : start + parts]) for start in range(0, len(products), parts)], 1
+    )  # (batch, steps)
     error_norms = torch.stack([norm(step) for step in scaled], 1)
     counted = error_norms > 0
     if goes_on[0] is not None:

@@ -9,13 +9,15 @@ from clew.layers.cells import Cell
 
 
 class ResidualCell(Cell):
-    """y = x + cell(x); the state is the cell's. The counterpart of `Residual` for cells (Wu et al. 2016, section 3.1)."""
+    """y = x + cell(x); the state is the cell's. The counterpart of `Residual` for cells (Wu et al. 2016, section
+    3.1)."""
 
     def __init__(self, cell: Cell):
         super().__init__(cell.input_dim, cell.dim)
         if cell.input_dim != cell.dim:
             raise UserError(
-                f"a residual connection adds its input ({cell.input_dim} wide) to its output ({cell.dim} wide); make them equal"
+                f"a residual connection adds its input ({cell.input_dim} wide) to its output ({cell.dim} wide); make"
+                " them equal"
             )
         self.cell = cell
 

@@ -1,4 +1,5 @@
-"""A cell over time as one `scan` operator, for exported programs of any length: a loop would be unrolled to the length of the example.
+"""A cell over time as one `scan` operator, for exported programs of any length: a loop would be unrolled to the length
+of the example.
 
 For the same reason sizes are read as `x.shape[0]` in traced code: `len(x)` is a Python number and would fix the size.
 """
@@ -13,7 +14,8 @@ from clew.layers.cells import Cell
 
 
 def scan_cell(cell: Cell, x: Tensor, real: Tensor | None, state: State) -> tuple[Tensor, State]:
-    """y (batch, length, dim) and the state after each row's last real position. `Fixed` and `Memory` parts are not carried."""
+    """y (batch, length, dim) and the state after each row's last real position. `Fixed` and `Memory` parts are not
+    carried."""
     inputs = cell.inputs(x)
     real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if real is None else real
 
@@ -28,9 +30,11 @@ def scan_cell(cell: Cell, x: Tensor, real: Tensor | None, state: State) -> tuple
     return y.transpose(0, 1), with_leaves(state, after, keep=(Memory,))
 
 
-def scan_viterbi(emissions: Tensor, real: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """The best tags (batch, length) and their score (batch,) by Viterbi's algorithm, back pointers included. Padding repeats the last
-    tag."""
+def scan_viterbi(
+    emissions: Tensor, real: Tensor, transitions: Tensor, start: Tensor, end: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The best tags (batch, length) and their score (batch,) by Viterbi's algorithm, back pointers included. Padding
+    repeats the last tag."""
     batch, length, num_tags = emissions.shape
     stay = torch.arange(num_tags, device=emissions.device)
     firsts = (torch.arange(length, device=emissions.device) == 0)[:, None].expand(-1, batch)

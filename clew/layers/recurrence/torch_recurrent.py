@@ -1,4 +1,5 @@
-"""`nn.RNN`, `nn.LSTM` and `nn.GRU` as clew layers: the same equations and weights, with gates and cell states that can be watched."""
+"""`nn.RNN`, `nn.LSTM` and `nn.GRU` as clew layers: the same equations and weights, with gates and cell states that can
+be watched."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,8 @@ from clew.layers.wiring import Plain
 
 
 def as_stack(module: nn.RNNBase, *, dropout: float = 0.0) -> Stack:
-    """A stack with one layer for each of the module's, bidirectional if the module is. Weights are copied. The outputs of all layers but
-    the last have the given dropout."""
+    """A stack with one layer for each of the module's, bidirectional if the module is. Weights are copied. The outputs
+    of all layers but the last have the given dropout."""
     layers: list[SequenceLayer] = []
     for number in range(module.num_layers):
         ways = [Recurrent(cell_of(module, number, suffix)) for suffix in ("", "_reverse")[: 1 + module.bidirectional]]
@@ -41,7 +42,9 @@ def cell_of(module: nn.RNNBase, number: int, suffix: str) -> Cell:
     elif isinstance(module, nn.RNN):
         cell = Elman(width, dim, nonlinearity=module.nonlinearity)
     else:
-        raise UserError(f"{type(module).__name__} is not a supported recurrent module of torch; supported: RNN, LSTM, GRU")
+        raise UserError(
+            f"{type(module).__name__} is not a supported recurrent module of torch; supported: RNN, LSTM, GRU"
+        )
     cell = cell.to(first)
     with torch.no_grad():
         for name, tensor in cell_tensors(cell, weights.get).items():
@@ -54,8 +57,8 @@ NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
 def cell_tensors(cell: Cell, read: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
-    """A cell's tensors by our names, read by torch's names. Ours is the sum of torch's two biases, except in a GRU, whose reset gate
-    multiplies the second."""
+    """A cell's tensors by our names, read by torch's names. Ours is the sum of torch's two biases, except in a GRU,
+    whose reset gate multiplies the second."""
     inputs, hidden = read("weight_ih"), read("weight_hh")
     assert inputs is not None and hidden is not None
     bias, second = read("bias_ih"), read("bias_hh")
@@ -64,7 +67,9 @@ def cell_tensors(cell: Cell, read: Callable[[str], Tensor | None]) -> dict[str, 
     tensors = {"input_weight": inputs, "hidden_weight": hidden}
     if isinstance(cell, GRU):
         if cell.candidate_bias is None:
-            raise UserError("torch's GRU resets after the product with the hidden weights; its weights fit a GRU with reset=after")
+            raise UserError(
+                "torch's GRU resets after the product with the hidden weights; its weights fit a GRU with reset=after"
+            )
         tensors["candidate_bias"] = second[2 * cell.dim :]
         second = torch.cat([second[: 2 * cell.dim], torch.zeros_like(second[2 * cell.dim :])])
     tensors["bias"] = bias + second

@@ -1,10 +1,10 @@
-"""LSTMs over graphs (Liang et al. 2016; Peng et al. 2017): a node's state is computed from its own vector and the states of the nodes with
-an edge to it. Knows no words and no labels.
+"""LSTMs over graphs (Liang et al. 2016; Peng et al. 2017): a node's state is computed from its own vector and the
+states of the nodes with an edge to it. Knows no words and no labels.
 
-There are two orders. `given` follows the edges: each node is computed once, after all nodes that lead to it. All nodes of one level, of all
-graphs of a batch, are one step; a graph with a cycle is refused. `rounds` updates all nodes together, repeatedly, from zero states; any
-graph will do. A chain, each node leading to the next, is an ordinary LSTM; a tree with edges from children to parents is a child-sum
-Tree-LSTM.
+There are two orders. `given` follows the edges: each node is computed once, after all nodes that lead to it. All nodes
+of one level, of all graphs of a batch, are one step; a graph with a cycle is refused. `rounds` updates all nodes
+together, repeatedly, from zero states; any graph will do. A chain, each node leading to the next, is an ordinary LSTM;
+a tree with edges from children to parents is a child-sum Tree-LSTM.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,8 @@ ORDERS = ("given", "rounds")
 
 
 class Neighbours(NamedTuple):
-    """The edges into some nodes: the state of each edge's source (edges, dim), the index of its target, and its type (edges,)."""
+    """The edges into some nodes: the state of each edge's source (edges, dim), the index of its target, and its type
+    (edges,)."""
 
     states: LSTMState
     targets: Tensor
@@ -35,7 +36,8 @@ class Neighbours(NamedTuple):
 
 
 class GraphLSTM(nn.Module):
-    """Graph LSTM with any number of neighbours and one forget gate per edge. N(j) are the edges into node j, and k is an edge's source.
+    """Graph LSTM with any number of neighbours and one forget gate per edge. N(j) are the edges into node j, and k is
+    an edge's source.
 
         h~   = sum_k h_k
         i    = sigmoid(W_i x + U_i h~ + b_i)                   input gate
@@ -45,26 +47,35 @@ class GraphLSTM(nn.Module):
         c    = i * c~ + sum_k f_jk * c_k
         h    = o * tanh(c)
 
-    By default an edge's type is a bias of its forget gate, initially 0. With a `type_dim` it is an embedding e of that width instead, and
-    the outer product h_k (x) e replaces h_k everywhere: the weights of each type are a mixture of `type_dim` matrices (Peng et al. 2017).
-    Gates are stored in the order of `cells.LSTM`.
+    By default an edge's type is a bias of its forget gate, initially 0. With a `type_dim` it is an embedding e of that
+    width instead, and the outer product h_k (x) e replaces h_k everywhere: the weights of each type are a mixture of
+    `type_dim` matrices (Peng et al. 2017). Gates are stored in the order of `cells.LSTM`.
 
-    In `rounds`, c_k and h_k are those of the previous round, 0 in the first. After n rounds a node has seen the nodes up to n - 1 edges
-    away: `reach`. A node sees its own last state only through an edge to itself.
+    In `rounds`, c_k and h_k are those of the previous round, 0 in the first. After n rounds a node has seen the nodes
+    up to n - 1 edges away: `reach`. A node sees its own last state only through an edge to itself.
 
-    Taps show one vector per node (batch, nodes, dim), and for forget gates one per edge (batch, edges, dim); 0 on padding. In `rounds` they
-    show every round, on an axis after the batch.
+    Taps show one vector per node (batch, nodes, dim), and for forget gates one per edge (batch, edges, dim); 0 on
+    padding. In `rounds` they show every round, on an axis after the batch.
     """
 
     both_ways = False
 
-    def __init__(self, input_dim: int, dim: int, *, num_types: int = 1, order: Order = "given", num_rounds: int = 4, type_dim: int = 0):
+    def __init__(
+        self,
+        input_dim: int,
+        dim: int,
+        *,
+        num_types: int = 1,
+        order: Order = "given",
+        num_rounds: int = 4,
+        type_dim: int = 0,
+    ):
         super().__init__()
         if input_dim < 1 or dim < 1:
             raise UserError(f"a graph LSTM's widths must be at least 1, not input_dim={input_dim}, dim={dim}")
         if num_types < 1 or num_rounds < 1 or type_dim < 0:
             raise UserError(
-                f"a graph LSTM needs at least 1 type and 1 round, and a type_dim from 0, "
+                "a graph LSTM needs at least 1 type and 1 round, and a type_dim from 0, "
                 f"not num_types={num_types}, num_rounds={num_rounds}, type_dim={type_dim}"
             )
         if order not in ORDERS:
@@ -96,17 +107,20 @@ class GraphLSTM(nn.Module):
 
     def check(self, x: Tensor, graphs: GraphBatch) -> None:
         if x.shape[:2] != graphs.levels.shape:
-            raise UserError(f"x {tuple(x.shape)} must have a vector for each of the (batch, nodes) {tuple(graphs.levels.shape)}")
+            raise UserError(
+                f"x {tuple(x.shape)} must have a vector for each of the (batch, nodes) {tuple(graphs.levels.shape)}"
+            )
         most = int(graphs.types.max()) if graphs.types.numel() else 0
         if most >= self.num_types:
             raise UserError(
-                f"an edge has the type {most}, and this graph LSTM has {self.num_types}, counted from 0; build it with more num_types"
+                f"an edge has the type {most}, and this graph LSTM has {self.num_types}, counted from 0; build it with"
+                " more num_types"
             )
         if self.order == "given" and (graphs.levels == CYCLIC).any():
             row, node = (graphs.levels == CYCLIC).nonzero()[0].tolist()
             raise UserError(
-                f"graph {row + 1} has no order along its edges: node {node}, counted from 0, is on a cycle or after one; "
-                "remove an edge of the cycle, or take order=rounds"
+                f"graph {row + 1} has no order along its edges: node {node}, counted from 0, is on a cycle or after"
+                " one; remove an edge of the cycle, or take order=rounds"
             )
 
     def along(self, x: Tensor, graphs: GraphBatch) -> LSTMState:
@@ -116,9 +130,12 @@ class GraphLSTM(nn.Module):
         empty = LSTMState(projected.new_zeros(0, self.dim), projected.new_zeros(0, self.dim))
         states, arriving = [empty], [[empty] for _ in levels]
         with steps_of_a_loop(
-            lambda steps: placed(steps, order, graphs.levels), {self.gates.forget: lambda steps: placed(steps, edges, graphs.types)}
+            lambda steps: placed(steps, order, graphs.levels),
+            {self.gates.forget: lambda steps: placed(steps, edges, graphs.types)},
         ):
-            for level, inputs, arrived in zip(levels, projected.split([level.num_nodes for level in levels]), arriving, strict=True):
+            for level, inputs, arrived in zip(
+                levels, projected.split([level.num_nodes for level in levels]), arriving, strict=True
+            ):
                 state = self.step(inputs, Neighbours(joined(arrived), level.targets, level.types))
                 states.append(state)
                 parts = (part[level.sources].split([count for _, count in level.leads]) for part in state)
@@ -146,7 +163,9 @@ class GraphLSTM(nn.Module):
         i, f, c, o = inputs.chunk(4, -1)
         hidden, forget = states.hidden, f[targets]
         if self.type_embedding is not None:
-            hidden = torch.einsum("ed,et->etd", hidden, self.type_embedding[types].to(hidden.dtype)).flatten(1)  # (edges, type_dim * dim)
+            hidden = torch.einsum("ed,et->etd", hidden, self.type_embedding[types].to(hidden.dtype)).flatten(
+                1
+            )  # (edges, type_dim * dim)
         if self.type_offsets is not None:
             forget = forget + self.type_offsets[types].to(forget.dtype)
         hidden_sum = hidden.new_zeros(len(inputs), hidden.shape[1]).index_add(0, targets, hidden)
@@ -188,7 +207,8 @@ def joined(states: Sequence[LSTMState]) -> LSTMState:
 
 
 def placed(steps: Sequence[Tensor], places: Tensor, like: Tensor) -> Tensor:
-    """Puts rows, computed step by step, at their places in `like` (batch, places): (batch, places, dim), 0 elsewhere."""
+    """Puts rows, computed step by step, at their places in `like` (batch, places): (batch, places, dim), 0
+    elsewhere."""
     rows = torch.cat(list(steps))
     return rows.new_zeros(like.numel(), rows.shape[1]).index_copy(0, places, rows).view(*like.shape, rows.shape[1])
 

@@ -1,4 +1,5 @@
-"""Recurrent layers over two-dimensional grids: the multi-dimensional LSTM and the spatial GRU, from one, two or four corners."""
+"""Recurrent layers over two-dimensional grids: the multi-dimensional LSTM and the spatial GRU, from one, two or four
+corners."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -45,7 +46,9 @@ class GridLSTMCell(GridCell):
         return F.linear(x, self.input_weight, self.bias)
 
     def forward(self, inputs: Tensor, up: LSTMState, left: LSTMState) -> LSTMState:
-        i, f_up, f_left, c, o = (inputs + F.linear(torch.cat([up.hidden, left.hidden], -1), self.hidden_weight)).chunk(5, -1)
+        i, f_up, f_left, c, o = (inputs + F.linear(torch.cat([up.hidden, left.hidden], -1), self.hidden_weight)).chunk(
+            5, -1
+        )
         input_gate = self.gates.input(torch.sigmoid(i))
         forget_up = self.gates.forget_up(torch.sigmoid(f_up))
         forget_left = self.gates.forget_left(torch.sigmoid(f_left))
@@ -56,7 +59,8 @@ class GridLSTMCell(GridCell):
 
 
 class GridLSTM(GridLayer):
-    """`GridLSTMCell` over grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, directions * dim),)`."""
+    """`GridLSTMCell` over grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width,
+    directions * dim),)`."""
 
     kernel = "grid_lstm"
 
@@ -70,7 +74,8 @@ class GridGRUState(NamedTuple):
 
 
 class GridGRUCell(GridCell):
-    """Spatial GRU (Wan et al. 2016, Match-SRNN): a weighted mean of three neighbours and a candidate, feature by feature.
+    """Spatial GRU (Wan et al. 2016, Match-SRNN): a weighted mean of three neighbours and a candidate, feature by
+    feature.
 
     q = [h_up; h_left; h_corner]                    the corner is (i-1, j-1)
     r = sigmoid(W_r x + U_r q + b_r)                reset: r_up, r_left, r_corner
@@ -107,7 +112,8 @@ class GridGRUCell(GridCell):
 
 
 class GridGRU(GridLayer):
-    """`GridGRUCell` over grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width, directions * dim),)`."""
+    """`GridGRUCell` over grids: `(x (batch, height, width, input_dim), mask) -> (hidden (batch, height, width,
+    directions * dim),)`."""
 
     def __init__(self, input_dim: int, dim: int, *, directions: int = 1):
         super().__init__(lambda: GridGRUCell(input_dim, dim), directions)

@@ -4,8 +4,9 @@
     inputs(x (cells, batch, input_dim))         once a grid: the part that does not depend on neighbours (W x + b)
     forward(inputs, up, left) -> state          one diagonal: the states (batch, cells, dim) of its cells, from the neighbours' states
 
-A cell at (i, j) reads the one above it, (i-1, j), and the one to its left, (i, j-1). Both are on the previous anti-diagonal, so all cells
-of a diagonal, in all examples, are computed in one step: height + width - 1 steps, not height * width. States outside the grid are 0.
+A cell at (i, j) reads the one above it, (i-1, j), and the one to its left, (i, j-1). Both are on the previous
+anti-diagonal, so all cells of a diagonal, in all examples, are computed in one step: height + width - 1 steps, not
+height * width. States outside the grid are 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,11 +55,13 @@ class GridCell(nn.Module):
 
 
 class GridLayer(nn.Module):
-    """Reads a grid from several corners, each with a cell of its own, and concatenates their h; `dim` is the total width.
+    """Reads a grid from several corners, each with a cell of its own, and concatenates their h; `dim` is the total
+    width.
 
-    One reader starts at the top left, two at the top left and the bottom right, four at every corner. A reader from another corner reads a
-    flipped grid: "above" and "left" are the neighbours it has already read. Ragged grids are flipped within their own height and width,
-    so that every reader meets padding last and needs no mask. Outputs and taps are (batch, height, width, dim), 0 on padding.
+    One reader starts at the top left, two at the top left and the bottom right, four at every corner. A reader from
+    another corner reads a flipped grid: "above" and "left" are the neighbours it has already read. Ragged grids are
+    flipped within their own height and width, so that every reader meets padding last and needs no mask. Outputs and
+    taps are (batch, height, width, dim), 0 on padding.
     """
 
     kernel: str | None = None
@@ -66,7 +69,9 @@ class GridLayer(nn.Module):
     def __init__(self, build_cell: Callable[[], GridCell], directions: int):
         super().__init__()
         if directions not in DIRECTIONS:
-            raise UserError(f"directions ({directions}) must be 1, 2 or 4: the number of corners that a grid is read from")
+            raise UserError(
+                f"directions ({directions}) must be 1, 2 or 4: the number of corners that a grid is read from"
+            )
         self.directions = directions
         cells = {corner: build_cell() for corner in list(CORNERS)[:directions]}
         self.cells: Any = nn.ModuleDict(cells)
@@ -80,7 +85,9 @@ class GridLayer(nn.Module):
             x = x.masked_fill(~mask[..., None], 0.0)  # padding may hold NaN, and its gradient would be 0 * NaN
         diagonals = diagonals_of(x.shape[1], x.shape[2], x.device)
         flipped = (flip_grids(x, mask, **CORNERS[corner]) for corner in self.cells)
-        inputs = [cell.inputs(diagonals.from_raster(grid)) for cell, grid in zip(self.cells.values(), flipped, strict=True)]
+        inputs = [
+            cell.inputs(diagonals.from_raster(grid)) for cell, grid in zip(self.cells.values(), flipped, strict=True)
+        ]
 
         def in_place(corner: str, hidden: Tensor) -> Tensor:
             """A reader's outputs (cells, batch, dim) as grids (batch, height, width, dim)."""
@@ -99,11 +106,14 @@ class GridLayer(nn.Module):
 
 
 def over_diagonals(cell: GridCell, inputs: Tensor, diagonals: Diagonals, shown: Callable[[Tensor], Tensor]) -> Tensor:
-    """h of every cell (cells, batch, dim), computed diagonal by diagonal. Taps show `shown` of the outputs (cells, batch, dim)."""
+    """h of every cell (cells, batch, dim), computed diagonal by diagonal. Taps show `shown` of the outputs (cells,
+    batch, dim)."""
     state, hiddens = cell.initial_state(inputs.shape[1], like=inputs), []
     with steps_of_a_loop(lambda steps: shown(cells_of(steps))):
         for step, border in zip(inputs.transpose(0, 1).split(diagonals.sizes, 1), diagonals.borders, strict=True):
-            previous = map_tree(lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state)  # (batch, cells + 1, dim)
+            previous = map_tree(
+                lambda leaf, border=border: F.pad(leaf, (0, 0, *border)), state
+            )  # (batch, cells + 1, dim)
             up, left = map_tree(lambda leaf: leaf[:, :-1], previous), map_tree(lambda leaf: leaf[:, 1:], previous)
             state = cell(step, up, left)
             hiddens.append(state[0])

@@ -14,23 +14,27 @@ from clew.layers.positions import sinusoids
 
 
 def cut_patches(pixels: Tensor, height: int, width: int) -> Tensor:
-    """Patches (batch, height', width', height * width * channels) of pictures (batch, height, width, channels), each in raster order with
-    the channels of a pixel together. Patches that reach beyond a picture are padded with zeros."""
+    """Patches (batch, height', width', height * width * channels) of pictures (batch, height, width, channels), each in
+    raster order with the channels of a pixel together. Patches that reach beyond a picture are padded with zeros."""
     rows, columns = pixels.shape[1:3]
     whole = F.pad(pixels, (0, 0, 0, -columns % width, 0, -rows % height))
-    parted = whole.unflatten(1, (-1, height)).unflatten(3, (-1, width))  # (batch, height', height, width', width, channels)
+    parted = whole.unflatten(1, (-1, height)).unflatten(
+        3, (-1, width)
+    )  # (batch, height', height, width', width, channels)
     patches: Tensor = parted.transpose(2, 3).flatten(3)
     return patches
 
 
 class PatchReader(nn.Module):
-    """Patches of `height` x `width` pixels, unchanged: the linear map after it makes the patch embeddings of ViT. Patches of one pixel give
-    the picture pixel by pixel, and patches as wide as the picture give its rows."""
+    """Patches of `height` x `width` pixels, unchanged: the linear map after it makes the patch embeddings of ViT.
+    Patches of one pixel give the picture pixel by pixel, and patches as wide as the picture give its rows."""
 
     def __init__(self, height: int, width: int, channels: int = 3):
         super().__init__()
         if min(height, width, channels) < 1:
-            raise UserError(f"a patch must have at least 1 x 1 pixel and 1 channel, not {height} x {width} and {channels}")
+            raise UserError(
+                f"a patch must have at least 1 x 1 pixel and 1 channel, not {height} x {width} and {channels}"
+            )
         self.channels = channels
         self.cell = (height, width)
         self.width = height * width * channels
@@ -58,7 +62,8 @@ class GridPosition(nn.Module):
 
 
 class SinusoidalGrid(GridPosition):
-    """Sinusoids of the row in the first half of the features, of the column in the other (Vaswani et al. 2017, in two dimensions):
+    """Sinusoids of the row in the first half of the features, of the column in the other (Vaswani et al. 2017, in two
+    dimensions):
 
     p(i, j) = [sinusoids(i); sinusoids(j)]
     """
@@ -69,12 +74,14 @@ class SinusoidalGrid(GridPosition):
 
     def forward(self, rows: Tensor, columns: Tensor, like: Tensor) -> Tensor:
         half = self.dim // 2
-        return torch.cat([sinusoids(rows, self.dim - half, self.base), sinusoids(columns, half, self.base)], -1).to(like.dtype)
+        return torch.cat([sinusoids(rows, self.dim - half, self.base), sinusoids(columns, half, self.base)], -1).to(
+            like.dtype
+        )
 
 
 class LearnedGrid(GridPosition):
-    """A learned vector per row and per column: p(i, j) = R[i] + C[j] (Dehghani et al. 2023). ViT learns one per place, which pictures of
-    other proportions could not share."""
+    """A learned vector per row and per column: p(i, j) = R[i] + C[j] (Dehghani et al. 2023). ViT learns one per place,
+    which pictures of other proportions could not share."""
 
     def __init__(self, dim: int, *, max_height: int = 64, max_width: int = 64):
         super().__init__(dim)
@@ -96,9 +103,13 @@ class LearnedGrid(GridPosition):
             torch._assert_async(places.max() < most, f"a grid has more {what} than the model has learnt")
         elif (last := int(places.max())) >= most:
             raise UserError(
-                f"the grid has {last + 1} {what}, but the model has learnt {most}; make the picture smaller or its patches larger, or "
-                f"train with a larger {option}, or with sinusoidal places"
+                f"the grid has {last + 1} {what}, but the model has learnt {most}; make the picture smaller or its"
+                f" patches larger, or train with a larger {option}, or with sinusoidal places"
             )
 
 
-GRID_POSITIONS: dict[str, Callable[..., GridPosition]] = {"none": GridPosition, "sinusoidal": SinusoidalGrid, "learned": LearnedGrid}
+GRID_POSITIONS: dict[str, Callable[..., GridPosition]] = {
+    "none": GridPosition,
+    "sinusoidal": SinusoidalGrid,
+    "learned": LearnedGrid,
+}

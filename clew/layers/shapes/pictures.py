@@ -16,9 +16,9 @@ from clew.layers.shapes.resnet import real_pixels
 class PictureInputs(NamedTuple):
     """A batch of pictures, each padded on the right and below.
 
-    `tokens` (batch, length) are the places of each picture's grid within the padded grid, counted row by row, and 0 as padding.
-    `pixels` (batch, height, width, channels) are bytes; `sizes` (batch, 2) are each picture's height and width. To a body this is a
-    sequence with a mask; only the embedding knows rows and columns.
+    `tokens` (batch, length) are the places of each picture's grid within the padded grid, counted row by row, and 0 as
+    padding. `pixels` (batch, height, width, channels) are bytes; `sizes` (batch, 2) are each picture's height and
+    width. To a body this is a sequence with a mask; only the embedding knows rows and columns.
     """
 
     tokens: Tensor
@@ -27,8 +27,8 @@ class PictureInputs(NamedTuple):
 
 
 def grid_places(grids: Tensor, width: int) -> tuple[Tensor, Tensor | None]:
-    """The places (batch, length) of grids of these heights and widths (batch, 2), row by row, in a padded grid of the given width; and
-    which are real, None if all are."""
+    """The places (batch, length) of grids of these heights and widths (batch, 2), row by row, in a padded grid of the
+    given width; and which are real, None if all are."""
     lengths = grids.prod(1)
     steps = torch.arange(int(lengths.max()), device=grids.device)[None]
     mask = steps < lengths[:, None]
@@ -38,7 +38,8 @@ def grid_places(grids: Tensor, width: int) -> tuple[Tensor, Tensor | None]:
 
 
 def unless_whole(pictures: PictureInputs) -> Tensor | None:
-    """The pictures' sizes, or None if none is padded, which is twice as fast. On a GPU always the sizes: asking would synchronise."""
+    """The pictures' sizes, or None if none is padded, which is twice as fast. On a GPU always the sizes: asking would
+    synchronise."""
     sizes = pictures.sizes
     if sizes.device.type != "cpu" or torch.compiler.is_compiling():
         return sizes
@@ -48,9 +49,9 @@ def unless_whole(pictures: PictureInputs) -> Tensor | None:
 class PictureEmbedding(Embedding):
     """read(pictures)_i = W g[i] + b + p(row_i, column_i),   g = reader((pixels / 255 - mean) / std)
 
-    The `reader` turns pictures into grids of vectors: patches, or the output of a residual network. p is one of GRID_POSITIONS; the
-    family's own position encoding, norm and dropout are added as in any embedding. In training it reads `augment(pictures)`. The tap
-    `given` shows the normalised pixels.
+    The `reader` turns pictures into grids of vectors: patches, or the output of a residual network. p is one of
+    GRID_POSITIONS; the family's own position encoding, norm and dropout are added as in any embedding. In training it
+    reads `augment(pictures)`. The tap `given` shows the normalised pixels.
     """
 
     vocabulary = 0
@@ -78,7 +79,10 @@ class PictureEmbedding(Embedding):
         for name, level in (("mean", mean), ("std", std)):
             levels = [level] * reader.channels if isinstance(level, (int, float)) else list(level)
             if len(levels) != reader.channels or (name == "std" and min(levels) <= 0):
-                raise UserError(f"{name} ({levels}) must be one number, or one for each of {reader.channels} channels; std is above 0")
+                raise UserError(
+                    f"{name} ({levels}) must be one number, or one for each of {reader.channels} channels; std is"
+                    " above 0"
+                )
             self.register_buffer(name, torch.tensor(levels, dtype=torch.float32), persistent=False)
         self.augment = augment
         self.given = Tap()
@@ -104,10 +108,19 @@ class PictureEmbedding(Embedding):
         return torch.where(real[..., None], (pixels / 255 - self.mean.to(pixels)) / self.std.to(pixels), 0.0)
 
     def read(self, inputs: PictureInputs) -> Tensor:
-        if not isinstance(inputs, PictureInputs) or inputs.pixels.dim() != 4 or inputs.pixels.shape[-1] != self.reader.channels:
-            raise UserError(f"this body reads pictures (batch, height, width, {self.reader.channels}), as its source's collate makes them")
+        if (
+            not isinstance(inputs, PictureInputs)
+            or inputs.pixels.dim() != 4
+            or inputs.pixels.shape[-1] != self.reader.channels
+        ):
+            raise UserError(
+                f"this body reads pictures (batch, height, width, {self.reader.channels}), as its source's collate"
+                " makes them"
+            )
         pictures = self.augment(inputs) if self.training else inputs
-        grid = self.reader(self.given(self.normalized(pictures)), unless_whole(pictures))  # (batch, height', width', width)
+        grid = self.reader(
+            self.given(self.normalized(pictures)), unless_whole(pictures)
+        )  # (batch, height', width', width)
         rows, columns = pictures.tokens // grid.shape[2], pictures.tokens % grid.shape[2]
         index = pictures.tokens[..., None].expand(-1, -1, grid.shape[-1])
         x = self.map(grid.flatten(1, 2).gather(1, index))

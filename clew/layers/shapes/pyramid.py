@@ -10,7 +10,8 @@ from clew.layers.sequence import SequenceLayer
 
 
 class Halved(SequenceLayer):
-    """A layer over pairs of positions, at half the length: a level of the pyramid of Chan et al. (2016), where the layer is a BiLSTM.
+    """A layer over pairs of positions, at half the length: a level of the pyramid of Chan et al. (2016), where the
+    layer is a BiLSTM.
 
         y = layer([x_1; x_2], [x_3; x_4], ..)
 
@@ -49,7 +50,8 @@ def joined_pairs(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def at_every_place(values: Tensor, length: int) -> Tensor:
-    """Repeats a layer's outputs (places, ..) for each of the `length` positions that it read: 1, 2, 4 or more of them share an output."""
+    """Repeats a layer's outputs (places, ..) for each of the `length` positions that it read: 1, 2, 4 or more of them
+    share an output."""
     stride = 1
     while -(-length // stride) > len(values):
         stride *= 2
@@ -59,7 +61,8 @@ def at_every_place(values: Tensor, length: int) -> Tensor:
 
 
 def shared_out(weights: Tensor, length: int) -> Tensor:
-    """Weights (rows, places) spread over the `length` positions that were read: positions that share a place share its weight equally."""
+    """Weights (rows, places) spread over the `length` positions that were read: positions that share a place share its
+    weight equally."""
     spread = at_every_place(weights.mT, length).mT
     if spread.shape == weights.shape:
         return weights

@@ -16,23 +16,28 @@ class SpectrogramConvolution(nn.Module):
 
         h = pool_1(relu(C1 x)),   y = pool_2(relu(C2 h))
 
-    C1 covers 5 frames and 5 bands, C2 3 and 3. Both poolings take maxima over pairs of bands, the second also over the `stack` frames of a
-    position, so that a position's vector has channels * (bands // 4) numbers. Another voice shifts the formants by some bands, where a
-    convolution still finds the pattern. Outputs do not depend on padding.
+    C1 covers 5 frames and 5 bands, C2 3 and 3. Both poolings take maxima over pairs of bands, the second also over the
+    `stack` frames of a position, so that a position's vector has channels * (bands // 4) numbers. Another voice shifts
+    the formants by some bands, where a convolution still finds the pattern. Outputs do not depend on padding.
     """
 
     def __init__(self, bands: int, channels: int, *, stack: int = 1, parts: int = 1):
         super().__init__()
         if bands < LEAST_BANDS:
-            raise UserError(f"a convolution over bands halves them twice, and there are {bands}; read at least {LEAST_BANDS}")
+            raise UserError(
+                f"a convolution over bands halves them twice, and there are {bands}; read at least {LEAST_BANDS}"
+            )
         self.bands, self.stack, self.parts = bands, stack, parts
         self.width = channels * (bands // 4)
         self.first = nn.Conv2d(parts, channels, 5, padding=2)
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """x (batch, positions, stack * parts * bands); `lengths` (batch,) are the numbers of real positions, all by default."""
-        frames = x.unflatten(-1, (self.stack, self.parts, self.bands)).flatten(1, 2).movedim(2, 1)  # (batch, parts, frames, bands)
+        """x (batch, positions, stack * parts * bands); `lengths` (batch,) are the numbers of real positions, all by
+        default."""
+        frames = (
+            x.unflatten(-1, (self.stack, self.parts, self.bands)).flatten(1, 2).movedim(2, 1)
+        )  # (batch, parts, frames, bands)
         real = None
         if lengths is not None:
             steps = torch.arange(frames.shape[2], device=x.device)

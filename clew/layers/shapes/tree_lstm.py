@@ -1,8 +1,10 @@
-"""LSTMs over trees (Tai et al. 2015): a node's state is computed from its own vector and its children's states. Knows no words or labels.
+"""LSTMs over trees (Tai et al. 2015): a node's state is computed from its own vector and its children's states. Knows
+no words or labels.
 
-All nodes of one depth, in all trees of a batch, are one step, the deepest first: there are as many steps as the deepest tree has levels,
-and a step computes only its own nodes. Word vectors at the leaves and zeros at the phrases give the model for constituency trees; word
-vectors at all nodes the one for dependency trees. A chain, each node the only child of the next, is an ordinary LSTM.
+All nodes of one depth, in all trees of a batch, are one step, the deepest first: there are as many steps as the deepest
+tree has levels, and a step computes only its own nodes. Word vectors at the leaves and zeros at the phrases give the
+model for constituency trees; word vectors at all nodes the one for dependency trees. A chain, each node the only child
+of the next, is an ordinary LSTM.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +23,8 @@ from clew.layers.sequence import uniform_init
 
 
 class Children(NamedTuple):
-    """The level below: its states (children, dim), and for each of them its parent and its slot among the parent's children."""
+    """The level below: its states (children, dim), and for each of them its parent and its slot among the parent's
+    children."""
 
     states: LSTMState
     parents: Tensor
@@ -29,9 +32,11 @@ class Children(NamedTuple):
 
 
 class TreeLSTM(nn.Module):
-    """The shared part of Tree-LSTMs: parameters, and the loop from the deepest level up. Gates are stored in the order of `cells.LSTM`.
+    """The shared part of Tree-LSTMs: parameters, and the loop from the deepest level up. Gates are stored in the order
+    of `cells.LSTM`.
 
-    Taps show one vector per node (batch, nodes, dim), 0 on padding; a node's forget gate is the one that its parent applies to it.
+    Taps show one vector per node (batch, nodes, dim), 0 on padding; a node's forget gate is the one that its parent
+    applies to it.
     """
 
     def __init__(self, input_dim: int, dim: int, num_hidden_gates: int = 4, num_slots: int = 1):
@@ -51,19 +56,26 @@ class TreeLSTM(nn.Module):
     def forward(self, x: Tensor, trees: TreeBatch) -> LSTMState:
         """Every node's state (batch, nodes, dim) from x (batch, nodes, input_dim); 0 on padding."""
         if x.shape[:2] != trees.depths.shape:
-            raise UserError(f"x {tuple(x.shape)} must have a vector for each of the (batch, nodes) {tuple(trees.depths.shape)}")
+            raise UserError(
+                f"x {tuple(x.shape)} must have a vector for each of the (batch, nodes) {tuple(trees.depths.shape)}"
+            )
         self.check(trees)
-        # Levels by depth: all children of a node are in the level below. By height, a right-branching tree would copy its waiting leaves
-        # at every step.
+        # Levels by depth: all children of a node are in the level below. By height, a right-branching tree would copy
+        # its waiting leaves at every step.
         order, levels = tree_levels(trees)
         projected = F.linear(x.flatten(0, 1)[order], self.input_weight, self.bias)
         empty = projected.new_zeros(0, self.dim)
         below, states = Children(LSTMState(empty, empty), order[:0], order[:0]), [LSTMState(empty, empty)]
 
         def at_nodes(steps: Sequence[Tensor]) -> Tensor:
-            """Rows computed level by level, deepest first, as (batch, nodes, dim). The roots, in the last level, have no forget gates."""
+            """Rows computed level by level, deepest first, as (batch, nodes, dim). The roots, in the last level, have
+            no forget gates."""
             rows = torch.cat(list(steps))
-            return rows.new_zeros(x.shape[0] * x.shape[1], self.dim).index_copy(0, order[: len(rows)], rows).view(*x.shape[:2], self.dim)
+            return (
+                rows.new_zeros(x.shape[0] * x.shape[1], self.dim)
+                .index_copy(0, order[: len(rows)], rows)
+                .view(*x.shape[:2], self.dim)
+            )
 
         with steps_of_a_loop(at_nodes):
             for level, inputs in zip(levels, projected.split([len(level.parents) for level in levels]), strict=True):
@@ -111,7 +123,9 @@ class ChildSumTreeLSTM(TreeLSTM):
         hidden_sum = zeros.index_add(0, children.parents, children.states.hidden)
         from_i, _, from_c, from_o = F.linear(hidden_sum, self.hidden_weight).chunk(4, -1)
         forget_weight = self.hidden_weight[self.dim : 2 * self.dim]
-        forget_gates = torch.sigmoid(f[children.parents] + F.linear(children.states.hidden, forget_weight))  # (children, dim)
+        forget_gates = torch.sigmoid(
+            f[children.parents] + F.linear(children.states.hidden, forget_weight)
+        )  # (children, dim)
         return self.join(i + from_i, forget_gates, c + from_c, o + from_o, children)
 
 
@@ -145,7 +159,9 @@ class NaryTreeLSTM(TreeLSTM):
     def step(self, inputs: Tensor, children: Children) -> LSTMState:
         places = children.parents * self.num_children + children.slots
         zeros = inputs.new_zeros(len(inputs) * self.num_children, self.dim)
-        hidden = zeros.index_copy(0, places, children.states.hidden).view(len(inputs), -1)  # (nodes, num_children * dim)
+        hidden = zeros.index_copy(0, places, children.states.hidden).view(
+            len(inputs), -1
+        )  # (nodes, num_children * dim)
         i, f, c, o = inputs.chunk(4, -1)
         widths = [self.dim, self.num_children * self.dim, self.dim, self.dim]
         from_i, from_f, from_c, from_o = F.linear(hidden, self.hidden_weight).split(widths, -1)

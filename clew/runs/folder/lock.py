@@ -1,4 +1,5 @@
-"""One writer a run directory. The lock is the operating system's, so that it goes when its process goes; the file says who holds it."""
+"""One writer a run directory. The lock is the operating system's, so that it goes when its process goes; the file says
+who holds it."""
 
 import itertools
 import json
@@ -18,7 +19,8 @@ LOCK = "lock"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Within this context no other process may write the run in a folder. The file of a process that died is taken over."""
+    """Within this context no other process may write the run in a folder. The file of a process that died is taken
+    over."""
     file = _open(folder / LOCK)
     try:
         file.seek(0)
@@ -53,7 +55,8 @@ def _open(path: Path) -> Any:
                 time.sleep(0.02)
                 continue
             raise UserError(
-                f"{path.parent} is being written by {_holder(path)}; wait for it or stop it, or choose another folder with --out"
+                f"{path.parent} is being written by {_holder(path)}; wait for it or stop it, or choose another folder"
+                " with --out"
             )
         # Whoever held it may have removed the file between our opening and our locking it.
         try:
@@ -83,6 +86,7 @@ if os.name == "nt":
             return True
         except OSError:
             return False
+
 else:
     import fcntl
 

@@ -2,10 +2,10 @@
 
     {"id": "test-17", "score": 100.0, "prediction": "a dog barks", "statistics": {"exact_match": {"share": [1, 1]}}}
 
-`id` names the example, the same in every run that was scored on it. `score` is a finite number, higher is better: a log-probability, 100
-for right and 0 for wrong, the BLEU of a sentence. `statistics` are what the measures of all examples together are computed from, as
-clew.metrics.statistics has them; runs are compared by these where they have them, and else by their scores. `prediction` and other fields
-are the evaluation's own.
+`id` names the example, the same in every run that was scored on it. `score` is a finite number, higher is better: a
+log-probability, 100 for right and 0 for wrong, the BLEU of a sentence. `statistics` are what the measures of all
+examples together are computed from, as clew.metrics.statistics has them; runs are compared by these where they have
+them, and else by their scores. `prediction` and other fields are the evaluation's own.
 """
 
 import json
@@ -30,7 +30,10 @@ def write_predictions(
     statistics: Mapping[str, Statistics] | None = None,
 ) -> None:
     """An example a line, by its id, with other fields and with statistics where there are some."""
-    lines = (prediction_line(name, score, (fields or {}).get(name, {}), (statistics or {}).get(name)) for name, score in scores.items())
+    lines = (
+        prediction_line(name, score, (fields or {}).get(name, {}), (statistics or {}).get(name))
+        for name, score in scores.items()
+    )
     write_text(folder / PREDICTIONS, "".join(lines))
 
 
@@ -59,7 +62,9 @@ def read_records(folder: Path) -> list[dict[str, Any]] | None:
         if line.strip():
             record = prediction(line, f"{path}:{number}")
             if record["id"] in found:
-                raise UserError(f"{path}:{number}: the id {record['id']!r} stands above already; every example has an id of its own")
+                raise UserError(
+                    f"{path}:{number}: the id {record['id']!r} stands above already; every example has an id of its own"
+                )
             found[record["id"]] = record
     if not found:
         raise UserError(f"{path} has no predictions in it; evaluate the run again")
@@ -67,24 +72,35 @@ def read_records(folder: Path) -> list[dict[str, Any]] | None:
 
 
 WORDS, PROBABILITY, SCORE = "wrong words", "p of expected", "score"
-"""What mistakes are ordered by: the most wrong words, the lowest probability of what was expected, or the lowest score."""
+"""What mistakes are ordered by: the most wrong words, the lowest probability of what was expected, or the lowest
+score."""
 
 
 def worst_by(records: Iterable[Mapping[str, Any]]) -> str:
-    """The one measure that mistakes are ordered by: of tags the wrong words, of labels the probability that the right one was given."""
+    """The one measure that mistakes are ordered by: of tags the wrong words, of labels the probability that the right
+    one was given."""
     fields = {field for record in records for field in record}
     return WORDS if "wrong" in fields else PROBABILITY if "gold_probability" in fields else SCORE
 
 
 def badness(record: Mapping[str, Any], measure: str) -> float:
     """The record's value of a measure, as it is shown; NaN where it has none."""
-    values = {WORDS: len(record.get("wrong", ())), PROBABILITY: record.get("gold_probability", math.nan), SCORE: record["score"]}
+    values = {
+        WORDS: len(record.get("wrong", ())),
+        PROBABILITY: record.get("gold_probability", math.nan),
+        SCORE: record["score"],
+    }
     return float(values[measure])
 
 
 def worst_first(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The wrong ones, worst first by `worst_by` of them; among equals those of the lowest score. One without the measure comes last."""
-    wrong = [without_statistics(record) for record in records if record["score"] < 100 and record.get("prediction") != record.get("target")]
+    """The wrong ones, worst first by `worst_by` of them; among equals those of the lowest score. One without the
+    measure comes last."""
+    wrong = [
+        without_statistics(record)
+        for record in records
+        if record["score"] < 100 and record.get("prediction") != record.get("target")
+    ]
     measure = worst_by(wrong)
     sign = -1 if measure == WORDS else 1
 
@@ -120,27 +136,35 @@ def prediction(line: str, where: str) -> dict[str, Any]:
     name, score = (record.get("id"), record.get("score")) if isinstance(record, dict) else (None, None)
     if not isinstance(name, (str, int)) or isinstance(name, bool):
         raise UserError(
-            f'{where}: a prediction is an object with an "id" (a text or a whole number) and a "score", not {line.strip()[:60]}'
+            f'{where}: a prediction is an object with an "id" (a text or a whole number) and a "score", not'
+            f" {line.strip()[:60]}"
         )
     if not is_number(score):
         raise UserError(f'{where}: "score" takes a finite number, not {shown(score)}')
     if not is_number(record.get("gold_probability", 0.0)):
-        raise UserError(f'{where}: "gold_probability" takes a number from 0 to 1, not {shown(record["gold_probability"])}')
+        raise UserError(
+            f'{where}: "gold_probability" takes a number from 0 to 1, not {shown(record["gold_probability"])}'
+        )
     if not are_wrong_words(record.get("wrong", [])):
         raise UserError(
-            f'{where}: "wrong" has an object a wrong word, with the number of the "word", its "gold" and its "predicted" tag, not '
+            f'{where}: "wrong" has an object a wrong word, with the number of the "word", its "gold" and its'
+            ' "predicted" tag, not '
             f"{shown(record['wrong'])}"
         )
     if not are_statistics(record.get("statistics", {})):
         raise UserError(
-            f'{where}: "statistics" has an object a measure, with the name of a formula and its numbers; evaluate the run again'
+            f'{where}: "statistics" has an object a measure, with the name of a formula and its numbers; evaluate the'
+            " run again"
         )
     return {**record, "id": str(name), "score": float(score)}
 
 
 def are_wrong_words(given: Any) -> bool:
     return isinstance(given, list) and all(
-        isinstance(each, dict) and {"gold", "predicted"} <= each.keys() and is_number(each.get("word")) and each["word"] >= 1
+        isinstance(each, dict)
+        and {"gold", "predicted"} <= each.keys()
+        and is_number(each.get("word"))
+        and each["word"] >= 1
         for each in given
     )
 
@@ -154,6 +178,9 @@ def are_statistics(given: Any) -> bool:
     return isinstance(given, dict) and all(
         isinstance(measure, dict)
         and len(measure) == 1
-        and all(are_numbers(row) or (isinstance(row, dict) and all(map(are_numbers, row.values()))) for row in measure.values())
+        and all(
+            are_numbers(row) or (isinstance(row, dict) and all(map(are_numbers, row.values())))
+            for row in measure.values()
+        )
         for measure in given.values()
     )

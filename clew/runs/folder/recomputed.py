@@ -1,7 +1,8 @@
-"""Statistics of predictions that were written without them, from what stands there: target and prediction of every example.
+"""Statistics of predictions that were written without them, from what stands there: target and prediction of every
+example.
 
-Texts are scored again as the run's config says, tags and labels are counted again. Trees and answers are not: their gold tags and
-right answers are not in the file as they were scored.
+Texts are scored again as the run's config says, tags and labels are counted again. Trees and answers are not: their
+gold tags and right answers are not in the file as they were scored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,8 @@ def recomputed_statistics(task: Any, records: Sequence[Record]) -> list[Statisti
 
 def of_texts(task: Any, records: Sequence[Record]) -> list[Statistics]:
     wanted, written = (
-        [record[side] if task.exact_space else " ".join(record[side].split()) for record in records] for side in ("target", "prediction")
+        [record[side] if task.exact_space else " ".join(record[side].split()) for record in records]
+        for side in ("target", "prediction")
     )
     found = [MEASURES[name].statistics(written, wanted, task.lowercase) for name in task.measures if name in MEASURES]
     return [{name: row for each in found for name, row in each[place].items()} for place in range(len(records))]
@@ -41,12 +43,16 @@ def of_tags(task: Any, records: Sequence[Record]) -> list[Statistics]:
 
 
 def of_labels(task: Any, records: Sequence[Record]) -> list[Statistics]:
-    """Several labels have a `|` between them; their accuracy is not told, since labels that no example has are not there."""
+    """Several labels have a `|` between them; their accuracy is not told, since labels that no example has are not
+    there."""
     if task.labels == "one":
         return [one_label_statistics(record["target"], record["prediction"], task.positive) for record in records]
     if task.labels == "number":
         return [{} for _ in records]
-    sets = [[[label for label in record[side].split("|") if label] for side in ("target", "prediction")] for record in records]
+    sets = [
+        [[label for label in record[side].split("|") if label] for side in ("target", "prediction")]
+        for record in records
+    ]
     found = [label_set_statistics(gold, told, 0) for gold, told in sets]
     return [{name: row for name, row in each.items() if name != "accuracy"} for each in found]
 

@@ -1,5 +1,5 @@
-"""What a run's records say of it: how far it came, what it scored, whether it goes on. Its config may be a whole one, or its fields as they
-stand in the file; loads no torch."""
+"""What a run's records say of it: how far it came, what it scored, whether it goes on. Its config may be a whole one,
+or its fields as they stand in the file; loads no torch."""
 
 import math
 import re
@@ -40,7 +40,8 @@ class Summary:
 
     @cached_property
     def measure(self) -> str:
-        """What the run's best evaluation is chosen by; of a task that says `score`, the measure that this stands for."""
+        """What the run's best evaluation is chosen by; of a task that says `score`, the measure that this stands
+        for."""
         best: str = getattr(self.config.task, "best", "loss")
         if best == "score" and getattr(self.config.task, "positive", None) is not None:
             return "accuracy"  # the F1 is measured besides
@@ -49,17 +50,22 @@ class Summary:
 
     @cached_property
     def best(self) -> dict[str, float]:
-        """What the run's weights score, by measure (`valid.loss`, `test.perplexity`): of the whole run where it has ended, else of its
-        best evaluation so far."""
+        """What the run's weights score, by measure (`valid.loss`, `test.perplexity`): of the whole run where it has
+        ended, else of its best evaluation so far."""
         end = last_with(self.records, "best.step")
         if end is not None:
-            scores = {name.removeprefix("best."): value for name, value in numbers(end).items() if name.startswith("best.")}
+            scores = {
+                name.removeprefix("best."): value for name, value in numbers(end).items() if name.startswith("best.")
+            }
             return {name: value for name, value in scores.items() if name != "step"}
         evaluations = [numbers(record) for record in self.records if "valid.loss" in numbers(record)]
         if not evaluations:
             return {}
         chosen = f"valid.{self.measure}"
-        best = min(evaluations, key=lambda record: record["valid.loss"] if self.measure == "loss" else -record.get(chosen, -math.inf))
+        best = min(
+            evaluations,
+            key=lambda record: record["valid.loss"] if self.measure == "loss" else -record.get(chosen, -math.inf),
+        )
         return {name: value for name, value in best.items() if name.startswith("valid.")}
 
     @property
@@ -75,8 +81,8 @@ class Summary:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training so far, as last recorded. Older runs record them at their end alone: before that they are computed from the
-        logged speed. None without either."""
+        """Seconds of training so far, as last recorded. Older runs record them at their end alone: before that they are
+        computed from the logged speed. None without either."""
         said = [record["seconds"] for record in map(numbers, self.records) if "seconds" in record]
         if said:
             return max(said)
@@ -109,25 +115,30 @@ class Summary:
 
 
 def is_finished(records: list[dict[str, Any]], training: "TrainingConfig") -> bool:
-    """Whether a run has ended by these settings: its summary is written, and it reached the last step, lost patience or was stopped by a
-    callback."""
+    """Whether a run has ended by these settings: its summary is written, and it reached the last step, lost patience or
+    was stopped by a callback."""
     end = last_with(records, "best.step")
     if end is None:
         return False
     worse = sum("valid.loss" in record and record["step"] > end["best.step"] for record in records)
-    return "stopped_by" in end or end["step"] >= training.steps or (training.patience is not None and worse >= training.patience)
+    return (
+        "stopped_by" in end
+        or end["step"] >= training.steps
+        or (training.patience is not None and worse >= training.patience)
+    )
 
 
 def find_runs(folder: Path, depth: int = DEPTH) -> list[Path]:
-    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them, but no checkpoint of another
-    program's. 2 comes before 10."""
+    """The run directories below a folder, or the folder itself where it is one; a damaged one is among them, but no
+    checkpoint of another program's. 2 comes before 10."""
     if is_own(folder) or (not is_run(folder) and ((folder / METRICS).is_file() or (folder / "checkpoints").is_dir())):
         return [folder]
     return [run for child in folders_in(folder) for run in find_runs(child, depth - 1)] if depth > 0 else []
 
 
 def named_runs(words: Sequence[str]) -> list[Path]:
-    """The run directories that words name, each once: a run, a folder that runs are below, or a pattern such as runs/ptb-*."""
+    """The run directories that words name, each once: a run, a folder that runs are below, or a pattern such as
+    runs/ptb-*."""
     found: dict[Path, Path] = {}
     for word in words:
         folder, runs = Path(word), list[Path]()
@@ -154,7 +165,9 @@ def folders_in(folder: Path) -> Iterator[Path]:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key that sorts `seed=2` before `seed=10`."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"([0-9]+)", name) if part]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"([0-9]+)", name) if part
+    ]
 
 
 def last_with(records: list[dict[str, Any]], key: str) -> dict[str, Any] | None:

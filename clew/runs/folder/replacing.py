@@ -21,33 +21,48 @@ LOGS = {"events", "wandb", "mlflow"}
 
 
 def check_replaceable(folder: Path, stands_on: Iterable[str | None] = ()) -> None:
-    """Refuses a folder that must not be replaced: one that is no run or fit of clew's, has other files in it, is being written, or is what
-    the new run stands on. A folder that is empty or not there may be."""
+    """Refuses a folder that must not be replaced: one that is no run or fit of clew's, has other files in it, is being
+    written, or is what the new run stands on. A folder that is empty or not there may be."""
     if folder.is_symlink():
-        raise UserError(f"{shortened(str(folder))} is a link, and only a folder itself is replaced; name the folder that it leads to")
+        raise UserError(
+            f"{shortened(str(folder))} is a link, and only a folder itself is replaced; name the folder that it"
+            " leads to"
+        )
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not folder.is_dir() or not is_written_by_clew(folder):
-        raise UserError(f"{shortened(str(folder))} is not a run of clew's, and nothing else is ever replaced; choose another with --out")
+        raise UserError(
+            f"{shortened(str(folder))} is not a run of clew's, and nothing else is ever replaced; choose another with"
+            " --out"
+        )
     others = others_in(folder)
     if others:
         raise UserError(
-            f"{shortened(str(folder))} also has {few_of(others, 80)}, which no run has written, and only runs are replaced; move it away, "
-            "or choose another folder with --out"
+            f"{shortened(str(folder))} also has {few_of(others, 80)}, which no run has written, and only runs are"
+            " replaced; move it away, or choose another folder with --out"
         )
     if is_locked(folder):
         raise UserError(
-            f"{shortened(str(folder))} is being written by another process; wait for it or stop it, or choose another with --out"
+            f"{shortened(str(folder))} is being written by another process; wait for it or stop it, or choose another"
+            " with --out"
         )
     for source in stands_on:
         if source is not None and os.path.realpath(Path(source).expanduser()) == os.path.realpath(folder):
-            raise UserError(f"{shortened(str(folder))} is what the new run stands on, so it cannot be replaced; choose another with --out")
+            raise UserError(
+                f"{shortened(str(folder))} is what the new run stands on, so it cannot be replaced; choose another with"
+                " --out"
+            )
 
 
 def others_in(folder: Path) -> list[str]:
     """What a run's folder has that no run has written; what loggers write is theirs and not looked at."""
     others = [path.name for path in folder.iterdir() if not is_part(path.name)]
-    below = (path for name in (VOCABULARY, "checkpoints") for path in (folder / name).rglob("*") if path.is_symlink() or not path.is_dir())
+    below = (
+        path
+        for name in (VOCABULARY, "checkpoints")
+        for path in (folder / name).rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    )
     names = (path.relative_to(folder).as_posix() for path in below)
     return sorted(others) + sorted(name for name in names if not FILES_BELOW.fullmatch(name.removesuffix(PARTIAL)))
 
@@ -57,7 +72,8 @@ def is_part(name: str) -> bool:
 
 
 def is_written_by_clew(folder: Path) -> bool:
-    """Whether a folder has a run's config, or the environment of a fit, or what is left of a run that was killed at its start."""
+    """Whether a folder has a run's config, or the environment of a fit, or what is left of a run that was killed at its
+    start."""
     if (folder / CONFIG).is_file():
         try:
             settings = read_json(folder / CONFIG)

@@ -1,5 +1,5 @@
-"""The files of a run directory that are JSON: which there are, whether a folder is a run, its config's fields and its records.
-Knows neither models nor tensors, so that a listing needs no torch; `clew.runs.directory` has the rest."""
+"""The files of a run directory that are JSON: which there are, whether a folder is a run, its config's fields and its
+records. Knows neither models nor tensors, so that a listing needs no torch; `clew.runs.directory` has the rest."""
 
 import hashlib
 import json
@@ -15,7 +15,13 @@ from clew.runs.trust import check_links, is_trusted
 
 FORMAT = 3
 """Of what is written: configs and checkpoints."""
-CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = "config.json", "model.safetensors", "metrics.jsonl", "environment.json", "code.py"
+CONFIG, WEIGHTS, METRICS, ENVIRONMENT, CODE = (
+    "config.json",
+    "model.safetensors",
+    "metrics.jsonl",
+    "environment.json",
+    "code.py",
+)
 VOCABULARY = "vocabulary"
 IMPORTED = "imported"
 """The recipe of a run that was no run of clew's at first: a published checkpoint."""
@@ -31,7 +37,8 @@ def is_run(folder: Path) -> bool:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether a folder is a run, or was one before it was damaged; and not another program's, whose config has the same name."""
+    """Whether a folder is a run, or was one before it was damaged; and not another program's, whose config has the same
+    name."""
     if not is_run(folder):
         return False
     try:
@@ -59,7 +66,11 @@ def check_run(folder: Path) -> None:
         near = [str(path) for path in Path("runs").iterdir() if is_own(path)]
     near = sorted(near, key=lambda path: (-SequenceMatcher(None, str(folder), path).ratio(), path))
     more = f" and {len(near) - MOST_NAMED} more" if len(near) > MOST_NAMED else ""
-    known = f"runs here: {', '.join(near[:MOST_NAMED])}{more}" if near else "train one first, e.g. `clew train shakespeare-lstm`"
+    known = (
+        f"runs here: {', '.join(near[:MOST_NAMED])}{more}"
+        if near
+        else "train one first, e.g. `clew train shakespeare-lstm`"
+    )
     raise UserError(f"{shortened(str(folder))} is not a run directory (it has no {CONFIG}); {known}")
 
 
@@ -77,7 +88,9 @@ def read_raw_settings(folder: Path) -> tuple[dict[str, Any], int, dict[str, str]
             "remove its field sha256 to have it taken as it is"
         )
     if is_foreign(settings):
-        raise UserError(f"{folder} is a checkpoint of Hugging Face's; `{command('clew', 'import', folder)}` makes a run of it")
+        raise UserError(
+            f"{folder} is a checkpoint of Hugging Face's; `{command('clew', 'import', folder)}` makes a run of it"
+        )
     found = check_format(settings.pop("format", None), path)
     files = settings.pop("files", {})
     return settings, found, files if isinstance(files, dict) else {}
@@ -103,8 +116,8 @@ def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_JSON and not is_trusted(folder):  # a long training of one's own may log more
             raise UserError(
-                f"{path} has {size:,} bytes, and that of a run that was not trained here has at most {LARGEST_JSON:,}; where you trust the "
-                "run add --trust, or remove the file"
+                f"{path} has {size:,} bytes, and that of a run that was not trained here has at most {LARGEST_JSON:,};"
+                " where you trust the run add --trust, or remove the file"
             )
         for line in iter(lambda: file.readline(LONGEST_RECORD), b""):
             try:

@@ -11,7 +11,8 @@ from clew.runs.directory import WEIGHTS, num_values, read_weights
 from clew.runs.transfer import start_from
 
 SPARE = 2**24
-"""How many more numbers a weights file may have than the model needs. Up to this it is read, and the error names the extra tensors."""
+"""How many more numbers a weights file may have than the model needs. Up to this it is read, and the error names the
+extra tensors."""
 
 
 def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
@@ -25,7 +26,9 @@ def load_weights(task: torch.nn.Module, folder: Path, config: Config) -> None:
         task.load_state_dict(weights, strict=not is_adapted(task))
     except RuntimeError as error:
         detail = shortened(str(error).strip().splitlines()[-1].strip(), 200)
-        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}") from None
+        raise UserError(
+            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: {detail}"
+        ) from None
 
 
 def check_amount(task: torch.nn.Module, folder: Path) -> None:
@@ -33,8 +36,8 @@ def check_amount(task: torch.nn.Module, folder: Path) -> None:
     expected, found = sum(tensor.numel() for tensor in task.state_dict().values()), num_values(folder / WEIGHTS)
     if found > 2 * expected + SPARE:
         raise UserError(
-            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it has {found:,} numbers, "
-            f"and the model {expected:,}; copy both again"
+            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it has {found:,}"
+            f" numbers, and the model {expected:,}; copy both again"
         )
 
 
@@ -43,4 +46,7 @@ def check_own(task: torch.nn.Module, weights: dict[str, torch.Tensor], folder: P
     expected = own_weights(task, task.state_dict()).keys()
     for name in sorted(expected ^ weights.keys()):
         what = "lacks" if name in expected else "has more than its adapter:"
-        raise UserError(f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what} {shortened(name)}")
+        raise UserError(
+            f"{folder / WEIGHTS} does not fit the model that {folder / 'config.json'} describes: it {what}"
+            f" {shortened(name)}"
+        )

@@ -17,10 +17,15 @@ CHOICES = re.compile(r"str|int|list\[str\]|(?:literal|dict)\[.*")
 
 
 class MemberError(ValueError):
-    """A mistake inside a section chosen by name, kept whole so that `explain` can say where. `readers_of` a field are the tasks whose
-    section of this name has it."""
+    """A mistake inside a section chosen by name, kept whole so that `explain` can say where. `readers_of` a field are
+    the tasks whose section of this name has it."""
 
-    def __init__(self, error: ValidationError, section: type[Section], readers_of: Callable[[str], Sequence[str]] = lambda field: ()):
+    def __init__(
+        self,
+        error: ValidationError,
+        section: type[Section],
+        readers_of: Callable[[str], Sequence[str]] = lambda field: (),
+    ):
         super().__init__(str(error))
         self.error = error
         self.section = section
@@ -28,11 +33,16 @@ class MemberError(ValueError):
 
 
 def read_section(kind: type[S], values: Mapping[str, Any], of: str = "") -> S:
-    """A section of plain values, as Python or JSON has them: a list will do for a tuple. A mistake in it is one sentence, that begins with
-    what the section is `of`."""
+    """A section of plain values, as Python or JSON has them: a list will do for a tuple. A mistake in it is one
+    sentence, that begins with what the section is `of`."""
     tuples = {name for name, field in kind.model_fields.items() if takes_tuple(field.annotation)}
     try:
-        return kind(**{name: tuple(value) if name in tuples and isinstance(value, list) else value for name, value in values.items()})
+        return kind(
+            **{
+                name: tuple(value) if name in tuples and isinstance(value, list) else value
+                for name, value in values.items()
+            }
+        )
     except ValidationError as error:
         raise UserError(f"{of}: {explain(error, kind)}" if of else explain(error, kind)) from None
 
@@ -49,8 +59,8 @@ def explain(
     readers_of: Callable[[str], Sequence[str]] = lambda field: (),
     meant_by: Callable[[str], str | None] = lambda name: None,
 ) -> str:
-    """The first mistake that pydantic found, as one sentence with the field's whole name. `meant_by` is the field of a whole config that
-    an unknown name stands for."""
+    """The first mistake that pydantic found, as one sentence with the field's whole name. `meant_by` is the field of a
+    whole config that an unknown name stands for."""
     first = error.errors(include_url=False)[0]
     location = [str(part) for part in first["loc"] if not isinstance(part, int) and not CHOICES.fullmatch(part)]
     name = (prefix + dotted(location)).strip(".")
@@ -70,12 +80,16 @@ def explain(
             near = f"; it is read by the task{'s' * (len(readers) > 1)} {few_of(readers)};"
         else:
             near = f"; did you mean '{meant}'?" if meant else did_you_mean(location[-1], known)
-        return f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{near} known: {few_of(list(known), 200) or 'none'}"
+        return (
+            f"unknown field {named(location[-1])}{f' of {where}' if where else ''}{near} known:"
+            f" {few_of(list(known), 200) or 'none'}"
+        )
     return f"{name} {_rule(kind, context, first['msg'])}, not {shown(given)}"
 
 
 def within(section: str, field: str | None, known: Sequence[str]) -> str | None:
-    """A field's name as it is called within a section; None where it would be of that section, which has no such field."""
+    """A field's name as it is called within a section; None where it would be of that section, which has no such
+    field."""
     inner = (field or "").removeprefix(f"{section}.")
     return field if inner == field else inner if inner.partition(".")[0] in known else None
 
@@ -115,5 +129,7 @@ def _section_at(root: type[Section], path: list[str]) -> type[Section] | None:
         info = section.model_fields[field_names(section)[name]]
         section = info.annotation
         if get_origin(section) is not None:
-            section = next((part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None)
+            section = next(
+                (part for part in get_args(section) if isinstance(part, type) and issubclass(part, Section)), None
+            )
     return section if isinstance(section, type) and issubclass(section, Section) else None

@@ -5,7 +5,8 @@ from typing import Any
 
 
 def paths(settings: Mapping[str, Any], sections: bool = True) -> list[tuple[list[str], Any]]:
-    """Every field's path and value; a part with its options is one value, a section is not, though one has a field `name`."""
+    """Every field's path and value; a part with its options is one value, a section is not, though one has a field
+    `name`."""
     found: list[tuple[list[str], Any]] = []
     for name, value in settings.items():
         if isinstance(value, dict) and value and (sections or "name" not in value):

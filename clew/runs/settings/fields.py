@@ -5,6 +5,7 @@ from typing import Any
 import yaml
 
 from clew.core.config import Section, field_names, warmup_steps
+from clew.core.reprs import first_paragraph
 from clew.runs.config import Config
 from clew.runs.settings.field_paths import paths
 
@@ -17,8 +18,8 @@ def fields_of(config: Config) -> dict[str, Any]:
 
 
 def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
-    """The fields in which two configs differ, each with its value in both; None where a config has no such field. Steps that the second
-    counts, or will count, from its epochs are no field of their own."""
+    """The fields in which two configs differ, each with its value in both; None where a config has no such field. Steps
+    that the second counts, or will count, from its epochs are no field of their own."""
     a, b = fields_of(first), fields_of(second)
     found = {name: (a.get(name), b.get(name)) for name in sorted({*a, *b}) if a.get(name) != b.get(name)}
     if SCHEDULE in found and is_same_schedule(found[SCHEDULE], first.training.steps, second.training.steps):
@@ -29,8 +30,8 @@ def changed_fields(first: Config, second: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def is_same_schedule(schedules: tuple[Any, Any], first_steps: int, second_steps: int) -> bool:
-    """Whether two schedules differ at most in how they state the same warm-up, the one as a share, the other as what the share comes to in
-    its own number of steps."""
+    """Whether two schedules differ at most in how they state the same warm-up, the one as a share, the other as what
+    the share comes to in its own number of steps."""
     one, other = schedules
     if is_share(one) == is_share(other):
         return bool(one == other)
@@ -59,9 +60,12 @@ def commented_yaml(config: Config) -> str:
     for name in Config.model_fields:
         value = getattr(config, name)
         if isinstance(value, Section):
-            lines.append(f"{name}:" + (f"  # {(type(value).__doc__ or '').strip().splitlines()[0]}"))
+            lines.append(f"{name}:  # {first_paragraph(type(value))}")
             fields, names = type(value).model_fields, field_names(type(value))
-            lines += [_yaml_line(f"  {name}", getattr(value, field), fields[field].description) for name, field in names.items()]
+            lines += [
+                _yaml_line(f"  {name}", getattr(value, field), fields[field].description)
+                for name, field in names.items()
+            ]
         else:
             lines.append(_yaml_line(name, value, Config.model_fields[name].description))
     return "\n".join(lines) + "\n"

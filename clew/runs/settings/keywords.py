@@ -1,4 +1,5 @@
-"""Settings as Python writes them: `"model.dim=64"`, `model__dim=64` and `model={"dim": 64}`, together; and errors in the same words."""
+"""Settings as Python writes them: `"model.dim=64"`, `model__dim=64` and `model={"dim": 64}`, together; and errors in
+the same words."""
 
 import json
 import re
@@ -19,14 +20,20 @@ SECTIONS = tuple(name for name in Config.model_fields if name != "recipe")
 
 
 def settings_of(assignments: Sequence[str], keywords: Mapping[str, Any], arguments: Sequence[str] = ()) -> list[str]:
-    """All settings as assignments, a part before its own options. A field that is set twice is refused, and so is an unknown section; of
-    texts alone the last holds, as on the command line. `arguments` are the function's own, which a keyword may have been meant to be."""
+    """All settings as assignments, a part before its own options. A field that is set twice is refused, and so is an
+    unknown section; of texts alone the last holds, as on the command line. `arguments` are the function's own, which a
+    keyword may have been meant to be."""
     for assignment in assignments:
         if not isinstance(assignment, str):
             raise UserError(
-                f"a setting is a text such as 'training.steps=500', or a keyword such as training__steps=500, not {shown(assignment)}"
+                "a setting is a text such as 'training.steps=500', or a keyword such as training__steps=500, not"
+                f" {shown(assignment)}"
             )
-    fields = list({path: (path, text, shown(text)) for text in assignments for path in [tuple(parse_assignment(text)[0])]}.values())
+    fields = list(
+        {
+            path: (path, text, shown(text)) for text in assignments for path in [tuple(parse_assignment(text)[0])]
+        }.values()
+    )
     for keyword, value in keywords.items():
         path = path_of(keyword, arguments)
         place = f"{keyword}={{...}}" if isinstance(value, Mapping) else keyword
@@ -45,7 +52,9 @@ def path_of(keyword: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
     field = meant_by(keyword) or meant_by(path[-1])
     fields = [field] if field else sorted(each for each in every_field() if each.rpartition(".")[2] == path[-1])[:3]
     meant = f"; did you mean {' or '.join(map(keyword_of, fields))}?" if fields else did_you_mean(path[0], SECTIONS)
-    raise UserError(f"unknown keyword {named(keyword)}{meant} a setting is section__field=value, of the sections {few_of(SECTIONS)}")
+    raise UserError(
+        f"unknown keyword {named(keyword)}{meant} a setting is section__field=value, of the sections {few_of(SECTIONS)}"
+    )
 
 
 WHOLE = {("data", "label_map")}
@@ -59,7 +68,9 @@ def leaves(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...],
         return
     for name, inner in value.items():
         if not isinstance(name, str) or not re.fullmatch(r"[^.=\s]+(\.[^.=\s]+)*", name):
-            raise UserError(f"{'__'.join(path)}={{...}}: the name of a setting is a text such as 'dim', not {shown(name)}")
+            raise UserError(
+                f"{'__'.join(path)}={{...}}: the name of a setting is a text such as 'dim', not {shown(name)}"
+            )
         yield from leaves((*path, *name.split(".")), inner)
 
 
@@ -75,7 +86,8 @@ def check_once(fields: Iterable[tuple[tuple[str, ...], str, str]]) -> None:
             options = next((other for other in seen if len(other) > len(path) and other[: len(path)] == path), None)
             if options is not None:
                 raise UserError(
-                    f"{'__'.join(path)} is set whole by {place}, and {'__'.join(options)} by {seen[options]}; leave one of them out"
+                    f"{'__'.join(path)} is set whole by {place}, and {'__'.join(options)} by {seen[options]}; leave one"
+                    " of them out"
                 )
 
 
@@ -106,8 +118,8 @@ def keyword_of(field: str) -> str:
 
 @contextmanager
 def told_in_python(without: str = "") -> Iterator[None]:
-    """Within this context a user's mistake is told in the words of a call, and not of the command line. `without` is a section whose fields
-    are plain keywords there."""
+    """Within this context a user's mistake is told in the words of a call, and not of the command line. `without` is a
+    section whose fields are plain keywords there."""
     try:
         yield
     except UserError as error:
@@ -133,7 +145,8 @@ CONSTANTS = {"true": "True", "false": "False", "null": "None"}
 
 
 def in_python(sentence: str, without: str = "") -> str:
-    """A sentence of the command line's, to be followed where a function is called: settings are keywords, options are arguments."""
+    """A sentence of the command line's, to be followed where a function is called: settings are keywords, options are
+    arguments."""
     known = every_field()
 
     def spelt(field: str) -> str:

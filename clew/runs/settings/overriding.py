@@ -17,18 +17,20 @@ DRAWN = ("batching", "vary_length", "documents", "bucket")
 """What the section `training` says of how one task's examples are drawn."""
 
 
-def override(settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name` first
-    resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has `given`. Steps take the
-    place of epochs that were laid before."""
+def override(
+    settings: Mapping[str, Any], assignments: Iterable[str], given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Whole settings with `section.field=value` laid over them, left to right; a new `model.family` or `task.name`
+    first resets its section, and `task=NAME` the section `data` and how examples are drawn too, but for what a file has
+    `given`. Steps take the place of epochs that were laid before."""
     more = [parse_assignment(assignment) for assignment in assignments]
     values = {".".join(path): value for path, value in more}
     epochs = values.get("training.epochs")
     if "training.steps" in values:
         if epochs is not None:
             raise UserError(
-                f"training.steps ({shown(values['training.steps'])}) and training.epochs ({shown(epochs)}) both say how long to train; "
-                "give one of them"
+                f"training.steps ({shown(values['training.steps'])}) and training.epochs ({shown(epochs)}) both say how"
+                " long to train; give one of them"
             )
         more.append((["training", "epochs"], None))
     return _lay(settings, more, given or {})
@@ -39,7 +41,9 @@ def overlay(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return _lay(settings, paths(more))
 
 
-def _lay(settings: Mapping[str, Any], more: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def _lay(
+    settings: Mapping[str, Any], more: list[tuple[list[str], Any]], given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Settings with others laid over them, left to right."""
     result = deepcopy(dict(settings))
     fields = []

@@ -7,8 +7,32 @@ from clew.tasks import TASKS
 
 DATA_1 = frozenset(
     (
-        *("corpus", "train", "valid", "test", "valid_fraction", "test_fraction", "format", "header", "source", "target", "text", "second"),
-        *("label", "label_separator", "label_map", "phrases", "words", "tags", "question", "passage", "answer", "answer_start"),
+        *(
+            "corpus",
+            "train",
+            "valid",
+            "test",
+            "valid_fraction",
+            "test_fraction",
+            "format",
+            "header",
+            "source",
+            "target",
+            "text",
+            "second",
+        ),
+        *(
+            "label",
+            "label_separator",
+            "label_map",
+            "phrases",
+            "words",
+            "tags",
+            "question",
+            "passage",
+            "answer",
+            "answer_start",
+        ),
         *("directions", "turns", "limit", "faults", "size", "shortest", "longest"),
     )
 )
@@ -18,7 +42,8 @@ MIXES_2 = {"sum": "sum_with_embedding"}
 TASK_2 = {"pairing": "released"}
 """Fields of tasks that came with format 3, and what a task did that has them before they were there."""
 SLOPES_2 = {"slopes": "geometric"}
-"""The slopes of ALiBi in format 2, which differ from the published ones where the number of heads is no power of two."""
+"""The slopes of ALiBi in format 2, which differ from the published ones where the number of heads is no power of
+two."""
 CONTENT_2 = {"learned": True}
 """What the content score did with its sharpness."""
 
@@ -31,8 +56,8 @@ def upgraded(settings: Mapping[str, Any], format: int = 1) -> dict[str, Any]:
 
 
 def from_format_1(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of format 1 had fields for every kind of data: of these a run read only those that its task's section still has, so that
-    the others are left out, whatever they hold."""
+    """Settings of format 1 had fields for every kind of data: of these a run read only those that its task's section
+    still has, so that the others are left out, whatever they hold."""
     data, name = settings.get("data"), task_name(settings)
     if not isinstance(data, Mapping) or name is None:
         return dict(settings)

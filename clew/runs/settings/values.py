@@ -1,4 +1,5 @@
-"""Settings as a person writes them: `section.field=value`, and YAML files. What comes out is plain: what JSON can say, and nothing else."""
+"""Settings as a person writes them: `section.field=value`, and YAML files. What comes out is plain: what JSON can say,
+and nothing else."""
 
 import json
 import re
@@ -21,17 +22,19 @@ TAGS = [YAML + kind for kind in ("null", "bool", "int", "float", "str", "seq", "
 
 
 class PlainLoader(yaml.SafeLoader):
-    """YAML's safe loader without what JSON has no word for: tags, dates, aliases (which can unfold without end) and names that are no
-    texts. Nothing can be given twice, and 1e-3 is a number."""
+    """YAML's safe loader without what JSON has no word for: tags, dates, aliases (which can unfold without end) and
+    names that are no texts. Nothing can be given twice, and 1e-3 is a number."""
 
     yaml_constructors = {tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*TAGS, None)}
     yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in known if tag in TAGS] for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        first: [(tag, pattern) for tag, pattern in known if tag in TAGS]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            raise ConstructorError(None, None, "it points to another place; write the value out", self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise ConstructorError(None, None, "it points to another place; write the value out", mark)
         return super().compose_node(parent, index)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
@@ -39,7 +42,9 @@ class PlainLoader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError):
             kind = node.tag.rpartition(":")[2]
-            raise ConstructorError(None, None, f"{shown(node.value)} cannot be read as {kind}", node.start_mark) from None
+            raise ConstructorError(
+                None, None, f"{shown(node.value)} cannot be read as {kind}", node.start_mark
+            ) from None
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         if not isinstance(node, yaml.MappingNode):
@@ -55,7 +60,9 @@ class PlainLoader(yaml.SafeLoader):
         return found
 
 
-PlainLoader.add_implicit_resolver(YAML + "float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789"))
+PlainLoader.add_implicit_resolver(
+    YAML + "float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
 
 
 def parse_assignment(assignment: str) -> tuple[list[str], Any]:
@@ -77,7 +84,9 @@ def _parsed(text: str) -> Any:
     except json.JSONDecodeError:
         pass
     except (ValueError, RecursionError):  # more digits than Python reads, more depth than it follows
-        raise UserError(f"{shown(text)} is too large a number, or nested more than {DEEPEST} deep; no setting takes that") from None
+        raise UserError(
+            f"{shown(text)} is too large a number, or nested more than {DEEPEST} deep; no setting takes that"
+        ) from None
     if text[:1] in "[{" and text:
         try:
             return yaml.load(text, PlainLoader)
@@ -98,7 +107,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         raise UserError(f"{where}: this is not YAML that can be read: {reason(error)}") from None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("recipe"), str):
-        raise UserError(f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one")
+        raise UserError(
+            f"{path}: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME` prints one"
+        )
     check_depth(loaded, str(path))
     return loaded
 

@@ -1,10 +1,12 @@
-"""Chat templates, which turn the messages of a chat into one prompt. A template is data, not a program: no part of it is executed.
+"""Chat templates, which turn the messages of a chat into one prompt. A template is data, not a program: no part of it
+is executed.
 
-    {"system": "{content}\\n\\n", "user": "User: {content}\\n", "assistant": "Assistant: {content}\\n", "answer": "Assistant:",
+    {"system": "{content}\\n\\n", "user": "User: {content}\\n", "assistant": "Assistant: {content}\\n", "answer":
+    "Assistant:",
      "begin": "", "stop": ["\\nUser:"]}
 
-Each message replaces {content} in the text of its role. `begin` precedes the first message, and `answer` follows the last. An answer ends
-before any text of `stop`.
+Each message replaces {content} in the text of its role. `begin` precedes the first message, and `answer` follows the
+last. An answer ends before any text of `stop`.
 """
 
 import json
@@ -26,7 +28,9 @@ LARGEST = 100_000
 
 
 class ChatTemplate(Section):
-    system: str | None = Field("{content}\n\n", description="the text of a system message; null: system messages are refused")
+    system: str | None = Field(
+        "{content}\n\n", description="the text of a system message; null: system messages are refused"
+    )
     user: str = Field("User: {content}\n", description="the text of a user message")
     assistant: str = Field("Assistant: {content}\n", description="the text of an earlier answer")
     begin: str = Field("", description="the text before the first message")
@@ -46,7 +50,10 @@ class ChatTemplate(Section):
         text = texts.get(role)
         if text is None:
             known = few_of([name for name, text in texts.items() if text is not None])
-            raise UserError(f"message {number} has the role {shown(role)}, which this model's chat template does not have; known: {known}")
+            raise UserError(
+                f"message {number} has the role {shown(role)}, which this model's chat template does not have; known:"
+                f" {known}"
+            )
         return text
 
 
@@ -56,12 +63,16 @@ def read_template(path: Path) -> ChatTemplate:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read as a chat template: {error}") from None
     if len(text) > LARGEST:
-        raise UserError(f"{path} has {len(text):,} characters, but a chat template must have at most {LARGEST:,}; shorten it")
+        raise UserError(
+            f"{path} has {len(text):,} characters, but a chat template must have at most {LARGEST:,}; shorten it"
+        )
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
         jinja = "; a Jinja template is a program, which is not run here" if "{%" in text or "{{" in text else ""
-        raise UserError(f'{path} is not JSON; a chat template is a JSON object such as {{"user": "User: {{content}}\\n"}}{jinja}') from None
+        raise UserError(
+            f'{path} is not JSON; a chat template is a JSON object such as {{"user": "User: {{content}}\\n"}}{jinja}'
+        ) from None
     return template_of(fields, str(path))
 
 
@@ -71,7 +82,9 @@ def template_of(fields: Any, name: str) -> ChatTemplate:
     template = read_section(ChatTemplate, fields, name)
     for role in ("system", "user", "assistant"):
         if (text := getattr(template, role)) is not None and text.count(CONTENT) != 1:
-            raise UserError(f"{name}: {role} has {CONTENT} {text.count(CONTENT)} times, but needs it once, where the message goes")
+            raise UserError(
+                f"{name}: {role} has {CONTENT} {text.count(CONTENT)} times, but needs it once, where the message goes"
+            )
     return template
 
 

@@ -1,4 +1,5 @@
-"""The texts of one request while they are generated: cut at stop texts, with optional log-probabilities. Knows no route."""
+"""The texts of one request while they are generated: cut at stop texts, with optional log-probabilities. Knows no
+route."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -46,7 +47,9 @@ class Choice:
         new, finish, is_cut = "", None, False
         for place, token in enumerate(written.text):
             offset = self.length + len(new) + len(self.held)
-            self.tokens.append(TokenTold(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset))
+            self.tokens.append(
+                TokenTold(token, written.plain[place], (written.alternatives or [[]] * (place + 1))[place], offset)
+            )
             self.held += self.growing.add(token)
             if self.stops and (found := first_stop(self.held, self.stops)) is not None:
                 self.held, finish, is_cut = self.held[:found], "stop", True
@@ -83,8 +86,8 @@ def held_back(text: str, stops: Sequence[str]) -> int:
 
 
 class Choices:
-    """The rows of a request: those of the first prompt, then of the next. Passes on lists of pieces: as soon as there are any if `streams`,
-    else when all texts are complete."""
+    """The rows of a request: those of the first prompt, then of the next. Passes on lists of pieces: as soon as there
+    are any if `streams`, else when all texts are complete."""
 
     def __init__(
         self,
@@ -148,7 +151,9 @@ def completion_log_probs(tokenizer: Tokenizer, tokens: Sequence[TokenTold], shif
     return {
         "tokens": [tokenizer.decode([each.token]) for each in tokens],
         "token_logprobs": [each.log_prob for each in tokens],
-        "top_logprobs": [{tokenizer.decode([token]): log_prob for token, log_prob in finite(each.alternatives)} for each in tokens],
+        "top_logprobs": [
+            {tokenizer.decode([token]): log_prob for token, log_prob in finite(each.alternatives)} for each in tokens
+        ],
         "text_offset": [each.offset + shift for each in tokens],
     }
 

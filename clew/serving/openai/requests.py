@@ -1,4 +1,5 @@
-"""Requests of clients of OpenAI's API, parsed strictly: an unsupported field that would change the answer is refused, not ignored."""
+"""Requests of clients of OpenAI's API, parsed strictly: an unsupported field that would change the answer is refused,
+not ignored."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +14,15 @@ from clew.serving.openai.chat_templates import ChatTemplate
 MOST_STOPS = 4
 COMPLETION_TOKENS = 16
 """The default length of a completion, as in OpenAI's API."""
-HARMLESS = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
+HARMLESS = (
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+)
 """Fields that do not affect the answer."""
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "best_of": ((1,), "set n, and choose among the texts"),
@@ -61,10 +70,14 @@ class Writing(Section):
         return stops
 
     def options(self, most: int | None) -> dict[str, Any]:
-        """The options of our own verb. Missing fields keep the run's own values; temperature 0 means greedy decoding."""
+        """The options of our own verb. Missing fields keep the run's own values; temperature 0 means greedy
+        decoding."""
         greedy = self.temperature == 0
         if greedy and (self.n or 1) > 1:
-            raise UserError("n needs sampling, since with temperature 0 all texts are the same; ask for one, or raise the temperature")
+            raise UserError(
+                "n needs sampling, since with temperature 0 all texts are the same; ask for one, or raise the"
+                " temperature"
+            )
         if self.top_p == 0:
             raise UserError("top_p (0) leaves no token; set temperature to 0 for the most probable token at each step")
         chosen = {
@@ -150,7 +163,10 @@ def message_of(message: Mapping[str, Any], number: int) -> tuple[str, str]:
         raise UserError(f"message {number} has no role; give it one, such as user")
     for name, value in message.items():
         if name not in ("role", "content", "name") and value not in (None, [], ""):
-            raise UserError(f"message {number} has {shown(name)}, which is not supported here; a message has only a role and content")
+            raise UserError(
+                f"message {number} has {shown(name)}, which is not supported here; a message has only a role and"
+                " content"
+            )
     if isinstance(content, str):
         return role, content
     return role, "".join(text_of(part, number) for part in parts_of(content, number))

@@ -62,14 +62,23 @@ class Asking(NamedTuple):
 class OpenAIRoutes:
     def __init__(self, service: "Service", template: Path | None):
         self.service = service
-        self.writing = {name: verb for name, run in service.runs.items() if (verb := verb_with(run, "joins")) is not None}
-        self.embedding = {name: verb for name, run in service.runs.items() if (verb := verb_with(run, "vector")) is not None}
-        self.templates: dict[str, ChatTemplate] = {name: template_for(service.runs[name].folder, template) for name in self.writing}
+        self.writing = {
+            name: verb for name, run in service.runs.items() if (verb := verb_with(run, "joins")) is not None
+        }
+        self.embedding = {
+            name: verb for name, run in service.runs.items() if (verb := verb_with(run, "vector")) is not None
+        }
+        self.templates: dict[str, ChatTemplate] = {
+            name: template_for(service.runs[name].folder, template) for name in self.writing
+        }
 
     @property
     def paths(self) -> list[str]:
         """The routes that some run supports."""
-        names = [*(("completions", "chat/completions") if self.writing else ()), *(("embeddings",) if self.embedding else ())]
+        names = [
+            *(("completions", "chat/completions") if self.writing else ()),
+            *(("embeddings",) if self.embedding else ()),
+        ]
         return [f"{OPENAI}{name}" for name in (*names, *(("models",) if names else ()))]
 
     def routes(self) -> list[Route]:
@@ -138,7 +147,9 @@ class OpenAIRoutes:
         call = self.call(run, verb, texts, asked, COMPLETION_TOKENS if asked.max_tokens is None else asked.max_tokens)
         choices = self.choices(call, prompts, asked.stops, asked.logprobs, asked)
         echoes = texts if asked.echo else [""] * len(texts)
-        return await self.written(request, Asking("text_completion", name, call, choices, echoes, asked, asked.logprobs))
+        return await self.written(
+            request, Asking("text_completion", name, call, choices, echoes, asked, asked.logprobs)
+        )
 
     async def chats(self, request: Request, body: Mapping[str, Any]) -> Response:
         name, run, verb = self.run_of(body, self.writing)
@@ -158,24 +169,37 @@ class OpenAIRoutes:
         call = call_of(run, verb, {"texts": texts, **asked.options(most), **seed}, self.service.longest)
         if not call.joins:
             raise UserError(
-                "this run's decoding settings work only with `clew generate` and clew's own routes; see decoding in its config.json"
+                "this run's decoding settings work only with `clew generate` and clew's own routes; see decoding in its"
+                " config.json"
             )
         return call
 
     def choices(
-        self, call: Call, prompts: Sequence[str | list[int]], stops: Sequence[str], alternatives: int | None, asked: Writing
+        self,
+        call: Call,
+        prompts: Sequence[str | list[int]],
+        stops: Sequence[str],
+        alternatives: int | None,
+        asked: Writing,
     ) -> Choices:
         assert call.use.joins is not None
-        return Choices(call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(asked.stream))
+        return Choices(
+            call.use.joins, call, prompts, stops=stops, alternatives=alternatives or 0, streams=bool(asked.stream)
+        )
 
     def text_of(self, tokenizer: Tokenizer, prompt: str | list[int], what: str) -> str:
         """A prompt as text; tokens are decoded."""
         if isinstance(prompt, str):
             return prompt
         if len(prompt) > self.service.longest:
-            raise UserError(f"{what} has {len(prompt):,} tokens, but at most {self.service.longest:,} are read here; send it in parts")
+            raise UserError(
+                f"{what} has {len(prompt):,} tokens, but at most {self.service.longest:,} are read here; send it in"
+                " parts"
+            )
         if strange := [token for token in prompt if not 0 <= token < tokenizer.vocabulary]:
-            raise UserError(f"{what} has the token {strange[0]}, but the model's tokens are 0 to {tokenizer.vocabulary - 1}")
+            raise UserError(
+                f"{what} has the token {strange[0]}, but the model's tokens are 0 to {tokenizer.vocabulary - 1}"
+            )
         return tokenizer.decode(prompt)
 
     def writer(self, call: Call) -> Writer:
@@ -209,7 +233,9 @@ class OpenAIRoutes:
             {"object": "embedding", "index": index, "embedding": packed(vector) if is_base64 else vector}
             for index, vector in enumerate(vectors)
         ]
-        return JSON({"object": "list", "data": data, "model": name, "usage": {"prompt_tokens": count, "total_tokens": count}})
+        return JSON(
+            {"object": "list", "data": data, "model": name, "usage": {"prompt_tokens": count, "total_tokens": count}}
+        )
 
     # Mistakes
 
@@ -219,7 +245,9 @@ class OpenAIRoutes:
             return JSON(mistake(OPENAI, 404, str(error), "model_not_found"), 404)
         ours = self.service.refused(error)
         sentence = json.loads(bytes(ours.body))["error"]
-        response = JSON(mistake(OPENAI, 400 if ours.status_code == GONE else ours.status_code, sentence), ours.status_code)
+        response = JSON(
+            mistake(OPENAI, 400 if ours.status_code == GONE else ours.status_code, sentence), ours.status_code
+        )
         if "retry-after" in ours.headers:
             response.headers["retry-after"] = ours.headers["retry-after"]
         return response
@@ -228,7 +256,9 @@ class OpenAIRoutes:
 class EventStream(Flow):
     """Pieces of text as server-sent events in the form of chunks, ended by [DONE]."""
 
-    def __init__(self, asking: Asking, first: list[Piece], told: AsyncGenerator[Any, None], seconds: float, refused: Any):
+    def __init__(
+        self, asking: Asking, first: list[Piece], told: AsyncGenerator[Any, None], seconds: float, refused: Any
+    ):
         super().__init__(EVENTS, seconds)
         self.asking = asking
         self.first = first

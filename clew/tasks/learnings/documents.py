@@ -31,8 +31,8 @@ from clew.text.tokenizer import Tokenizer
 
 
 class MaskedDocuments(Learning[Documents, MaskedExamples]):
-    """Documents, some of whose tokens are taken out and guessed. A task is asked for its `tokenizer`, its `config`, and to
-    `guess(batch)`."""
+    """Documents, some of whose tokens are taken out and guessed. A task is asked for its `tokenizer`, its `config`, and
+    to `guess(batch)`."""
 
     section = DocumentsData
     reads = "documents"
@@ -43,7 +43,12 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
     def read_files(self, files: Given, data: DocumentsData, notes: Notes) -> Documents:
         """Those of files whose format is told from each."""
         data = data.model_copy(update={"format": None})
-        return joined([given_lines(file) if isinstance(file, TextString) else documents_named(data, file, notes) for file in files])
+        return joined(
+            [
+                given_lines(file) if isinstance(file, TextString) else documents_named(data, file, notes)
+                for file in files
+            ]
+        )
 
     def check(self, task: Any, training: Batching) -> None:
         check_reach(task, training)
@@ -79,7 +84,9 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
 
         return Batches(lambda epoch: plan(epoch)[1].num_batches, get, own)
 
-    def judge(self, task: Any, forward: Any, part: Documents, encoded: MaskedExamples, evaluation: Evaluation) -> Score | None:
+    def judge(
+        self, task: Any, forward: Any, part: Documents, encoded: MaskedExamples, evaluation: Evaluation
+    ) -> Score | None:
         guessed = guess_all(task, encoded, evaluation)
         if guessed is None:
             return None
@@ -92,17 +99,28 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
     def identity(self, part: Documents, encoded: MaskedExamples, training: Batching, seed: int) -> dict[str, Known]:
         documents = encoded.documents
         about = {"documents": documents.num_documents, "tokens": len(documents), "digest": documents.digest}
-        size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} rows"
+        size = (
+            f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} rows"
+        )
         order: dict[str, Any] = {"pairing": encoded.pairing} if encoded.is_paired else {}
-        order |= {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
+        order |= (
+            {"batch_tokens": training.batch_tokens}
+            if training.batch_tokens is not None
+            else {"batch_size": training.batch_size}
+        )
         return {
-            "training documents": Known(about, f"{documents.num_documents:,} of {len(documents):,} tokens, {documents.digest[:8]}"),
+            "training documents": Known(
+                about, f"{documents.num_documents:,} of {len(documents):,} tokens, {documents.digest[:8]}"
+            ),
             "order of batches": Known(
-                {**order, "length": training.length, "seed": seed}, f"batches of {size} of {training.length}, seed {seed}"
+                {**order, "length": training.length, "seed": seed},
+                f"batches of {size} of {training.length}, seed {seed}",
             ),
         }
 
-    def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, Documents], encoded: Mapping[str, MaskedExamples]) -> str:
+    def describe(
+        self, vocabularies: Mapping[str, Any], parts: Mapping[str, Documents], encoded: Mapping[str, MaskedExamples]
+    ) -> str:
         tokenizer: Tokenizer = vocabularies[TOKENIZER]
         found = {name: examples.documents for name, examples in encoded.items()}
         sizes = [f"{len(part):,} {name} ({counted(part.num_documents, 'document')})" for name, part in found.items()]
@@ -122,8 +140,8 @@ def given_lines(text: TextString) -> Documents:
 
 @torch.no_grad()
 def guess_all(task: Any, examples: MaskedExamples, evaluation: Evaluation) -> Guessed | None:
-    """What is guessed of documents, each process taking its share of the batches; None where it was interrupted. The same places are masked
-    every time."""
+    """What is guessed of documents, each process taking its share of the batches; None where it was interrupted. The
+    same places are masked every time."""
     spans = examples.spans(*EVALUATION)
     training = evaluation.training
     budget = training.batch_tokens or (training.evaluate_batch or training.batch_size) * training.length
@@ -146,7 +164,9 @@ def guess_all(task: Any, examples: MaskedExamples, evaluation: Evaluation) -> Gu
         task.train(was_training)
     sums = sum_over_processes(torch.tensor(astuple(total), dtype=torch.float64)).tolist()
     if not sums[1]:
-        raise UserError("no token of the text can be masked, all of them being unknown to the tokenizer; give another text")
+        raise UserError(
+            "no token of the text can be masked, all of them being unknown to the tokenizer; give another text"
+        )
     return Guessed(sums[0], int(sums[1]), int(sums[2]), sums[3], int(sums[4]), int(sums[5]))
 
 

@@ -1,4 +1,5 @@
-"""A large part's examples as ids, encoded once into the cache, with the length of each. Small parts are encoded in memory."""
+"""A large part's examples as ids, encoded once into the cache, with the length of each. Small parts are encoded in
+memory."""
 
 import hashlib
 import json
@@ -24,7 +25,8 @@ FACTS = ("max_length", "max_children", "reach")
 
 
 def encode_part(task: Any, part: Part, encoding: Encoding, check: Callable[[Any, str], None] | None) -> Any:
-    """The encoded examples of a part, from the cache where they are there. `check(encoded, id)` refuses one that the task cannot read."""
+    """The encoded examples of a part, from the cache where they are there. `check(encoded, id)` refuses one that the
+    task cannot read."""
     key = encoding_key(task, part, encoding)
     place = None if key is None else Path(encoding.cache) / key
     if place is not None and (kept := load_parts(place)) is not None:
@@ -69,13 +71,23 @@ def encoding_key(task: Any, part: Part, encoding: Encoding) -> str | None:
         return None
     hashes = {role: vocabulary.hash for role, vocabulary in encoding.vocabularies.items()}
     body = {name: getattr(task.body, name, None) for name in FACTS}
-    about = [part.key, type(task).__qualname__, task.config.model_dump(mode="json"), hashes, body, encoding.to_train, code]
+    about = [
+        part.key,
+        type(task).__qualname__,
+        task.config.model_dump(mode="json"),
+        hashes,
+        body,
+        encoding.to_train,
+        code,
+    ]
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def agrees(task: Any, part: Part, encoded: Part) -> bool:
     """Whether the first examples are still encoded to the same ids."""
     try:
-        return len(part) == len(encoded) and Packer().pack(list(task.encode(part[:CHECKED]))) == Packer().pack(encoded[:CHECKED])
+        return len(part) == len(encoded) and Packer().pack(list(task.encode(part[:CHECKED]))) == Packer().pack(
+            encoded[:CHECKED]
+        )
     except (Unpackable, UserError):
         return False

@@ -1,9 +1,11 @@
-"""Learning from examples: each is encoded once, examples of like length share a batch, predictions are gathered and measured whole.
+"""Learning from examples: each is encoded once, examples of like length share a batch, predictions are gathered and
+measured whole.
 
-What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`, `check_length`,
-`collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`, `best`, the measure by which the best
-evaluation is chosen, and whether it `writes` tokens; of the last evaluation `intervals`, `report`, `statistics` and `sentence_scores` of
-examples and predictions, `row_losses(batch)`, and `described(example, prediction)`. `ExampleTask` says what need not be said.
+What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`,
+`check_length`, `collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`,
+`best`, the measure by which the best evaluation is chosen, and whether it `writes` tokens; of the last evaluation
+`intervals`, `report`, `statistics` and `sentence_scores` of examples and predictions, `row_losses(batch)`, and
+`described(example, prediction)`. `ExampleTask` says what need not be said.
 """
 
 import hashlib
@@ -47,7 +49,8 @@ from clew.text.tokenizer import Tokenizer
 TrainTokenizer = Callable[[Iterable[str], Sequence[str]], Tokenizer]
 """Trains a tokenizer on texts, with tokens of its own for some special ones."""
 Vocabularies = Callable[[TrainTokenizer, bool, Any, Any], dict[str, Any]]
-"""`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides share one."""
+"""`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides
+share one."""
 ROWS = 8
 """Of how many rows batches of few shapes have a multiple."""
 TIE = 1e-7
@@ -64,7 +67,8 @@ class ExampleTask(nn.Module):
     one_row_each = True
     """Whether a batch has one row for each example, so that a process can make those of its own alone."""
     can_bucket = False
-    """Whether all that is ragged in a batch is padded by `core.batches.padded`, so that it can be padded to few lengths."""
+    """Whether all that is ragged in a batch is padded by `core.batches.padded`, so that it can be padded to few
+    lengths."""
     writes = False
     """Whether what it predicts is tokens, so that its loss is of each of them."""
 
@@ -90,8 +94,8 @@ class ExampleTask(nn.Module):
         """Refuses a section `decoding` that the task cannot write by."""
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
-        """Takes from the validation part, batches with the examples in each, once training is over, what training is not to see; whether
-        there was anything."""
+        """Takes from the validation part, batches with the examples in each, once training is over, what training is
+        not to see; whether there was anything."""
         return False
 
     def looked_up(self) -> list[Tensor]:
@@ -113,7 +117,8 @@ class ExampleTask(nn.Module):
         return [{} for _ in examples]
 
     def row_losses(self, batch: Any) -> list[list[float]] | None:
-        """The loss of each row of a batch and what it counts, which add to the batch's; None where a task does not say."""
+        """The loss of each row of a batch and what it counts, which add to the batch's; None where a task does not
+        say."""
         return None
 
 
@@ -141,7 +146,9 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return first_alone(lambda: self.kind.read(data, seed, notes))
 
     def read_files(self, files: Given, data: ExampleData, notes: Notes) -> Sequence[Any]:
-        return gather(self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes))
+        return gather(
+            self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes)
+        )
 
     def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:
         """Each direction of a model of many languages by itself."""
@@ -154,10 +161,13 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
     def check(self, task: Any, training: Batching) -> None:
         if training.batching == "streams":
             raise UserError(
-                "training.batching=streams carries a state through one text; a task that learns from examples has none, leave it out"
+                "training.batching=streams carries a state through one text; a task that learns from examples has none,"
+                " leave it out"
             )
         if training.bucket and not getattr(task, "can_bucket", False):
-            raise UserError("training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out")
+            raise UserError(
+                "training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out"
+            )
         task.check_training(training)
 
     def content(self, part: Sequence[Any]) -> str | None:
@@ -167,8 +177,9 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
 
     def encode(self, task: Any, part: Sequence[Any], encoding: Encoding) -> Sequence[Any]:
-        """Training leaves out examples that are too long; any other part is refused for one. A label that is not in the table is refused
-        where it is to be learnt, and where a part has no other: it is then the wrong file, or the wrong column."""
+        """Training leaves out examples that are too long; any other part is refused for one. A label that is not in the
+        table is refused where it is to be learnt, and where a part has no other: it is then the wrong file, or the
+        wrong column."""
         unseen = find_unseen(task, part)
         if unseen.labels and (encoding.to_train or unseen.times == unseen.total):
             task.label_table().id(unseen.first, unseen.place, task.unseen_remedy(unseen.first))
@@ -186,15 +197,19 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         task.prepare(encoded)
 
     def batches(self, task: Any, encoded: Sequence[Any], training: Batching, seed: int) -> Batches:
-        """Examples of like length together where `batch_tokens` says how much a batch may hold, else so many in random order."""
+        """Examples of like length together where `batch_tokens` says how much a batch may hold, else so many in random
+        order."""
         lengths = lengths_of(task, encoded)
         fitting = np.flatnonzero(lengths.max(1) <= task.longest)
-        places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[fitting]  # what an example takes in a batch
+        places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[
+            fitting
+        ]  # what an example takes in a batch
         if not len(fitting):
             is_asked = task.longest == getattr(task.config, "longest", None)
             remedy = "raise task.longest" if is_asked else "raise model.max_length, or take another model.position"
             raise UserError(
-                f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end among them; {remedy}"
+                f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end"
+                f" among them; {remedy}"
             )
 
         @lru_cache(maxsize=2)
@@ -213,12 +228,18 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         def own(epoch: int, number: int, part: int, parts: int) -> Any:
             rows, size = plan(epoch).own_rows(number, part, parts, lengths[fitting])
             made = collated(rows)
-            assert num_rows(made) == len(rows), "a task whose examples have several rows says so by one_row_each = False"
+            assert num_rows(made) == len(rows), (
+                "a task whose examples have several rows says so by one_row_each = False"
+            )
             return rows_of(made, slice(0, size))
 
-        return Batches(lambda epoch: plan(epoch).num_batches, get, own if getattr(task, "one_row_each", False) else None)
+        return Batches(
+            lambda epoch: plan(epoch).num_batches, get, own if getattr(task, "one_row_each", False) else None
+        )
 
-    def judge(self, task: Any, forward: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
+    def judge(
+        self, task: Any, forward: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation
+    ) -> Score | None:
         return judge_examples(task, forward, part, encoded, evaluation)
 
     def settle(self, task: Any, part: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> bool:
@@ -226,7 +247,10 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         device = next(task.parameters()).device
         with evaluation.autocast():
             return bool(
-                task.settle(([part[row] for row in some], to_device(task.collate([encoded[row] for row in some]), device)) for some in rows)
+                task.settle(
+                    ([part[row] for row in some], to_device(task.collate([encoded[row] for row in some]), device))
+                    for some in rows
+                )
             )
 
     def known(self, task: Any, part: Sequence[Any], encoded: Callable[[], Sequence[Any]]) -> Sequence[Any]:
@@ -234,15 +258,25 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
 
     def identity(self, part: Sequence[Any], encoded: Sequence[Any], training: Batching, seed: int) -> dict[str, Known]:
         digest = remembered(part, "digest", lambda: examples_digest(part))
-        size = f"{training.batch_tokens:,} tokens" if training.batch_tokens is not None else f"{training.batch_size} examples"
-        order = {"batch_tokens": training.batch_tokens} if training.batch_tokens is not None else {"batch_size": training.batch_size}
+        size = (
+            f"{training.batch_tokens:,} tokens"
+            if training.batch_tokens is not None
+            else f"{training.batch_size} examples"
+        )
+        order = (
+            {"batch_tokens": training.batch_tokens}
+            if training.batch_tokens is not None
+            else {"batch_size": training.batch_size}
+        )
         order |= {"bucket": True} if training.bucket else {}
         return {
             "training examples": Known({"examples": len(part), "digest": digest}, f"{len(part):,}, {digest[:8]}"),
             "order of batches": Known({**order, "seed": seed}, f"batches of {size}, seed {seed}"),
         }
 
-    def describe(self, vocabularies: Mapping[str, Any], parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]) -> str:
+    def describe(
+        self, vocabularies: Mapping[str, Any], parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]
+    ) -> str:
         hashes = {vocabulary.hash for vocabulary in vocabularies.values()}
         sizes = [f"{vocabulary.vocabulary:,} {vocabulary.unit}s ({role})" for role, vocabulary in vocabularies.items()]
         words = sizes if len(hashes) == len(sizes) else [sizes[0].replace("(source)", "(source and target)")]
@@ -253,8 +287,12 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         """Examples that two parts share, and those that are too long to train on."""
         is_long = lengths_of(task, encoded["train"]).max(1) > task.longest
         held_out = {name: part.key for name, part in parts.items() if isinstance(part, Part)}
-        found = remembered(parts["train"], f"overlaps {held_out}", lambda: [str(overlap) for overlap in find_overlaps(dict(parts))])
-        found += [note for name, part in parts.items() if name != "train" for note in self.judged_remarks(task, name, part)]
+        found = remembered(
+            parts["train"], f"overlaps {held_out}", lambda: [str(overlap) for overlap in find_overlaps(dict(parts))]
+        )
+        found += [
+            note for name, part in parts.items() if name != "train" for note in self.judged_remarks(task, name, part)
+        ]
         if is_long.any():
             first = parts["train"][int(np.argmax(is_long))].id
             left_out = counted(int(is_long.sum()), "training example")
@@ -313,13 +351,18 @@ def look_for_unseen(task: Any, part: Sequence[Any], table: Labels) -> list[Any]:
 
 
 @torch.no_grad()
-def judge_examples(task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation) -> Score | None:
-    """The loss, and what the task measures of its predictions, all of them together; every process predicts its share of the batches."""
+def judge_examples(
+    task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation
+) -> Score | None:
+    """The loss, and what the task measures of its predictions, all of them together; every process predicts its share
+    of the batches."""
     if evaluation.most_tokens is not None:
         kept = drawn(lengths_of(task, encoded), evaluation.most_tokens)
         examples, encoded = [examples[row] for row in kept], [encoded[row] for row in kept]
     batches = batches_by_length(lengths_of(task, encoded), evaluation_budget(evaluation.training))
-    decoding: DecodingConfig = evaluation.decoding if evaluation.is_final else evaluation.decoding.model_copy(update=GREEDY)
+    decoding: DecodingConfig = (
+        evaluation.decoding if evaluation.is_final else evaluation.decoding.model_copy(update=GREEDY)
+    )
     device = next(task.parameters()).device
     was_training = task.training
     task.eval()
@@ -375,13 +418,19 @@ def score_of(
     scores = task.sentence_scores(examples, predictions)
     intervals = task.intervals(examples, predictions)
     if intervals:
-        found = ", ".join(f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items())
+        found = ", ".join(
+            f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items()
+        )
         text += f"; 95 % intervals: {found}"
     report = task.report(examples, predictions)
     statistics = task.statistics(examples, predictions)
     if losses is not None and None not in losses:
-        statistics = [{"loss": {"mean": pair or ()}, **of_measures} for pair, of_measures in zip(losses, statistics, strict=True)]
-    scores_of, described_of, statistics_of = (dict(zip(ids, each, strict=True)) for each in (scores, described, statistics))
+        statistics = [
+            {"loss": {"mean": pair or ()}, **of_measures} for pair, of_measures in zip(losses, statistics, strict=True)
+        ]
+    scores_of, described_of, statistics_of = (
+        dict(zip(ids, each, strict=True)) for each in (scores, described, statistics)
+    )
     return Score(values, value, text, scores_of, described_of, intervals, report, statistics_of, size)
 
 
@@ -406,7 +455,8 @@ def with_end(part: Sequence[Any], end: str) -> Sequence[Any]:
 
 
 def evaluation_budget(training: Batching) -> int:
-    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is kept."""
+    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is
+    kept."""
     return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
 
 
@@ -419,17 +469,23 @@ def examples_digest(examples: Iterable[Any]) -> str:
 
 
 def told(example: Any) -> tuple[Any, ...]:
-    """An example's fields: those that its kind has always had, and of others those that do not hold their defaults, with their names."""
+    """An example's fields: those that its kind has always had, and of others those that do not hold their defaults,
+    with their names."""
     first, defaults = ALWAYS.get(type(example).__name__, ()), example._field_defaults
     added = [name for name in example._fields if name not in first]
     return (
         *(getattr(example, name) for name in first),
-        *((former_name(example, name), value) for name in added if (value := getattr(example, name)) != defaults.get(name, MISSING)),
+        *(
+            (former_name(example, name), value)
+            for name in added
+            if (value := getattr(example, name)) != defaults.get(name, MISSING)
+        ),
     )
 
 
 def former_name(example: Any, name: str) -> str:
-    """What a field was called in the examples that checkpoints have hashes of: pictures and sounds once had their own."""
+    """What a field was called in the examples that checkpoints have hashes of: pictures and sounds once had their
+    own."""
     if name == "input" and isinstance(example, LabelledInput):
         return "picture" if hasattr(example.input, "pixels") else "sound"
     return name

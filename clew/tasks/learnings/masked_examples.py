@@ -1,5 +1,5 @@
-"""Examples of masked language modelling, made of encoded documents when they are asked for: stretches in the tokenizer's frame, some tokens
-taken out. A pure function of documents, settings, seed and epoch."""
+"""Examples of masked language modelling, made of encoded documents when they are asked for: stretches in the
+tokenizer's frame, some tokens taken out. A pure function of documents, settings, seed and epoch."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -64,10 +64,11 @@ class Guesser(Protocol):
 
 
 class MaskedExamples:
-    """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed, epoch).
+    """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed,
+    epoch).
 
-    Where the task tells whether texts follow each other, what cannot be paired can still be evaluated, `to_train` being false: a single
-    document, or any where the tokenizer puts nothing between two texts.
+    Where the task tells whether texts follow each other, what cannot be paired can still be evaluated, `to_train` being
+    false: a single document, or any where the tokenizer puts nothing between two texts.
     """
 
     def __init__(self, documents: EncodedDocuments, task: Guesser, length: int, *, to_train: bool = True):
@@ -91,7 +92,9 @@ class MaskedExamples:
             return paired_spans(sentences, documents, self.room, seed, epoch)
         found = evenly_paired_spans(sentences, documents, self.room, seed, epoch, self.documents.tokens)
         if not len(found.firsts):
-            raise UserError("every document is a single token, so that no text follows another; set task.next_sentence=false")
+            raise UserError(
+                "every document is a single token, so that no text follows another; set task.next_sentence=false"
+            )
         return found
 
     def batch(self, spans: Spans, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
@@ -125,15 +128,20 @@ def check_room(examples: MaskedExamples, length: int) -> None:
     """Refuses rows that the frame fills, and pairs where nothing can be paired."""
     least = examples.added + (2 if examples.is_paired else 1)
     if length < least:
-        raise UserError(f"training.length ({length}) must be at least {least}, of which the tokenizer's frame takes {examples.added}")
+        raise UserError(
+            f"training.length ({length}) must be at least {least}, of which the tokenizer's frame takes"
+            f" {examples.added}"
+        )
     if not examples.is_paired:
         return
     if examples.frame is None:
-        raise UserError("the tokenizer puts nothing between two texts, so none can be read together; set task.next_sentence=false")
+        raise UserError(
+            "the tokenizer puts nothing between two texts, so none can be read together; set task.next_sentence=false"
+        )
     if examples.documents.num_documents < 2:
         raise UserError(
-            "the training part is one document, and next-sentence prediction takes texts from two; part documents by blank lines, or set "
-            "task.next_sentence=false"
+            "the training part is one document, and next-sentence prediction takes texts from two; part documents by"
+            " blank lines, or set task.next_sentence=false"
         )
 
 

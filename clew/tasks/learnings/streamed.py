@@ -1,5 +1,5 @@
-"""Learning from a stream of texts: its windows are encoded while the model trains on the window before, and each is cut into batches as a
-text is that was encoded as a whole."""
+"""Learning from a stream of texts: its windows are encoded while the model trains on the window before, and each is cut
+into batches as a text is that was encoded as a whole."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -24,8 +24,8 @@ from clew.tasks.learning import Batching
 from clew.text.tokenizer import Tokenizer
 
 LEAST = 128
-"""Characters of a window for each token of a batch, at least. What does not fill a batch at the end of a window is left out, and is then
-one part in fifty of it or so."""
+"""Characters of a window for each token of a batch, at least. What does not fill a batch at the end of a window is left
+out, and is then one part in fifty of it or so."""
 SAMPLE = 2**18
 """Characters that tell how many tokens there are to a character."""
 REMEMBERED = 4
@@ -55,12 +55,14 @@ class Opened(NamedTuple):
 
 
 class StreamedBatches(Batches):
-    """Batches of a stream, in its order alone. `batches_of(text, seed)` are those of one window, which is a text of its own: rows that
-    carry a state begin anew with it."""
+    """Batches of a stream, in its order alone. `batches_of(text, seed)` are those of one window, which is a text of its
+    own: rows that carry a state begin anew with it."""
 
     is_stream = True
 
-    def __init__(self, text: StreamedText, batches_of: Callable[[TokenFile, int], Batches], training: Batching, seed: int):
+    def __init__(
+        self, text: StreamedText, batches_of: Callable[[TokenFile, int], Batches], training: Batching, seed: int
+    ):
         super().__init__(self.estimate, self.batch, self.rows)
         self.text = text
         self.batches_of = batches_of
@@ -78,8 +80,8 @@ class StreamedBatches(Batches):
         tokens = self.num_tokens
         if tokens == inf:
             raise UserError(
-                "training.epochs is for data whose size can be told, and a long iterable does not tell it; say how long to train with "
-                "training.steps"
+                "training.epochs is for data whose size can be told, and a long iterable does not tell it; say how long"
+                " to train with training.steps"
             )
         return max(1, round(tokens / self.batch_tokens))
 
@@ -103,13 +105,19 @@ class StreamedBatches(Batches):
         return opened.batches.share(epoch, batch - opened.place.batch, part, parts)
 
     def window_of(self, epoch: int, batch: int) -> Opened | None:
-        return next((each for each in self.opened if each.epoch == epoch and each.place.batch <= batch < each.stop), None)
+        return next(
+            (each for each in self.opened if each.epoch == epoch and each.place.batch <= batch < each.stop), None
+        )
 
     def place(self, epoch: int, batch: int) -> Place | None:
         """The place of the window that has a batch; of one behind an open window, the place where that ends."""
         if (opened := self.window_of(epoch, batch)) is not None:
             return opened.place
-        ends = (Place(each.place.window + 1, batch, *each.next) for each in self.opened if each.epoch == epoch and each.stop == batch)
+        ends = (
+            Place(each.place.window + 1, batch, *each.next)
+            for each in self.opened
+            if each.epoch == epoch and each.stop == batch
+        )
         return next(ends, None)
 
     def ahead(
@@ -138,13 +146,15 @@ class StreamedBatches(Batches):
                         yield epoch, number, self.rows(epoch, number, part, parts)
                     first += num_batches
             if not found:
-                raise fault or UserError(f"{self.text.stream}: nothing is left to read, though there was; let no other program write there")
+                raise fault or UserError(
+                    f"{self.text.stream}: nothing is left to read, though there was; let no other program write there"
+                )
             epoch, batch, start = epoch + 1, 0, Place()
 
 
 def together(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFile]]:
-    """The windows, of which each process has encoded its part: all of them, on every process. They exchange them here, between two steps,
-    where every process asks for the next window; one that cannot read on ends the others too."""
+    """The windows, of which each process has encoded its part: all of them, on every process. They exchange them here,
+    between two steps, where every process asks for the next window; one that cannot read on ends the others too."""
     windows = iter(encoding)
     while True:
         encoded, fault = None, None
@@ -156,7 +166,10 @@ def together(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFile]]:
         if fault is not None:
             raise fault
         if failed:
-            raise UserError("another process cannot read the stream any further, and says why; go on by --resume when that is mended")
+            raise UserError(
+                "another process cannot read the stream any further, and says why; go on by --resume when that is"
+                " mended"
+            )
         if encoded is None:
             return
         yield encoded.window, encoded.text if world_size() == 1 else gathered(encoded.text)

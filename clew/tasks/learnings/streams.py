@@ -21,7 +21,15 @@ from clew.data.files.measures import known_content
 from clew.data.files.text_files import TextSource, text_lines
 from clew.data.kinds.text import TextData, find_streamed, find_texts, text_of
 from clew.data.notes import Notes
-from clew.data.plans import Plan, TokenBatch, stream_evaluation_plan, stream_plan, varied_stream_plan, window_evaluation_plan, window_plan
+from clew.data.plans import (
+    Plan,
+    TokenBatch,
+    stream_evaluation_plan,
+    stream_plan,
+    varied_stream_plan,
+    window_evaluation_plan,
+    window_plan,
+)
 from clew.data.streams.text_streams import TextStream
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
@@ -35,8 +43,9 @@ TOKENIZER = "tokenizer"
 
 
 class Streams(Learning[TextSource, TokenFile | StreamedText]):
-    """One text, whose every token is predicted; its training part may be a `TextStream`, which is encoded as it is read. A task is asked
-    for its `tokenizer`; where it predicts fewer tokens than it reads, for `named(tokens)` and their number, `predicted`."""
+    """One text, whose every token is predicted; its training part may be a `TextStream`, which is encoded as it is
+    read. A task is asked for its `tokenizer`; where it predicts fewer tokens than it reads, for `named(tokens)` and
+    their number, `predicted`."""
 
     section = TextData
     reads = "text"
@@ -64,12 +73,16 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
     def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile | StreamedText:
         """Documents stay apart where training asks for that; a text too short to predict anything in is refused."""
         if isinstance(part, TextStream):
-            return StreamedText(part, task.tokenizer, encoding.cache, encoding.workers, encoding.training.documents == "apart")
-        text: TokenFile = first_alone(lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers))
+            return StreamedText(
+                part, task.tokenizer, encoding.cache, encoding.workers, encoding.training.documents == "apart"
+            )
+        text: TokenFile = first_alone(
+            lambda: encode_corpus(part, task.tokenizer, encoding.cache, encoding.progress, encoding.workers)
+        )
         if len(text) < 2:
             raise UserError(
-                f"{part}: the {encoding.name} part has 1 token and needs 2, one to read and one to predict; give more text, "
-                "or another data.valid_fraction or data.test_fraction"
+                f"{part}: the {encoding.name} part has 1 token and needs 2, one to read and one to predict; give more"
+                " text, or another data.valid_fraction or data.test_fraction"
             )
         return replace(text, apart=True) if encoding.training.documents == "apart" else text
 
@@ -82,7 +95,9 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
         found.per_epoch(0)  # a text that is too short for one batch is refused
         return found
 
-    def judge(self, task: Any, forward: Any, part: TextSource, encoded: TokenFile | StreamedText, evaluation: Evaluation) -> Score | None:
+    def judge(
+        self, task: Any, forward: Any, part: TextSource, encoded: TokenFile | StreamedText, evaluation: Evaluation
+    ) -> Score | None:
         assert isinstance(encoded, TokenFile), "only the training part is a stream"
         found = evaluate(
             task,
@@ -105,8 +120,12 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
 
         return KnownText(part, tokens, getattr(task, "predicted", task.tokenizer.vocabulary))
 
-    def identity(self, part: TextSource, encoded: TokenFile | StreamedText, training: Batching, seed: int) -> dict[str, Known]:
-        order = {name: getattr(training, name) for name in ("batching", "vary_length", "documents", "batch_size", "length")}
+    def identity(
+        self, part: TextSource, encoded: TokenFile | StreamedText, training: Batching, seed: int
+    ) -> dict[str, Known]:
+        order = {
+            name: getattr(training, name) for name in ("batching", "vary_length", "documents", "batch_size", "length")
+        }
         words = in_order(training, seed)
         if isinstance(encoded, StreamedText):
             stream = encoded.stream
@@ -118,17 +137,24 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
         return {"training text": text, "order of batches": Known({**order, "seed": seed}, words)}
 
     def describe(
-        self, vocabularies: Mapping[str, Any], parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile | StreamedText]
+        self,
+        vocabularies: Mapping[str, Any],
+        parts: Mapping[str, TextSource],
+        encoded: Mapping[str, TokenFile | StreamedText],
     ) -> str:
         tokenizer: Tokenizer = vocabularies[TOKENIZER]
-        streams = [f"a stream of {text.stream.described}" for text in encoded.values() if isinstance(text, StreamedText)]
+        streams = [
+            f"a stream of {text.stream.described}" for text in encoded.values() if isinstance(text, StreamedText)
+        ]
         whole = {name: text for name, text in encoded.items() if isinstance(text, TokenFile)}
         sizes = ", ".join([*streams, *(f"{len(text):,} {name}" for name, text in whole.items())])
         unknown = sum(text.num_unknown for name, text in whole.items() if name != "train")
         note = f"; {unknown:,} unknown outside the training part" if unknown else ""
         return f"{tokenizer.vocabulary:,} {tokenizer.unit}s; {sizes} tokens{note}"
 
-    def remarks(self, task: Any, parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile | StreamedText]) -> list[str]:
+    def remarks(
+        self, task: Any, parts: Mapping[str, TextSource], encoded: Mapping[str, TokenFile | StreamedText]
+    ) -> list[str]:
         train = parts["train"]
         return [*train.notes] if isinstance(train, TextStream) else []
 
@@ -179,9 +205,9 @@ def evaluate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     most_tokens: int | None = None,
 ) -> Likelihood | None:
-    """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted` says to stop, which a
-    process alone may do. `forward` is the task, or its compiled form. With `most_tokens` it is that of the first batches, whose characters
-    are counted as those of the whole text are on average."""
+    """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted`
+    says to stop, which a process alone may do. `forward` is the task, or its compiled form. With `most_tokens` it is
+    that of the first batches, whose characters are counted as those of the whole text are on average."""
     model = task if forward is None else forward
     plan = evaluation_plan(len(text), training)
     share_read = 1.0 if most_tokens is None else most_tokens / plan.num_targets
@@ -222,7 +248,11 @@ def as_predicted(task: Any, text: TokenFile) -> TokenFile:
 
 
 def score_of(likelihood: Likelihood, unit: str) -> Score:
-    measures = {"loss": likelihood.loss, "perplexity": likelihood.perplexity, "bits_per_character": likelihood.bits_per_character}
+    measures = {
+        "loss": likelihood.loss,
+        "perplexity": likelihood.perplexity,
+        "bits_per_character": likelihood.bits_per_character,
+    }
     measures |= {f"{name}_loss": loss for name, loss in likelihood.losses().items()}
     return Score(measures, likelihood.loss, likelihood.describe(unit), size={"tokens": likelihood.tokens, "unit": unit})
 
@@ -231,11 +261,13 @@ def check_reach(task: Any, training: Batching) -> None:
     """What training asks of the body's positions and state, before a folder is made."""
     limit = task.body.max_length
     if training.bucket:
-        raise UserError("training.bucket is for examples, and rows of running text have one length as they are; leave it out")
+        raise UserError(
+            "training.bucket is for examples, and rows of running text have one length as they are; leave it out"
+        )
     if training.documents == "apart" and not task.body.causal:
         raise UserError(
-            "training.documents=apart is for models that read from left to right alone, and this one reads backwards too; "
-            "set training.documents=joined"
+            "training.documents=apart is for models that read from left to right alone, and this one reads backwards"
+            " too; set training.documents=joined"
         )
     if limit is not None and training.length > limit:
         raise UserError(
@@ -244,11 +276,11 @@ def check_reach(task: Any, training: Batching) -> None:
         )
     if training.batching == "streams" and not task.body.causal:
         raise UserError(
-            "training.batching=streams carries the state from step to step, and a model that reads backwards has none to carry; "
-            "set training.batching=windows"
+            "training.batching=streams carries the state from step to step, and a model that reads backwards has none"
+            " to carry; set training.batching=windows"
         )
     if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
         raise UserError(
-            "training.batching=streams carries the state from step to step, and attention's would grow all through an epoch; "
-            "set training.batching=windows"
+            "training.batching=streams carries the state from step to step, and attention's would grow all through an"
+            " epoch; set training.batching=windows"
         )

@@ -52,9 +52,9 @@ class Alignment:
 def attention_weights(task: Any, batch: Any, layer: int | None = None) -> Tensor:
     """Weights (batch, target, source), the mean over heads, while the targets of a batch are read.
 
-    Of the decoder's layers that look at the source the last but one is taken, where a Transformer's attention is nearest to an alignment
-    (Garg et al. 2019), or the only one; `layer` names another, from 1 at the first or from -1 at the last. Hard attention has a 1 where
-    it looked.
+    Of the decoder's layers that look at the source the last but one is taken, where a Transformer's attention is
+    nearest to an alignment (Garg et al. 2019), or the only one; `layer` names another, from 1 at the first or from -1
+    at the last. Hard attention has a 1 where it looked.
     """
     seen: list[Tensor] = []
     with watching({tap_of(aligned_attention(task, layer)): seen.append}):
@@ -74,8 +74,8 @@ def tap_of(attention: Attention) -> Tap:
 
 
 def by_row(weights: Tensor, rows: int) -> Tensor:
-    """What a tap shows (sentences, heads, beams * length, places), or a loop over time (sentences, length, heads, beams, places), as
-    (rows, length, places), the mean over heads. A sentence's beams are rows."""
+    """What a tap shows (sentences, heads, beams * length, places), or a loop over time (sentences, length, heads,
+    beams, places), as (rows, length, places), the mean over heads. A sentence's beams are rows."""
     if weights.ndim == 5:
         return weights.mean(2).transpose(1, 2).reshape(rows, -1, weights.shape[-1])
     return weights.mean(1).reshape(rows, -1, weights.shape[-1])
@@ -87,7 +87,9 @@ def layers_looking(task: Any) -> list[Attention]:
     own = {part.attention for part in decoder.modules() if isinstance(part, SelfAttention)}
     found = [part for part in decoder.modules() if isinstance(part, Attention) and part not in own]
     if not found:
-        raise UserError("this model does not look at its source while it writes (model.attention=none), so that nothing is aligned")
+        raise UserError(
+            "this model does not look at its source while it writes (model.attention=none), so that nothing is aligned"
+        )
     return found
 
 
@@ -95,13 +97,16 @@ def layer_number(layer: int | None, count: int) -> int:
     if layer is None:
         return max(count - 2, 0)
     if not 1 <= abs(layer) <= count:
-        raise UserError(f"there is no layer {layer}; {count} of the decoder's look at the source, from 1 at the first or -1 at the last")
+        raise UserError(
+            f"there is no layer {layer}; {count} of the decoder's look at the source, from 1 at the first or -1 at the"
+            " last"
+        )
     return layer - 1 if layer > 0 else count + layer
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
-    """The tokens of a text that was encoded to these ids or decoded from them. What was written may be other ids than its text is encoded
-    to; a token that is part of a character then stands for all of it."""
+    """The tokens of a text that was encoded to these ids or decoded from them. What was written may be other ids than
+    its text is encoded to; a token that is part of a character then stands for all of it."""
     encoded, spans = tokenizer.encode_with_offsets(text)
     if encoded == list(ids):
         return tokens_at(text, spans)
@@ -114,8 +119,8 @@ def tokens_of(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
 
 
 def tokens_at(text: str, spans: Sequence[tuple[int, int]]) -> Tokens:
-    """Tokens that stand for characters [start, stop) of a text, in words: what white space parts, and each wide (Chinese, Japanese)
-    character by itself unless one token spans several."""
+    """Tokens that stand for characters [start, stop) of a text, in words: what white space parts, and each wide
+    (Chinese, Japanese) character by itself unless one token spans several."""
     numbers: list[int] = []
     words: list[list[int]] = []
     reached = 0
@@ -126,7 +131,9 @@ def tokens_at(text: str, spans: Sequence[tuple[int, int]]) -> Tokens:
         words[-1][1] = max(words[-1][1], stop)
         numbers.append(len(words) - 1)
         reached = max(reached, stop)
-    return Tokens([text[start:stop] for start, stop in spans], [text[start:stop].strip() for start, stop in words], numbers)
+    return Tokens(
+        [text[start:stop] for start, stop in spans], [text[start:stop].strip() for start, stop in words], numbers
+    )
 
 
 def begins_word(text: str, place: int) -> bool:

@@ -1,4 +1,5 @@
-"""How much a model that writes from a source has looked at each place of it: in what beam search weighs, and as a term of a loss."""
+"""How much a model that writes from a source has looked at each place of it: in what beam search weighs, and as a term
+of a loss."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +23,8 @@ class CoveredState(NamedTuple):
 
 
 class CoveringStepper:
-    """A stepper that keeps in its state how much `attention`, a part of its model, has looked at each place of a memory, the mean over
-    heads. The layer that is watched takes its equation, since a kernel shows no weights."""
+    """A stepper that keeps in its state how much `attention`, a part of its model, has looked at each place of a
+    memory, the mean over heads. The layer that is watched takes its equation, since a kernel shows no weights."""
 
     def __init__(self, stepper: Stepper, attention: Attention, memory: Memory):
         self.stepper = stepper
@@ -39,9 +40,13 @@ class CoveringStepper:
         start = torch.zeros(sentences, places, device=self.memory.values.device)
         if (real := real_positions(self.memory.mask)) is not None:
             start = start.masked_fill(~real, 1.0)
-        return CoveredState(self.stepper.initial_state(rows, capacity), Coverage(start.repeat_interleave(rows // sentences, 0)))
+        return CoveredState(
+            self.stepper.initial_state(rows, capacity), Coverage(start.repeat_interleave(rows // sentences, 0))
+        )
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: CoveredState, at: Tensor | None = None) -> tuple[Tensor, CoveredState]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: CoveredState, at: Tensor | None = None
+    ) -> tuple[Tensor, CoveredState]:
         with looking(self.attention) as seen:
             log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
         looked = by_row(seen[0], len(tokens)).float()  # (rows, length, places)
@@ -50,8 +55,8 @@ class CoveringStepper:
 
 
 def uneven_coverage(weights: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
-    """sum over rows and places i of (1 - sum over t of w_ti)^2, from weights (batch, length, places): the least where attention looks at
-    every place as much as once in all (Xu et al. 2015, equation 14: doubly stochastic attention)."""
+    """sum over rows and places i of (1 - sum over t of w_ti)^2, from weights (batch, length, places): the least where
+    attention looks at every place as much as once in all (Xu et al. 2015, equation 14: doubly stochastic attention)."""
     real, places = real_positions(mask), real_positions(source_mask)
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     total = (weights if real is None else weights * real[..., None]).sum(1)  # (batch, places)

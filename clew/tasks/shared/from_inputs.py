@@ -1,6 +1,8 @@
-"""A target written from an input that is no text: a caption from a picture, a transcript from a sound. Any body that encodes.
+"""A target written from an input that is no text: a caption from a picture, a transcript from a sound. Any body that
+encodes.
 
-What differs from a translator is what is read: the encoder's source reads vectors of an input instead of tokens of a line.
+What differs from a translator is what is read: the encoder's source reads vectors of an input instead of tokens of a
+line.
 """
 
 from collections.abc import Callable, Sequence
@@ -75,9 +77,13 @@ class WritesFromInput(SequenceToSequence):
         source, source_mask = self.reader.collate([sides.source for sides in examples], self.decoded)
         whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples])
         words = torch.zeros(len(examples), dtype=torch.long)
-        return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words)
+        return SequenceBatch(
+            source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words
+        )
 
-    def write_for(self, inputs: Sequence[Any], config: DecodingConfig, seed: int = 0, numbers: Sequence[int] | None = None) -> list[Any]:
+    def write_for(
+        self, inputs: Sequence[Any], config: DecodingConfig, seed: int = 0, numbers: Sequence[int] | None = None
+    ) -> list[Any]:
         """The best targets for each input, in the order given; an input that is refused is named by its number."""
         numbers = range(1, len(inputs) + 1) if numbers is None else numbers
         encoded = []
@@ -112,7 +118,9 @@ class WritesFromInput(SequenceToSequence):
     def source_layout(self, given: Given, sides: Any) -> Layout:
         return self.reader.layout(given.text, sides.source.length)
 
-    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
+    def explained(
+        self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+    ) -> Explained:
         """By the numbers that the encoder's embedding is given."""
         canvas, tap = self.reader.canvas(given.text), "body.encoder.embedding.given"
         return Explained.of_input(self, reading.batch.source, score, what, reading.places, canvas, tap)

@@ -18,12 +18,17 @@ def explain_heard(task: Any, given: Given, of: str | None, place: int | None) ->
 
         log sum over paths that collapse to the text of prod_t softmax(logits_t)[path_t]
 
-    or with a `place` log softmax(logits_t)[symbol] of that symbol of the text, at the frame t of its best alignment where it is likeliest.
+    or with a `place` log softmax(logits_t)[symbol] of that symbol of the text, at the frame t of its best alignment
+    where it is likeliest.
     """
     spoken, batch = task.one_row(given)
     with torch.no_grad():
         logits = task.logits(batch)
-    ids = list(task.transcripts(batch, 1)[0].tokens) if of is None else [id for id in task.target.encode(of) if id != task.target.end]
+    ids = (
+        list(task.transcripts(batch, 1)[0].tokens)
+        if of is None
+        else [id for id in task.target.encode(of) if id != task.target.end]
+    )
     targets = torch.tensor([ids], dtype=torch.long, device=logits.device)
     check_spoken(task, targets, of, place, spoken.input.length)
 

@@ -43,6 +43,7 @@ class TakesPlaces:
         limit = self.body.max_length
         if limit is not None and encoded.input.length > limit:
             raise UserError(
-                f"{place}: it takes {counted(encoded.input.length, self.reader.unit)}, but the model can tell apart {limit} positions; "
-                "give a smaller one, or train with a larger model.max_length or another model.position"
+                f"{place}: it takes {counted(encoded.input.length, self.reader.unit)}, but the model can tell apart"
+                f" {limit} positions; give a smaller one, or train with a larger model.max_length or another"
+                " model.position"
             )

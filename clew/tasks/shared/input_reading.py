@@ -17,7 +17,8 @@ GIVEN = "body.embedding.given"
 
 
 class ReadsInput(RunsBody, TakesPlaces):
-    """A task with a `body`, and a `reader` of inputs. Its batches have `inputs` and a `mask`; `without_target` encodes an input alone."""
+    """A task with a `body`, and a `reader` of inputs. Its batches have `inputs` and a `mask`; `without_target` encodes
+    an input alone."""
 
     body: Any
     reader: InputReader

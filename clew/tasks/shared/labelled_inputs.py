@@ -1,4 +1,5 @@
-"""A label for an input that is no text: what a picture shows, what a sound is. Any body that reads one sequence, a grid or vectors."""
+"""A label for an input that is no text: what a picture shows, what a sound is. Any body that reads one sequence, a grid
+or vectors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,7 +143,15 @@ def judged_objects(number: int, row: Any, answer: JudgedInput | None, options: O
         return [{"line": number, "input": "", "label": None}]
     if answer.number is not None:
         return [{"line": number, "input": answer.input, "number": answer.number}]
-    return [{"line": number, "input": answer.input, "label": str(answer), "labels": answer.labels, "probabilities": answer.probabilities}]
+    return [
+        {
+            "line": number,
+            "input": answer.input,
+            "label": str(answer),
+            "labels": answer.labels,
+            "probabilities": answer.probabilities,
+        }
+    ]
 
 
 def as_line(each: Answered[Any, JudgedInput]) -> str:
@@ -175,10 +184,13 @@ def input_classification(
     pipeline: str,
     gives: tuple[str, ...] = (),
 ) -> TaskEntry:
-    """The entry of a task that labels one kind of input. `row` has a path, such as `file`; `readers` are those of the config."""
+    """The entry of a task that labels one kind of input. `row` has a path, such as `file`; `readers` are those of the
+    config."""
     noun = f"reader of {classifier.text_name}s"
 
-    def train_vocabularies(train: TrainTokenizer, joint: bool, examples: Sequence[LabelledInput], config: Any) -> dict[str, Any]:
+    def train_vocabularies(
+        train: TrainTokenizer, joint: bool, examples: Sequence[LabelledInput], config: Any
+    ) -> dict[str, Any]:
         reader = build_part(noun, config.input, readers).fitted(examples[0].input)
         return {"input": reader, "labels": label_table_of(examples, config.labels)}
 

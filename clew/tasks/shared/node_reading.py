@@ -65,7 +65,9 @@ class ReadsGraph:
         sentence, encoded, batch = self.one_row(given)
         ids, tokenizer = tuple(encoded.words.tokens), self.reader.tokenizer
         layout = Layout(tuple(sentence.words), "word")
-        return Reading(self, given.text, layout.names, ids, batch, tokenizer=tokenizer, limit=self.body.max_length, layout=layout)
+        return Reading(
+            self, given.text, layout.names, ids, batch, tokenizer=tokenizer, limit=self.body.max_length, layout=layout
+        )
 
     def runs(self, reading: Reading) -> Tensor:
         found: Tensor = self.body(*self.body_inputs(reading.batch))[0]

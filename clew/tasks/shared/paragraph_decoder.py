@@ -1,5 +1,5 @@
-"""What writes paragraphs: sentences that are planned one by one over a picture's places, and written word by word (Krause et al. 2017).
-Knows nothing of examples, measures and files."""
+"""What writes paragraphs: sentences that are planned one by one over a picture's places, and written word by word
+(Krause et al. 2017). Knows nothing of examples, measures and files."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -39,22 +39,39 @@ class ParagraphsConfig(TaskSection):
     dim: int = Field(128, ge=1, description="width of both recurrent states, that of sentences and that of words")
     embedding_dim: int = Field(128, ge=1, description="width of the words' embedding")
     score: Annotated[Part, one_of("score", SCORES)] = "additive"
-    phrases: bool = Field(False, description="the words attend to the phrases of the picture's boxes too, which the data give")
+    phrases: bool = Field(
+        False, description="the words attend to the phrases of the picture's boxes too, which the data give"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    stop_weight: float = Field(1.0, ge=0, description="how much it counts, beside the words, to stop where the paragraph does")
-    most_sentences: int = Field(10, ge=1, le=1000, description="a paragraph that is written has at most so many sentences")
-    longest: int = Field(10_000, ge=1, description="pictures of more places, or sentences of more tokens, are left out, and counted")
+    stop_weight: float = Field(
+        1.0, ge=0, description="how much it counts, beside the words, to stop where the paragraph does"
+    )
+    most_sentences: int = Field(
+        10, ge=1, le=1000, description="a paragraph that is written has at most so many sentences"
+    )
+    longest: int = Field(
+        10_000, ge=1, description="pictures of more places, or sentences of more tokens, are left out, and counted"
+    )
     measures: list[str] = Field(
         ["bleu", "repeated_trigrams"],
-        description=f"paragraphs are held against their references by {', '.join(CAPTION_MEASURES)}; those of drawn scenes by what they "
-        "speak of too",
+        description=(
+            f"paragraphs are held against their references by {', '.join(CAPTION_MEASURES)}; those of drawn scenes by"
+            " what they speak of too"
+        ),
     )
-    best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+    best: str = Field(
+        "loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+    )
 
     @property
     def values(self) -> list[str]:
         """The names of what is measured and best when highest."""
-        found = [name for measure in self.measures for name in VALUES.get(measure, [measure]) if measure != "repeated_trigrams"]
+        found = [
+            name
+            for measure in self.measures
+            for name in VALUES.get(measure, [measure])
+            if measure != "repeated_trigrams"
+        ]
         return [*found, *OF_SCENES]
 
 
@@ -78,10 +95,12 @@ class Seen(NamedTuple):
 
 
 class ParagraphDecoder(nn.Module):
-    """P(paragraph | picture) = product over sentences j of (1 - p(stop_j)) P(words of j | topic_j), times p(stop) behind the last.
+    """P(paragraph | picture) = product over sentences j of (1 - p(stop_j)) P(words of j | topic_j), times p(stop)
+    behind the last.
 
-    The body's vectors of the picture's places are what both levels attend to (`clew.layers.paragraphs`). A sentence that was written is
-    read by a recurrence of its own, so that in training all sentences are read, planned and written at once.
+    The body's vectors of the picture's places are what both levels attend to (`clew.layers.paragraphs`). A sentence
+    that was written is read by a recurrence of its own, so that in training all sentences are read, planned and written
+    at once.
     """
 
     config: ParagraphsConfig
@@ -97,7 +116,9 @@ class ParagraphDecoder(nn.Module):
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         self.sentence_reader = Recurrent(LSTM(word_dim, dim))
         self.planner = SentencePlanner(dim, body.dim, dim, self.score)
-        self.writer = SentenceWriter(word_dim, body.dim, dim, phrase_dim=word_dim if config.phrases else None, score=self.score)
+        self.writer = SentenceWriter(
+            word_dim, body.dim, dim, phrase_dim=word_dim if config.phrases else None, score=self.score
+        )
         self.phrase_region = nn.Linear(body.dim, word_dim) if config.phrases else None
         self.output = nn.Linear(dim, target.vocabulary)
         self.dropout = nn.Dropout(config.dropout)
@@ -137,7 +158,8 @@ class ParagraphDecoder(nn.Module):
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
     def stop_losses(self, batch: ParagraphBatch, stops: Tensor) -> Tensor:
-        """-log p(stop or go on) of each sentence and of the one behind the last (batch, sentences + 1), 0 on padding."""
+        """-log p(stop or go on) of each sentence and of the one behind the last (batch, sentences + 1), 0 on
+        padding."""
         number = torch.arange(stops.shape[1], device=stops.device)
         ends = batch.real[..., 0].sum(1)[:, None]  # (batch, 1)
         losses = F.binary_cross_entropy_with_logits(stops, (number == ends).to(stops), reduction="none")
@@ -145,10 +167,15 @@ class ParagraphDecoder(nn.Module):
 
     @torch.no_grad()
     def write(
-        self, batch: ParagraphBatch, config: DecodingConfig = GREEDY, seed: int = 0, row_numbers: Sequence[int] | None = None
+        self,
+        batch: ParagraphBatch,
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        row_numbers: Sequence[int] | None = None,
     ) -> list[tuple[list[list[int]], float]]:
-        """The sentences on each picture as ids, and log p of them all. Each is written by the decoding algorithm, and read before the
-        next one is planned; a paragraph stops where that is more probable than not, behind its first sentence."""
+        """The sentences on each picture as ids, and log p of them all. Each is written by the decoding algorithm, and
+        read before the next one is planned; a paragraph stops where that is more probable than not, behind its first
+        sentence."""
         self.check_decoding(config)
         seen = self.read(batch)
         rows, device = len(batch.tokens), batch.tokens.device
@@ -161,7 +188,9 @@ class ParagraphDecoder(nn.Module):
             plan, state = self.planner(before, state)
             stop = plan.stops[:, 0].double()
             goes_on = [bool(number == 0 or logit <= 0) for logit in stop.tolist()]
-            for row, (ends, stays) in enumerate(zip(F.logsigmoid(stop).tolist(), F.logsigmoid(-stop).tolist(), strict=True)):
+            for row, (ends, stays) in enumerate(
+                zip(F.logsigmoid(stop).tolist(), F.logsigmoid(-stop).tolist(), strict=True)
+            ):
                 if is_open[row]:
                     log_prob[row] += stays if goes_on[row] else ends
                     is_open[row] = goes_on[row]
@@ -169,7 +198,13 @@ class ParagraphDecoder(nn.Module):
                 break
             stepper = filtered_as(config, SentenceStepper(self, plan.topics[:, 0], seen), self.never_written)
             sentences = write(
-                stepper, starts, config, end=self.end, max_new=config.max_new, seed=seed + 7919 * number, row_numbers=row_numbers
+                stepper,
+                starts,
+                config,
+                end=self.end,
+                max_new=config.max_new,
+                seed=seed + 7919 * number,
+                row_numbers=row_numbers,
             )
             best = [row[0] if row else Hypothesis([], 0.0, 0.0) for row in sentences]
             for row, hypothesis in enumerate(best):
@@ -188,10 +223,13 @@ class ParagraphDecoder(nn.Module):
     def check_decoding(self, config: DecodingConfig) -> None:
         if config.n_best > 1:
             raise UserError(
-                f"n_best ({config.n_best}) must be 1: a paragraph is written sentence by sentence, each from the best before it"
+                f"n_best ({config.n_best}) must be 1: a paragraph is written sentence by sentence, each from the best"
+                " before it"
             )
         if config.covers:
-            raise UserError(f"coverage_penalty ({config.coverage_penalty}) must be 0: a sentence need not look at the whole picture")
+            raise UserError(
+                f"coverage_penalty ({config.coverage_penalty}) must be 0: a sentence need not look at the whole picture"
+            )
 
 
 class SentenceStepper:

@@ -1,4 +1,5 @@
-"""What is measured of paragraphs: what they share with their references, and of drawn scenes, whose truth is known, what they speak of."""
+"""What is measured of paragraphs: what they share with their references, and of drawn scenes, whose truth is known,
+what they speak of."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +15,18 @@ OF_SCENES = ("all_once", "coverage", "mentioned_once", "true")
 
 
 def paragraph_measures(
-    pictures: Sequence[Any], references: Sequence[str], texts: Sequence[str], measures: Sequence[str] = ("bleu", "repeated_trigrams")
+    pictures: Sequence[Any],
+    references: Sequence[str],
+    texts: Sequence[str],
+    measures: Sequence[str] = ("bleu", "repeated_trigrams"),
 ) -> list[Statistics]:
-    """Of each text on a picture: what it shares with its reference, and where all pictures are scenes what it speaks of."""
-    found = measure_captions(texts, [[reference] for reference in references], measures).statistics if measures else [{} for _ in texts]
+    """Of each text on a picture: what it shares with its reference, and where all pictures are scenes what it speaks
+    of."""
+    found = (
+        measure_captions(texts, [[reference] for reference in references], measures).statistics
+        if measures
+        else [{} for _ in texts]
+    )
     inside = [picture.picture if isinstance(picture, Regions) else picture for picture in pictures]
     scenes = [picture for picture in inside if isinstance(picture, Scene)]
     if len(scenes) < len(pictures):

@@ -1,4 +1,5 @@
-"""Paragraphs on pictures as they are asked for: the rows of a command or a file, and the answers as JSON and as lines."""
+"""Paragraphs on pictures as they are asked for: the rows of a command or a file, and the answers as JSON and as
+lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,9 @@ class WrittenParagraph:
 class DescribedRow(Section):
     picture: File = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
     boxes: list[list[int]] | None = Field(
-        None, description="the boxes [left, top, right, bottom] in it, where the run reads regions", json_schema_extra={"column": False}
+        None,
+        description="the boxes [left, top, right, bottom] in it, where the run reads regions",
+        json_schema_extra={"column": False},
     )
     phrases: list[str] | None = Field(
         None, description="a phrase for each box, where the run attends to them", json_schema_extra={"column": False}
@@ -96,10 +99,20 @@ def picture_of(given: str | FileBytes) -> Picture:
     return given if isinstance(given, FileBytes) else find_picture(given, Path()) or as_picture(given)
 
 
-def paragraph_objects(number: int, row: DescribedRow, answer: WrittenParagraph | None, options: ParagraphOptions) -> Objects:
+def paragraph_objects(
+    number: int, row: DescribedRow, answer: WrittenParagraph | None, options: ParagraphOptions
+) -> Objects:
     if answer is None:
         return []
-    return [{"line": number, "picture": str(row.picture), "text": answer.text, "sentences": answer.sentences, "log_prob": answer.log_prob}]
+    return [
+        {
+            "line": number,
+            "picture": str(row.picture),
+            "text": answer.text,
+            "sentences": answer.sentences,
+            "log_prob": answer.log_prob,
+        }
+    ]
 
 
 def as_lines(blocks: Blocks, options: ParagraphOptions, alone: bool) -> Iterator[str]:

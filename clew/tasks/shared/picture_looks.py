@@ -15,8 +15,8 @@ from clew.tasks.shared.input_lengths import file_in
 
 
 class SentenceLooks(NamedTuple):
-    """A sentence on a picture: attention weights (words, places), the sentence's end being the last word. `topic` (places,) is where the
-    sentence was planned from, of a model that plans."""
+    """A sentence on a picture: attention weights (words, places), the sentence's end being the last word. `topic`
+    (places,) is where the sentence was planned from, of a model that plans."""
 
     text: str
     words: list[str]
@@ -35,11 +35,17 @@ def picture_in(given: Given, reader: InputReader) -> Any:
     file = file_in(given, "picture")
     if not reader.reads_boxes:
         if given.boxes:
-            raise UserError(f"boxes are for models that read regions, and this one reads whole pictures ({reader.name}); leave boxes out")
+            raise UserError(
+                f"boxes are for models that read regions, and this one reads whole pictures ({reader.name}); leave"
+                " boxes out"
+            )
         return file
     boxes = given.boxes or getattr(file, "boxes", ())
     if not boxes:
-        raise UserError(f"{file}: this model reads the regions of a picture; give their boxes, such as boxes=[[0,0,24,24],[8,24,40,48]]")
+        raise UserError(
+            f"{file}: this model reads the regions of a picture; give their boxes, such as"
+            " boxes=[[0,0,24,24],[8,24,40,48]]"
+        )
     try:
         return with_boxes(as_picture(file), boxes)
     except Faulty as fault:

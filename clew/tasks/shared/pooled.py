@@ -1,5 +1,5 @@
-"""A label for a whole, several, or a number: the vectors of any body pooled to one, under a classifier. Knows neither texts nor pictures;
-a member says what it reads."""
+"""A label for a whole, several, or a number: the vectors of any body pooled to one, under a classifier. Knows neither
+texts nor pictures; a member says what it reads."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,27 +32,45 @@ class PooledConfig(TaskSection):
     """A label, several, or a number."""
 
     labels: Literal["one", "several", "number"] = Field(
-        "one", description="one: labels exclude each other; several: any of them; number: what is told is a number (regression)"
+        "one",
+        description=(
+            "one: labels exclude each other; several: any of them; number: what is told is a number (regression)"
+        ),
     )
-    pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field("max", description=f"what a text's vectors become: {', '.join(POOLINGS)}")
+    pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field(
+        "max", description=f"what a text's vectors become: {', '.join(POOLINGS)}"
+    )
     num_hidden: int = Field(0, ge=0, le=10, description="hidden layers between the pooled vector and the output")
     hidden_dim: int | None = Field(None, ge=1, description="their width; the body's where not given")
     class_weights: ClassWeights = Field(
-        "none", description="what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+        "none",
+        description=(
+            "what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+        ),
     )
-    positive: Annotated[str | None, BeforeValidator(as_label)] = Field(None, description="a label whose F1 is measured besides, as f1")
+    positive: Annotated[str | None, BeforeValidator(as_label)] = Field(
+        None, description="a label whose F1 is measured besides, as f1"
+    )
     dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training"
+    )
     calibrate: bool = Field(
         True,
-        description="probabilities are mended by one temperature, found on the validation part at the end, if that makes them better there",
+        description=(
+            "probabilities are mended by one temperature, found on the validation part at the end, if that makes them"
+            " better there"
+        ),
     )
-    best: str = Field("score", description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure")
+    best: str = Field(
+        "score",
+        description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure",
+    )
 
 
 class PooledClassifier(Judging, ExampleTask):
-    """logits = W g(.. g(features)), g being hidden layers; what they say is the `answer`'s. `features(batch)` is the member's: what its
-    body's vectors are pooled to, `pooled` times as wide as one."""
+    """logits = W g(.. g(features)), g being hidden layers; what they say is the `answer`'s. `features(batch)` is the
+    member's: what its body's vectors are pooled to, `pooled` times as wide as one."""
 
     def __init__(self, body: Any, labels: Labels, config: Any, *, pooled: int = 1):
         super().__init__()
@@ -68,7 +86,9 @@ class PooledClassifier(Judging, ExampleTask):
         )
         known = ["score", "loss", *self.answer.measures]
         if config.best not in known:
-            raise UserError(f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}")
+            raise UserError(
+                f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}"
+            )
         halves = {"halves": True} if part_name(config.pooling) == "last" and body.halves else {}
         self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
         widths = [body.dim * pooled, *[config.hidden_dim or body.dim] * config.num_hidden]
@@ -121,7 +141,9 @@ class PooledClassifier(Judging, ExampleTask):
 
     def prepare(self, encoded: Sequence[Any]) -> None:
         blocks = (encoded[start : start + BLOCK] for start in range(0, len(encoded), BLOCK))
-        self.answer.prepare(lambda: torch.cat([torch.tensor([example.target for example in block]) for block in blocks]))
+        self.answer.prepare(
+            lambda: torch.cat([torch.tensor([example.target for example in block]) for block in blocks])
+        )
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         with evaluating([self]):
@@ -147,12 +169,17 @@ class PooledClassifier(Judging, ExampleTask):
 
 def label_table_of(examples: Sequence[Any], kind: str) -> Labels:
     """The labels of a training part, or the one that stands for a number."""
-    labels = Labels(["number"]) if kind == "number" else Labels.of(label for example in examples for label in example.labels)
+    labels = (
+        Labels(["number"]) if kind == "number" else Labels.of(label for example in examples for label in example.labels)
+    )
     if kind == "one" and len(labels) == 1:
-        raise UserError(f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; see data.label")
+        raise UserError(
+            f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; see"
+            " data.label"
+        )
     if kind == "one" and len(labels) > 2 * len(examples) // 3 and len(labels) > 20:
         raise UserError(
-            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers set task.labels=number, "
-            "and else name the column of the labels with data.label"
+            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers set"
+            " task.labels=number, and else name the column of the labels with data.label"
         )
     return labels

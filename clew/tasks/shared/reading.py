@@ -1,4 +1,5 @@
-"""How a task whose body reads one sequence reads a text: what `Reads` and `HasVectors` ask of it. A user's own task may inherit it."""
+"""How a task whose body reads one sequence reads a text: what `Reads` and `HasVectors` ask of it. A user's own task may
+inherit it."""
 
 from typing import Any
 
@@ -43,10 +44,14 @@ class ReadsText(RunsBody):
         reader, limit = self.vectors().reader, self.body.max_length
         encoded, spans = encode_text(reader, given.text, masked=self.reads_masks)
         if limit is not None and len(encoded.tokens) > limit and not any_length:
-            raise UserError(f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it")
+            raise UserError(
+                f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it"
+            )
         batch = to_device(reader.collate([encoded]), self.body.embedding.like.device)
         names = tuple(map(reader.tokenizer.token, encoded.tokens))
-        return Reading(self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit)
+        return Reading(
+            self, given.text, names, tuple(encoded.tokens), batch, spans=spans, tokenizer=reader.tokenizer, limit=limit
+        )
 
     def carries(self, reading: Reading) -> Carried | None:
         tokens = reading.batch.inputs
@@ -69,14 +74,18 @@ def no_text() -> UserError:
     return UserError("there is no text to read; give at least a word")
 
 
-def encode_text(reader: WordReader, text: str, *, masked: bool = False) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
-    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for. Where it is `masked`,
-    [MASK] is the token that is to be guessed."""
+def encode_text(
+    reader: WordReader, text: str, *, masked: bool = False
+) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
+    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for. Where
+    it is `masked`, [MASK] is the token that is to be guessed."""
     if reader.by_words:
         cut = cut_text(reader, text)
         part, spans = part_of(reader, cut), cut.offsets.tolist()
     else:
-        tokens, spans = (reader.tokenizer.encode_masked_with_offsets if masked else reader.tokenizer.encode_with_offsets)(text)
+        tokens, spans = (
+            reader.tokenizer.encode_masked_with_offsets if masked else reader.tokenizer.encode_with_offsets
+        )(text)
         part = EncodedWords(tokens, [], [])
     if not spans:
         raise no_text()

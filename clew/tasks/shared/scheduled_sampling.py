@@ -1,10 +1,11 @@
-"""Scheduled sampling (Bengio et al. 2015): in training a decoder reads what it would have written itself in place of some targets, the
-more the longer it has trained, so that it learns to go on from its own mistakes. Knows no task.
+"""Scheduled sampling (Bengio et al. 2015): in training a decoder reads what it would have written itself in place of
+some targets, the more the longer it has trained, so that it learns to go on from its own mistakes. Knows no task.
 
-Each token that the decoder reads is the target before it with probability eps(step), else a prediction. Predictions are drawn from a first
-pass over the whole target, without gradients, and the second pass learns (Duckworth et al. 2019, with one pass of drawing): all positions
-at once, so that Transformers and decoders with attention are alike. A prediction is thus drawn given the targets before it; Bengio et al.
-draw it given what was read before, one position after another.
+Each token that the decoder reads is the target before it with probability eps(step), else a prediction. Predictions are
+drawn from a first pass over the whole target, without gradients, and the second pass learns (Duckworth et al. 2019,
+with one pass of drawing): all positions at once, so that Transformers and decoders with attention are alike. A
+prediction is thus drawn given the targets before it; Bengio et al. draw it given what was read before, one position
+after another.
 """
 
 import math
@@ -27,7 +28,9 @@ class LinearDecay:
             if not 0 <= value <= 1:
                 raise UserError(f"the {name} of scheduled_sampling ({value}) is a probability, between 0 and 1")
         if not slope >= 0:
-            raise UserError(f"the slope of scheduled_sampling ({slope}) must be at least 0: targets are read less and less")
+            raise UserError(
+                f"the slope of scheduled_sampling ({slope}) must be at least 0: targets are read less and less"
+            )
         self.start, self.slope, self.floor = start, slope, floor
 
     def __call__(self, step: Tensor) -> Tensor:
@@ -51,7 +54,9 @@ class InverseSigmoidDecay:
 
     def __init__(self, *, scale: float = 1000.0):
         if not scale >= 1:
-            raise UserError(f"the scale of scheduled_sampling ({scale}) must be at least 1: how slowly targets give way, in steps")
+            raise UserError(
+                f"the scale of scheduled_sampling ({scale}) must be at least 1: how slowly targets give way, in steps"
+            )
         self.scale = scale
 
     def __call__(self, step: Tensor) -> Tensor:
@@ -69,8 +74,8 @@ def draw_tokens(hidden: Tensor, log_probs: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def mix_tokens(tokens: Tensor, predicted: Tensor, share: Tensor) -> Tensor:
-    """What a decoder reads (batch, length): each of `tokens` with probability `share` (batch,), else what was predicted at the position
-    before it. The first token is always read."""
+    """What a decoder reads (batch, length): each of `tokens` with probability `share` (batch,), else what was predicted
+    at the position before it. The first token is always read."""
     own = torch.cat([tokens[:, :1], predicted[:, :-1]], 1)
     return torch.where(torch.rand(tokens.shape, device=tokens.device) < share[:, None], tokens, own)
 

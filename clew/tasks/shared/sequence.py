@@ -1,4 +1,5 @@
-"""Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this with other data."""
+"""Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this
+with other data."""
 
 import weakref
 from collections.abc import Collection, Hashable, Sequence
@@ -60,30 +61,48 @@ class SequenceConfig(TaskSection):
     )
     bias: bool = Field(True, description="the output layer has a bias")
     dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training")
+    label_smoothing: float = Field(
+        0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training"
+    )
     scheduled_sampling: Annotated[Part, one_of("scheduled_sampling", DECAYS)] | None = Field(
         None,
-        description="in training the decoder reads its own prediction in place of a target with probability 1 - eps(step): eps by linear, "
-        "exponential or inverse_sigmoid decay, with options",
+        description=(
+            "in training the decoder reads its own prediction in place of a target with probability 1 - eps(step): eps"
+            " by linear, exponential or inverse_sigmoid decay, with options"
+        ),
     )
     coverage_weight: float = Field(
-        0.0, ge=0, description="soft attention is to look at every source token as much as once in all (doubly stochastic attention)"
+        0.0,
+        ge=0,
+        description=(
+            "soft attention is to look at every source token as much as once in all (doubly stochastic attention)"
+        ),
     )
-    start: Literal["end", "pad"] = Field("end", description="what the decoder reads first: the token that ends a target, or padding")
+    start: Literal["end", "pad"] = Field(
+        "end", description="what the decoder reads first: the token that ends a target, or padding"
+    )
     longest: int = Field(
-        256, ge=1, description="training examples with more tokens than this on a side, the end among them, are left out, and counted"
+        256,
+        ge=1,
+        description=(
+            "training examples with more tokens than this on a side, the end among them, are left out, and counted"
+        ),
     )
     measures: Measures = Field(
-        ["exact_match", "edit_distance"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
+        ["exact_match", "edit_distance"],
+        description=f"what is written is held against its target by {', '.join(MEASURES)}",
     )
     max_ratio: float | None = Field(
         None, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
     )
     lowercase: bool = Field(False, description="measures do not see case")
     exact_space: bool = Field(
-        False, description="white space is written and measured as it stands, as in code; else any stretch of it is one space"
+        False,
+        description="white space is written and measured as it stands, as in code; else any stretch of it is one space",
     )
-    best: str = Field("loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+    best: str = Field(
+        "loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+    )
 
     @property
     def values(self) -> list[str]:
@@ -95,15 +114,20 @@ class TranslationConfig(SequenceConfig):
     """A translation of the source: sacreBLEU and chrF are its measures."""
 
     name: Literal["translation"] = "translation"  # type: ignore[assignment]
-    measures: Measures = Field(["bleu", "chrf"], description=f"what is written is held against its target by {', '.join(MEASURES)}")
+    measures: Measures = Field(
+        ["bleu", "chrf"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
+    )
     max_ratio: float | None = Field(
         3.0, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
     )
-    best: str = Field("bleu", description="the best evaluation is that of the lowest loss, or of the highest value of this measure")
+    best: str = Field(
+        "bleu", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+    )
 
 
 class Sides(NamedTuple):
-    """An example as ids: what is read, its end marked, and what is written, without its end. `words` is how many words a tree is over."""
+    """An example as ids: what is read, its end marked, and what is written, without its end. `words` is how many words
+    a tree is over."""
 
     source: list[int]
     target: list[int]
@@ -122,7 +146,8 @@ class SequenceBatch(NamedTuple):
 
 
 class Written(NamedTuple):
-    """One target that was found for a source. `log_prob` is of all its tokens and its end, `score` what it was chosen by."""
+    """One target that was found for a source. `log_prob` is of all its tokens and its end, `score` what it was chosen
+    by."""
 
     text: str
     tokens: list[int]
@@ -135,9 +160,10 @@ class SequenceToSequence(ReadsAndWrites):
 
         P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x)))
 
-    A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also what the decoder
-    reads first, unless it is to `start` with padding. A source begins with the token `<2L>` where its pair says that it goes into L. Inside
-    a sequence there are none of these: where words are tokens, a newline is passed over.
+    A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also
+    what the decoder reads first, unless it is to `start` with padding. A source begins with the token `<2L>` where its
+    pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is
+    passed over.
     """
 
     needs = ("encodes",)
@@ -151,8 +177,8 @@ class SequenceToSequence(ReadsAndWrites):
         check_vocabularies(body, source, target)
         if config.tied and body.embedding.dim != body.dim:
             raise UserError(
-                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({body.embedding.dim}); "
-                "make them equal or set task.tied=false"
+                f"a tied output layer needs the body's width ({body.dim}) to be the embedding's ({body.embedding.dim});"
+                " make them equal or set task.tied=false"
             )
         tied = body.embedding.dim == body.dim if config.tied is None else config.tied
         self.body = body
@@ -172,7 +198,10 @@ class SequenceToSequence(ReadsAndWrites):
         sampling = config.scheduled_sampling
         self.decay: Decay | None = None if sampling is None else build_part("scheduled_sampling", sampling, DECAYS)
         if config.coverage_weight and (why := self.without_soft_attention()) is not None:
-            raise UserError(f"task.coverage_weight ({config.coverage_weight}) is for soft attention, but this model {why}; set it to 0")
+            raise UserError(
+                f"task.coverage_weight ({config.coverage_weight}) is for soft attention, but this model {why}; set it"
+                " to 0"
+            )
 
     def forward(self, batch: SequenceBatch, state: State = None) -> tuple[dict[str, Term], State]:
         memory = self.read(batch)
@@ -187,18 +216,25 @@ class SequenceToSequence(ReadsAndWrites):
         costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
         terms = {"loss": Term(costs.loss, counts["loss"])}
         if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
-            terms = {"loss": Term(costs.plain, counts["loss"]), "smoothing": Term(costs.loss - costs.plain, counts["smoothing"])}
+            terms = {
+                "loss": Term(costs.plain, counts["loss"]),
+                "smoothing": Term(costs.loss - costs.plain, counts["smoothing"]),
+            }
         if "policy" in counts:
             with torch.no_grad():
                 log_probs = self.log_probs(dropped).gather(-1, batch.targets[..., None])[..., 0]
-            terms |= {name: term._replace(count=counts[name]) for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()}
+            terms |= {
+                name: term._replace(count=counts[name])
+                for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()
+            }
         if "coverage" in counts:
             uneven = uneven_coverage(by_row(seen[0], len(batch.tokens)), batch.mask, memory.mask)
             terms["coverage"] = Term(uneven, counts["coverage"], self.config.coverage_weight)
         return terms, None
 
     def with_own_tokens(self, batch: SequenceBatch, memory: Memory) -> SequenceBatch:
-        """What the decoder reads in training: the targets, or with scheduled sampling its own predictions in place of some."""
+        """What the decoder reads in training: the targets, or with scheduled sampling its own predictions in place of
+        some."""
         if self.decay is None or not self.training or batch.step is None:
             return batch
         with torch.no_grad():
@@ -213,7 +249,8 @@ class SequenceToSequence(ReadsAndWrites):
     def check_training(self, training: Batching) -> None:
         if self.config.coverage_weight and getattr(training, "compile", False):
             raise UserError(
-                "task.coverage_weight learns from the weights of attention, which compiled code does not show; set training.compile=false"
+                "task.coverage_weight learns from the weights of attention, which compiled code does not show; set"
+                " training.compile=false"
             )
 
     def counts(self, batch: SequenceBatch) -> dict[str, Tensor]:
@@ -237,7 +274,9 @@ class SequenceToSequence(ReadsAndWrites):
     def decode(self, batch: SequenceBatch, memory: Memory | None = None) -> tuple[Tensor, State]:
         """A vector for each target that is given; `memory` is the source as it was read, where it was."""
         memory = self.read(batch) if memory is None else memory
-        found: tuple[Tensor, State] = self.body(batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), memory))
+        found: tuple[Tensor, State] = self.body(
+            batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), memory)
+        )
         return found
 
     def read(self, batch: SequenceBatch) -> Memory:
@@ -251,7 +290,11 @@ class SequenceToSequence(ReadsAndWrites):
 
     def looked_up(self) -> list[Tensor]:
         """Tables that no vector is multiplied with: they cost no FLOPs."""
-        tables = {id(table): table for embedding in (self.body.source_embedding, self.body.embedding) for table in embedding.looked_up()}
+        tables = {
+            id(table): table
+            for embedding in (self.body.source_embedding, self.body.embedding)
+            for table in embedding.looked_up()
+        }
         tables.pop(id(self.weight), None)
         return list(tables.values())
 
@@ -277,8 +320,8 @@ class SequenceToSequence(ReadsAndWrites):
         return found
 
     def around(self, into: str) -> tuple[list[int], list[int]]:
-        """What stands before and behind a source's own tokens: what asks for a language, and its end; or the tokenizer's frame, where a
-        pre-trained encoder expects one."""
+        """What stands before and behind a source's own tokens: what asks for a language, and its end; or the
+        tokenizer's frame, where a pre-trained encoder expects one."""
         asked = self.asked(into)
         if (frame := self.source.frame) is not None:
             framed = frame.around([])
@@ -294,7 +337,9 @@ class SequenceToSequence(ReadsAndWrites):
         """The token that asks for a language."""
         languages = self.languages
         if not into and languages:
-            raise UserError(f"this model translates into {', '.join(languages)}; say which (--into on the command line)")
+            raise UserError(
+                f"this model translates into {', '.join(languages)}; say which (--into on the command line)"
+            )
         if into and into not in languages:
             known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
             raise UserError(f"the model was not trained to write '{into}'; {known}")
@@ -318,8 +363,8 @@ class SequenceToSequence(ReadsAndWrites):
         ):
             if limit is not None and length > limit:
                 raise UserError(
-                    f"{place}: the {side} has {length} tokens, but the model can tell apart {limit} positions; shorten it, "
-                    "or train with a larger model.max_length or another model.position"
+                    f"{place}: the {side} has {length} tokens, but the model can tell apart {limit} positions; shorten"
+                    " it, or train with a larger model.max_length or another model.position"
                 )
 
     def collate(self, examples: Sequence[Sides]) -> SequenceBatch:
@@ -327,7 +372,9 @@ class SequenceToSequence(ReadsAndWrites):
         whole, mask = padded([[self.start, *sides.target, self.end] for sides in examples], shifted=True)
         words = torch.tensor([sides.words for sides in examples])
         step = None if self.decay is None else torch.zeros(len(examples), dtype=torch.long)
-        return SequenceBatch(source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words, step=step)
+        return SequenceBatch(
+            source, source_mask, whole[:, :-1], whole[:, 1:], None if mask is None else mask[:, 1:], words, step=step
+        )
 
     def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
         """With `covering` its state has how much of the source was looked at."""
@@ -346,7 +393,9 @@ class SequenceToSequence(ReadsAndWrites):
     ) -> list[list[Written]]:
         """The best targets for each source; with a `stepper` of several models, theirs."""
         self.check_decoding(config)
-        filtered = filtered_as(config, self.stepper(batch, covering=config.covers) if stepper is None else stepper, self.never_written)
+        filtered = filtered_as(
+            config, self.stepper(batch, covering=config.covers) if stepper is None else stepper, self.never_written
+        )
         starts = torch.full((len(batch.tokens), 1), self.start, device=batch.tokens.device)
         max_new = self.max_new(batch, config)
         found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
@@ -362,7 +411,8 @@ class SequenceToSequence(ReadsAndWrites):
         """Refuses to weigh what was looked at where nothing is."""
         if config.covers and (why := self.without("aligns")) is not None:
             raise UserError(
-                f"decoding.coverage_penalty ({config.coverage_penalty}) weighs where a model looks, but this one {why}; set it to 0"
+                f"decoding.coverage_penalty ({config.coverage_penalty}) weighs where a model looks, but this one {why};"
+                " set it to 0"
             )
 
     def most_new(self, config: DecodingConfig) -> int:
@@ -385,7 +435,11 @@ class SequenceToSequence(ReadsAndWrites):
         return Written(text if self.config.exact_space else text.strip(), tokens, log_prob, score)
 
     def predict(
-        self, batch: SequenceBatch, config: DecodingConfig = GREEDY, seed: int = 0, row_numbers: Sequence[int] | None = None
+        self,
+        batch: SequenceBatch,
+        config: DecodingConfig = GREEDY,
+        seed: int = 0,
+        row_numbers: Sequence[int] | None = None,
     ) -> list[str]:
         """The best target for each source."""
         return [best[0].text if best else "" for best in self.write(batch, config, seed, row_numbers=row_numbers)]
@@ -429,7 +483,11 @@ class SequenceToSequence(ReadsAndWrites):
         languages = {token[2:-1]: id for token, id in language_tokens(self.source).items()}
         before, after = self.around(next(iter(languages), ""))
         facts = {"source_max_length": self.body.source_max_length, "languages": languages or None}
-        return [SteppingProgram(True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end})]
+        return [
+            SteppingProgram(
+                True, {**facts, "source_before": before, "source_after": after, "start": self.start, "end": self.end}
+            )
+        ]
 
 
 class SequenceStepper:
@@ -451,7 +509,9 @@ class SequenceStepper:
     def initial_state(self, rows: int, capacity: int | None = None, starts_from: Tree = None) -> State:
         return self.task.body.initial_state(rows, self.memory if starts_from is None else starts_from, capacity)
 
-    def __call__(self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None) -> tuple[Tensor, State]:
+    def __call__(
+        self, tokens: Tensor, mask: Tensor | None, state: State, at: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         hidden, state = self.task.body(tokens, mask, state)
         return self.task.log_probs(picked(hidden, at)), state
 
@@ -470,7 +530,9 @@ def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
     return {token: id for token, id in tokenizer.specials.items() if token.startswith("<2") and token.endswith(">")}
 
 
-def train_sequence_vocabularies(train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig) -> dict[str, Tokenizer]:
+def train_sequence_vocabularies(
+    train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig
+) -> dict[str, Tokenizer]:
     """One tokenizer a side, or one for both; the source's has a token for each language that is asked for."""
     languages = sorted({language_token(pair.into) for pair in pairs if pair.into})
     sources, targets = Texts(lambda: (pair.source for pair in pairs)), Texts(lambda: (pair.target for pair in pairs))
@@ -488,17 +550,25 @@ def check_best(config: SequenceConfig) -> None:
 
 def check_vocabularies(body: Any, source: Tokenizer, target: Tokenizer) -> None:
     if body.shares_embeddings and source.hash != target.hash and not same_ids(source, target):
-        raise UserError("shared embeddings need one vocabulary for both sides; set text.joint=true, or model.shared_embeddings=false")
+        raise UserError(
+            "shared embeddings need one vocabulary for both sides; set text.joint=true, or"
+            " model.shared_embeddings=false"
+        )
 
 
 def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
     """Whether two tokenizers have the same tokens, though each may find some of them alone in a text."""
-    return [token.removeprefix(HIDDEN) for token in source.tokens] == [token.removeprefix(HIDDEN) for token in target.tokens]
+    return [token.removeprefix(HIDDEN) for token in source.tokens] == [
+        token.removeprefix(HIDDEN) for token in target.tokens
+    ]
 
 
 def end_of(tokenizer: Tokenizer) -> int:
     if tokenizer.end is None:
-        raise UserError(f"{tokenizer!r} has no token that ends a sequence, such as <eos>; take the tokenizer that the run was trained with")
+        raise UserError(
+            f"{tokenizer!r} has no token that ends a sequence, such as <eos>; take the tokenizer that the run was"
+            " trained with"
+        )
     return tokenizer.end
 
 

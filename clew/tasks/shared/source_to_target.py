@@ -1,5 +1,5 @@
-"""What may be asked of a task that reads a source and writes a target: how it reads a pair, what it predicts of the target, how it writes
-token by token and what it looks at. Any body that encodes."""
+"""What may be asked of a task that reads a source and writes a target: how it reads a pair, what it predicts of the
+target, how it writes token by token and what it looks at. Any body that encodes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,8 @@ GREEDY = DecodingConfig(method="greedy")
 
 
 class ReadsAndWrites(ExampleTask):
-    """A task with a `body` that encodes, the tokenizers `source` and `target`, and the tokens `start` and `end` of a target."""
+    """A task with a `body` that encodes, the tokenizers `source` and `target`, and the tokens `start` and `end` of a
+    target."""
 
     body: Any
     text_name = "source"
@@ -110,7 +111,10 @@ class ReadsAndWrites(ExampleTask):
 
     def levels(self, reading: Reading) -> list[Levels]:
         batch, body = reading.batch, self.body
-        levels = [at_every_place(level[0], len(reading.pieces))[None] for level in body.encoder.levels(batch.source, batch.source_mask)]
+        levels = [
+            at_every_place(level[0], len(reading.pieces))[None]
+            for level in body.encoder.levels(batch.source, batch.source_mask)
+        ]
         read = levels_of(body.encoder, levels, reading.pieces, "encoder")
         return [read, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
 
@@ -190,7 +194,9 @@ class ReadsAndWrites(ExampleTask):
 
         def log_probs(source: Any) -> Tensor:
             rows = len(tokens_in(source))
-            hidden, _ = self.decode(batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None))
+            hidden, _ = self.decode(
+                batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None)
+            )
             found: Tensor = self.log_probs(hidden[:, place - 1])
             return found
 
@@ -200,7 +206,9 @@ class ReadsAndWrites(ExampleTask):
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
         return self.explained(given, reading, lambda rows: log_probs(rows)[:, token], own, what)
 
-    def explained(self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str) -> Explained:
+    def explained(
+        self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+    ) -> Explained:
         """A score of sources, by what the encoder's embedding hands on."""
         embedding = "body.encoder.embedding"
         return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)

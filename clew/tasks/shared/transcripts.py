@@ -19,12 +19,15 @@ from clew.tasks.use import Blocks, Objects
 
 
 class SoundRow(Section):
-    sound: File = Field(description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"})
+    sound: File = Field(
+        description="a sound file, or a picture of a line of writing", json_schema_extra={"metavar": "FILE"}
+    )
 
 
 @dataclass(frozen=True)
 class Looked:
-    """Where each letter of a text lies in its input: weights (letters, places), and the input as a person looks at it."""
+    """Where each letter of a text lies in its input: weights (letters, places), and the input as a person looks at
+    it."""
 
     letters: tuple[str, ...]
     weights: Tensor
@@ -32,13 +35,18 @@ class Looked:
 
     def as_json(self) -> dict[str, Any]:
         weights = [[round(weight, 5) for weight in row] for row in self.weights.tolist()]
-        return {"letters": list(self.letters), "weights": weights, "length": self.canvas.length, "unit": self.canvas.unit}
+        return {
+            "letters": list(self.letters),
+            "weights": weights,
+            "length": self.canvas.length,
+            "unit": self.canvas.unit,
+        }
 
 
 @dataclass(frozen=True)
 class Heard:
-    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was searched; of a decoder that
-    writes, of its tokens and their end."""
+    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was
+    searched; of a decoder that writes, of its tokens and their end."""
 
     sound: str
     text: str

@@ -1,4 +1,5 @@
-"""What may be asked of trained runs: rows, options and answers that tasks share. Members are `Use`s (`clew.tasks.use`)."""
+"""What may be asked of trained runs: rows, options and answers that tasks share. Members are `Use`s
+(`clew.tasks.use`)."""
 
 from clew.core.rooms import show_modules
 

@@ -1,5 +1,5 @@
-"""What is told of a whole text: one label of several, any number of labels, or a number. Members of ANSWERS know how a score becomes an
-answer, what a wrong one costs, and how answers are measured; they know no text and no body."""
+"""What is told of a whole text: one label of several, any number of labels, or a number. Members of ANSWERS know how a
+score becomes an answer, what a wrong one costs, and how answers are measured; they know no text and no body."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,10 @@ class OneLabel(nn.Module):
     def target(self, example: Answered) -> list[float]:
         """1 for each label of the example, 0 for the others."""
         if len(example.labels) != 1:
-            raise UserError(f"{example.id}: {len(example.labels)} labels, and there is to be one; set task.labels=several for any number")
+            raise UserError(
+                f"{example.id}: {len(example.labels)} labels, and there is to be one; set task.labels=several for any"
+                " number"
+            )
         return self.row(example)
 
     def row(self, example: Answered) -> list[float]:
@@ -125,15 +128,18 @@ class OneLabel(nn.Module):
         return self.calibrate
 
     def fit(self, logits: Tensor, targets: Tensor) -> None:
-        """Takes the T of least loss, and 1 where that T makes the calibration error or the loss larger. Few examples, or a smoothed target
-        of examples that are nearly all right, can do so."""
+        """Takes the T of least loss, and 1 where that T makes the calibration error or the loss larger. Few examples,
+        or a smoothed target of examples that are nearly all right, can do so."""
         temperature = fit_temperature(logits, targets, smoothing=1 / (len(logits) + 2))
         plain, mended = held_out(logits, targets), held_out(logits, targets, temperature)
         pairs = [("calibration error", 100 * plain.error, 100 * mended.error), ("loss", plain.loss, mended.loss)]
-        worse = [f"the {name} from {before:.4g} to {after:.4g}" for name, before, after in pairs if after > before + SAME]
+        worse = [
+            f"the {name} from {before:.4g} to {after:.4g}" for name, before, after in pairs if after > before + SAME
+        ]
         self.temperature.fill_(1.0 if worse else temperature)
         self.settled = (
-            f"probabilities are not calibrated: the temperature {temperature:.3g} would raise {' and '.join(worse)} on the validation part"
+            f"probabilities are not calibrated: the temperature {temperature:.3g} would raise {' and '.join(worse)} on"
+            " the validation part"
             if worse
             else ""
         )
@@ -190,11 +196,15 @@ class OneLabel(nn.Module):
 
     def scores(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[float]:
         """100 where all is right, else 0."""
-        return [100.0 * (set(example.labels) == set(answer["labels"])) for example, answer in zip(examples, found, strict=True)]
+        return [
+            100.0 * (set(example.labels) == set(answer["labels"]))
+            for example, answer in zip(examples, found, strict=True)
+        ]
 
     def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
         rows = [
-            one_label_statistics(example.label, answer["labels"][0], self.positive) for example, answer in zip(examples, found, strict=True)
+            one_label_statistics(example.label, answer["labels"][0], self.positive)
+            for example, answer in zip(examples, found, strict=True)
         ]
         probabilities, targets = self.sure(examples, found)
         confidence, right, bins = binned(probabilities, targets)
@@ -220,14 +230,18 @@ class SeveralLabels(OneLabel):
 
     def __init__(self, labels: Labels, *, positive: str | None = None, **options: Any):
         if positive is not None:
-            raise UserError("task.positive is one of labels that exclude each other; with task.labels=several leave it out")
+            raise UserError(
+                "task.positive is one of labels that exclude each other; with task.labels=several leave it out"
+            )
         super().__init__(labels, **options)
 
     def target(self, example: Answered) -> list[float]:
         return self.row(example)
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
-        both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, 1)  # there or not: two labels that exclude each other
+        both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(
+            0, 1
+        )  # there or not: two labels that exclude each other
         if self.calibrate:
             self.fit(both, targets.long().flatten())
         return self.calibrate
@@ -343,7 +357,11 @@ class Number(nn.Module):
 
     def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
         return [
-            {"pearson": {"pearson": [gold, told]}, "spearman": {"spearman": [gold, told]}, "error": {"root": [(gold - told) ** 2, 1]}}
+            {
+                "pearson": {"pearson": [gold, told]},
+                "spearman": {"spearman": [gold, told]},
+                "error": {"root": [(gold - told) ** 2, 1]},
+            }
             for gold, told in zip(*self.numbers(examples, found), strict=True)
         ]
 
@@ -359,7 +377,12 @@ def one_label_statistics(gold: str, told: str, positive: str | None = None) -> S
     """What the scores of one label a text are computed from; F1 is that of the label `positive`, where there is one."""
     rows: Row = {label: agreement(label, {gold}, {told}) for label in sorted({gold, told})}
     f1: Statistics = {} if positive is None else {"f1": {"f1": agreement(positive, {gold}, {told})}}
-    return {"accuracy": share_of(float(gold == told), 1), "macro_f1": {"macro_f1": rows}, "matthews": {"matthews": rows}, **f1}
+    return {
+        "accuracy": share_of(float(gold == told), 1),
+        "macro_f1": {"macro_f1": rows},
+        "matthews": {"matthews": rows},
+        **f1,
+    }
 
 
 def label_set_statistics(gold: Sequence[str], told: Sequence[str], num_labels: int) -> Statistics:

@@ -1,4 +1,5 @@
-"""A task without training for it: which of several choices a language model finds likeliest where a text has room for one."""
+"""A task without training for it: which of several choices a language model finds likeliest where a text has room for
+one."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +41,9 @@ class Choices:
 
         score = log p(choice and what the template has behind it | what it has before)
 
-    By its length with `normalise`, in tokens or characters; with `calibrate` less the same where the texts are left out of the template,
-    so that a choice which is frequent anyway is not preferred (Zhao et al. 2021, Holtzman et al. 2021).
+    By its length with `normalise`, in tokens or characters; with `calibrate` less the same where the texts are left out
+    of the template, so that a choice which is frequent anyway is not preferred (Zhao et al. 2021, Holtzman et al.
+    2021).
     """
 
     words: Mapping[str, str]
@@ -56,9 +58,13 @@ class Choices:
             if not words.strip() or not label.strip():
                 raise UserError("a choice is empty; give each some words")
         if self.template.count(CHOICE) != 1:
-            raise UserError(f"a template has {CHOICE} once, where the choice stands, and not {self.template.count(CHOICE)} times")
+            raise UserError(
+                f"a template has {CHOICE} once, where the choice stands, and not {self.template.count(CHOICE)} times"
+            )
         if "{text}" not in self.template:
-            raise UserError(f"a template has {{text}} where the text stands, such as 'Review: {{text}} It was {CHOICE}.'")
+            raise UserError(
+                f"a template has {{text}} where the text stands, such as 'Review: {{text}} It was {CHOICE}.'"
+            )
         if self.normalise not in NORMALISED:
             raise unknown("way to normalise", self.normalise, NORMALISED)
 
@@ -90,8 +96,8 @@ def choices_of(given: Sequence[str] | Mapping[str, str], **options: Any) -> Choi
 
 @dataclass(frozen=True, repr=False)
 class Chosen(Classified):
-    """The likeliest choice, each one's probability among the choices, likeliest first, and its log-probability by itself; `left_out` are
-    the tokens at the beginning of the text that did not fit into what the model can read."""
+    """The likeliest choice, each one's probability among the choices, likeliest first, and its log-probability by
+    itself; `left_out` are the tokens at the beginning of the text that did not fit into what the model can read."""
 
     log_probs: Mapping[str, float] | None = None
     left_out: int = 0
@@ -132,7 +138,11 @@ class Chooser(Judging):
             order = sorted(range(len(scores)), key=lambda place: -scores[place])
             probabilities = {self.choices.labels[place]: answer["probabilities"][place] for place in order}
             of_each = {self.choices.labels[place]: log_probs[place] for place in order}
-            found.append(Chosen(example.text, tuple(answer["labels"]), probabilities, None, example.second, of_each, asked.left_out))
+            found.append(
+                Chosen(
+                    example.text, tuple(answer["labels"]), probabilities, None, example.second, of_each, asked.left_out
+                )
+            )
         return found
 
     def predict(self, examples: Sequence[Labelled]) -> tuple[Sequence[Found], float]:
@@ -156,13 +166,17 @@ class Chooser(Judging):
         *found, nothing = [*self.log_probs([*asked, *plain]), *([] if plain else [[0.0] * len(self.choices.labels)])]
         scores = []
         for each, log_probs in zip(asked, found, strict=True):
-            sizes = {"none": [1] * len(log_probs), "characters": each.lengths, "tokens": num_scored(each)}[self.choices.normalise]
-            scores.append([(log_prob - base) / size for log_prob, base, size in zip(log_probs, nothing, sizes, strict=True)])
+            sizes = {"none": [1] * len(log_probs), "characters": each.lengths, "tokens": num_scored(each)}[
+                self.choices.normalise
+            ]
+            scores.append(
+                [(log_prob - base) / size for log_prob, base, size in zip(log_probs, nothing, sizes, strict=True)]
+            )
         return asked, found, scores
 
     def ask(self, example: Labelled) -> Asked:
-        """The whole of every text is encoded, so that a choice has the tokens that it would have in a text that was read; the first of
-        them may begin with the space before it."""
+        """The whole of every text is encoded, so that a choice has the tokens that it would have in a text that was
+        read; the first of them may begin with the space before it."""
         tokenizer, limit = self.task.tokenizer, self.task.body.max_length
         frame = [] if tokenizer.frame is None else tokenizer.frame.before
         rows, starts, lengths = [], [], []
@@ -180,18 +194,23 @@ class Chooser(Judging):
         cut = 0 if limit is None else max(0, len(frame) + max(map(len, rows)) - 1 - limit)
         if cut and cut + (not frame) > min(starts):
             raise UserError(
-                f"{example.id}: the model can tell apart {limit} positions, and the longest choice with what is behind it leaves no room "
-                "for anything before it; shorten it"
+                f"{example.id}: the model can tell apart {limit} positions, and the longest choice with what is behind"
+                " it leaves no room for anything before it; shorten it"
             )
         rows, starts = [frame + row[cut:] for row in rows], [len(frame) + start - cut for start in starts]
         same = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*rows, strict=False)))
         shared = max(min(same, *starts) - 1, 0)
-        return Asked(rows[0][:shared], [row[shared:] for row in rows], [start - shared for start in starts], lengths, cut)
+        return Asked(
+            rows[0][:shared], [row[shared:] for row in rows], [start - shared for start in starts], lengths, cut
+        )
 
     def beginning(self, example: Labelled) -> int:
         """What is read where nothing stands before a choice: the end of the document before."""
         if self.task.tokenizer.end is None:
-            raise UserError(f"{example.id}: nothing stands before the choice, and so nothing can be read; put words there in the template")
+            raise UserError(
+                f"{example.id}: nothing stands before the choice, and so nothing can be read; put words there in the"
+                " template"
+            )
         return self.task.tokenizer.end
 
     def log_probs(self, asked: Sequence[Asked]) -> list[list[float]]:
@@ -211,7 +230,9 @@ class Chooser(Judging):
             tokens, mask = padded([each.shared for each in asked])
             for start in range(0, tokens.shape[1], CHUNK):
                 piece = slice(start, start + CHUNK)
-                _, state = self.task.body(tokens[:, piece].to(device), None if mask is None else mask[:, piece].to(device), state)
+                _, state = self.task.body(
+                    tokens[:, piece].to(device), None if mask is None else mask[:, piece].to(device), state
+                )
             owners = [row for row, each in enumerate(asked) for _ in each.branches]
             state = select_rows(state, torch.tensor(owners, device=device))
         branches = [branch for each in asked for branch in each.branches]
@@ -220,7 +241,9 @@ class Chooser(Judging):
         sizes = [len(each.branches) for each in asked]
         return [part.tolist() for part in sums.split(sizes)]
 
-    def branch_log_probs(self, branches: Sequence[list[int]], starts: Tensor, state: State, device: torch.device) -> Tensor:
+    def branch_log_probs(
+        self, branches: Sequence[list[int]], starts: Tensor, state: State, device: torch.device
+    ) -> Tensor:
         """The sum of what each branch's tokens from its start on cost, (branches,)."""
         tokens, mask = padded([branch[:-1] for branch in branches])
         targets, _ = padded([branch[1:] for branch in branches])
@@ -229,7 +252,9 @@ class Chooser(Judging):
         sums = torch.zeros(len(branches), dtype=torch.float64)
         for start in range(0, tokens.shape[1], CHUNK):
             piece = slice(start, start + CHUNK)
-            hidden, state = self.task.body(tokens[:, piece].to(device), None if mask is None else mask[:, piece].to(device), state)
+            hidden, state = self.task.body(
+                tokens[:, piece].to(device), None if mask is None else mask[:, piece].to(device), state
+            )
             rows, columns = counted[:, piece].nonzero(as_tuple=True)
             for some in torch.arange(len(rows)).split(CHUNK):
                 row, column = rows[some], columns[some]
@@ -262,7 +287,8 @@ class ChoiceOptions(Options):
         json_schema_extra={"metavar": "A,B,..."},
     )
     template: str | None = Field(
-        None, description="how text and choice stand together, '{text} {choice}' where not given; {second} is a second text"
+        None,
+        description="how text and choice stand together, '{text} {choice}' where not given; {second} is a second text",
     )
     normalise: Literal["none", "tokens", "characters"] | None = Field(
         None, description="divide a choice's log-probability by its length; none where not given"
@@ -274,7 +300,10 @@ class ChoiceOptions(Options):
         if self.choices is None:
             if given:
                 raise UserError(f"{next(iter(given))} is for choices, which a language model chooses from; give these")
-            raise UserError("choices is what a language model chooses from, which was not trained to classify; give some, e.g. good,bad")
+            raise UserError(
+                "choices is what a language model chooses from, which was not trained to classify; give some, e.g."
+                " good,bad"
+            )
         return choices_of(parse_choices(self.choices) if isinstance(self.choices, str) else self.choices, **given)
 
 
@@ -283,7 +312,9 @@ def takes_choices(task: Any) -> bool:
     return isinstance(task, LanguageModel)
 
 
-def choose_rows(tasks: Sequence[LanguageModel], rows: Sequence[Any], options: ChoiceOptions, numbers: Sequence[int]) -> list[Chosen]:
+def choose_rows(
+    tasks: Sequence[LanguageModel], rows: Sequence[Any], options: ChoiceOptions, numbers: Sequence[int]
+) -> list[Chosen]:
     chooser = Chooser(tasks[0], options.read())
     return chooser.choose([texts[0] if len(texts) == 1 else texts for texts in map(texts_of, rows)], numbers)
 
@@ -292,10 +323,14 @@ def choice_row_for(data: Any, options: ChoiceOptions) -> type[Any]:
     return TwoTexts if options.read().reads_pairs else TextRow
 
 
-def choice_remarks(tasks: Sequence[LanguageModel], answered: Sequence[Answered[Any, Chosen]], options: ChoiceOptions) -> Iterator[str]:
+def choice_remarks(
+    tasks: Sequence[LanguageModel], answered: Sequence[Answered[Any, Chosen]], options: ChoiceOptions
+) -> Iterator[str]:
     if cut := sum(bool(each.answer and each.answer.left_out) for each in answered):
         limit = tasks[0].body.max_length
-        yield f"{cut:,} of the texts are longer than the {limit} tokens that the model reads; their ends alone were read"
+        yield (
+            f"{cut:,} of the texts are longer than the {limit} tokens that the model reads; their ends alone were read"
+        )
 
 
 CHOOSE: Use[PairRow, Chosen] = Use(

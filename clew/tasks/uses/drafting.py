@@ -14,6 +14,8 @@ def check_draft(tokenizer: Tokenizer, other: Tokenizer) -> None:
         return
     remedy = "a draft needs the same vocabulary: train it on the same data with the same text settings"
     if len(own) != len(others):
-        raise UserError(f"the draft has {len(others)} {other.unit}s, and the run {len(own)} {tokenizer.unit}s; {remedy}")
+        raise UserError(
+            f"the draft has {len(others)} {other.unit}s, and the run {len(own)} {tokenizer.unit}s; {remedy}"
+        )
     id = next(id for id, (token, guess) in enumerate(zip(own, others, strict=True)) if token != guess)
     raise UserError(f"token {id} is {shown(others[id])} to the draft and {shown(own[id])} to the run; {remedy}")

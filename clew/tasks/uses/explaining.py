@@ -1,7 +1,8 @@
 """What an attribution explains: a score that a model gives, as a function of the vectors that its embedding hands on.
 
-The score is a class's logit, a tag's, the log-probability of the next token, of a token in the place of [MASK], or of a token that a
-translator writes. The embedding's vectors are put in by intervening, so that it is the same for every body.
+The score is a class's logit, a tag's, the log-probability of the next token, of a token in the place of [MASK], or of a
+token that a translator writes. The embedding's vectors are put in by intervening, so that it is the same for every
+body.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +27,8 @@ G = TypeVar("G")
 
 @dataclass(frozen=True)
 class Explained:
-    """`score` takes what the body reads as rows; `tokens` name its places, `own` are those of the text itself, and `what` is the score.
-    `embedding` is the path of what makes vectors of `inputs`; None where these are vectors."""
+    """`score` takes what the body reads as rows; `tokens` name its places, `own` are those of the text itself, and
+    `what` is the score. `embedding` is the path of what makes vectors of `inputs`; None where these are vectors."""
 
     module: nn.Module
     inputs: Any  # one row
@@ -44,7 +45,8 @@ class Explained:
     layout: Layout | None = None
     """How the places lie, where what is read is no text."""
     canvas: Canvas | None = None
-    """What a map over the input is drawn on, where it is a picture or a sound. What is explained by are then the numbers that are read."""
+    """What a map over the input is drawn on, where it is a picture or a sound. What is explained by are then the
+    numbers that are read."""
 
     @classmethod
     def of_input(
@@ -68,7 +70,8 @@ class Explained:
         return Layout(self.tokens) if self.layout is None else self.layout
 
     def vectors(self, inputs: Any = None) -> Tensor:
-        """What the embedding hands on (places, dim); of an input the numbers that it is given, such as pixels (height, width, channels)."""
+        """What the embedding hands on (places, dim); of an input the numbers that it is given, such as pixels (height,
+        width, channels)."""
         given = self.inputs if inputs is None else inputs
         if self.embedding is None:
             found: Tensor = given[0].detach()
@@ -107,7 +110,8 @@ class Explained:
         return None
 
     def replaced(self) -> Tensor:
-        """The embedding's vectors with a token that says nothing in each place of the text; what stands around it stays."""
+        """The embedding's vectors with a token that says nothing in each place of the text; what stands around it
+        stays."""
         if (why := self.why_irreplaceable()) is not None:
             raise UserError(f"{why}; take baseline=zero")
         tokens = tokens_of(self.inputs)
@@ -124,7 +128,9 @@ class Explained:
             whole = float(self.score(self.inputs)[0])
             if sum(self.own) < 2:
                 raise UserError("a text needs two tokens at least for one to be taken out")
-            rest = [torch.tensor([at for at in range(length) if at != place]) for place in range(length) if self.own[place]]
+            rest = [
+                torch.tensor([at for at in range(length) if at != place]) for place in range(length) if self.own[place]
+            ]
             rows = map_batch(lambda part: torch.cat([part[:, kept.to(part.device)] for kept in rest]), self.inputs)
             found = iter(self.score(rows).tolist())
         return [next(found) if own else whole for own in self.own]
@@ -177,4 +183,6 @@ def check_not_empty(text: str) -> None:
 def check_no_place(place: int | None) -> None:
     """For models whose score is of the whole text, or of what comes after it."""
     if place is not None:
-        raise UserError("place= names a word that is tagged, a token that is written or a mask; this model has none of these")
+        raise UserError(
+            "place= names a word that is tagged, a token that is written or a mask; this model has none of these"
+        )

@@ -36,7 +36,8 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Filled:
-    """A text, or two that are read together, with the guesses at each mask, the best first. `str()` is the text with the best ones.
+    """A text, or two that are read together, with the guesses at each mask, the best first. `str()` is the text with
+    the best ones.
 
     `follows` is the probability that the second text comes after the first.
     """
@@ -47,7 +48,9 @@ class Filled:
     follows: float | None = None
 
     def __repr__(self) -> str:
-        return brief(self, str(self), probability=self.masks[0][0].probability if self.masks else None, follows=self.follows)
+        return brief(
+            self, str(self), probability=self.masks[0][0].probability if self.masks else None, follows=self.follows
+        )
 
     def __str__(self) -> str:
         number = len(MARK.findall(self.text))
@@ -55,12 +58,16 @@ class Filled:
 
 
 def fill(
-    task: "MaskedLanguageModel", texts: Sequence[str | tuple[str, str]], top: int = 5, numbers: Sequence[int] | None = None
+    task: "MaskedLanguageModel",
+    texts: Sequence[str | tuple[str, str]],
+    top: int = 5,
+    numbers: Sequence[int] | None = None,
 ) -> list[Filled]:
-    """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if they have some."""
+    """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if
+    they have some."""
     if top < 1:
         raise UserError(f"top ({top}) must be at least 1")
-    names = [f"text {number}" for number in (numbers or range(1, len(texts) + 1))]
+    names = [f"text {number}" for number in numbers or range(1, len(texts) + 1)]
     given: list[tuple[str, str | None]] = [(text, None) if isinstance(text, str) else text for text in texts]
     framed = [framed_text(task, sides[0], sides[1], name) for sides, name in zip(given, names, strict=True)]
     found: dict[int, Filled] = {}
@@ -77,14 +84,23 @@ def fill(
 
 
 @torch.no_grad()
-def fill_together(task: "MaskedLanguageModel", framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int) -> list[Filled]:
+def fill_together(
+    task: "MaskedLanguageModel", framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int
+) -> list[Filled]:
     tokenizer, device = task.tokenizer, task.output_bias.device
     tokens, mask = padded([each.tokens for each in framed])
-    inputs: Any = Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
+    inputs: Any = (
+        Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
+    )
     hidden, _ = task.body(*to_device((inputs, mask), device))
     tokens = tokens.to(device)
     rows, places = tokens.eq(tokenizer.mask or 0).nonzero(as_tuple=True)
-    best = task.logits(hidden[rows, places]).float().softmax(-1)[:, : tokenizer.vocabulary].topk(min(top, tokenizer.vocabulary))
+    best = (
+        task.logits(hidden[rows, places])
+        .float()
+        .softmax(-1)[:, : tokenizer.vocabulary]
+        .topk(min(top, tokenizer.vocabulary))
+    )
     guesses = [list(zip(*both, strict=True)) for both in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
     follow = None if task.next_sentence is None else task.followed(hidden).float().softmax(-1)[:, 0].tolist()
     found = []
@@ -122,12 +138,15 @@ def framed_text(task: "MaskedLanguageModel", text: str, second: str | None, name
     if second is None and not MARK.search(text):
         raise UserError(f"{name} has no [MASK]; write [MASK] in the place of each word that is to be guessed")
     if second is not None and (tokenizer.frame is None or task.next_sentence is None):
-        raise UserError(f"{name} is two texts, and this model was not trained to tell whether one follows the other; give one text")
+        raise UserError(
+            f"{name} is two texts, and this model was not trained to tell whether one follows the other; give one text"
+        )
     sides = [tokenizer.encode_masked(side) for side in (text, second) if side is not None]
     framed = Framed(sides[0], [0] * len(sides[0]), [0]) if tokenizer.frame is None else tokenizer.frame.around(*sides)
     if limit is not None and len(framed.tokens) > limit:
         raise UserError(
-            f"{name} has {len(framed.tokens)} tokens with what stands around it, but the model can tell apart {limit} positions; shorten it"
+            f"{name} has {len(framed.tokens)} tokens with what stands around it, but the model can tell apart {limit}"
+            " positions; shorten it"
         )
     return framed
 
@@ -139,7 +158,9 @@ class FillOptions(Options):
 def fill_rows(
     tasks: Sequence["MaskedLanguageModel"], rows: Sequence[PairRow], options: FillOptions, numbers: Sequence[int]
 ) -> list[Filled]:
-    return fill(tasks[0], [row.text if row.second is None else (row.text, row.second) for row in rows], options.top, numbers)
+    return fill(
+        tasks[0], [row.text if row.second is None else (row.text, row.second) for row in rows], options.top, numbers
+    )
 
 
 def filled_objects(number: int, row: PairRow, found: Filled | None, options: FillOptions) -> Objects:
@@ -148,7 +169,10 @@ def filled_objects(number: int, row: PairRow, found: Filled | None, options: Fil
     fields: dict[str, Any] = {"line": number, "text": found.text}
     if found.second is not None:
         fields |= {"second": found.second, "follows": found.follows}
-    masks = [[{"token": guess.token, "probability": guess.probability, "text": guess.text} for guess in guesses] for guesses in found.masks]
+    masks = [
+        [{"token": guess.token, "probability": guess.probability, "text": guess.text} for guess in guesses]
+        for guesses in found.masks
+    ]
     return [{**fields, "masks": masks, "filled": str(found)}]
 
 
@@ -156,7 +180,11 @@ def as_guesses(blocks: Blocks, options: FillOptions, alone: bool) -> Iterator[st
     """A line a guess, and an empty line behind those of each text where there may be several."""
     for some in blocks:
         for _, _, filled in some:
-            lines = [] if filled is None or filled.follows is None else [f"{filled.follows:.4f}\t[follows]\t{on_one_line(filled.second)}"]
+            lines = (
+                []
+                if filled is None or filled.follows is None
+                else [f"{filled.follows:.4f}\t[follows]\t{on_one_line(filled.second)}"]
+            )
             guesses = [guess for guesses in filled.masks for guess in guesses] if filled is not None else []
             lines += [f"{guess.probability:.4f}\t{guess.token}\t{on_one_line(guess.text)}" for guess in guesses]
             yield "".join(f"{line}\n" for line in (lines if alone else [*lines, ""]))
@@ -184,9 +212,9 @@ FILL: Use[PairRow, Filled] = Use(
         confidence=lambda filled: fmean(guesses[0].probability for guesses in filled.masks) if filled.masks else None,
     ),
     help="""[MASK] stands in the place of each word that is to be guessed. Every guess is a line of standard output,
-`probability<TAB>token<TAB>text`, the text with the guess in its place, best first. Several masks of a text are guessed one
-by one, the others left as they are. Without TEXT, every line of --file or of standard input is a text, and an empty line
-follows the guesses of each.
+`probability<TAB>token<TAB>text`, the text with the guess in its place, best first. Several masks of a text are
+guessed one by one, the others left as they are. Without TEXT, every line of --file or of standard input is a text,
+and an empty line follows the guesses of each.
 
   clew fill runs/shakespeare-bert 'To be or not to [MASK]' --top 3
   clew fill runs/shakespeare-bert 'The [MASK] of my [MASK] is gone.' --json
@@ -194,7 +222,7 @@ follows the guesses of each.
   clew fill runs/shakespeare-bert --file gaps.txt
   clew fill runs/shakespeare-bert --file pairs.csv --text first --second then
 
-With --second, or where a line has two texts with a tab between, a line `probability<TAB>[follows]<TAB>second text` comes
-first: how likely the second text comes after the first, by a run that was trained to tell; no mask is needed then. Of a table
-(.csv, .tsv, .jsonl) --text and --second name the columns.""",
+With --second, or where a line has two texts with a tab between, a line `probability<TAB>[follows]<TAB>second text`
+comes first: how likely the second text comes after the first, by a run that was trained to tell; no mask is needed
+then. Of a table (.csv, .tsv, .jsonl) --text and --second name the columns.""",
 )

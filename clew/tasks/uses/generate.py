@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 class GenerateOptions(WritingOptions):
     samples: int = Field(1, ge=1, description="continuations of every text")
-    measure: bool = Field(False, description="distinct-n and repetition of the samples, and how well a draft guessed, on standard error")
+    measure: bool = Field(
+        False, description="distinct-n and repetition of the samples, and how well a draft guessed, on standard error"
+    )
     draft: str | None = Field(
         None,
-        description="a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses tokens that the run then reads "
-        "several at a time: how long it takes changes, and nothing else",
+        description=(
+            "a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses tokens that the run"
+            " then reads several at a time: how long it takes changes, and nothing else"
+        ),
         json_schema_extra={"metavar": "RUN|prompt"},
     )
 
@@ -35,7 +39,9 @@ class GenerateOptions(WritingOptions):
         found = super().over(own, given)
         if given.get("samples", 1) != 1 and (method := found.get("method", "sample")) != "sample":
             remedy = "; n_best has several of beam search" if method == "beam" else ""
-            raise UserError(f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}")
+            raise UserError(
+                f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}"
+            )
         if found.get("draft") is not None and found.get("method") == "beam":
             raise UserError("draft is for sampling and greedy decoding, and method is beam; leave one of them out")
         return found
@@ -46,7 +52,9 @@ def generate_answers(
 ) -> list[list[Generated]]:
     prompts, row_numbers = [row.text for row in rows], [number - 1 for number in numbers]
     with named_rows(row_numbers, options.samples):
-        return generate_rows(tasks[0], prompts, options.decoding, options.seed, row_numbers, draft=drafting(tasks, options))
+        return generate_rows(
+            tasks[0], prompts, options.decoding, options.seed, row_numbers, draft=drafting(tasks, options)
+        )
 
 
 def drafting(tasks: Sequence["LanguageModel"], options: GenerateOptions) -> "LanguageModel | str | None":
@@ -59,7 +67,8 @@ def draft_run(options: GenerateOptions) -> str | None:
         return None
     if not Path(options.draft).is_dir():
         raise UserError(
-            f"draft is {shown(options.draft)}, which is not the folder of a run; name one, or say {PROMPT} for n-grams of the text"
+            f"draft is {shown(options.draft)}, which is not the folder of a run; name one, or say {PROMPT} for n-grams"
+            " of the text"
         )
     return options.draft
 
@@ -75,7 +84,9 @@ def named_rows(row_numbers: Sequence[int], samples: int) -> Iterator[None]:
         raise UserError(f"text {row_numbers[error.row] // samples + 1}: {error}") from None
 
 
-def stream_row(tasks: Sequence["LanguageModel"], row: TextRow, options: GenerateOptions, number: int) -> Iterator[str] | None:
+def stream_row(
+    tasks: Sequence["LanguageModel"], row: TextRow, options: GenerateOptions, number: int
+) -> Iterator[str] | None:
     if options.method == "beam" or options.samples > 1 or options.measure:
         return None
     return stream(tasks[0], row.text, options.decoding, options.seed, draft=drafting(tasks, options))
@@ -111,7 +122,10 @@ def diversity(
         guessed = [one.guessed for each in answered for one in each.answer or () if one.guessed is not None]
         if rounds := sum(each.rounds for each in guessed):
             proposed, accepted = sum(each.proposed for each in guessed), sum(each.accepted for each in guessed)
-            yield f"draft: {accepted / rounds:.2f} of {proposed / rounds:.2f} guesses a call were accepted, in {rounds} calls of the model"
+            yield (
+                f"draft: {accepted / rounds:.2f} of {proposed / rounds:.2f} guesses a call were accepted, in {rounds}"
+                " calls of the model"
+            )
 
 
 GENERATE: Use[TextRow, list[Generated]] = Use(
@@ -131,15 +145,15 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     beside=draft_run,
     remarks=diversity,
     watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
-    help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt from documents
-apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted by these; else after the
-end of a line. A single sample is shown as it is written.
+    help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt
+from documents apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted
+by these; else after the end of a line. A single sample is shown as it is written.
 
   clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
   clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80
   clew generate runs/shakespeare-lstm --samples 20 --measure --json
   clew generate runs/shakespeare-llama 'ROMEO:' --draft runs/shakespeare-gru --max-new 400
 
-A draft changes how long a text takes and not which texts are written: greedy decoding writes the same one, and sampling draws
-from the same distribution, though not the same text for the same seed.""",
+A draft changes how long a text takes and not which texts are written: greedy decoding writes the same one, and
+sampling draws from the same distribution, though not the same text for the same seed.""",
 )

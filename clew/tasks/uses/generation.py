@@ -57,9 +57,15 @@ class RefusedPrompt(UserError):
 
 
 def generate(
-    task: "LanguageModel", prompts: Sequence[str], config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+    task: "LanguageModel",
+    prompts: Sequence[str],
+    config: DecodingConfig,
+    seed: int = 0,
+    *,
+    draft: "LanguageModel | str | None" = None,
 ) -> list[Generated]:
-    """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their lengths."""
+    """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their
+    lengths."""
     return [sample for row in generate_rows(task, prompts, config, seed, draft=draft) for sample in row]
 
 
@@ -72,8 +78,9 @@ def generate_rows(
     *,
     draft: "LanguageModel | str | None" = None,
 ) -> list[list[Generated]]:
-    """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what `row_numbers` says, so
-    that a prompt is continued alike whichever others it is read with. `draft` is a model that guesses, or `prompt`."""
+    """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what
+    `row_numbers` says, so that a prompt is continued alike whichever others it is read with. `draft` is a model that
+    guesses, or `prompt`."""
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
@@ -106,11 +113,18 @@ def generate_rows(
 
 
 def stream(
-    task: "LanguageModel", prompt: str, config: DecodingConfig, seed: int = 0, *, draft: "LanguageModel | str | None" = None
+    task: "LanguageModel",
+    prompt: str,
+    config: DecodingConfig,
+    seed: int = 0,
+    *,
+    draft: "LanguageModel | str | None" = None,
 ) -> Iterator[str]:
     """One continuation, piece by piece as it is generated; greedy or sampled."""
     if config.method == "beam":
-        raise UserError("beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy")
+        raise UserError(
+            "beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy"
+        )
     tokens, mask = prompt_batch(task, [prompt])
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
@@ -143,9 +157,11 @@ def models_of(task: "LanguageModel", draft: "LanguageModel | str | None") -> lis
     return [task] if draft is None or isinstance(draft, str) else [task, draft]
 
 
-def draft_of(task: "LanguageModel", draft: "LanguageModel | str | None", config: DecodingConfig, prompt: Tensor) -> Draft | None:
-    """What guesses for a task: n-grams of the text, or a model with the same tokens, under the same filters so that it guesses what these
-    leave."""
+def draft_of(
+    task: "LanguageModel", draft: "LanguageModel | str | None", config: DecodingConfig, prompt: Tensor
+) -> Draft | None:
+    """What guesses for a task: n-grams of the text, or a model with the same tokens, under the same filters so that it
+    guesses what these leave."""
     if draft is None or isinstance(draft, str):
         return None if draft is None else PromptLookup()
     check_draft(task.tokenizer, draft.tokenizer)
@@ -165,8 +181,9 @@ def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Seque
 
 
 class Growing:
-    """A text that grows behind a prompt, which is given as text or as tokens, token by token. What is not yet a whole character, its last
-    bytes missing, waits for them. Only the last tokens are decoded again, so that a long text costs no more a token than a short one."""
+    """A text that grows behind a prompt, which is given as text or as tokens, token by token. What is not yet a whole
+    character, its last bytes missing, waits for them. Only the last tokens are decoded again, so that a long text costs
+    no more a token than a short one."""
 
     def __init__(self, tokenizer: Tokenizer, prompt: str | Sequence[int]):
         self.tokenizer = tokenizer
@@ -194,7 +211,8 @@ class Growing:
 
 
 def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-    """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a text."""
+    """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a
+    text."""
     if not prompts:
         raise UserError("there is no prompt; give at least one, empty if need be")
     rows = [torch.tensor(prompt_tokens(task, prompt, row)) for row, prompt in enumerate(prompts)]
@@ -226,11 +244,14 @@ def check_length(task: "LanguageModel", tokens: Sequence[int], row: int = 0) -> 
     limit = task.body.max_length
     if limit is not None and len(tokens) > limit:
         remedy = "shorten it, or train with a larger model.max_length"
-        raise RefusedPrompt(f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row)
+        raise RefusedPrompt(
+            f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row
+        )
 
 
 def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) -> Stepper:
-    """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of what it has read."""
+    """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of
+    what it has read."""
     stepper: Stepper = task.stepper()
     limit = task.body.max_length
     if limit is not None and prompt.shape[1] + config.max_new > limit:
@@ -262,8 +283,9 @@ def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
 
 
 def start_of(task: "LanguageModel") -> list[int]:
-    """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what the model has learnt
-    to expect after a line's end, be it a document's end or an empty line, and then a paragraph begins; else a line's end alone."""
+    """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what
+    the model has learnt to expect after a line's end, be it a document's end or an empty line, and then a paragraph
+    begins; else a line's end alone."""
     tokenizer = task.tokenizer
     newline, end = tokenizer.encode("\n"), tokenizer.end
     has_lines = bool(newline) and tokenizer.unknown not in newline
@@ -282,12 +304,15 @@ def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
     """The probability of every token after some."""
     stepper = task.stepper()
     with evaluating([task]):
-        log_probs, _ = prefill(stepper, torch.tensor([tokens], device=task.body.embedding.like.device), None, stepper.initial_state(1))
+        log_probs, _ = prefill(
+            stepper, torch.tensor([tokens], device=task.body.embedding.like.device), None, stepper.initial_state(1)
+        )
     return log_probs[0].exp().tolist()
 
 
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
-    """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives alone."""
+    """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives
+    alone."""
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
     return text.removeprefix(" ") if drops_space(tokenizer, prompt) else text

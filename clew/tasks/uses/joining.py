@@ -30,7 +30,13 @@ if TYPE_CHECKING:
 def fits(options: Any) -> bool:
     """Beam search, drafts, and rules that look back at all of a text are other algorithms."""
     looks_back = options.repetition_penalty != 1.0 or options.no_repeat_ngram is not None
-    return options.method != "beam" and not options.forced_end and not looks_back and options.draft is None and not options.measure
+    return (
+        options.method != "beam"
+        and not options.forced_end
+        and not looks_back
+        and options.draft is None
+        and not options.measure
+    )
 
 
 def batch_of(task: "LanguageModel", most_rows: int, most_bytes: int) -> Continuous:
@@ -63,9 +69,15 @@ def checked_tokens(task: "LanguageModel", prompt: Sequence[int]) -> list[int]:
 
 def wanted_of(task: "LanguageModel", tokens: Sequence[int], options: WritingOptions, number: int) -> Wanted:
     choice = Choice(
-        options.method == "greedy", options.temperature, options.top_k, options.top_p, banned_end(task.tokenizer, options.decoding)
+        options.method == "greedy",
+        options.temperature,
+        options.top_k,
+        options.top_p,
+        banned_end(task.tokenizer, options.decoding),
     )
-    return Wanted(tokens, options.max_new, tuple(ends_of(task.tokenizer, options.decoding)), choice, options.seed, number - 1)
+    return Wanted(
+        tokens, options.max_new, tuple(ends_of(task.tokenizer, options.decoding)), choice, options.seed, number - 1
+    )
 
 
 def answer_of(task: "LanguageModel", row: TextRow, tokens: Sequence[int], log_prob: float) -> list[Generated]:

@@ -1,5 +1,5 @@
-"""The vectors that a body has for the words of sentences, at every level: of the embedding, and of what each block ends with; or at one
-level, or a mix of levels, that is asked for."""
+"""The vectors that a body has for the words of sentences, at every level: of the embedding, and of what each block ends
+with; or at one level, or a mix of levels, that is asked for."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,9 +19,11 @@ BATCH = 64
 """Sentences that are read at a time."""
 
 
-def word_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:
-    """The vectors of all words, in order (words, dim), a tensor a level. A sentence with more tokens than the body can tell apart is read
-    in parts. `pieces` of a word stand for it: first, last or mean."""
+def word_vectors(
+    body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last"
+) -> list[Tensor]:
+    """The vectors of all words, in order (words, dim), a tensor a level. A sentence with more tokens than the body can
+    tell apart is read in parts. `pieces` of a word stand for it: first, last or mean."""
     encoded = encode_parts(reader, sentences, body.max_length)
     found: dict[int, list[Tensor]] = {}
     with evaluating([body]):
@@ -50,7 +52,8 @@ def ends_of_blocks(body: Any, levels: Sequence[Tensor]) -> list[Tensor]:
 
 
 def layer_vectors(body: Any, batch: Pieces, layer: int | str) -> Tensor:
-    """(batch, length, dim) of one level, 0 being the embedding's, of the `last`, or of a mix of those that are as wide as the last."""
+    """(batch, length, dim) of one level, 0 being the embedding's, of the `last`, or of a mix of those that are as wide
+    as the last."""
     if layer == "last":
         found: Tensor = body(batch.inputs, batch.mask)[0]
         return found
@@ -71,12 +74,16 @@ def mix_of(name: str, widths: Sequence[int]) -> Levels:
     return MIXES[name](sum(width == widths[-1] for width in widths), widths[-1], has_embedding=widths[0] == widths[-1])
 
 
-def sentence_vectors(body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last") -> list[Tensor]:
+def sentence_vectors(
+    body: Any, reader: WordReader, sentences: Sequence[Sequence[str]], pieces: str = "last"
+) -> list[Tensor]:
     """The mean of each sentence's words (sentences, dim)."""
     words = word_vectors(body, reader, sentences, pieces)
     lengths = torch.tensor([len(sentence) for sentence in sentences], device=words[0].device)
     rows = torch.repeat_interleave(lengths)
-    return [level.new_zeros(len(sentences), level.shape[1]).index_add_(0, rows, level) / lengths[:, None] for level in words]
+    return [
+        level.new_zeros(len(sentences), level.shape[1]).index_add_(0, rows, level) / lengths[:, None] for level in words
+    ]
 
 
 def encode_parts(reader: WordReader, sentences: Sequence[Sequence[str]], limit: int | None) -> list[EncodedWords]:
@@ -92,5 +99,8 @@ def halves(words: Sequence[str]) -> list[Sequence[str]]:
     if len(words) > 1:
         return [words[: len(words) // 2], words[len(words) // 2 :]]
     if len(words[0]) < 2:
-        raise UserError(f"the model can tell apart too few positions to read {words[0]!r}; take a run with a larger model.max_length")
+        raise UserError(
+            f"the model can tell apart too few positions to read {words[0]!r}; take a run with a larger"
+            " model.max_length"
+        )
     return [[words[0][: len(words[0]) // 2]]]

@@ -1,7 +1,8 @@
-"""What a task gives to be written for another runtime (ONNX, torch.export): its programs, as records. Knows no runtime and no run.
+"""What a task gives to be written for another runtime (ONNX, torch.export): its programs, as records. Knows no runtime
+and no run.
 
-A task offers them by a method `programs()`. One that no program can do refuses there, and says why. A task that has no such method is
-given its logits and the levels of its body, where these can be found.
+A task offers them by a method `programs()`. One that no program can do refuses there, and says why. A task that has no
+such method is given its logits and the levels of its body, where these can be found.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,8 +34,9 @@ class ReadingProgram:
     words: bool = False
     """Whether it is told where the pieces of each word are."""
     usage: str = ""
-    """Python for the card that calls it by `run(name, tensors)` and prints what comes out. `tensors` is a sentence; in a line, `words` are
-    its words, `tokenizer` reads it, `about` is export.json. TEXT stands for a text that the tokenizer knows, QUESTION for a word of it."""
+    """Python for the card that calls it by `run(name, tensors)` and prints what comes out. `tensors` is a sentence; in
+    a line, `words` are its words, `tokenizer` reads it, `about` is export.json. TEXT stands for a text that the
+    tokenizer knows, QUESTION for a word of it."""
     alone: bool = False
     """Whether `usage` makes its `tensors` itself."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -43,9 +45,9 @@ class ReadingProgram:
 
 @dataclass(frozen=True)
 class SteppingProgram:
-    """A program that writes: one call of the task's body from a state, and `log_probs` of what comes out; where there is a `source`, one
-    more that reads it. `facts` has `before`, the ids that a text begins with; of a source `source_before`, `source_after`, `start` and
-    `end`, and `languages` where it names the one that it goes into."""
+    """A program that writes: one call of the task's body from a state, and `log_probs` of what comes out; where there
+    is a `source`, one more that reads it. `facts` has `before`, the ids that a text begins with; of a source
+    `source_before`, `source_after`, `start` and `end`, and `languages` where it names the one that it goes into."""
 
     source: bool
     facts: Mapping[str, Any]
@@ -60,5 +62,9 @@ print({name: vectors.shape for name, vectors in found.items()})  # (batch, lengt
 def levels(body: Any) -> ReadingProgram:
     """The vectors (batch, length, dim) of every level, the embedding's first."""
     return ReadingProgram(
-        "levels", (), lambda given: body.levels(given.texts[0].inputs, given.texts[0].mask), numbered="level", usage=LEVELS
+        "levels",
+        (),
+        lambda given: body.levels(given.texts[0].inputs, given.texts[0].mask),
+        numbered="level",
+        usage=LEVELS,
     )

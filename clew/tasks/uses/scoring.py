@@ -12,7 +12,8 @@ from clew.tasks.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class Scored:
-    """A text's tokens with the characters they stand for and their log-probabilities; the first token is given, not predicted."""
+    """A text's tokens with the characters they stand for and their log-probabilities; the first token is given, not
+    predicted."""
 
     text: str
     tokens: list[int]
@@ -22,19 +23,26 @@ class Scored:
 
     @property
     def likelihood(self) -> Likelihood:
-        return Likelihood(-sum(self.log_probs), len(self.log_probs), len(self.text) - (self.offsets[0][1] if self.offsets else 0))
+        return Likelihood(
+            -sum(self.log_probs), len(self.log_probs), len(self.text) - (self.offsets[0][1] if self.offsets else 0)
+        )
 
     def __repr__(self) -> str:
-        return f"Scored({len(self.tokens)} tokens, {-sum(self.log_probs):.4f} nats: loss {self.likelihood.loss:.4f} per {self.unit})"
+        return (
+            f"Scored({len(self.tokens)} tokens, {-sum(self.log_probs):.4f} nats: loss {self.likelihood.loss:.4f} per"
+            f" {self.unit})"
+        )
 
 
 @torch.no_grad()
 def score_text(task: LanguageModel, text: str, length: int, carry: bool) -> Scored:
-    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone. What the tokenizer's
-    frame has before a text is read first."""
+    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone.
+    What the tokenizer's frame has before a text is read first."""
     tokens, offsets = task.tokenizer.encode_with_offsets(text)
     if len(tokens) < 2:
-        raise UserError(f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}")
+        raise UserError(
+            f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}"
+        )
     frame = task.tokenizer.frame
     before = [] if frame is None else frame.before
     was_training = task.training

@@ -1,4 +1,5 @@
-"""Language models beside a transcriber's frames: n-grams of its own letters from a text, or another run that writes letters."""
+"""Language models beside a transcriber's frames: n-grams of its own letters from a text, or another run that writes
+letters."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -23,8 +24,8 @@ MOST_KEPT = 4096
 
 
 class Spelling(NamedTuple):
-    """A language model over a transcriber's tokens, whose place of the blank has the end: score(y) = log p(y | x) + weight log p(y) +
-    bonus |y|. `beams` prefixes are searched."""
+    """A language model over a transcriber's tokens, whose place of the blank has the end: score(y) = log p(y | x) +
+    weight log p(y) + bonus |y|. `beams` prefixes are searched."""
 
     model: LanguageModel
     weight: float = 0.5
@@ -33,7 +34,8 @@ class Spelling(NamedTuple):
 
 
 def letter_ngrams(texts: Iterable[str], tokenizer: Tokenizer, order: int = 5) -> KneserNey:
-    """Kneser-Ney n-grams of texts cut into a transcriber's tokens; behind each text stands its end, which has the id of the blank."""
+    """Kneser-Ney n-grams of texts cut into a transcriber's tokens; behind each text stands its end, which has the id of
+    the blank."""
     end = tokenizer.vocabulary
     ids = tokenizer.encode_batch([text for text in texts if text.strip()])
     sequences = [[*(id for id in each if id != tokenizer.end), end] for each in ids]
@@ -43,8 +45,8 @@ def letter_ngrams(texts: Iterable[str], tokenizer: Tokenizer, order: int = 5) ->
 
 
 class SteppedModel:
-    """log p(letter | prefix) by a language model that writes letter by letter, behind a newline. Each prefix goes on from the state of the
-    one before it."""
+    """log p(letter | prefix) by a language model that writes letter by letter, behind a newline. Each prefix goes on
+    from the state of the one before it."""
 
     def __init__(self, task: Any, tokenizer: Tokenizer):
         begun = task.steps(Given("\n"))
@@ -52,8 +54,9 @@ class SteppedModel:
         known = [theirs.get(tokenizer.piece(id)) for id in range(tokenizer.vocabulary)]
         if begun.tokenizer.unit != "character" or tokenizer.unit != "character":
             raise UserError(
-                f"a language model helps by letters, and reads {begun.tokenizer.unit}s where the transcriber writes {tokenizer.unit}s; "
-                "train both with text.tokenizer=character, or name a text file, whose n-grams are counted"
+                f"a language model helps by letters, and reads {begun.tokenizer.unit}s where the transcriber writes"
+                f" {tokenizer.unit}s; train both with text.tokenizer=character, or name a text file, whose n-grams are"
+                " counted"
             )
         self.task, self.begun = task, begun
         self.ids = np.array([-1 if id is None else id for id in [*known, theirs.get("\n", begun.end)]])
@@ -71,7 +74,9 @@ class SteppedModel:
             before = self.kept.get(prefix[:-1]) if prefix else None
             ids = [int(self.ids[token]) for token in (prefix[-1:] if before else prefix) if self.ids[token] >= 0]
             start = [] if before else self.begun.start[0].tolist()
-            self.kept[prefix] = before if before and not ids else self.stepped([*start, *ids], before[1] if before else None)
+            self.kept[prefix] = (
+                before if before and not ids else self.stepped([*start, *ids], before[1] if before else None)
+            )
         return self.kept[prefix]
 
     @torch.no_grad()

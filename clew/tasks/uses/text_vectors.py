@@ -1,9 +1,9 @@
-"""Vectors of texts: one for each, pooled of all its places, or one for each of its tokens. Of any body that reads one sequence; of an
-encoder-decoder that is its encoder.
+"""Vectors of texts: one for each, pooled of all its places, or one for each of its tokens. Of any body that reads one
+sequence; of an encoder-decoder that is its encoder.
 
-A text is read as the body's task reads it: in the tokenizer's frame, and by words where the tokenizer has a token for each. One that
-takes more places than the body can tell apart is read in windows, each by itself, whose places are pooled together; or it is cut, where
-the task says so. An empty text has the zero vector.
+A text is read as the body's task reads it: in the tokenizer's frame, and by words where the tokenizer has a token for
+each. One that takes more places than the body can tell apart is read in windows, each by itself, whose places are
+pooled together; or it is cut, where the task says so. An empty text has the zero vector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,8 @@ WITHOUT_WEIGHTS = ("first", "last", "max", "mean")
 
 
 class TokenVectors(NamedTuple):
-    """The tokens of a text: the characters [start, stop) that each stands for (tokens, 2), and its vector (tokens, dim)."""
+    """The tokens of a text: the characters [start, stop) that each stands for (tokens, 2), and its vector (tokens,
+    dim)."""
 
     offsets: np.ndarray
     vectors: np.ndarray
@@ -52,12 +53,13 @@ class Row(NamedTuple):
 
 
 class TextVectors:
-    """What a body makes of texts. `layer` is a level's number, 0 being the embedding, `last`, or the name of a mix of levels; `pooling` a
-    module, or the name of one without weights; texts are cut to `longest` tokens where that is given. How many texts were empty, and how
-    many were read in windows or cut, is counted.
+    """What a body makes of texts. `layer` is a level's number, 0 being the embedding, `last`, or the name of a mix of
+    levels; `pooling` a module, or the name of one without weights; texts are cut to `longest` tokens where that is
+    given. How many texts were empty, and how many were read in windows or cut, is counted.
 
-    With `carry` = n, of ELMo, texts are read n at a time in the order given, and the readers of each go on from where they ended with the
-    text in its place of the n before, as AllenNLP runs it: the first n have nothing before them, and an empty text is read, too.
+    With `carry` = n, of ELMo, texts are read n at a time in the order given, and the readers of each go on from where
+    they ended with the text in its place of the n before, as AllenNLP runs it: the first n have nothing before them,
+    and an empty text is read, too.
     """
 
     def __init__(
@@ -98,17 +100,24 @@ class TextVectors:
     def find_pooling(self, pooling: str | nn.Module) -> nn.Module:
         if isinstance(pooling, nn.Module):
             if list(pooling.parameters()) and self.layer != "last":
-                raise UserError("a pooling with weights has learnt to read the last layer; leave the layer out, or take another pooling")
+                raise UserError(
+                    "a pooling with weights has learnt to read the last layer; leave the layer out, or take another"
+                    " pooling"
+                )
             return pooling
         if pooling not in POOLINGS:
             raise unknown("pooling", pooling, POOLINGS)
         if pooling not in WITHOUT_WEIGHTS:
-            raise UserError(f"the pooling {named(pooling)} has weights, and this run has learnt none; take {', '.join(WITHOUT_WEIGHTS)}")
+            raise UserError(
+                f"the pooling {named(pooling)} has weights, and this run has learnt none; take"
+                f" {', '.join(WITHOUT_WEIGHTS)}"
+            )
         halves = self.body.halves and self.layer not in (0, "first")
         return Last(self.body.dim, halves=True) if pooling == "last" and halves else POOLINGS[pooling](self.body.dim)
 
     def of(self, texts: Sequence[str], first: int = 1) -> np.ndarray:
-        """A vector each (texts, dim), float32. A text that is refused is named by its number, the first one's being `first`."""
+        """A vector each (texts, dim), float32. A text that is refused is named by its number, the first one's being
+        `first`."""
         rows = self.rows([self.cut(text, number) for number, text in enumerate(texts, start=first)])
         alone = np.bincount([row.text for row in rows], minlength=len(texts)) == 1
         found: dict[int, Tensor] = {}
@@ -148,8 +157,8 @@ class TextVectors:
         return [TokenVectors(cut.offsets[: len(each)], each) for cut, each in zip(cuts, joined, strict=True)]
 
     def read(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Pieces, Tensor]]:
-        """Some rows at a time by their numbers, and their vectors (rows, length, dim): those of like length together, or `carry` in
-        order."""
+        """Some rows at a time by their numbers, and their vectors (rows, length, dim): those of like length together,
+        or `carry` in order."""
         encoded = [row.encoded for row in rows]
         if self.carry is None:
             for numbers, batch in batches_of(self.body, self.reader, encoded):
@@ -159,7 +168,11 @@ class TextVectors:
             some = encoded[start : start + self.carry]
             batch = to_device(self.reader.collate(some), self.body.embedding.like.device)
             levels, self.carried = self.body.carried_levels(batch.inputs, batch.mask, self.carried)
-            yield [*range(start, start + len(some))], batch, layer_of(ends_of_blocks(self.body, levels), self.layer).float()
+            yield (
+                [*range(start, start + len(some))],
+                batch,
+                layer_of(ends_of_blocks(self.body, levels), self.layer).float(),
+            )
 
     def cut(self, text: str, number: int) -> CutText:
         check_is_text(text, f"text {number}")
@@ -193,7 +206,8 @@ def check_carry(body: Any, carry: int | None) -> None:
         raise UserError(f"carry ({carry}) must be at least 1: so many texts are read at a time")
     if carry is not None and not hasattr(body, "carried_levels"):
         raise UserError(
-            "carry is for ELMo, whose two readers go on from text to text in AllenNLP; this run's body is another: leave carry out"
+            "carry is for ELMo, whose two readers go on from text to text in AllenNLP; this run's body is another:"
+            " leave carry out"
         )
 
 
@@ -202,7 +216,9 @@ def known_layer(layer: int | str, widths: Sequence[int]) -> int | str:
     if isinstance(layer, str) and layer.removeprefix("-").isdecimal():
         layer = int(layer)
     if isinstance(layer, bool) or not isinstance(layer, (int, str)) or (isinstance(layer, str) and layer not in LAYERS):
-        raise UserError(f"unknown layer {named(layer)}; known: 0 (the embedding) to {len(widths) - 1}, and {', '.join(LAYERS)}")
+        raise UserError(
+            f"unknown layer {named(layer)}; known: 0 (the embedding) to {len(widths) - 1}, and {', '.join(LAYERS)}"
+        )
     if isinstance(layer, int) and not -len(widths) <= layer < len(widths):
         raise UserError(f"there is no layer {layer}; this model has 0 (the embedding) to {len(widths) - 1}")
     if isinstance(layer, str):
@@ -217,10 +233,15 @@ def width_of(layer: int | str, widths: Sequence[int]) -> int:
 
 
 def text_vectors(
-    task: Any, *, layer: int | str = "last", pooling: str | None = None, normalise: bool | None = None, carry: int | None = None
+    task: Any,
+    *,
+    layer: int | str = "last",
+    pooling: str | None = None,
+    normalise: bool | None = None,
+    carry: int | None = None,
 ) -> TextVectors:
-    """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it has one, and whether
-    it normalises hold where nothing else is said."""
+    """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it
+    has one, and whether it normalises hold where nothing else is said."""
     if (why := lacking(task, "vectors")) is not None:
         raise UserError(f"this model {why}")
     body, reader = task.vectors()
@@ -243,7 +264,9 @@ def text_vectors(
 
 class EmbedOptions(Options):
     layer: int | str = Field("last", description="a level's number, 0 being the embedding, or a mix of levels")
-    pooling: str | None = Field(None, description="what a text's vectors become: first, last, max, mean; where not given, the run's own")
+    pooling: str | None = Field(
+        None, description="what a text's vectors become: first, last, max, mean; where not given, the run's own"
+    )
     normalise: bool | None = Field(None, description="vectors of length 1; where not given, as the run's own are")
     tokens: bool = Field(False, description="a vector for every token instead of one a text")
 
@@ -256,13 +279,18 @@ def embed_rows(
     return vectors.of_tokens(texts, numbers[0]) if options.tokens else list(vectors.of(texts, numbers[0]))
 
 
-def embedded_objects(number: int, row: TextRow, found: np.ndarray | TokenVectors | None, options: EmbedOptions) -> Objects:
+def embedded_objects(
+    number: int, row: TextRow, found: np.ndarray | TokenVectors | None, options: EmbedOptions
+) -> Objects:
     """A vector, or with their places in the text those of its tokens."""
     assert found is not None
     if not isinstance(found, TokenVectors):
         return [{"line": number, "text": row.text, "vector": found.tolist()}]
     pairs = zip(found.offsets.tolist(), found.vectors.tolist(), strict=True)
-    tokens = [{"token": row.text[start:stop], "start": start, "stop": stop, "vector": vector} for (start, stop), vector in pairs]
+    tokens = [
+        {"token": row.text[start:stop], "start": start, "stop": stop, "vector": vector}
+        for (start, stop), vector in pairs
+    ]
     return [{"line": number, "text": row.text, "tokens": tokens}]
 
 

@@ -1,4 +1,5 @@
-"""How text is written: the settings, and many rows written at once by any decoding algorithm over a stepper. Knows no task."""
+"""How text is written: the settings, and many rows written at once by any decoding algorithm over a stepper. Knows no
+task."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -29,25 +30,41 @@ class DecodingConfig(Section):
     temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
     top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
     top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
-    repetition_penalty: float = Field(1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already")
+    repetition_penalty: float = Field(
+        1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already"
+    )
     no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
     beams: int = Field(4, ge=1, description="beam search's width")
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     length_form: LengthForm = Field(
-        "power", description="beam scores are log p / length^length_penalty, or with gnmt log p / ((5 + length) / 6)^length_penalty"
+        "power",
+        description=(
+            "beam scores are log p / length^length_penalty, or with gnmt log p / ((5 + length) / 6)^length_penalty"
+        ),
     )
     coverage_penalty: float = Field(
-        0.0, ge=0, description="beam scores have this times the sum over source tokens of log(min(attention, 1)) added; GNMT's took 0.2"
+        0.0,
+        ge=0,
+        description=(
+            "beam scores have this times the sum over source tokens of log(min(attention, 1)) added; GNMT's took 0.2"
+        ),
     )
     n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
     early_stop: EarlyStop | None = Field(
         None,
-        description="beam search as transformers has it, where only the best candidates of a step may end: until no running one can win "
-        "(never), would win at its present length (likely), or as many as there are beams have ended (full)",
+        description=(
+            "beam search as transformers has it, where only the best candidates of a step may end: until no running one"
+            " can win (never), would win at its present length (likely), or as many as there are beams have ended"
+            " (full)"
+        ),
     )
     forced_end: bool = Field(False, description="the last of max_new tokens is the end, at no cost")
     stop: bool | str | list[str] | None = Field(
-        None, description="end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for subwords"
+        None,
+        description=(
+            "end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for"
+            " subwords"
+        ),
     )
 
     @property
@@ -61,7 +78,8 @@ class DecodingConfig(Section):
 
 
 class Guessed(NamedTuple):
-    """How well a draft guessed a continuation: calls of the model after the prompt, guesses, and those of them that were accepted."""
+    """How well a draft guessed a continuation: calls of the model after the prompt, guesses, and those of them that
+    were accepted."""
 
     rounds: int
     proposed: int
@@ -69,7 +87,8 @@ class Guessed(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One continuation: its ids without the end, log p of them and the end, and the score by which beam search chooses."""
+    """One continuation: its ids without the end, log p of them and the end, and the score by which beam search
+    chooses."""
 
     tokens: list[int]
     log_prob: float
@@ -91,8 +110,8 @@ def write(
 ) -> list[list[Hypothesis]]:
     """Continuations of each row of a prompt (rows, length), best first: `n_best` of beam search, else one.
 
-    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in. A `draft` guesses
-    tokens, for all methods but beam search.
+    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in. A
+    `draft` guesses tokens, for all methods but beam search.
     """
     stepper = ending_as(config, stepper, prompt, mask, end=end, max_new=max_new)
     if config.method == "beam":
@@ -115,7 +134,9 @@ def write(
                 for tokens, length, log_prob, score in zip(*row, strict=True)
                 if length
             ]
-            for row in zip(best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True)
+            for row in zip(
+                best.tokens.tolist(), best.lengths.tolist(), best.log_probs.tolist(), best.scores.tolist(), strict=True
+            )
         ]
     limits = torch.as_tensor(max_new, device=prompt.device).expand(len(prompt))
     longest, guessed = int(limits.max()), list[Guessed | None]([None] * len(prompt))
@@ -133,7 +154,11 @@ def write(
     lengths, log_probs = torch.minimum(found.lengths, limits), torch.where(is_within, found.log_probs, 0.0).sum(1)
     rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), guessed, strict=True)
     return [
-        [Hypothesis(without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)), how)]
+        [
+            Hypothesis(
+                without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)), how
+            )
+        ]
         for tokens, length, log_prob, how in rows
     ]
 
@@ -152,7 +177,13 @@ def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...
 
 
 def ending_as(
-    config: DecodingConfig, stepper: Stepper, prompt: Tensor, mask: Tensor | None = None, *, end: End, max_new: int | Tensor
+    config: DecodingConfig,
+    stepper: Stepper,
+    prompt: Tensor,
+    mask: Tensor | None = None,
+    *,
+    end: End,
+    max_new: int | Tensor,
 ) -> Stepper:
     """A stepper whose last token is the end, where a config asks for that."""
     if not config.forced_end:

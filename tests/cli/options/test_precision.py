@@ -61,7 +61,9 @@ def test_files_and_other_tasks_are_scored_twice_too(clew: Clew, gpt: Path, trans
     Path("poem.txt").write_text("the walls were tall.\n", encoding="utf-8")
     of_file = json.loads(clew("evaluate", gpt, "poem.txt", "--precision", "int8", "--json").out.splitlines()[-1])
     assert of_file["difference"]["loss"] == of_file["loss"] - of_file["float32"]["loss"]
-    translated = json.loads(clew("evaluate", translators["transformer"], "--precision", "int8", "--json").out.splitlines()[0])
+    translated = json.loads(
+        clew("evaluate", translators["transformer"], "--precision", "int8", "--json").out.splitlines()[0]
+    )
     assert translated["difference"].keys() == translated["float32"].keys() and "bleu" in translated["difference"]
     Path("labels.csv").write_text("text,label\nthe door,a\n", encoding="utf-8")
     chosen = clew("evaluate", gpt, "labels.csv", "--choices", "a=red,b=tall", "--precision", "int4", "--json")
@@ -69,7 +71,9 @@ def test_files_and_other_tasks_are_scored_twice_too(clew: Clew, gpt: Path, trans
 
 
 @SMALLER
-def test_runs_answer_in_every_precision(clew: Clew, gpt: Path, lstm: Path, translators: dict[str, Path], precision: str) -> None:
+def test_runs_answer_in_every_precision(
+    clew: Clew, gpt: Path, lstm: Path, translators: dict[str, Path], precision: str
+) -> None:
     for run in (gpt, lstm):
         found = clew("generate", run, "the ", "--precision", precision, "--method", "greedy", "--json")
         assert found.status == 0 and json.loads(found.out)["text"]
@@ -82,7 +86,8 @@ def test_looks_at_a_quantised_run_are_those_of_any(clew: Clew, gpt: Path) -> Non
     small, whole = (library.load(gpt, device="cpu", precision=precision) for precision in ("int8", "float32"))
     for instrument in ("surprisal", "attention", "gradients"):
         assert (
-            library.look(small, instrument, text="the door").facts.keys() == library.look(whole, instrument, text="the door").facts.keys()
+            library.look(small, instrument, text="the door").facts.keys()
+            == library.look(whole, instrument, text="the door").facts.keys()
         )
 
 
@@ -97,13 +102,18 @@ def test_what_would_write_or_train_rounded_weights_is_refused(clew: Clew, gpt: P
         prune_run(run, ["1.1"], tmp_path / "pruned")
     with pytest.raises(UserError, match="weights in int8 or int4 are not written; load the run without a precision"):
         write_weights(tmp_path / "model.safetensors", run.task.state_dict())
-    with pytest.raises(UserError, match="a module whose weights are in int8 or int4 cannot be trained; load the run without a precision"):
+    with pytest.raises(
+        UserError,
+        match="a module whose weights are in int8 or int4 cannot be trained; load the run without a precision",
+    ):
         fit(run.task, torch.utils.data.DataLoader([1]), tmp_path / "fit", steps=1)
     assert not any((tmp_path / name).exists() for name in ("export", "pruned", "model.safetensors", "fit"))
 
 
 def test_an_unknown_precision_is_refused_before_anything_is_read(clew: Clew, gpt: Path) -> None:
-    with pytest.raises(UserError, match="unknown precision 'int2'; did you mean 'int8'\\? known: bfloat16, float32, int4, int8"):
+    with pytest.raises(
+        UserError, match="unknown precision 'int2'; did you mean 'int8'\\? known: bfloat16, float32, int4, int8"
+    ):
         library.load("nowhere", precision="int2")
     assert "argument --precision: invalid choice: 'int2'" in clew("generate", gpt, "--precision", "int2").err
 

@@ -31,7 +31,11 @@ def terminal_of(columns: int, monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def drawn(terminal: Terminal) -> list[str]:
     """Every line that was drawn, without the codes that colour and move."""
-    return [line for line in re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())) if line.strip()]
+    return [
+        line
+        for line in re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue()))
+        if line.strip()
+    ]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
@@ -45,7 +49,9 @@ def test_a_bar_is_one_line_that_fits(columns: int, monkeypatch: pytest.MonkeyPat
         bar.step(RECORD, 300, 45_000.0)
     lines = drawn(terminal)
     assert max(map(len, lines)) <= columns
-    assert all(any(line.startswith(start) for line in lines) for start in ("reading the data", "encoding 50%", "step 120/300"))
+    assert all(
+        any(line.startswith(start) for line in lines) for start in ("reading the data", "encoding 50%", "step 120/300")
+    )
     assert all(line.count("\u2501") + line.count("\u2578") >= 8 for line in lines)
     last = lines[-1]
     assert ("loss 1.234" in last) == (columns >= 80) and ("tok/s" in last) == (columns >= 120)

@@ -35,11 +35,16 @@ def test_a_notebook_runs_twice_with_a_bar_and_nothing_red(tmp_path: Path, monkey
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for time in (1, 2):
         run = notebook({})
-        nbclient.NotebookClient(run, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+        nbclient.NotebookClient(
+            run, timeout=200, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        ).execute()
         outputs = [output for cell in run.cells for output in cell.outputs]
         assert [output for output in outputs if output.output_type == "stream"] == []
         (bar, shown), (other,) = run.cells[2].outputs, run.cells[3].outputs
-        assert '<progress max="4" value="4"' in bar.data["text/html"] and "step 4, validation: loss" in bar.data["text/html"]
+        assert (
+            '<progress max="4" value="4"' in bar.data["text/html"]
+            and "step 4, validation: loss" in bar.data["text/html"]
+        )
         assert shown.data["text/plain"].startswith(f"Run('runs/classify{'' if time == 1 else '-2'}': recurrent")
         assert "writing to runs/kept" in other.data["text/plain"]
         assert "<table>" in run.cells[4].outputs[0].data["text/html"]
@@ -63,7 +68,9 @@ def test_a_bar_says_what_is_said_and_how_far_training_is() -> None:
     assert "data of &lt;b&gt;mine&lt;/b&gt;" in bar.html()
 
 
-def test_a_script_is_no_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_is_no_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
     assert not is_notebook()

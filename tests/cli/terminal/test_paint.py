@@ -1,4 +1,5 @@
-"""Colours behind words: as many as a terminal has, none where nobody sees or wants them, and letters that can be read on each."""
+"""Colours behind words: as many as a terminal has, none where nobody sees or wants them, and letters that can be read
+on each."""
 
 import re
 import sys
@@ -57,7 +58,9 @@ def test_letters_can_be_read_on_every_colour(theme: dict[str, str], strength: fl
 
 
 @pytest.mark.parametrize(("no_colour", "has_codes"), [("", True), ("1", False)])
-def test_look_colours_a_terminal_where_it_is_wanted(no_colour: str, has_codes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_colours_a_terminal_where_it_is_wanted(
+    no_colour: str, has_codes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal = Terminal()
     for name, value in {"TERM": "xterm-256color", "COLORTERM": "truecolor", "NO_COLOR": no_colour}.items():
         monkeypatch.setenv(name, value)

@@ -65,7 +65,9 @@ class Counting(Silence):
         self.seen.append((done, total))
 
 
-@pytest.mark.parametrize(("recipe", "settings"), [("text-lstm", lstm_settings), ("text-bert", bert_settings), ("translate", pair_settings)])
+@pytest.mark.parametrize(
+    ("recipe", "settings"), [("text-lstm", lstm_settings), ("text-bert", bert_settings), ("translate", pair_settings)]
+)
 def test_every_way_to_learn_tells_its_evaluations_batch_by_batch(
     recipe: str, settings: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,5 @@
-"""Whatever is in a file or a name, no verb sends a terminal a character that it would obey; into a pipe answers go exactly."""
+"""Whatever is in a file or a name, no verb sends a terminal a character that it would obey; into a pipe answers go
+exactly."""
 
 import io
 import json
@@ -44,18 +45,37 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run_recipe("text-lstm", given, out=folder / "runs" / f"text{EVIL}")
         rows = "".join(f"{n} {EVIL} ball,{label}{EVIL}\n" for n in range(12) for label in "ab")
         write_text(folder, f"text,label\n{rows}", "rows.csv")
-        run_recipe("classify", [f"data.train={folder / 'rows.csv'}", *SMALL, "training.steps=2"], out=folder / "runs" / "classify")
+        run_recipe(
+            "classify",
+            [f"data.train={folder / 'rows.csv'}", *SMALL, "training.steps=2"],
+            out=folder / "runs" / "classify",
+        )
         words = "".join(f"Ada{n}{EVIL} NNP{EVIL} B-PER{EVIL}\nleft VBD O\n\n" for n in range(12))
         write_text(folder, words, "words.conll")
-        small = ["embedding.dim=8", "embedding.characters_dim=8", "model.dim=16", "training.steps=2", "training.evaluate_every=2"]
+        small = [
+            "embedding.dim=8",
+            "embedding.characters_dim=8",
+            "model.dim=16",
+            "training.steps=2",
+            "training.evaluate_every=2",
+        ]
         given = [f"data.train={folder / 'words.conll'}", *small, "training.schedule=constant", "device=cpu"]
         run_recipe("tag", given, out=folder / "runs" / "tag")
-        write_text(folder, "".join(f"{word}{EVIL} {n} {n * n % 5} 1\n" for n, word in enumerate("abcdefghijkl")), "vectors.txt")
+        write_text(
+            folder, "".join(f"{word}{EVIL} {n} {n * n % 5} 1\n" for n, word in enumerate("abcdefghijkl")), "vectors.txt"
+        )
         write_text(folder, f"a {EVIL} [MASK]\n", "masked.txt")
         make("BertForMaskedLM", folder / "theirs")
         about = json.loads((folder / "theirs" / "config.json").read_text())
         write_json(folder / "theirs" / "config.json", {**about, f"odd{EVIL}": 1})
-        for name in ("translation", "parsing", "question_answering", "masked_language_model", "language_model", "classification_adapter"):
+        for name in (
+            "translation",
+            "parsing",
+            "question_answering",
+            "masked_language_model",
+            "language_model",
+            "classification_adapter",
+        ):
             shutil.copytree(FROZEN / name, folder / name)
             shutil.copytree(FROZEN / name / "run", folder / f"{name}{EVIL}")
         write_text(folder, f"class A{EVIL}:\n", "own.py")
@@ -65,10 +85,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TEXT, TRANSLATOR, PARSER, GPT = f"runs/text{EVIL}", f"translation{EVIL}", f"parsing{EVIL}", f"language_model{EVIL}"
 QUICK = ["--max-new", "30"]
 COMMANDS: dict[str, list[list[str]]] = {
-    "train": [["text-lstm", f"data.train=story{EVIL}.txt", *LSTM, "training.steps=2", "--out", f"new{EVIL}"], [f"text-{EVIL}"]],
+    "train": [
+        ["text-lstm", f"data.train=story{EVIL}.txt", *LSTM, "training.steps=2", "--out", f"new{EVIL}"],
+        [f"text-{EVIL}"],
+    ],
     "data": [["rows.csv"], ["words.conll"], [f"story{EVIL}.txt"], [f"none{EVIL}.csv"]],
     "generate": [[TEXT, *QUICK], [TEXT, "the", "--json", *QUICK], [TEXT, f"%{EVIL}"]],
-    "fill": [[f"masked_language_model{EVIL}", f"the {EVIL} [MASK]"], [f"masked_language_model{EVIL}", "--file", "masked.txt", "--json"]],
+    "fill": [
+        [f"masked_language_model{EVIL}", f"the {EVIL} [MASK]"],
+        [f"masked_language_model{EVIL}", "--file", "masked.txt", "--json"],
+    ],
     "translate": [[TRANSLATOR, f"ein {EVIL} Ball"], [TRANSLATOR, f"ein {EVIL} Ball", "--json"]],
     "parse": [[PARSER, f"the {EVIL} ball"]],
     "classify": [["runs/classify", f"the {EVIL} ball"], ["runs/classify", "--file", "rows.csv", "--json"]],
@@ -86,7 +112,13 @@ COMMANDS: dict[str, list[list[str]]] = {
         [TEXT, f"story{EVIL}.txt", "--json"],
     ],
     "look probe": [["runs/tag", f"data.train={EVIL}"], [TEXT, "--limit", "20"]],
-    "look": [[TEXT], ["runs/tag"], ["surprisal", TEXT, f"text=the {EVIL}ball"], ["errors", "runs/classify"], [f"none{EVIL}", TEXT]],
+    "look": [
+        [TEXT],
+        ["runs/tag"],
+        ["surprisal", TEXT, f"text=the {EVIL}ball"],
+        ["errors", "runs/classify"],
+        [f"none{EVIL}", TEXT],
+    ],
     "inspect": [[f"none{EVIL}"]],
     "serve": [[f"none{EVIL}"]],
     "tour": [[f"none{EVIL}"]],
@@ -135,14 +167,18 @@ def test_no_control_character_reaches_a_terminal(verb: str, place: Path, monkeyp
 
 
 @pytest.mark.parametrize("verb", ["data", "runs", "evaluate", "look"])
-def test_what_a_verb_reports_is_printable_in_a_pipe_too(clew: Clew, verb: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_verb_reports_is_printable_in_a_pipe_too(
+    clew: Clew, verb: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(place)
     found = clew(verb, *COMMANDS[verb][0])
     assert found.status == 0, found.err
     assert OBEYED.findall(found.out + found.err) == [] and "\\u001b" in found.out + found.err
 
 
-def test_answers_are_exact_in_a_pipe_and_shown_on_a_terminal(clew: Clew, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_are_exact_in_a_pipe_and_shown_on_a_terminal(
+    clew: Clew, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(place)
     piped = clew("tag", "runs/tag", "--tokenised", f"Ada{EVIL} left")
     assert piped.out.startswith(f"Ada{EVIL}\t") and "tag" in ANSWERS
@@ -176,6 +212,8 @@ def test_what_is_said_above_a_progress_bar_is_shown_too(monkeypatch: pytest.Monk
     with Bar() as bar:
         bar.say(f"reading {EVIL}")
         print(f"warned of {EVIL}", file=sys.stderr)
-    assert "reading \\u001b[31m\\u202ex" in terminal.getvalue() and "warned of \\u001b[31m\\u202ex" in terminal.getvalue()
+    assert (
+        "reading \\u001b[31m\\u202ex" in terminal.getvalue() and "warned of \\u001b[31m\\u202ex" in terminal.getvalue()
+    )
     assert "\x1b[31m" not in terminal.getvalue() and "\u202e" not in terminal.getvalue()
     assert sys.stderr is terminal

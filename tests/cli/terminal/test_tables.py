@@ -3,7 +3,16 @@ import sys
 
 import pytest
 
-from clew.cli.terminal.tables import duration, latex_table, markdown_table, number, show_table, size, text_entries, text_table
+from clew.cli.terminal.tables import (
+    duration,
+    latex_table,
+    markdown_table,
+    number,
+    show_table,
+    size,
+    text_entries,
+    text_table,
+)
 
 HEADER = ["name", "nothing", "loss"]
 ROWS = [["a_b & 50%", "", "1.5 ± 0.1"], ["x|y <z>", "", "12"]]
@@ -36,10 +45,14 @@ def test_latex_escapes_every_character_that_it_obeys() -> None:
         r"\end{tabular}",
     ]
     assert r"\textbackslash{}input\{\textasciitilde{}\}\^" not in latex_table(["a"], [["\\input{~}^"]])
-    assert latex_table(["a"], [["\\input{~}^"]]).splitlines()[4] == (r"\textbackslash{}input\{\textasciitilde{}\}\textasciicircum{} \\")
+    assert latex_table(["a"], [["\\input{~}^"]]).splitlines()[4] == (
+        r"\textbackslash{}input\{\textasciitilde{}\}\textasciicircum{} \\"
+    )
 
 
-def test_a_terminal_folds_what_a_pipe_keeps_on_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminal_folds_what_a_pipe_keeps_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -76,7 +89,14 @@ def test_numbers_times_and_sizes_read_well() -> None:
 
 RUN_HEADER = ["run", "recipe", "valid loss", "perplexity", "state", "changed"]
 RUNS = [
-    ["runs/shakespeare-lstm-cell=gru-seed=1", "shakespeare-lstm", "1.5000", "4.48", "finished", "model.cell=gru seed=1 training.steps=800"],
+    [
+        "runs/shakespeare-lstm-cell=gru-seed=1",
+        "shakespeare-lstm",
+        "1.5000",
+        "4.48",
+        "finished",
+        "model.cell=gru seed=1 training.steps=800",
+    ],
     ["runs/tagger", "ewt-tagger", "", "", "interrupted", ""],
 ]
 

@@ -23,11 +23,20 @@ from clew.drawing.views import (
 )
 
 PARTS = {
-    "table": (Table(("word", "bits"), [("a\nb", 1.0), ("c", 2.5)], "T"), ["T", "word  bits", "a\\nb     1", "c      2.5"]),
+    "table": (
+        Table(("word", "bits"), [("a\nb", 1.0), ("c", 2.5)], "T"),
+        ["T", "word  bits", "a\\nb     1", "c      2.5"],
+    ),
     "coloured": (ColouredText(["a", "b"], [1.0, -3.0], label="bits"), ["a b", "furthest from 0, bits: b -3, a 1"]),
     "joined": (ColouredText(["a", "\n", "b"], [0.0, 0.0, 0.0], joined=True), ["a\\nb"]),
-    "bars": (Bars(["x", "yy"], [1.0, 0.5], "p"), ["      p", "x     1  ########################", "yy  0.5  ############"]),
-    "shares": (Bars(["x", "yy"], [0.5, 0.25], "p", high=1.0), ["       p", "x    0.5  ############", "yy  0.25  ######"]),
+    "bars": (
+        Bars(["x", "yy"], [1.0, 0.5], "p"),
+        ["      p", "x     1  ########################", "yy  0.5  ############"],
+    ),
+    "shares": (
+        Bars(["x", "yy"], [0.5, 0.25], "p", high=1.0),
+        ["       p", "x    0.5  ############", "yy  0.25  ######"],
+    ),
     "groups": (Bars(["x"], [[1.0, 2.0]], "p", groups=["one", "two"]), ["   one  two", "x    1    2"]),
     "heatmap": (Heatmap(np.array([[0.5, 1.0]]), ["r"], ["c", "d"]), ["     c  d", "r  0.5  1"]),
     "lines": (Lines([Series("s", [1, 2], [3.0, 4.0])], "n", "loss"), ["loss by n", "n  s", "1  3", "2  4"]),

@@ -71,7 +71,9 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypa
 
 def test_progress_is_told_in_characters(tmp_path):
     told = []
-    encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path, progress=lambda done, total: told.append((done, total)))
+    encode_corpus(
+        TextString(TEXT), train_character(TEXT), tmp_path, progress=lambda done, total: told.append((done, total))
+    )
     assert told[-1] == (len(TEXT), len(TEXT))
 
 
@@ -112,7 +114,9 @@ def flip_a_bit(path):
 
 
 def drop_a_field(path):
-    path.write_text(json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "dtype"}))
+    path.write_text(
+        json.dumps({name: value for name, value in json.loads(path.read_text()).items() if name != "dtype"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,9 @@ def test_a_text_without_tokens_is_refused(tmp_path):
 def test_a_document_of_white_space_is_its_end_alone(tmp_path):
     (tmp_path / "a.txt").write_text("  ", encoding="utf-8")
     (tmp_path / "b.txt").write_text("the cat", encoding="utf-8")
-    corpus = encode_corpus(find_text([tmp_path / "a.txt", tmp_path / "b.txt"]), train_wordpiece(TEXT), tmp_path / "cache")
+    corpus = encode_corpus(
+        find_text([tmp_path / "a.txt", tmp_path / "b.txt"]), train_wordpiece(TEXT), tmp_path / "cache"
+    )
     assert (len(corpus), corpus.num_characters, corpus.num_target_characters) == (3, 10, 7)
 
 

@@ -9,7 +9,9 @@ from clew.sources.words import EncodedWords
 
 VALUES = [
     Question("who?", "it was Ada", (Answer("Ada", 7),), "file:1"),
-    Sentence(("a", "", "été"), None, (2, 0, 2), ("det", "root", "obj"), "file:2", (((2, "det"),), (), ((2, "obj"), (1, "x")))),
+    Sentence(
+        ("a", "", "été"), None, (2, 0, 2), ("det", "root", "obj"), "file:2", (((2, "det"),), (), ((2, "obj"), (1, "x")))
+    ),
     EncodedWords([1, 2], [0, 1], [1, 2], [[3], [4, 5]], EncodedWords([7], [0], [1]), [0, 0]),
     [0.5, -1.0],
     ([1, 2], (1, 2), ["a"], ("a",), [], (), [1.0], (1.0,), [None, True, False], (1, "a", 2.5)),
@@ -49,7 +51,16 @@ def test_what_is_not_made_of_strings_and_numbers_cannot_be_packed():
 
     nested: list = []
     nested.append(nested)
-    for value in (object(), {"a": 1}, [1, object()], 2**31, LabelledTree, Local("of no module"), nested, np.array([0.5])):
+    for value in (
+        object(),
+        {"a": 1},
+        [1, object()],
+        2**31,
+        LabelledTree,
+        Local("of no module"),
+        nested,
+        np.array([0.5]),
+    ):
         with pytest.raises(Unpackable):
             Packer().pack(value)
 

@@ -35,7 +35,10 @@ def small(monkeypatch, tmp_path):
 @pytest.fixture
 def table(tmp_path):
     path = tmp_path / "pairs.tsv"
-    path.write_text("source\ttarget\n" + "".join(f"{pair.source}\t{pair.target}\n" for pair in PAIRS_OF_TEXT) + "\n", encoding="utf-8")
+    path.write_text(
+        "source\ttarget\n" + "".join(f"{pair.source}\t{pair.target}\n" for pair in PAIRS_OF_TEXT) + "\n",
+        encoding="utf-8",
+    )
     return path
 
 
@@ -79,7 +82,10 @@ def test_a_part_is_split_as_a_list_is():
     labels = [f"label {number % 3}" for number in range(300)]
     by_text = {pair.source: label for pair, label in zip(PAIRS_OF_TEXT, labels, strict=True)}
     options = {"seed": 3, "valid_fraction": 0.2, "test_fraction": 0.1, "stratify": lambda pair: by_text[pair.source]}
-    in_memory, on_disk = split_examples(PAIRS_OF_TEXT, **options), split_examples(gather(iter(PAIRS_OF_TEXT)), **options)
+    in_memory, on_disk = (
+        split_examples(PAIRS_OF_TEXT, **options),
+        split_examples(gather(iter(PAIRS_OF_TEXT)), **options),
+    )
     assert {name: list(part) for name, part in on_disk.items()} == in_memory
 
 
@@ -191,7 +197,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file")
-    with pytest.raises(UserError, match="cannot be kept in .*cache: .*; make room there, allow writing to it, or name another folder"):
+    with pytest.raises(
+        UserError, match="cannot be kept in .*cache: .*; make room there, allow writing to it, or name another folder"
+    ):
         gather(iter(PAIRS_OF_TEXT))
 
 

@@ -40,7 +40,13 @@ def corpus(tmp_path, monkeypatch):
 
 
 def encode(source, cache, told=None, **options):
-    return encode_corpus(source, train_bpe("".join(DOCUMENTS)), cache, None if told is None else lambda *done: told.append(done), **options)
+    return encode_corpus(
+        source,
+        train_bpe("".join(DOCUMENTS)),
+        cache,
+        None if told is None else lambda *done: told.append(done),
+        **options,
+    )
 
 
 def all_ids(tokenizer):
@@ -64,7 +70,11 @@ def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
     tokens = encode(corpus, tmp_path / "cache").tokens
     whole = np.asarray(tokens)
     places = np.random.default_rng(0).integers(len(tokens), size=(7, 11))
-    assert np.array_equal(tokens[places], whole[places]) and tokens[5] == whole[5] and np.array_equal(tokens[3:90:2], whole[3:90:2])
+    assert (
+        np.array_equal(tokens[places], whole[places])
+        and tokens[5] == whole[5]
+        and np.array_equal(tokens[3:90:2], whole[3:90:2])
+    )
     plan = window_evaluation_plan(len(tokens), 13, 4)
     for number in range(plan.num_batches):
         ours, plain = plan.batch(tokens, number), plan.batch(whole, number)
@@ -76,7 +86,10 @@ def test_any_places_are_read_as_from_one_array(corpus, tmp_path, monkeypatch):
 def test_what_first_tokens_stand_for_is_left_out_where_documents_are_apart(tmp_path, corpus):
     text = encode_corpus(corpus, train_character("".join(DOCUMENTS) + "\n"), tmp_path / "cache")
     assert text.num_characters == sum(map(len, DOCUMENTS)) + 39
-    assert (text.num_characters - text.num_target_characters, text.num_characters - text.num_characters_apart) == (1, 40)
+    assert (text.num_characters - text.num_target_characters, text.num_characters - text.num_characters_apart) == (
+        1,
+        40,
+    )
     starts = np.cumsum([len(document) + 1 for document in DOCUMENTS[:-1]])
     assert text.tokens.boundaries.tolist() == replace(text, apart=True).unpredicted.tolist() == starts.tolist()
     assert not len(text.unpredicted) and not text.tokens.opened
@@ -206,11 +219,17 @@ def test_a_field_of_another_name_has_the_text(tmp_path):
     [
         (
             '{"body": "x"}',
-            r'a.jsonl:1: a document a line is read of the field "text", which is missing; there are: body; write \{"text": "..."\}, or',
+            (
+                r'a.jsonl:1: a document a line is read of the field "text", which is missing; there are: body; write'
+                r' \{"text": "..."\}, or'
+            ),
         ),
         ('{"text": 3}', r'a.jsonl:1: a document a line is read of the field "text", which is no string'),
         ("{", r"a.jsonl: JSON lines have an object a line, and this is one value over many"),
-        ('{"text": "a\\ud800"}', r"character 2 of the text in .*a.jsonl:1 \(U\+D800\) is half a character; give it as UTF-8"),
+        (
+            '{"text": "a\\ud800"}',
+            r"character 2 of the text in .*a.jsonl:1 \(U\+D800\) is half a character; give it as UTF-8",
+        ),
     ],
 )
 def test_a_line_that_is_no_document_is_told_with_its_place(line, sentence, tmp_path):
@@ -222,7 +241,8 @@ def test_a_line_that_is_no_document_is_told_with_its_place(line, sentence, tmp_p
 def test_a_process_that_dies_is_told(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr("clew.data.encoding_processes.sys.executable", "/bin/false")
     with pytest.raises(
-        UserError, match=r"a process that encodes the text died \(killed, or out of memory\); try again, with text.workers=1"
+        UserError,
+        match=r"a process that encodes the text died \(killed, or out of memory\); try again, with text.workers=1",
     ):
         encode(corpus, tmp_path / "cache", workers=2)
 
@@ -242,5 +262,7 @@ def test_ctrl_c_ends_every_process_and_what_is_whole_is_kept(tmp_path):
     assert len(encoding) == 2
     os.killpg(child.pid, signal.SIGINT)
     _, errors = child.communicate(timeout=60)
-    assert child.returncode == 130 and b"stopped before the first step" in errors and b"Traceback" not in errors, errors.decode()
+    assert child.returncode == 130 and b"stopped before the first step" in errors and b"Traceback" not in errors, (
+        errors.decode()
+    )
     assert not any(process.exists() for process in encoding)

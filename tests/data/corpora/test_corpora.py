@@ -33,7 +33,9 @@ SIZES = {
 @pytest.mark.parametrize("name", [name for name in SIZES if name in EMBEDDED])
 def test_an_embedded_corpus_has_its_parts(name):
     parts = read_corpus(name)
-    assert {part: len(examples) for part, examples in parts.items()} == dict(zip(("train", "valid", "test"), SIZES[name], strict=True))
+    assert {part: len(examples) for part, examples in parts.items()} == dict(
+        zip(("train", "valid", "test"), SIZES[name], strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -57,25 +59,37 @@ def test_many_missing_files_are_told_in_part(monkeypatch, tmp_path):
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
     write(tmp_path / "wsj-sample" / "wsj_0002.mrg", "x")
     assert refusal(lambda: find_files("wsj-sample")).startswith(
-        "the corpus wsj-sample does not ship with clew; put wsj-sample/wsj_0001.mrg, wsj-sample/wsj_0003.mrg, wsj-sample/wsj_0004.mrg, "
-        f"wsj-sample/wsj_0005.mrg, wsj-sample/wsj_0006.mrg and 193 more below CLEW_DATA ({tmp_path}); "
+        "the corpus wsj-sample does not ship with clew; put wsj-sample/wsj_0001.mrg, wsj-sample/wsj_0003.mrg,"
+        " wsj-sample/wsj_0004.mrg, wsj-sample/wsj_0005.mrg, wsj-sample/wsj_0006.mrg and 193 more below CLEW_DATA"
+        f" ({tmp_path}); "
     )
 
 
 def test_languages_choose_the_files():
     first, back = read_corpus("tatoeba-sample")["valid"][0], read_corpus("tatoeba-sample", source="de")["valid"][0]
     assert isinstance(first, Pair)
-    assert (first.source, first.target) == ("He asked me a question.", "Er stellte mir eine Frage.") == (back.target, back.source)
-    assert refusal(lambda: read_corpus("tatoeba-sample", target="fr")) == "unknown language for data.target 'fr'; known: de, en"
-    assert refusal(lambda: read_corpus("tatoeba-sample", source="en", target="en")) == (
-        "data.source and data.target are both 'en'; choose two of en, de"
+    assert (
+        (first.source, first.target)
+        == ("He asked me a question.", "Er stellte mir eine Frage.")
+        == (back.target, back.source)
+    )
+    assert (
+        refusal(lambda: read_corpus("tatoeba-sample", target="fr"))
+        == "unknown language for data.target 'fr'; known: de, en"
+    )
+    assert (
+        refusal(lambda: read_corpus("tatoeba-sample", source="en", target="en"))
+        == "data.source and data.target are both 'en'; choose two of en, de"
     )
 
 
 def test_tags_choose_a_column():
     assert read_corpus("ewt-sample")["valid"][0].tags[:3] == ("ADP", "DET", "PROPN")
     assert read_corpus("ewt-sample", tags="xpos")["valid"][0].tags[:3] == ("IN", "DT", "NNP")
-    assert refusal(lambda: read_corpus("ewt-sample", tags="pos")) == "unknown kind of tags 'pos'; did you mean 'xpos'? known: upos, xpos"
+    assert (
+        refusal(lambda: read_corpus("ewt-sample", tags="pos"))
+        == "unknown kind of tags 'pos'; did you mean 'xpos'? known: upos, xpos"
+    )
 
 
 def test_sentence_types_come_with_their_trees():
@@ -86,11 +100,15 @@ def test_sentence_types_come_with_their_trees():
 
 def test_a_table_is_split_by_its_english_side_whichever_way_it_goes(monkeypatch, tmp_path):
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
-    write(tmp_path / "tatoeba" / "deu.txt", "".join(f"english {n // 3}\tdeutsch {n % 50}\tcredit\n" for n in range(300)))
+    write(
+        tmp_path / "tatoeba" / "deu.txt", "".join(f"english {n // 3}\tdeutsch {n % 50}\tcredit\n" for n in range(300))
+    )
     forth, back = read_corpus("tatoeba"), read_corpus("tatoeba", source="de")
     assert {name: len(part) for name, part in forth.items()} == {"train": 288, "valid": 6, "test": 6}
     for name in forth:
-        assert [(pair.source, pair.target) for pair in forth[name]] == [(pair.target, pair.source) for pair in back[name]]
+        assert [(pair.source, pair.target) for pair in forth[name]] == [
+            (pair.target, pair.source) for pair in back[name]
+        ]
     assert find_overlaps(forth) == []
     assert find_overlaps(back) != []
 
@@ -106,20 +124,26 @@ def test_a_part_that_may_lack_is_left_out(monkeypatch, tmp_path):
 
 def test_running_text_is_found_and_nothing_else_taken_for_it():
     assert find_corpus("tinyshakespeare").train.name == "tinyshakespeare.txt"
-    assert refusal(lambda: find_corpus("tatoeba-sample")) == (
-        "the corpus tatoeba-sample holds pairs; this task reads running text, such as tinyshakespeare, ptb"
+    assert (
+        refusal(lambda: find_corpus("tatoeba-sample"))
+        == "the corpus tatoeba-sample holds pairs; this task reads running text, such as tinyshakespeare, ptb"
     )
-    assert refusal(lambda: read_corpus("tinyshakespeare")) == (
-        "the corpus tinyshakespeare holds running text, not examples; choose another corpus or task"
+    assert (
+        refusal(lambda: read_corpus("tinyshakespeare"))
+        == "the corpus tinyshakespeare holds running text, not examples; choose another corpus or task"
     )
-    assert refusal(lambda: read_corpus("craft-sample", kind="pairs")) == (
-        "the corpus craft-sample holds bracketed trees; this task reads pairs, such as tatoeba-sample, tatoeba, multi30k"
+    assert (
+        refusal(lambda: read_corpus("craft-sample", kind="pairs"))
+        == "the corpus craft-sample holds bracketed trees; this task reads pairs, such as tatoeba-sample, tatoeba,"
+        " multi30k"
     )
     assert len(read_corpus("craft-sample", kind="bracketed trees")["valid"]) > 10
 
 
 def test_an_unknown_corpus_is_told_with_what_is_near():
-    with pytest.raises(UserError, match="unknown corpus 'multi30'; did you mean 'multi30k'\\? known: coco-sample, conll2000, "):
+    with pytest.raises(
+        UserError, match="unknown corpus 'multi30'; did you mean 'multi30k'\\? known: coco-sample, conll2000, "
+    ):
         read_corpus("multi30")
 
 

@@ -7,13 +7,19 @@ from clew.data.corpora import read_corpus
 
 PAIR = "one {n} text\tanother text {n}"
 FILES = {
-    "glue-sst2": {"SST-2/train.tsv": ("sentence\tlabel", "a film {n} \t1"), "SST-2/dev.tsv": ("sentence\tlabel", "it 's \"{n}\t0")},
+    "glue-sst2": {
+        "SST-2/train.tsv": ("sentence\tlabel", "a film {n} \t1"),
+        "SST-2/dev.tsv": ("sentence\tlabel", "it 's \"{n}\t0"),
+    },
     "glue-cola": {"CoLA/train.tsv": ("", "gj04\t1\t\tHe {n} ate."), "CoLA/dev.tsv": ("", "gj04\t0\t*\tAte {n} he.")},
     "glue-mrpc": {
         f"MRPC/{part}.tsv": ("\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String", '1\t7\t8\t"He said {n}\tShe said')
         for part in ("train", "dev")
     },
-    "glue-rte": {f"RTE/{part}.tsv": ("index\tsentence1\tsentence2\tlabel", f"{{n}}\t{PAIR}\tentailment") for part in ("train", "dev")},
+    "glue-rte": {
+        f"RTE/{part}.tsv": ("index\tsentence1\tsentence2\tlabel", f"{{n}}\t{PAIR}\tentailment")
+        for part in ("train", "dev")
+    },
     "glue-stsb": {
         f"STS-B/{part}.tsv": (
             "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
@@ -26,9 +32,13 @@ FILES = {
         for part in ("train", "dev_matched")
     },
     "glue-qqp": {
-        f"QQP/{part}.tsv": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", f"{{n}}\t1\t2\t{PAIR}\t1") for part in ("train", "dev")
+        f"QQP/{part}.tsv": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", f"{{n}}\t1\t2\t{PAIR}\t1")
+        for part in ("train", "dev")
     },
-    "glue-qnli": {f"QNLI/{part}.tsv": ("index\tquestion\tsentence\tlabel", f"{{n}}\t{PAIR}\tentailment") for part in ("train", "dev")},
+    "glue-qnli": {
+        f"QNLI/{part}.tsv": ("index\tquestion\tsentence\tlabel", f"{{n}}\t{PAIR}\tentailment")
+        for part in ("train", "dev")
+    },
 }
 
 
@@ -36,7 +46,10 @@ def write(folder: Path, files: dict[str, tuple[str, str]]) -> None:
     for name, (header, line) in files.items():
         path = folder / "glue" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [*([header] if header else []), *(line.format(n=f"{path.stem}{number}") for number in range(20 if "train" in name else 3))]
+        lines = [
+            *([header] if header else []),
+            *(line.format(n=f"{path.stem}{number}") for number in range(20 if "train" in name else 3)),
+        ]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -46,14 +59,18 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_published_as_dev_is_the_test_part_and_a_tenth_of_train_the_validation_part(name: str, tmp_path: Path) -> None:
+def test_what_is_published_as_dev_is_the_test_part_and_a_tenth_of_train_the_validation_part(
+    name: str, tmp_path: Path
+) -> None:
     write(tmp_path, FILES[name])
     parts = read_corpus(name, seed=3)
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 18, "valid": 2, "test": 3}
     assert all("train" in example.text for part in ("train", "valid") for example in parts[part])
     assert all("dev" in example.text for example in parts["test"])
     assert (parts["train"][0].second is None) == (name in ("glue-sst2", "glue-cola"))
-    assert [example.text for example in parts["valid"]] != [example.text for example in read_corpus(name, seed=4)["valid"]]
+    assert [example.text for example in parts["valid"]] != [
+        example.text for example in read_corpus(name, seed=4)["valid"]
+    ]
 
 
 def test_a_quote_is_a_character_and_labels_are_as_they_stand(tmp_path: Path) -> None:
@@ -82,6 +99,7 @@ def test_sts_b_is_read_without_a_header_and_with_lines_of_two_lengths(tmp_path: 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="the corpus glue-rte does not ship with clew; put glue/RTE/train.tsv, glue/RTE/dev.tsv below CLEW_DATA"
+        UserError,
+        match="the corpus glue-rte does not ship with clew; put glue/RTE/train.tsv, glue/RTE/dev.tsv below CLEW_DATA",
     ):
         read_corpus("glue-rte")

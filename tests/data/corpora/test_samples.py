@@ -23,11 +23,16 @@ def test_every_photograph_names_its_licence_and_source():
 
 def test_a_translation_has_as_many_lines_as_its_source():
     for part in ("train", "dev", "test"):
-        lines = [len((sample_path("tatoeba") / f"{part}.{language}").read_bytes().splitlines()) for language in ("en", "de")]
+        lines = [
+            len((sample_path("tatoeba") / f"{part}.{language}").read_bytes().splitlines()) for language in ("en", "de")
+        ]
         assert lines[0] == lines[1]
 
 
 def test_an_unknown_sample_is_told_with_what_is_near():
-    message = "unknown sample 'tinyshakspeare'; did you mean 'tinyshakespeare'\\? known: coco, craft, digits, ewt, gum, panlex"
+    message = (
+        "unknown sample 'tinyshakspeare'; did you mean 'tinyshakespeare'\\? known: coco, craft, digits, ewt, gum,"
+        " panlex"
+    )
     with pytest.raises(UserError, match=message):
         sample_path("tinyshakspeare")

@@ -87,8 +87,14 @@ def test_a_text_in_another_encoding_is_another_text(tmp_path: Path) -> None:
 def test_an_encoding_that_is_none_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "a")
     known = "known are utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030 and what else Python knows"
-    assert refusal(lambda: read_lines(given_file(path, "klingon"))) == f"data.encoding: unknown encoding 'klingon'; {known}"
-    assert refusal(lambda: read_lines(given_file(path, "base64"))) == f"data.encoding: 'base64' does not encode text; {known}"
+    assert (
+        refusal(lambda: read_lines(given_file(path, "klingon")))
+        == f"data.encoding: unknown encoding 'klingon'; {known}"
+    )
+    assert (
+        refusal(lambda: read_lines(given_file(path, "base64")))
+        == f"data.encoding: 'base64' does not encode text; {known}"
+    )
 
 
 def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -99,7 +105,9 @@ def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", [b"a\xff\n", "漢字表格".encode("big5"), b"\x80\x81\x01\x02 noise"], ids=["erased", "big5", "noise"])
+@pytest.mark.parametrize(
+    "content", [b"a\xff\n", "漢字表格".encode("big5"), b"\x80\x81\x01\x02 noise"], ids=["erased", "big5", "noise"]
+)
 def test_what_no_encoding_explains_is_not_guessed(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not UTF-8; say what it is with data.encoding=cp1252"):
         list(read_lines(write(tmp_path / "a.txt", content)))
@@ -108,6 +116,8 @@ def test_what_no_encoding_explains_is_not_guessed(content: bytes, tmp_path: Path
 def test_a_guess_is_told_with_its_reason(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\ncafé,a\nthé,a\nbar,b\n".encode("latin-1"))
     sentence = "few bytes are beyond ASCII, as of letters with accents in a western language"
-    assert TableData(train=str(path)).encodings() == [f"{path}: read as latin-1, as {sentence}; data.encoding=NAME says otherwise"]
+    assert TableData(train=str(path)).encodings() == [
+        f"{path}: read as latin-1, as {sentence}; data.encoding=NAME says otherwise"
+    ]
     assert f"encoding: latin-1, as {sentence}; data.encoding=NAME says otherwise" in repr(describe(path))
     assert TableData(train=str(path), encoding="latin-1").encodings() == []

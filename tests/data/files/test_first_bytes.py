@@ -57,7 +57,12 @@ def as_tar(path: Path) -> None:
     ],
 )
 def test_the_line_that_converts_a_file_works(
-    make: Callable[[Path], None], about: str, out: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[[Path], None],
+    about: str,
+    out: str,
+    lines: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
     suffix = {"an archive of NumPy arrays": ".npz", "a NumPy array": ".npy"}.get(about, ".bin")
@@ -76,10 +81,12 @@ def test_a_pickle_is_named_and_never_opened(protocol: int, tmp_path: Path) -> No
             return exec, (f"open({str(tmp_path / 'sprung')!r}, 'w')",)
 
     path = write(tmp_path / "a.csv", pickle.dumps({"text": Trap()}, protocol=protocol))
-    assert refusal(lambda: read_lines(path)) == (
-        f"{path}: this is a pickle, not text; a pickle can run any program: only where you trust who made it; convert it: python -c "
-        "'import sys, pandas; pandas.DataFrame(pandas.read_pickle(sys.argv[1])).to_csv(sys.argv[2], index=False)' "
-        f"{path} {tmp_path / 'a-converted.csv'}"
+    assert (
+        refusal(lambda: read_lines(path))
+        == f"{path}: this is a pickle, not text; a pickle can run any program: only where you trust who made it;"
+        " convert it: python -c 'import sys, pandas;"
+        f" pandas.DataFrame(pandas.read_pickle(sys.argv[1])).to_csv(sys.argv[2], index=False)' {path}"
+        f" {tmp_path / 'a-converted.csv'}"
     )
     assert not (tmp_path / "sprung").exists()
 
@@ -116,7 +123,18 @@ def test_what_is_no_text_is_named_whatever_it_is_called(kind: str, name: str, tm
 
 
 @pytest.mark.parametrize(
-    "text", ["PAR1 is a place", "ORC raids", "MZ and others", "BZh is no word", "GIF89a they say", "Rar! he said", "ID3 tags", "MM", "a"]
+    "text",
+    [
+        "PAR1 is a place",
+        "ORC raids",
+        "MZ and others",
+        "BZh is no word",
+        "GIF89a they say",
+        "Rar! he said",
+        "ID3 tags",
+        "MM",
+        "a",
+    ],
 )
 def test_a_text_that_begins_like_a_format_is_text(text: str, tmp_path: Path) -> None:
     assert kind_of(text.encode()) is None

@@ -45,7 +45,9 @@ def test_an_array_comes_back_zipped_or_not(tmp_path: Path) -> None:
 def test_what_is_no_such_array_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     for path in (write(tmp_path / "a-ubyte", content), write(tmp_path / "a-ubyte.gz", gzip.compress(content))):
         assert refusal(lambda path=path: read_idx(path)).startswith(f"{path}: {sentence}")  # type: ignore[misc]
-    assert "cannot be unzipped" in refusal(lambda: read_idx(write(tmp_path / "b.gz", gzip.compress(idx(PICTURES))[:-9])))
+    assert "cannot be unzipped" in refusal(
+        lambda: read_idx(write(tmp_path / "b.gz", gzip.compress(idx(PICTURES))[:-9]))
+    )
 
 
 @pytest.mark.parametrize("packaged", [False, True])
@@ -74,4 +76,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     whole, notes = write(tmp_path / "whole", idx(LABELS)), Notes(faults="skip")
     assert len(list(content.read((images, whole), {}, notes))) == 20
     assert notes.sentences[0] == f"{images}: picture 9: its class has the number 8, and there are 8, counted from 0"
-    assert refusal(lambda: idx_pictures(whole)) == f"{whole}: pictures are (pictures, height, width), not 24; give another file"
+    assert (
+        refusal(lambda: idx_pictures(whole))
+        == f"{whole}: pictures are (pictures, height, width), not 24; give another file"
+    )

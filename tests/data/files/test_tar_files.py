@@ -32,12 +32,16 @@ def archive(path: Path, **members: bytes) -> Path:
 
 
 def test_members_are_found_by_their_whole_name_or_its_end(tmp_path: Path) -> None:
-    path = archive(tmp_path / "a.tar", **{".__a.txt": b"one", "x__b.txt": b"two", "y__b.txt": b"three", "y__c.txt": b"four"})
-    assert [find_member(path, name) for name in ("a.txt", "./a.txt", "b.txt", "x/b.txt", "c.txt", "link.png", "d.txt")] == [
-        *("a.txt", "a.txt", None, "x/b.txt", "y/c.txt", None, None)
-    ]
+    path = archive(
+        tmp_path / "a.tar", **{".__a.txt": b"one", "x__b.txt": b"two", "y__b.txt": b"three", "y__c.txt": b"four"}
+    )
+    assert [
+        find_member(path, name) for name in ("a.txt", "./a.txt", "b.txt", "x/b.txt", "c.txt", "link.png", "d.txt")
+    ] == [*("a.txt", "a.txt", None, "x/b.txt", "y/c.txt", None, None)]
     assert [read_member(path, name) for name in ("a.txt", "y/b.txt")] == [b"one", b"three"]
-    assert refusal(lambda: read_member(path, "link.png")).startswith(f"{path}: no file 'link.png' in this archive; there are 4")
+    assert refusal(lambda: read_member(path, "link.png")).startswith(
+        f"{path}: no file 'link.png' in this archive; there are 4"
+    )
 
 
 def test_a_picture_in_an_archive_is_read_as_its_file_is(tmp_path: Path) -> None:
@@ -50,10 +54,14 @@ def test_a_picture_in_an_archive_is_read_as_its_file_is(tmp_path: Path) -> None:
         assert np.array_equal(picture.pixels(), array) and torch.equal(read_picture(picture), read_picture(alone))
         assert picture_size(picture) == picture_size(alone) == (5, 9)
     broken = find_picture("b.png", path)
-    assert broken is not None and refusal(broken.pixels).startswith(f"{path}/b.png: this is no picture that can be read")
+    assert broken is not None and refusal(broken.pixels).startswith(
+        f"{path}/b.png: this is no picture that can be read"
+    )
 
 
-@pytest.mark.parametrize("name", ["c.png", "", "a\0.png", "x" * 5000, "~nobody-here/a.png", "a.png/b.png", "none.tar/a.png", "pipe"])
+@pytest.mark.parametrize(
+    "name", ["c.png", "", "a\0.png", "x" * 5000, "~nobody-here/a.png", "a.png/b.png", "none.tar/a.png", "pipe"]
+)
 def test_a_name_that_is_no_file_is_not_found(name: str, tmp_path: Path) -> None:
     write_picture(tmp_path / "a.png", pixels(2, 2))
     os.mkfifo(tmp_path / "pipe")
@@ -64,11 +72,15 @@ def test_a_name_that_is_no_file_is_not_found(name: str, tmp_path: Path) -> None:
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"Hello" * 1000, b"\x1f\x8b" + bytes(600)):
         path = write(tmp_path / "b.tar", content)
-        assert refusal(lambda path=path: find_member(path, "z")).startswith(f"{path}: this is no tar archive that can be read (")  # type: ignore[misc]
+        assert refusal(lambda path=path: find_member(path, "z")).startswith(
+            f"{path}: this is no tar archive that can be read ("
+        )  # type: ignore[misc]
     cut = write(tmp_path / "c.tar", archive(tmp_path / "a.tar", a=bytes(5000)).read_bytes()[:3000])
     assert refusal(lambda: read_member(cut, "a")).startswith(f"{cut}: ")
-    assert refusal(lambda: check_folder(tmp_path / "d.tar")) == (
-        f"data.pictures={tmp_path / 'd.tar'}: there is no such folder, nor an archive that ends in .tar; name where the pictures are"
+    assert (
+        refusal(lambda: check_folder(tmp_path / "d.tar"))
+        == f"data.pictures={tmp_path / 'd.tar'}: there is no such folder, nor an archive that ends in .tar; name where"
+        " the pictures are"
     )
 
 

@@ -103,7 +103,11 @@ def test_a_folder_without_text_is_refused(tmp_path):
     write(tmp_path / "a.md", "a")
     write(tmp_path / "a.txt", "")
     with pytest.raises(
-        UserError, match=r"no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
+        UserError,
+        match=(
+            r"no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to"
+            r" .txt"
+        ),
     ):
         find_text(tmp_path)
 
@@ -112,8 +116,8 @@ def test_a_byte_that_is_not_utf8_is_told_with_its_place(tmp_path):
     path = write(tmp_path / "notes.txt", "ä first\nsecond\n".encode() + b"x\xff\n")
     with pytest.raises(UserError) as caught:
         list(TextFiles((path,)))
-    assert str(caught.value) == (
-        f"{path}: byte 0xff at offset 17 (line 3) is not UTF-8; "
+    assert (
+        str(caught.value) == f"{path}: byte 0xff at offset 17 (line 3) is not UTF-8; "
         "say what it is with data.encoding=cp1252|latin-1|utf-16|cp1251|shift_jis|gb18030, "
         f"or convert it, e.g. iconv -f latin1 -t utf-8 {path} > {tmp_path / 'utf8-notes.txt'}"
     )
@@ -193,7 +197,10 @@ def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_p
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("~nobody-of-that-name/x.txt", "no such file: ~nobody-of-that-name/x.txt; there is no user of that name; write ./~ for a name"),
+        (
+            "~nobody-of-that-name/x.txt",
+            "no such file: ~nobody-of-that-name/x.txt; there is no user of that name; write ./~ for a name",
+        ),
         ("x" * 9999, f"no such file: {'x' * 60}...{'x' * 60}; File name too long"),
         ("x/" * 999, f"no such file: {'x/' * 30}.../x"),
         ("a\0b", "no such file: a\\x00b; "),

@@ -83,7 +83,9 @@ def test_a_file_that_is_not_packed_is_read_whatever_it_is_called(tmp_path: Path)
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-def test_a_small_file_that_becomes_a_large_one_is_refused(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_that_becomes_a_large_one_is_refused(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unpacking, "SMALL", 2**18)
     path = write(tmp_path / f"bomb.txt{suffix}", PACKED[suffix](b"the same line again\n" * (2**20 // 20)))
     with pytest.raises(UserError, match="unzipped, it is more than 100 times its size, as no text is"):
@@ -95,7 +97,10 @@ def test_a_small_file_that_becomes_a_large_one_is_refused(suffix: str, tmp_path:
 def test_a_damaged_file_is_refused(suffix: str, tmp_path: Path) -> None:
     whole = PACKED[suffix](b"".join(b"%d line\n" % (number**3) for number in range(5000)))
     middle = len(whole) // 2
-    for content in (whole[:middle], whole[:-4] + b"oops" if suffix != ".zip" else whole[:middle] + bytes(9) + whole[middle + 9 :]):
+    for content in (
+        whole[:middle],
+        whole[:-4] + b"oops" if suffix != ".zip" else whole[:middle] + bytes(9) + whole[middle + 9 :],
+    ):
         sentence = refusal(lambda content=content: read_lines(write(tmp_path / "a", content)))  # type: ignore[misc]
         assert sentence.startswith(f"{tmp_path / 'a'}: cannot be unzipped (")
         assert sentence.endswith("); it is damaged, so copy it again")
@@ -120,7 +125,9 @@ def test_an_archive_of_no_file_and_one_with_a_password_are_refused(tmp_path: Pat
     content[6] |= 1
     content[content.index(b"PK\x01\x02") + 8] |= 1
     locked = write(tmp_path / "b.zip", bytes(content))
-    assert refusal(lambda: read_lines(locked)) == (f"{locked}: the file in this zip archive has a password; unpack it, and name that file")
+    assert refusal(lambda: read_lines(locked)) == (
+        f"{locked}: the file in this zip archive has a password; unpack it, and name that file"
+    )
 
 
 def test_no_member_is_written_anywhere(tmp_path: Path) -> None:

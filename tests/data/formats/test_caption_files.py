@@ -45,7 +45,11 @@ def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
 
 COCO: dict[str, Any] = {
     "info": {"year": 2014},
-    "images": [{"id": 9, "file_name": "nine.jpg"}, {"id": 4, "file_name": "four.jpg"}, {"id": 5, "file_name": "five.jpg"}],
+    "images": [
+        {"id": 9, "file_name": "nine.jpg"},
+        {"id": 4, "file_name": "four.jpg"},
+        {"id": 5, "file_name": "five.jpg"},
+    ],
     "annotations": [
         {"image_id": 4, "id": 1, "caption": " A dog ."},
         {"image_id": 9, "id": 2, "caption": "A cat."},
@@ -92,17 +96,35 @@ def test_a_file_of_another_shape_is_refused(content: str, sentence: str, tmp_pat
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({**COCO, "annotations": [7]}, "annotation 1: expected an object with a number in 'image_id', found 7; mend it"),
+        (
+            {**COCO, "annotations": [7]},
+            "annotation 1: expected an object with a number in 'image_id', found 7; mend it",
+        ),
         ({**COCO, "annotations": [{"image_id": 4}]}, "annotation 1: the field for data.caption is empty; mend it"),
-        ({**COCO, "annotations": [{"image_id": 4, "caption": " "}]}, "annotation 1: the field for data.caption is empty; mend it"),
-        ({**COCO, "annotations": [{"image_id": 4, "caption": {}}]}, "annotation 1: the field for data.caption is empty; mend it"),
-        ({**COCO, "annotations": [{"image_id": 77, "caption": "A dog."}]}, "image 77: it has a caption, and 'images' has no such id; mend"),
+        (
+            {**COCO, "annotations": [{"image_id": 4, "caption": " "}]},
+            "annotation 1: the field for data.caption is empty; mend it",
+        ),
+        (
+            {**COCO, "annotations": [{"image_id": 4, "caption": {}}]},
+            "annotation 1: the field for data.caption is empty; mend it",
+        ),
+        (
+            {**COCO, "annotations": [{"image_id": 77, "caption": "A dog."}]},
+            "image 77: it has a caption, and 'images' has no such id; mend",
+        ),
         ({**COCO, "images": [{"id": 4}]}, "image {'id': 4}: the field for data.image is null; mend it"),
-        ({**COCO, "images": [COCO["images"][0]] * 2}, "image {'file_name': 'nine.jpg', 'id': 9}: another picture above has the same id;"),
+        (
+            {**COCO, "images": [COCO["images"][0]] * 2},
+            "image {'file_name': 'nine.jpg', 'id': 9}: another picture above has the same id;",
+        ),
         ([5], "picture 1: expected an object, found a number; the shape is"),
         ([{"image": "a.jpg"}], "picture 1: the field for data.caption is empty; mend it"),
         ([{"captions": ["A dog."]}], "picture 1: the field for data.image is null; mend it"),
-        ([{"image": "a.jpg", "captions": ["A dog.", 3, {}]}], "picture 1: data.caption takes a text, found an object; mend it"),
+        (
+            [{"image": "a.jpg", "captions": ["A dog.", 3, {}]}],
+            "picture 1: data.caption takes a text, found an object; mend it",
+        ),
         ([{"image": "a.jpg", "captions": ["\ud800"]}], "picture 1: the field for data.caption has half a character"),
     ],
 )

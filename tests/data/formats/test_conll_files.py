@@ -7,7 +7,9 @@ from clew.data.formats.conll_files import read_conll
 from clew.data.notes import Notes
 from tests.data.written import refusal, write, written
 
-WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=6).filter(lambda word: not word.startswith("-DOC"))
+WORD = st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1, max_size=6).filter(
+    lambda word: not word.startswith("-DOC")
+)
 
 
 @given(
@@ -27,8 +29,8 @@ def test_what_is_written_is_read(sentences, separator):
 
 def test_documents_comments_and_empty_lines_are_passed_over(tmp_path):
     content = (
-        "-DOCSTART- -X- O\n\n\n# sent_id = 1\n# newdoc\nEU NNP I-ORG\nrejects VBZ O\n\n-DOCSTART-\n\n# a comment of five words\n"
-        "# # O\n1 CD O\n \n. . O"
+        "-DOCSTART- -X- O\n\n\n# sent_id = 1\n# newdoc\nEU NNP I-ORG\nrejects VBZ O\n\n-DOCSTART-\n\n# a comment of"
+        " five words\n# # O\n1 CD O\n \n. . O"
     )
     path = write(tmp_path / "a.txt", content)
     assert list(read_conll(path)) == [
@@ -45,8 +47,9 @@ def test_columns_go_by_number_from_either_end(tmp_path):
     ]
     assert [sentence.tags for sentence in read_conll(path, words=2, tags=None)] == [None]
     for number in (0, 6, -6):
-        assert refusal(lambda number=number: read_conll(path, tags=number)) == (
-            f"{path}: no column {number} for data.tags; there are 5, counted from 1, or from -1 at the last"
+        assert (
+            refusal(lambda number=number: read_conll(path, tags=number))
+            == f"{path}: no column {number} for data.tags; there are 5, counted from 1, or from -1 at the last"
         )
 
 
@@ -59,7 +62,10 @@ def test_columns_go_by_number_from_either_end(tmp_path):
 )
 def test_a_faulty_sentence_is_refused_or_left_out_whole(tmp_path, lines, place, sentence):
     path = write(tmp_path / "a.conll", f"a A\nb B\n\n{lines}\ne E\n")
-    assert refusal(lambda: read_conll(path)) == f"{path}:{place}: {sentence}; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_conll(path))
+        == f"{path}:{place}: {sentence}; mend it, or leave such records out with data.faults=skip"
+    )
     notes = Notes(faults="skip")
     assert [sentence.words for sentence in read_conll(path, notes=notes)] == [("a", "b"), ("e",)]
     assert notes.num_faults == 1

@@ -15,7 +15,12 @@ HEAD = "# sent_id = 1\n# text = vámonos al mar\n"
 
 def test_ranges_empty_nodes_and_comments_are_passed_over(tmp_path):
     content = HEAD + row("1-2", "vámonos", head="_") + row(1, "vamos", "VERB") + row(2, "nos", "PRON", "1", "obj")
-    content += row("2.1", "go", head="_") + row("3-4", "al", head="_") + row(3, "a", "ADP", "5", "case") + row(4, "el", "DET", "5", "det")
+    content += (
+        row("2.1", "go", head="_")
+        + row("3-4", "al", head="_")
+        + row(3, "a", "ADP", "5", "case")
+        + row(4, "el", "DET", "5", "det")
+    )
     content += row(5, "mar mío", "NOUN", "1", "obl") + "\n\n# text = sí\n" + row(1, "sí", "INTJ")
     path = write(tmp_path / "a.conllu", content)
     assert list(read_conllu(path)) == [
@@ -35,8 +40,10 @@ def test_columns_go_by_name_and_by_number(tmp_path):
     assert [sentence.tags for sentence in read_conllu(path, tags="xpos")] == [("DT",)]
     assert [sentence.tags for sentence in read_conllu(path, tags=4)] == [("DET",)]
     assert next(read_conllu(path, tags=None, heads=None, relations=None)) == Sentence(("a",), id=f"{path}:1")
-    assert refusal(lambda: read_conllu(path, tags="pos")) == (
-        "unknown CoNLL-U column 'pos'; did you mean 'xpos'? known: deprel, deps, feats, form, head, id, lemma, misc, upos, xpos"
+    assert (
+        refusal(lambda: read_conllu(path, tags="pos"))
+        == "unknown CoNLL-U column 'pos'; did you mean 'xpos'? known: deprel, deps, feats, form, head, id, lemma, misc,"
+        " upos, xpos"
     )
 
 
@@ -51,7 +58,11 @@ def test_heads_that_are_not_annotated_are_none(tmp_path):
         (row(1, "a", head="2") + row(2, "b", head="1"), 4, "no word has the head 0, so that the sentence has no root"),
         (row(1, "a") + row(2, "b", head="3") + row(3, "c", head="2"), 5, "heads go in a circle: word 2 -> 3 -> 2"),
         (row(1, "a") + row(2, "b", head="7"), 5, "the head of word 2 is '7', which is no word"),
-        (row(1, "a") + row(3, "b"), 5, "the word's number is '3', and 2 comes next; words are numbered from 1 in each sentence"),
+        (
+            row(1, "a") + row(3, "b"),
+            5,
+            "the word's number is '3', and 2 comes next; words are numbered from 1 in each sentence",
+        ),
         (row("x", "a"), 4, "the word's number is 'x', and 1 comes next"),
         ("1\ta\n", 4, "expected 10 tab-separated columns, found 2"),
         ("1 a _ X x _ 0 root _ _\n", 4, "expected 10 tab-separated columns, found 1"),

@@ -94,7 +94,11 @@ def test_a_first_record_like_those_below_it_is_no_header(rows, is_data):
 def test_without_a_header_no_record_is_lost(tmp_path):
     path = write(tmp_path / "a.csv", '"it broke, twice",a\nit works,b\nso late,a\n')
     assert [record.values["1"] for record in read_csv(path)] == ["it broke, twice", "it works", "so late"]
-    assert [record.values["1"] for record in read_csv(path, wanted=["1", 2])] == ["it broke, twice", "it works", "so late"]
+    assert [record.values["1"] for record in read_csv(path, wanted=["1", 2])] == [
+        "it broke, twice",
+        "it works",
+        "so late",
+    ]
     assert [record.values["a"] for record in read_csv(path, header=True)] == ["b", "a"]
     assert [record.values["a"] for record in read_csv(path, wanted=["a"])] == ["b", "a"]
 
@@ -108,35 +112,47 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
 
 def test_another_number_of_fields_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,b\nyes, no, b\nc,d\n")
-    assert refusal(lambda: read_csv(path)) == (
-        f"{path}:3: expected 2 columns between commas, found 3; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_csv(path))
+        == f"{path}:3: expected 2 columns between commas, found 3; mend it, or leave such records out with"
+        " data.faults=skip"
     )
     assert [record.line for record in read_csv(path, notes=Notes(faults="skip"))] == [2, 4]
 
 
 def test_a_record_that_swallowed_others_says_where_it_ends(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"a,b\nc,d\n"e,f"\n')
-    assert refusal(lambda: read_csv(path)).startswith(f"{path}:2: a field of this record, which ends in line 4, goes on after the quote")
+    assert refusal(lambda: read_csv(path)).startswith(
+        f"{path}:2: a field of this record, which ends in line 4, goes on after the quote"
+    )
     path = write(tmp_path / "b.csv", 'text;label\n"a;b\nc;d\ne";f;g\n')
     assert refusal(lambda: read_csv(path)).startswith(
-        f"{path}:2: expected 2 columns between semicolons, found 3 in the record that ends in line 4, where a quote may be missing; "
+        f"{path}:2: expected 2 columns between semicolons, found 3 in the record that ends in line 4, where a quote may"
+        " be missing; "
     )
 
 
 def test_a_quote_that_never_closes_is_told_with_the_line_where_its_record_begins(tmp_path, monkeypatch):
-    remedy = 'close it, or double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this file'
+    remedy = (
+        'close it, or double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this'
+        " file"
+    )
     path = write(tmp_path / "a.csv", 'text,label\na,b\n"c,d\ne,f\n')
     for faults in ("refuse", "skip"):
-        assert refusal(lambda faults=faults: read_csv(path, notes=Notes(faults=faults))) == (
-            f"{path}:3: a quote opens in the record that begins here and does not close before the file ends; {remedy}"
+        assert (
+            refusal(lambda faults=faults: read_csv(path, notes=Notes(faults=faults)))
+            == f"{path}:3: a quote opens in the record that begins here and does not close before the file ends;"
+            f" {remedy}"
         )
     before = csv.field_size_limit()
     try:
         csv.field_size_limit(100)
         monkeypatch.setattr(csv_files, "LONGEST", 1000)
         path = write(tmp_path / "b.csv", 'text,label\n"c,d\n' + "e,f\n" * 1000)
-        assert refusal(lambda: read_csv(path)) == (
-            f"{path}:2: a quote opens in the record that begins here and does not close within 1,000 characters; {remedy}"
+        assert (
+            refusal(lambda: read_csv(path))
+            == f"{path}:2: a quote opens in the record that begins here and does not close within 1,000 characters;"
+            f" {remedy}"
         )
     finally:
         csv.field_size_limit(before)
@@ -144,9 +160,10 @@ def test_a_quote_that_never_closes_is_told_with_the_line_where_its_record_begins
 
 def test_a_field_that_goes_on_after_its_quote_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"so" they say,b\nc,d\n')
-    assert refusal(lambda: read_csv(path)) == (
-        f"{path}:2: a field of this record goes on after the quote that closes it; double quotes that are part of a text; "
-        "mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_csv(path))
+        == f"{path}:2: a field of this record goes on after the quote that closes it; double quotes that are part of a"
+        " text; mend it, or leave such records out with data.faults=skip"
     )
     assert [record.values for record in read_csv(path, notes=Notes(faults="skip"))] == [{"text": "c", "label": "d"}]
 
@@ -164,7 +181,10 @@ def test_a_field_of_any_length_is_read(tmp_path):
 
 def test_a_header_alone_is_refused(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\n")
-    assert refusal(lambda: read_csv(path)) == f"{path}: there is a header and no record below it; give a file with records in it"
+    assert (
+        refusal(lambda: read_csv(path))
+        == f"{path}: there is a header and no record below it; give a file with records in it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -184,7 +204,9 @@ def test_the_delimiter_is_what_parts_the_records_alike(content: str, delimiter: 
 
 @pytest.mark.parametrize(("said", "between"), [("|", "|"), ("tab", "\t"), ("~", "~"), (",", ",")])
 def test_a_delimiter_that_is_given_is_taken(said: str, between: str, tmp_path: Path) -> None:
-    path = given_file(write(tmp_path / "a.tsv", f"text{between}label\na;b;c{between}x\nd;e;f{between}y\n"), delimiter=said)
+    path = given_file(
+        write(tmp_path / "a.tsv", f"text{between}label\na;b;c{between}x\nd;e;f{between}y\n"), delimiter=said
+    )
     examples = list(read_labelled(path))
     assert [(example.text, example.label) for example in examples] == [("a;b;c", "x"), ("d;e;f", "y")]
 

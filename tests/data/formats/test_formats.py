@@ -74,9 +74,10 @@ def test_a_format_can_be_forced(tmp_path):
     path = write(tmp_path / "a.csv", "a\tb")
     assert find_format(path, "tsv") == "tsv"
     assert find_format(path) == "csv"
-    assert refusal(lambda: find_format(path, "tvs")) == (
-        "unknown data.format 'tvs'; did you mean 'tsv'? known: coco, conll, conllu, csv, flickr, json, jsonl, lines, parallel, squad, "
-        "table, trees, tsv, xlsx"
+    assert (
+        refusal(lambda: find_format(path, "tvs"))
+        == "unknown data.format 'tvs'; did you mean 'tsv'? known: coco, conll, conllu, csv, flickr, json, jsonl, lines,"
+        " parallel, squad, table, trees, tsv, xlsx"
     )
 
 
@@ -100,7 +101,9 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
     bars = Format("fields between bars", table_rows(read), (".pipe",), has_bar, records=read)
     monkeypatch.setitem(FORMATS, "pipe", bars)
     monkeypatch.setitem(
-        FORMATS, "slash", Format("words with tags", list_rows(read_tags), (".slash", ".csv"), records=read_tags, has_lists=True)
+        FORMATS,
+        "slash",
+        Format("words with tags", list_rows(read_tags), (".slash", ".csv"), records=read_tags, has_lists=True),
     )
 
 
@@ -117,11 +120,17 @@ def test_a_format_of_ones_own_is_told_by_its_extension_or_its_content_before_all
 def test_a_format_of_ones_own_gives_examples_and_descriptions(tmp_path: Path) -> None:
     bars = write(tmp_path / "a.pipe", "a fox|yes\n\nno bar\na dog|no\n")
     notes = Notes(faults="skip")
-    assert [(each.text, each.labels) for each in read_labelled(bars, notes=notes)] == [("a fox", ("yes",)), ("a dog", ("no",))]
+    assert [(each.text, each.labels) for each in read_labelled(bars, notes=notes)] == [
+        ("a fox", ("yes",)),
+        ("a dog", ("no",)),
+    ]
     assert notes.skipped == {"no bar": 1}
     assert "fields between bars, 2 records" in str(describe(bars))
     slashes = write(tmp_path / "a.slash", "a/D fox/N\nhe/P runs/V\n")
-    assert [(each.words, each.tags) for each in read_sentences(slashes)] == [(("a", "fox"), ("D", "N")), (("he", "runs"), ("P", "V"))]
+    assert [(each.words, each.tags) for each in read_sentences(slashes)] == [
+        (("a", "fox"), ("D", "N")),
+        (("he", "runs"), ("P", "V")),
+    ]
     assert "words with tags, 2 records" in str(describe(slashes))
 
 

@@ -57,18 +57,26 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
 )
 def test_what_is_no_object_is_a_fault(tmp_path, line, sentence):
     path = write(tmp_path / "a.jsonl", f'{{"a": 1}}\n{line}\n{{"a": 3}}\n')
-    assert refusal(lambda: read_jsonl(path)) == f"{path}:2: {sentence}; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_jsonl(path))
+        == f"{path}:2: {sentence}; mend it, or leave such records out with data.faults=skip"
+    )
     assert [record.line for record in read_jsonl(path, notes=Notes(faults="skip"))] == [1, 3]
 
 
 def test_one_object_over_many_lines_is_told_as_such(tmp_path):
     path = write(tmp_path / "a.json", '{\n"a": 1\n}')
-    assert refusal(lambda: read_jsonl(path)) == (
-        f"{path}: JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c . {path}"
+    assert (
+        refusal(lambda: read_jsonl(path))
+        == f"{path}: JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq"
+        f" -c . {path}"
     )
 
 
-OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=5) | st.integers() | st.lists(st.none()), max_size=3), min_size=1)
+OBJECTS = st.lists(
+    st.dictionaries(st.text(max_size=3), st.text(max_size=5) | st.integers() | st.lists(st.none()), max_size=3),
+    min_size=1,
+)
 
 
 @given(OBJECTS, st.sampled_from([None, 1, "\t"]))
@@ -81,7 +89,11 @@ def test_an_array_is_read_as_python_wrote_it(objects, indent):
 def test_records_of_an_array_have_the_lines_where_they_begin(tmp_path):
     path = write(tmp_path / "a.json", '\n[\n {"a": 1},\n\n {"a":\n  "two\\n"}, {"a": 3}\n]\n')
     assert find_format(path) == "json"
-    assert [(record.line, record.values) for record in read_json_array(path)] == [(3, {"a": 1}), (5, {"a": "two\n"}), (6, {"a": 3})]
+    assert [(record.line, record.values) for record in read_json_array(path)] == [
+        (3, {"a": 1}),
+        (5, {"a": "two\n"}),
+        (6, {"a": 3}),
+    ]
 
 
 @pytest.mark.parametrize("size", [7, 100, 2**20])
@@ -96,8 +108,10 @@ def test_a_broken_array_is_told_with_its_line(tmp_path):
     path = write(tmp_path / "a.json", '[{"a": 1},\n{"a": 2}\n{"a": }]')
     assert refusal(lambda: read_json_array(path)) == f"{path}:3: this is not JSON: expecting value at column 7"
     path = write(tmp_path / "b.json", '[{"a": 1},\n3]')
-    assert refusal(lambda: read_json_array(path)) == (
-        f"{path}:2: expected an object ({{...}}), found a number; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_json_array(path))
+        == f"{path}:2: expected an object ({{...}}), found a number; mend it, or leave such records out with"
+        " data.faults=skip"
     )
     path = write(tmp_path / "c.json", '[{"a": 1},\n')
     assert refusal(lambda: read_json_array(path)).startswith(f"{path}:2: this is not JSON: ")

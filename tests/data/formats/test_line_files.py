@@ -25,7 +25,10 @@ def test_a_line_is_a_text(lines):
 def test_empty_lines_are_skipped_and_counted(tmp_path):
     notes = Notes()
     path = write(tmp_path / "a.txt", "a\n\n \nb\n")
-    assert [(record.line, record.values["text"]) for record in read_line_texts(path, notes=notes)] == [(1, "a"), (4, "b")]
+    assert [(record.line, record.values["text"]) for record in read_line_texts(path, notes=notes)] == [
+        (1, "a"),
+        (4, "b"),
+    ]
     assert notes.report() == [f"skipped 2 x empty line (first: {path}:2)"]
     path = write(tmp_path / "b.txt", "\n\n")
     assert refusal(lambda: read_line_texts(path)) == f"{path}: there is no record in it; give a file with records in it"
@@ -51,8 +54,10 @@ def test_lines_that_are_empty_on_both_sides_are_skipped_and_counted(tmp_path):
 
 def test_a_line_that_is_empty_on_one_side_is_a_fault(tmp_path):
     source, target = pair_of(tmp_path, "a\n\nb\nc\n", "x\ny\n \nz\n")
-    assert refusal(lambda: read_parallel(source, target)) == (
-        f"{source}:2: this line is empty, and line 2 of {target} is not; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_parallel(source, target))
+        == f"{source}:2: this line is empty, and line 2 of {target} is not; mend it, or leave such records out with"
+        " data.faults=skip"
     )
     notes = Notes(faults="skip")
     assert [record.line for record in read_parallel(source, target, notes=notes)] == [1, 4]
@@ -64,12 +69,14 @@ def test_files_of_unequal_length_are_refused_with_both_counts(tmp_path):
     rule = "line n of one must translate line n of the other, so look for a line that is missing or broken in two"
     source, target = pair_of(tmp_path, "a\nb\nc\nd\n", "x\ny\n")
     for faults in ("refuse", "skip"):
-        assert refusal(lambda faults=faults: read_parallel(source, target, notes=Notes(faults=faults))) == (
-            f"{source} has 4 lines and {target} 2: line 3 of {source} has no partner; {rule}"
+        assert (
+            refusal(lambda faults=faults: read_parallel(source, target, notes=Notes(faults=faults)))
+            == f"{source} has 4 lines and {target} 2: line 3 of {source} has no partner; {rule}"
         )
     source, target = pair_of(tmp_path, "a\nb\n", "x\ny\n\nz\n")
-    assert refusal(lambda: read_parallel(source, target)) == (
-        f"{target} has 4 lines and {source} 2: line 3 of {target} has no partner; {rule}"
+    assert (
+        refusal(lambda: read_parallel(source, target))
+        == f"{target} has 4 lines and {source} 2: line 3 of {target} has no partner; {rule}"
     )
 
 
@@ -78,9 +85,12 @@ def test_the_two_files_are_found_by_their_languages(tmp_path):
     assert find_parallel(tmp_path / "train", "en", "de") == (source, target)
     zipped = write(tmp_path / "train.fr.gz", gzip.compress(b"c", mtime=0))
     assert find_parallel(str(tmp_path / "train"), "fr", "en") == (zipped, source)
-    assert refusal(lambda: find_parallel(tmp_path / "train", "en", "cs")) == (
-        f"no such file: {tmp_path}/train.cs, though {source} is there; parallel text is two files"
+    assert (
+        refusal(lambda: find_parallel(tmp_path / "train", "en", "cs"))
+        == f"no such file: {tmp_path}/train.cs, though {source} is there; parallel text is two files"
     )
-    assert refusal(lambda: find_parallel(tmp_path / "tran", "en", "de")) == (
-        f"no such file: {tmp_path}/tran, nor {tmp_path}/tran.en and {tmp_path}/tran.de; near it there is {tmp_path}/train.en"
+    assert (
+        refusal(lambda: find_parallel(tmp_path / "tran", "en", "de"))
+        == f"no such file: {tmp_path}/tran, nor {tmp_path}/tran.en and {tmp_path}/tran.de; near it there is"
+        f" {tmp_path}/train.en"
     )

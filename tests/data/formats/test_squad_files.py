@@ -26,10 +26,20 @@ def question(text: str = "Rome", start: Any = 13, **more: Any) -> dict[str, Any]
 
 
 def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> None:
-    none = {"id": 7, "question": "Who?", "answers": [], "is_impossible": True, "plausible_answers": [{"text": "Bo", "answer_start": 19}]}
+    none = {
+        "id": 7,
+        "question": "Who?",
+        "answers": [],
+        "is_impossible": True,
+        "plausible_answers": [{"text": "Bo", "answer_start": 19}],
+    }
     path = squad(tmp_path / "dev.json", question(), question("tea", 28, id="q2", answers=[]), none)
     found = list(read_questions(path))
-    assert [(example.id, example.answers) for example in found] == [("q1", (Answer("Rome", 13),)), ("q2", ()), ("7", ())]
+    assert [(example.id, example.answers) for example in found] == [
+        ("q1", (Answer("Rome", 13),)),
+        ("q2", ()),
+        ("7", ()),
+    ]
     assert all(PASSAGE[answer.start :].startswith(answer.text) for example in found for answer in example.answers)
     description = describe(path)
     assert (description.format, description.num_records) == ("squad", 3)
@@ -52,7 +62,9 @@ def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> Non
         (question(question=None), PASSAGE, "the field for data.question is null"),
     ],
 )
-def test_a_faulty_question_is_named_or_left_out(tmp_path: Path, given: dict[str, Any], passage: str, sentence: str) -> None:
+def test_a_faulty_question_is_named_or_left_out(
+    tmp_path: Path, given: dict[str, Any], passage: str, sentence: str
+) -> None:
     path = squad(tmp_path / "dev.json", given, passage=passage)
     with pytest.raises(UserError) as error:
         list(read_questions(path))
@@ -84,7 +96,12 @@ def test_json_of_another_shape_is_refused(tmp_path: Path, text: str, sentence: s
 def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
     wanted = [((Answer("Rome", 13),)), ()]
     rows = [
-        {"id": "a", "question": "Where?", "context": PASSAGE, "answers": {"text": ["Rome", "Rome"], "answer_start": [13, 13]}},
+        {
+            "id": "a",
+            "question": "Where?",
+            "context": PASSAGE,
+            "answers": {"text": ["Rome", "Rome"], "answer_start": [13, 13]},
+        },
         {"question": "Who?", "context": PASSAGE, "answers": {"text": [], "answer_start": []}},
     ]
     lines = list(read_questions(write(tmp_path / "q.jsonl", "".join(json.dumps(row) + "\n" for row in rows))))
@@ -100,5 +117,7 @@ def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
 def test_drawn_questions_have_their_answer_where_they_say() -> None:
     drawn = synthetic_questions(200, 1, 2, 5)
     assert drawn == synthetic_questions(200, 1, 2, 5) != synthetic_questions(200, 2, 2, 5)
-    assert all(example.passage[answer.start :].startswith(answer.text) for example in drawn for answer in example.answers)
+    assert all(
+        example.passage[answer.start :].startswith(answer.text) for example in drawn for answer in example.answers
+    )
     assert 0.1 < sum(not example.answers for example in drawn) / len(drawn) < 0.3

@@ -23,7 +23,8 @@ pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, parquet  # noqa: E402
 
 ROWS = [
-    {"text": f"film {number} ä", "label": ["bad", "good"][number % 2], "stars": number, "seen": date(2020, 1, 2)} for number in range(50)
+    {"text": f"film {number} ä", "label": ["bad", "good"][number % 2], "stars": number, "seen": date(2020, 1, 2)}
+    for number in range(50)
 ]
 TABLE = pa.Table.from_pylist(ROWS)
 
@@ -66,7 +67,9 @@ def test_a_table_is_read_as_it_was_written_whatever_it_is_called(writer: str, na
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_only_the_columns_that_are_asked_for_are_read(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_columns_that_are_asked_for_are_read(
+    writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, read = tmp_path / "a", []
     WRITERS[writer](TABLE, path)
     whole = table_files.batches
@@ -86,7 +89,9 @@ def test_rows_are_read_as_they_are_asked_for(writer: str, tmp_path: Path, monkey
     path, sizes = tmp_path / "a", []
     WRITERS[writer](TABLE, path)
     whole = table_files.batches
-    monkeypatch.setattr(table_files, "batches", lambda *given: (sizes.append(batch.num_rows) or batch for batch in whole(*given)))
+    monkeypatch.setattr(
+        table_files, "batches", lambda *given: (sizes.append(batch.num_rows) or batch for batch in whole(*given))
+    )
     next(read_table(path))
     assert sum(sizes) <= 50 and len(sizes) == 1
 
@@ -105,7 +110,8 @@ def test_a_large_row_group_is_not_read_whole(tmp_path: Path) -> None:
 
 def test_fields_of_fields_and_lists_are_columns(tmp_path: Path) -> None:
     rows = [
-        {"translation": {"en": f"cat {n}", "de": f"Katze {n}"}, "words": ["a", "b"], "tags": ["X", "Y"], "raw": b"\0"} for n in range(3)
+        {"translation": {"en": f"cat {n}", "de": f"Katze {n}"}, "words": ["a", "b"], "tags": ["X", "Y"], "raw": b"\0"}
+        for n in range(3)
     ]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert table_columns(tmp_path / "a.parquet") == ["translation.en", "translation.de", "words", "tags"]
@@ -159,7 +165,10 @@ def test_a_saved_dataset_of_parts_asks_for_one(tmp_path: Path) -> None:
     for part in ("train", "test"):
         saved(tmp_path / part, classes_table())
     write(tmp_path / "dataset_dict.json", '{"splits": ["train", "test"]}')
-    sentence = f"{tmp_path}: this folder holds the parts test, train of a dataset; name one, e.g. data.train={tmp_path / 'train'}"
+    sentence = (
+        f"{tmp_path}: this folder holds the parts test, train of a dataset; name one, e.g."
+        f" data.train={tmp_path / 'train'}"
+    )
     for read in (read_labelled, find_text):
         assert refusal(lambda read=read: read(tmp_path)) == sentence  # type: ignore[misc]
 
@@ -190,10 +199,13 @@ def test_what_pandas_writes_is_read_without_its_index(tmp_path: Path) -> None:
 def test_a_column_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(TABLE, path)
-    assert refusal(lambda: read_labelled(path, text="txt")) == (
-        f"{path}: no column 'txt' for data.text; did you mean 'text'? there are: text, label, stars, seen"
+    assert (
+        refusal(lambda: read_labelled(path, text="txt"))
+        == f"{path}: no column 'txt' for data.text; did you mean 'text'? there are: text, label, stars, seen"
     )
-    assert refusal(lambda: find_text(path, "txt")).startswith(f"{path}: no column 'txt' for data.text; did you mean 'text'?")
+    assert refusal(lambda: find_text(path, "txt")).startswith(
+        f"{path}: no column 'txt' for data.text; did you mean 'text'?"
+    )
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -208,8 +220,9 @@ def test_a_damaged_table_is_refused(writer: str, tmp_path: Path) -> None:
 
 def test_a_table_without_a_row_is_refused(tmp_path: Path) -> None:
     parquet.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
-    assert refusal(lambda: read_labelled(tmp_path / "a.parquet")) == (
-        f"{tmp_path / 'a.parquet'}: there is no record in it; give a file with records in it"
+    assert (
+        refusal(lambda: read_labelled(tmp_path / "a.parquet"))
+        == f"{tmp_path / 'a.parquet'}: there is no record in it; give a file with records in it"
     )
 
 
@@ -217,7 +230,9 @@ def test_a_small_file_that_says_it_is_large_is_refused(tmp_path: Path, monkeypat
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"text": ["x" * 10_000] * 2000}), path, compression="zstd", use_dictionary=False)
     monkeypatch.setattr("clew.data.files.unpacking.SMALL", 2**16)
-    with pytest.raises(UserError, match="a row group in it is more than 100 times as large as the file, as no table of texts is"):
+    with pytest.raises(
+        UserError, match="a row group in it is more than 100 times as large as the file, as no table of texts is"
+    ):
         list(read_table(path))
 
 
@@ -228,6 +243,8 @@ def test_without_pyarrow_a_table_is_named_with_what_to_install(tmp_path: Path, m
     path = tmp_path / "a.parquet"
     parquet.write_table(TABLE, path)
     monkeypatch.setattr(table_files, "import_module", missing)
-    assert refusal(lambda: read_labelled(path)) == (
-        "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or give a CSV"
+    assert (
+        refusal(lambda: read_labelled(path))
+        == "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or"
+        " give a CSV"
     )

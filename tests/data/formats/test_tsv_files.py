@@ -15,7 +15,9 @@ def test_what_is_written_is_read(rows):
     with written("a.tsv", content) as path:
         records = list(read_tsv(path, header=True))
         assert [list(record.values.values()) for record in records] == rows
-        assert [(record.path, record.line) for record in records] == [(str(path), number) for number in range(2, len(rows) + 2)]
+        assert [(record.path, record.line) for record in records] == [
+            (str(path), number) for number in range(2, len(rows) + 2)
+        ]
         assert list(records[0].values) == ["first", "second", "third"]
 
 
@@ -80,7 +82,10 @@ def test_a_column_without_a_name_is_called_by_its_number(tmp_path):
 
 def test_a_file_without_records_is_refused(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\n")
-    assert refusal(lambda: read_tsv(path)) == f"{path}: there is a header and no record below it; give a file with records in it"
+    assert (
+        refusal(lambda: read_tsv(path))
+        == f"{path}: there is a header and no record below it; give a file with records in it"
+    )
     path = write(tmp_path / "b.tsv", "\n \n")
     assert refusal(lambda: read_tsv(path)) == f"{path}: there is no record in it; give a file with records in it"
     path = write(tmp_path / "c.tsv", "text\tlabel\na\n")

@@ -28,24 +28,38 @@ def book(path: Path, rows: list[list[Any]]) -> Path:
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.csv", "a.zip", "a"])
 def test_the_rows_of_the_first_sheet_are_records_whatever_the_file_is_called(name: str, tmp_path: Path) -> None:
-    made = book(tmp_path / "made.xlsx", [["text", "label", "n"], ["a\nfilm", "gut", 3], [], ["ä", "schlecht", 2.5], ["c", "gut", None]])
+    made = book(
+        tmp_path / "made.xlsx",
+        [["text", "label", "n"], ["a\nfilm", "gut", 3], [], ["ä", "schlecht", 2.5], ["c", "gut", None]],
+    )
     path = made.rename(tmp_path / name)
     assert [(record.line, dict(record.values)) for record in read_workbook(path)] == [
         (2, {"text": "a\nfilm", "label": "gut", "n": "3"}),
         (4, {"text": "ä", "label": "schlecht", "n": "2.5"}),
         (5, {"text": "c", "label": "gut", "n": ""}),
     ]
-    assert [(example.text, example.label) for example in read_labelled(path)] == [("a\nfilm", "gut"), ("ä", "schlecht"), ("c", "gut")]
+    assert [(example.text, example.label) for example in read_labelled(path)] == [
+        ("a\nfilm", "gut"),
+        ("ä", "schlecht"),
+        ("c", "gut"),
+    ]
 
 
 def test_dates_and_truth_are_texts(tmp_path: Path) -> None:
     path = book(tmp_path / "a.xlsx", [["text", "label"], [date(2020, 1, 2), True], [4.0, False]])
-    assert [tuple(record.values.values()) for record in read_workbook(path)] == [("2020-01-02T00:00:00", "True"), ("4", "False")]
+    assert [tuple(record.values.values()) for record in read_workbook(path)] == [
+        ("2020-01-02T00:00:00", "True"),
+        ("4", "False"),
+    ]
 
 
 def test_a_workbook_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
-    path = book(tmp_path / "a.xlsx", [[f"This is film {number}.", "good" if number % 2 else "bad"] for number in range(9)])
-    assert [example.label for example in read_labelled(path, text=1, label=2)] == ["good" if n % 2 else "bad" for n in range(9)]
+    path = book(
+        tmp_path / "a.xlsx", [[f"This is film {number}.", "good" if number % 2 else "bad"] for number in range(9)]
+    )
+    assert [example.label for example in read_labelled(path, text=1, label=2)] == [
+        "good" if n % 2 else "bad" for n in range(9)
+    ]
 
 
 def test_a_workbook_is_described_with_a_command(tmp_path: Path) -> None:
@@ -62,23 +76,30 @@ def test_a_damaged_workbook_is_refused(tmp_path: Path) -> None:
     place = content.index(b"xl/worksheets/sheet1.xml") + 40
     content[place : place + 60] = bytes(60)
     path.write_bytes(content)
-    with pytest.raises(UserError, match=r"a.xlsx: this workbook cannot be read \(.*\); it is damaged, so save it again"):
+    with pytest.raises(
+        UserError, match=r"a.xlsx: this workbook cannot be read \(.*\); it is damaged, so save it again"
+    ):
         list(read_workbook(path))
 
 
 def test_a_row_wider_than_the_header_is_a_fault(tmp_path: Path) -> None:
     path = book(tmp_path / "a.xlsx", [["text", "label"], ["a", "b", "c"]])
-    assert refusal(lambda: read_workbook(path)) == (
-        f"{path}:2: expected 2 cells, found 3; mend it, or leave such records out with data.faults=skip"
+    assert (
+        refusal(lambda: read_workbook(path))
+        == f"{path}:2: expected 2 cells, found 3; mend it, or leave such records out with data.faults=skip"
     )
 
 
-def test_without_openpyxl_a_workbook_is_named_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openpyxl_a_workbook_is_named_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name=name)
 
     path = book(tmp_path / "a.xlsx", [["text", "label"], ["a", "b"]])
     monkeypatch.setattr(workbook_files, "import_module", missing)
-    assert refusal(lambda: read_workbook(path)) == (
-        "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet as CSV"
+    assert (
+        refusal(lambda: read_workbook(path))
+        == "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet"
+        " as CSV"
     )

@@ -35,7 +35,9 @@ def test_grey_levels_are_numbers_whatever_the_filters_of_their_lines():
     levels = np.cumsum(numbers(5, 40, 40), axis=1).astype(np.uint8)
     np.testing.assert_array_equal(read_levels(saved(Image.fromarray(levels)), "a.png"), levels)
     black_and_white = numbers(2, 7, 19)
-    np.testing.assert_array_equal(read_levels(saved(Image.fromarray(black_and_white.astype(bool))), "a.png"), black_and_white)
+    np.testing.assert_array_equal(
+        read_levels(saved(Image.fromarray(black_and_white.astype(bool))), "a.png"), black_and_white
+    )
 
 
 def test_a_palette_picture_has_its_numbers_and_pillow_sees_the_colours():
@@ -98,7 +100,9 @@ def test_mistakes_in_folders_have_their_sentences(folders):
     with pytest.raises(UserError, match="there is no such folder; data.labels names their folder"):
         read(folders, labels=str(folders / "lables"))
     Image.new("L", (9, 4)).save(folders / "labels" / "0.png")
-    with pytest.raises(UserError, match=r"it has 4 x 6 pixels, and its label picture .*0.png has 4 x 9; both must be one size"):
+    with pytest.raises(
+        UserError, match=r"it has 4 x 6 pixels, and its label picture .*0.png has 4 x 9; both must be one size"
+    ):
         read(folders)
     (folders / "labels" / "1.png").unlink()
     notes = Notes(faults="skip")
@@ -117,5 +121,7 @@ def test_drawn_scenes_differ_in_size_where_the_smallest_side_is_given():
         np.testing.assert_array_equal(example.pixels.levels(), example.picture.classes())
     with pytest.raises(UserError, match=r"data.smallest \(50\) must be at most data.side \(40\)"):
         LABELLED_PIXELS.read(data.model_copy(update={"smallest": 50}), 1)
-    with pytest.raises(UserError, match="unknown corpus of pictures with labels of pixels 'scens'; did you mean 'scenes'"):
+    with pytest.raises(
+        UserError, match="unknown corpus of pictures with labels of pixels 'scens'; did you mean 'scenes'"
+    ):
         LABELLED_PIXELS.read(LabelledPixelsData(corpus="scens"), 1)

@@ -1,4 +1,5 @@
-"""Pictures of every kind are read as Pillow's own conversions give them; what cannot be read is refused by name with a sentence."""
+"""Pictures of every kind are read as Pillow's own conversions give them; what cannot be read is refused by name with a
+sentence."""
 
 import io
 import os
@@ -189,7 +190,9 @@ def without_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, None)
 
 
-def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     array = pixels(7, 5)
     plain, grey = write_picture(tmp_path / "a.png", array), write_picture(tmp_path / "g.png", pixels(7, 5, 1))
     others = [write_picture(tmp_path / "a.jpg", array, "JPEG"), write_picture(tmp_path / "b.png", pixels(7, 5, 4))]
@@ -206,11 +209,16 @@ def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(
             )
     assert refusal(lambda: read_picture(broken)).startswith(f"{broken}: the picture is damaged or cut off (")
     assert "67,108,864 in all are read at most" in refusal(lambda: read_picture(huge))
-    assert refusal(lambda: read_picture(empty)).startswith(f"{empty}: a picture of 4 x 0 pixels has none; it is damaged")
+    assert refusal(lambda: read_picture(empty)).startswith(
+        f"{empty}: a picture of 4 x 0 pixels has none; it is damaged"
+    )
 
 
 CORRUPTIONS: dict[str, Callable[[bytes, np.random.Generator], bytes]] = {
-    **{f"cut at {share} %": lambda data, _, share=share: data[: len(data) * share // 100] for share in (1, 5, 10, 25, 40, 50, 60, 75)},  # type: ignore[misc]
+    **{
+        f"cut at {share} %": lambda data, _, share=share: data[: len(data) * share // 100]
+        for share in (1, 5, 10, 25, 40, 50, 60, 75)
+    },  # type: ignore[misc]
     "without its last byte": lambda data, _: data[:-1],
     "with a flipped bit": lambda data, random: flipped(data, random, 1),
     "with ten flipped bits": lambda data, random: flipped(data, random, 10),

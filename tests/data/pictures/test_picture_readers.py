@@ -33,16 +33,26 @@ def ref(folder: Path, name: str) -> PictureRef:
 
 
 TABLES = {
-    "rows.jsonl": '{"image": "images/a.png", "captions": ["A dog.", "Two dogs."]}\n\n{"image": "images/b.png", "captions": ["A cat."]}\n',
-    "one.jsonl": '{"image": "images/a.png", "caption": "A dog."}\n{"image": "images/b.png", "caption": "A cat."}\n'
-    '{"image": "images/a.png", "caption": " Two dogs. "}\n',
+    "rows.jsonl": (
+        '{"image": "images/a.png", "captions": ["A dog.", "Two dogs."]}\n\n{"image": "images/b.png", "captions": ["A'
+        ' cat."]}\n'
+    ),
+    "one.jsonl": (
+        '{"image": "images/a.png", "caption": "A dog."}\n{"image": "images/b.png", "caption": "A cat."}\n'
+        '{"image": "images/a.png", "caption": " Two dogs. "}\n'
+    ),
     "rows.csv": 'image,caption\nimages/a.png,A dog.\nimages/b.png,"A cat."\nimages/a.png,Two dogs.\n',
     "rows.tsv": "caption\tfile_name\nA dog.\timages/a.png\nTwo dogs.\timages/a.png\nA cat.\timages/b.png\n",
-    "list.json": '[{"file": "images/a.png", "captions": ["A dog.", "Two dogs."]}, {"image": "images/b.png", "captions": "A cat."}]',
+    "list.json": (
+        '[{"file": "images/a.png", "captions": ["A dog.", "Two dogs."]}, {"image": "images/b.png", "captions": "A'
+        ' cat."}]'
+    ),
     "coco.json": json.dumps(
         {
             "images": [{"id": 1, "file_name": "images/a.png"}, {"id": 2, "file_name": "images/b.png"}],
-            "annotations": [{"image_id": i, "caption": text} for i, text in ((1, "A dog."), (2, "A cat."), (1, "Two dogs."))],
+            "annotations": [
+                {"image_id": i, "caption": text} for i, text in ((1, "A dog."), (2, "A cat."), (1, "Two dogs."))
+            ],
         }
     ),
     "token.txt": "images/a.png#0\tA dog.\nimages/a.png#1\tTwo dogs.\nimages/b.png#0\tA cat.\n",
@@ -59,22 +69,31 @@ def test_captions_of_every_format_are_the_same_examples(name: str, folder: Path)
     ]
     assert found[0].id.startswith(str(path)) and found[0].key == str(folder / "images/a.png")
     moved = write(folder / "elsewhere" / name, TABLES[name].replace("images/", ""))
-    assert [example.picture for example in read_captioned(moved, pictures=folder / "images")] == [ref(folder, "a"), ref(folder, "b")]
+    assert [example.picture for example in read_captioned(moved, pictures=folder / "images")] == [
+        ref(folder, "a"),
+        ref(folder, "b"),
+    ]
 
 
 def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
     write(folder / "metadata.csv", TABLES["rows.csv"])
     assert len(list(read_captioned(folder))) == 2
     (folder / "metadata.csv").unlink()
-    assert refusal(lambda: read_captioned(folder)) == (
-        f"{folder}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its path"
+    assert (
+        refusal(lambda: read_captioned(folder))
+        == f"{folder}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its"
+        " path"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.csv", "image,caption\nimages/a.png,A\nimages/z.png,B\n", ":3: there is no picture 'images/z.png' in {}; data.pictures names"),
+        (
+            "a.csv",
+            "image,caption\nimages/a.png,A\nimages/z.png,B\n",
+            ":3: there is no picture 'images/z.png' in {}; data.pictures names",
+        ),
         ("a.csv", "image,caption\nimages/a.png,\n", ":2: the field for data.caption is empty; mend it"),
         ("a.csv", "image,caption\n,A dog\n", ":2: the field for data.image is empty; mend it"),
         (
@@ -82,13 +101,23 @@ def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
             "image,text\nimages/a.png,A dog\n",
             ": no column 'caption'; say which one it is with data.caption=NAME; there are: image,",
         ),
-        ("a.jsonl", '{"image": "images/a.png", "captions": [1, []]}\n', ":1: data.caption takes a text, found a list; mend it"),
-        ("a.jsonl", '{"image": ["images/a.png"], "captions": ["A"]}\n', ":1: data.image takes a text, found a list; mend it"),
+        (
+            "a.jsonl",
+            '{"image": "images/a.png", "captions": [1, []]}\n',
+            ":1: data.caption takes a text, found a list; mend it",
+        ),
+        (
+            "a.jsonl",
+            '{"image": ["images/a.png"], "captions": ["A"]}\n',
+            ":1: data.image takes a text, found a list; mend it",
+        ),
         (
             "a.txt",
             "a text of lines\nand no captions\n",
-            ": this is a text a line (lines), which holds no pictures with captions; if it is something else, say "
-            "so with data.format: coco, flickr, ",
+            (
+                ": this is a text a line (lines), which holds no pictures with captions; if it is something else, say "
+                "so with data.format: coco, flickr, "
+            ),
         ),
         (
             "a.json",
@@ -103,7 +132,10 @@ def test_a_faulty_caption_is_told_at_its_line(name: str, content: str, sentence:
 
 
 def test_what_is_passed_over_is_counted(folder: Path) -> None:
-    path = write(folder / "a.csv", "image,caption\nimages/a.png,A\nimages/a.png,A\nimages/z.png,B\nimages/b.png,\nimages/b.png,C\n")
+    path = write(
+        folder / "a.csv",
+        "image,caption\nimages/a.png,A\nimages/a.png,A\nimages/z.png,B\nimages/b.png,\nimages/b.png,C\n",
+    )
     notes = Notes(faults="skip")
     assert [example.captions for example in read_captioned(path, notes=notes)] == [("A",), ("C",)]
     assert sorted(notes.report()) == [
@@ -121,7 +153,9 @@ def test_lists_of_photographs_take_their_captions_from_another_file(folder: Path
     write(folder / "token.txt", TABLES["token.txt"].replace("images/", ""))
     for part, names in (("train", "b"), ("valid", "a")):
         write(folder / f"{part}.txt", "".join(f"{name}.png\n" for name in names))
-    tar = archive(folder / "photographs.tar", **{f"x__{name}.png": (folder / f"images/{name}.png").read_bytes() for name in "abc"})
+    tar = archive(
+        folder / "photographs.tar", **{f"x__{name}.png": (folder / f"images/{name}.png").read_bytes() for name in "abc"}
+    )
     files = {part: str(folder / f"{part}.txt") for part in ("train", "valid")}
     parts = CAPTIONED.read(CaptionedData(**files, captions=str(folder / "token.txt"), pictures=str(tar)), 1)
     assert parts == {
@@ -135,20 +169,34 @@ def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
     given = [(ref(folder, "a").path, "A dog."), (folder / "images/b.png", ["A cat.", "A red cat."])]
     rows = list(CAPTIONED.rows(given, Notes()) if CAPTIONED.rows else ())
     path = write(folder / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
-    assert [(one.picture, one.captions) for one in read_captioned(path)] == [(one.picture, one.captions) for one in read_captioned(given)]
+    assert [(one.picture, one.captions) for one in read_captioned(path)] == [
+        (one.picture, one.captions) for one in read_captioned(given)
+    ]
     labelled = [(ref(folder, "a").path, "dog"), (ref(folder, "b").path, ["cat", "red"])]
     rows = list(LABELLED_PICTURES.rows(labelled, Notes()) if LABELLED_PICTURES.rows else ())
     path = write(folder / "labels.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     assert [one.labels for one in read_labelled_inputs(path, PICTURE_FILES)] == [("dog",), ("cat", "red")]
-    assert refusal(lambda: read_captioned([("z.png", "A dog.")])).startswith("example 1: there is no picture 'z.png' in ")
-    assert refusal(lambda: read_captioned([("z.png",)])).startswith("example 1: expected (picture, captions), found ('z.png',)")
+    assert refusal(lambda: read_captioned([("z.png", "A dog.")])).startswith(
+        "example 1: there is no picture 'z.png' in "
+    )
+    assert refusal(lambda: read_captioned([("z.png",)])).startswith(
+        "example 1: expected (picture, captions), found ('z.png',)"
+    )
     with pytest.raises(UserError, match="which names pictures by their paths, and a Scene has none"):
         list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")], Notes()) if CAPTIONED.rows else ())
 
 
 def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
     root = folder / "photographs"
-    for name in ("cat/a.png", "cat/deep/b.JPG", "dog/c.jpeg", "cat/.hidden.png", "outside.png", "dog/readme.txt", ".git/x.png"):
+    for name in (
+        "cat/a.png",
+        "cat/deep/b.JPG",
+        "dog/c.jpeg",
+        "cat/.hidden.png",
+        "outside.png",
+        "dog/readme.txt",
+        ".git/x.png",
+    ):
         write_picture(root / name, pixels(2, 2))
     notes = Notes()
     found = list(read_labelled_inputs(root, PICTURE_FILES, notes=notes))
@@ -161,14 +209,18 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
         f"skipped 1 x picture outside of the folders of classes (first: {root / 'outside.png'})",
     ]
     (folder / "empty").mkdir()
-    assert refusal(lambda: read_labelled_inputs(folder / "empty", PICTURE_FILES)) == (
-        f"{folder / 'empty'}: no picture in this folder; expected class/picture.png, a folder for each class; "
+    assert (
+        refusal(lambda: read_labelled_inputs(folder / "empty", PICTURE_FILES))
+        == f"{folder / 'empty'}: no picture in this folder; expected class/picture.png, a folder for each class; "
         f"the folder {folder / 'empty'} is empty"
     )
 
 
 def test_a_table_labels_its_pictures(folder: Path) -> None:
-    path = write(folder / "labels.csv", "picture,kind\nimages/a.png,dog\nimages/b.png,cat;red\nimages/a.png,dog\nimages/a.png,cat\n")
+    path = write(
+        folder / "labels.csv",
+        "picture,kind\nimages/a.png,dog\nimages/b.png,cat;red\nimages/a.png,dog\nimages/a.png,cat\n",
+    )
     notes = Notes()
     found = list(read_labelled_inputs(path, PICTURE_FILES, label="kind", label_separator=";", notes=notes))
     assert [(one.input, one.labels) for one in found] == [
@@ -216,18 +268,26 @@ def test_scenes_are_a_corpus_of_both_kinds() -> None:
     assert {part: len(examples) for part, examples in parts.items()} == {"train": 32, "valid": 4, "test": 4}
     for part, examples in parts.items():
         assert [example.picture for example in examples] == scenes(len(examples), 3, part, side=48)  # type: ignore[arg-type]
-        assert [example.id for example in examples] == [f"scenes {part} {number}" for number in range(1, len(examples) + 1)]
+        assert [example.id for example in examples] == [
+            f"scenes {part} {number}" for number in range(1, len(examples) + 1)
+        ]
     assert read_picture(parts["train"][0].picture, shape=(24, 24)).shape == (24, 24, 3)
     told = CAPTIONED.read(CaptionedData(corpus="scenes", size=10, paragraphs=True), 3)["train"][0]
     assert len(told.captions) == 1 and told.captions[0].endswith(" .")
-    shapes, counts = read(corpus="scenes", size=60)["train"], read(corpus="scenes", size=60, about="count", things=3)["train"]
+    shapes, counts = (
+        read(corpus="scenes", size=60)["train"],
+        read(corpus="scenes", size=60, about="count", things=3)["train"],
+    )
     assert all(isinstance(one.input, Scene) and one.label == one.input.things[0].shape for one in shapes)
-    assert {one.label for one in counts} == {"1", "2", "3"} and all(one.label == str(len(one.input.things)) for one in counts)
+    assert {one.label for one in counts} == {"1", "2", "3"} and all(
+        one.label == str(len(one.input.things)) for one in counts
+    )
 
 
 def test_data_of_another_kind_are_refused(folder: Path) -> None:
     with pytest.raises(
-        UserError, match="the corpus coco-sample holds pictures with captions; this task reads labelled pictures, such as fash"
+        UserError,
+        match="the corpus coco-sample holds pictures with captions; this task reads labelled pictures, such as fash",
     ):
         read(corpus="coco-sample")
     with pytest.raises(UserError, match="unknown corpus of pictures 'scene'; did you mean 'scenes'\\?"):

@@ -10,8 +10,8 @@ from tests.data.pictures.written_pictures import pixels
 
 
 def triangle_weights(old: int, new: int) -> np.ndarray:
-    """How much each old pixel counts for each new one (new, old): a triangle as wide as two new pixels, or two old ones where those are
-    wider."""
+    """How much each old pixel counts for each new one (new, old): a triangle as wide as two new pixels, or two old ones
+    where those are wider."""
     scale = old / new
     width = max(scale, 1.0)
     weights = np.zeros((new, old))
@@ -66,7 +66,9 @@ def test_a_random_part_has_at_least_its_share() -> None:
 
 def test_impossible_sizes_are_refused() -> None:
     picture = torch.zeros(4, 5, 3)
-    with pytest.raises(UserError, match="a picture of 4 x 5 pixels has no part of 5 x 5; resize it first, or crop less"):
+    with pytest.raises(
+        UserError, match="a picture of 4 x 5 pixels has no part of 5 x 5; resize it first, or crop less"
+    ):
         random_crop(picture, 5, 5)
     with pytest.raises(UserError, match="a picture has 1 x 1 pixel at least, not 0 x 3"):
         resized(picture, 0, 3)

@@ -22,7 +22,9 @@ def encoded(array: np.ndarray, format: str, *, mode: str | None = None, **option
     """An array as a file of a format that Pillow writes."""
     image = Image.fromarray(array)
     file = io.BytesIO()
-    (image if mode is None else image.convert(mode)).save(file, format, **({"lossless": True} if format == "WEBP" else {}), **options)
+    (image if mode is None else image.convert(mode)).save(
+        file, format, **({"lossless": True} if format == "WEBP" else {}), **options
+    )
     return file.getvalue()
 
 
@@ -33,5 +35,8 @@ def write_picture(path: Path, array: np.ndarray, format: str = "PNG", **options:
 def png_of(header: tuple[int, ...], lines: bytes, *others: tuple[bytes, bytes]) -> bytes:
     """A PNG file with whatever header, lines and other chunks."""
     parts = [(b"IHDR", struct.pack(">IIBBBBB", *header)), *others, (b"IDAT", zlib.compress(lines)), (b"IEND", b"")]
-    chunks = (struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content)) for kind, content in parts)
+    chunks = (
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in parts
+    )
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

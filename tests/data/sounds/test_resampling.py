@@ -1,4 +1,5 @@
-"""Resampling against the direct sum, and against what it is for: tones stay what they are, and what cannot be held is gone."""
+"""Resampling against the direct sum, and against what it is for: tones stay what they are, and what cannot be held is
+gone."""
 
 import math
 from fractions import Fraction
@@ -24,11 +25,14 @@ def test_resampling_is_the_direct_sum(from_rate: int, to_rate: int) -> None:
     found = resample(samples, from_rate, to_rate, zeros=12)
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-12)
     assert len(found) == math.ceil(25 * to_rate / from_rate)
-    torch.testing.assert_close(resample(samples.float(), 10 * from_rate, 10 * to_rate, zeros=12), found.float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        resample(samples.float(), 10 * from_rate, 10 * to_rate, zeros=12), found.float(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_many_phases_and_long_sounds_are_the_same_sum() -> None:
-    """More phases than are made at a time, and so few products a phase that no convolution is begun; then the opposite."""
+    """More phases than are made at a time, and so few products a phase that no convolution is begun; then the
+    opposite."""
     assert TOGETHER < 300
     samples = randn(310, seed=1)
     expected = reference.resample(samples.numpy(), 301, 300, 6, ATTENUATION)
@@ -104,7 +108,9 @@ def test_rates_that_are_none_are_refused() -> None:
             resample(samples, rate, 8000)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"zeros \(5\) must be at least 6"):
         resample(samples, 1, 2, zeros=5)
-    with pytest.raises(UserError, match="samples are of the type torch.int64, and only floats are resampled; convert them first"):
+    with pytest.raises(
+        UserError, match="samples are of the type torch.int64, and only floats are resampled; convert them first"
+    ):
         resample(torch.arange(9), 1, 2)
     with pytest.raises(UserError, match="300,000,000,000,000 samples at a rate of 10000000000000 would need"):
         resample(samples, 1, 10**13)

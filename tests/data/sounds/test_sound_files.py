@@ -61,7 +61,9 @@ def test_pcm_is_what_the_standard_library_reads(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("channels", [1, 2, 5])
-def test_every_format_is_what_libsndfile_reads(format: str, codec: str, ending: str, channels: int, tmp_path: Path) -> None:
+def test_every_format_is_what_libsndfile_reads(
+    format: str, codec: str, ending: str, channels: int, tmp_path: Path
+) -> None:
     if format == "MP3" and channels > 2:
         channels = 1
     path = tmp_path / f"a.{ending}"
@@ -134,7 +136,12 @@ def test_channels_are_averaged_without_overflow(tmp_path: Path) -> None:
 def test_a_part_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
     """A sparse file of a hundred billion frames, which takes no room."""
     frames, path = 10**11, tmp_path / "long.wav"
-    head = riff(chunk(b"ds64", struct.pack("<QQQI", 0, 2 * frames, frames, 0)), form(), chunk(b"data", b"", size=0xFFFFFFFF), id=b"RF64")
+    head = riff(
+        chunk(b"ds64", struct.pack("<QQQI", 0, 2 * frames, frames, 0)),
+        form(),
+        chunk(b"data", b"", size=0xFFFFFFFF),
+        id=b"RF64",
+    )
     write(path, head)
     with path.open("r+b") as file:
         file.truncate(len(head) + 2 * frames)
@@ -149,11 +156,15 @@ def test_a_part_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
 
 def test_what_is_left_of_a_cut_file_is_read_where_that_is_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "cut.wav", riff(form(), chunk(b"data", pcm(*SAMPLES), size=2000)))
-    assert refusal(lambda: read_sound(path)) == (
-        f"{path}: the header tells of 1,000 frames and the file has 5; it was cut short; copy it again, or read what is there with stop=5"
+    assert (
+        refusal(lambda: read_sound(path))
+        == f"{path}: the header tells of 1,000 frames and the file has 5; it was cut short; copy it again, or read what"
+        " is there with stop=5"
     )
     assert read_sound(path, stop=5).samples.tolist() == EXPECTED
-    assert refusal(lambda: read_sound(path, stop=6)).endswith("start (0) must be below stop (6), and both from 0 to its 5 frames")
+    assert refusal(lambda: read_sound(path, stop=6)).endswith(
+        "start (0) must be below stop (6), and both from 0 to its 5 frames"
+    )
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, None), (3, 3), (4, 2), (-1, 3), (0, 6), (9, 12)])
@@ -167,8 +178,10 @@ def test_without_soundfile_wav_is_read_and_others_say_how(tmp_path: Path, monkey
     soundfile.write(tmp_path / "a.flac", noise(), 8000)
     monkeypatch.setitem(sys.modules, "soundfile", None)
     assert len(read_sound(write(tmp_path / "a.wav", GOOD["plain"])).samples) == 5
-    assert refusal(lambda: read_sound(tmp_path / "a.flac")) == (
-        f"{tmp_path / 'a.flac'}: FLAC is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or convert it to WAV"
+    assert (
+        refusal(lambda: read_sound(tmp_path / "a.flac"))
+        == f"{tmp_path / 'a.flac'}: FLAC is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or"
+        " convert it to WAV"
     )
 
 

@@ -51,17 +51,25 @@ def test_every_recording_of_the_sample_is_sound(sample: dict[str, list[Recording
     for part in sample.values():
         for recording in part:
             sound = recording.sound()
-            assert sound.rate == 8000 and 0.1 < sound.seconds < 3 and float(sound.samples.abs().max()) > 0.005, recording.id
+            assert sound.rate == 8000 and 0.1 < sound.seconds < 3 and float(sound.samples.abs().max()) > 0.005, (
+                recording.id
+            )
 
 
 def test_a_recording_is_read_from_its_place_in_the_archive(tmp_path: Path) -> None:
-    path = archive(tmp_path / "a.tar", {"recordings/7_anna_12.wav": spoken(7), "README.md": b"x", "0_bo_1.wav": spoken(0, 2)})
+    path = archive(
+        tmp_path / "a.tar", {"recordings/7_anna_12.wav": spoken(7), "README.md": b"x", "0_bo_1.wav": spoken(0, 2)}
+    )
     first, second = read_recordings(path)
     assert (first.digit, first.speaker, first.take, first.text, first.key) == (7, "anna", 12, "seven", "7_anna_12")
-    assert (first.sound().samples * 32768).tolist() == [8000.0] * 3 and second.sound().samples.tolist() == [1000 / 32768] * 2
+    assert (first.sound().samples * 32768).tolist() == [8000.0] * 3 and second.sound().samples.tolist() == [
+        1000 / 32768
+    ] * 2
 
 
-def test_strings_are_takes_of_one_speaker_with_silences_between_and_the_seed_decides(sample: dict[str, list[Recording]]) -> None:
+def test_strings_are_takes_of_one_speaker_with_silences_between_and_the_seed_decides(
+    sample: dict[str, list[Recording]],
+) -> None:
     strings = digit_strings(sample["train"], 200, 1, 5, seed=3)
     assert strings == digit_strings(list(reversed(sample["train"])), 200, 1, 5, seed=3)
     assert strings != digit_strings(sample["train"], 200, 1, 5, seed=4)
@@ -71,7 +79,9 @@ def test_strings_are_takes_of_one_speaker_with_silences_between_and_the_seed_dec
     for each in strings[:20]:
         assert {recording.speaker for recording in each.recordings} == {each.speaker}
         assert each.text == " ".join(WORDS[recording.digit] for recording in each.recordings)
-        assert len(each.silences) == len(each.recordings) + 1 and all(0.05 <= silence <= 0.3 for silence in each.silences)
+        assert len(each.silences) == len(each.recordings) + 1 and all(
+            0.05 <= silence <= 0.3 for silence in each.silences
+        )
         parts = [recording.sound().samples for recording in each.recordings]
         sound = each.sound()
         expected = [np.zeros(round(each.silences[0] * 8000))]
@@ -101,19 +111,30 @@ def test_the_length_of_a_string_is_known_without_its_sound(sample: dict[str, lis
 
 
 @pytest.mark.parametrize("unseen", [True, False])
-def test_speakers_of_the_parts_are_chosen_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen: bool) -> None:
+def test_speakers_of_the_parts_are_chosen_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unseen: bool
+) -> None:
     monkeypatch.setenv("CLEW_DATA", str(tmp_path))
     (tmp_path / "speech").mkdir()
-    names = [f"{digit}_{speaker}_{take}.wav" for speaker in ("ann", "bob", "cyd", "dee", "eve") for digit in range(2) for take in range(10)]
+    names = [
+        f"{digit}_{speaker}_{take}.wav"
+        for speaker in ("ann", "bob", "cyd", "dee", "eve")
+        for digit in range(2)
+        for take in range(10)
+    ]
     archive(tmp_path / "speech" / "fsdd.tar", {name: spoken(1) for name in names})
     for seed in (1, 2, 3):
-        data = TranscribedData(corpus="fsdd", unseen=unseen, valid_speaker="bob" if unseen else None, test_speaker="dee")
+        data = TranscribedData(
+            corpus="fsdd", unseen=unseen, valid_speaker="bob" if unseen else None, test_speaker="dee"
+        )
         parts = recordings_of(data, seed, Notes())
         assert {recording.speaker for recording in parts["test"]} == {"dee"}
         heard = {"ann", "cyd", "eve"} if unseen else {"ann", "bob", "cyd", "eve"}
         assert {recording.speaker for recording in parts["train"]} == heard
         assert {recording.speaker for recording in parts["valid"]} == ({"bob"} if unseen else heard)
-        assert sum(map(len, parts.values())) == len(names) and len({each.key for part in parts.values() for each in part}) == len(names)
+        assert sum(map(len, parts.values())) == len(names) and len(
+            {each.key for part in parts.values() for each in part}
+        ) == len(names)
     with pytest.raises(UserError, match="unknown speaker for data.test_speaker 'dea'; did you mean 'dee'"):
         recordings_of(TranscribedData(corpus="fsdd", test_speaker="dea"), 1, Notes())
     with pytest.raises(UserError, match="data.unseen=false validates on every speaker; give one of them"):
@@ -133,30 +154,41 @@ def test_a_corpus_without_parts_is_split_by_speaker(tmp_path: Path, monkeypatch:
 
 def test_names_that_say_no_digit_are_told_or_counted(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"1_anna_0.wav": spoken(1), "noise.wav": spoken(2), "._1_anna_0.wav": b"x"})
-    assert refusal(lambda: read_recordings(path)) == (
-        f"{path}:noise.wav: expected a recording's name to be {{digit}}_{{speaker}}_{{take}}.wav; mend it, or leave such records out with "
-        "data.faults=skip"
+    assert (
+        refusal(lambda: read_recordings(path))
+        == f"{path}:noise.wav: expected a recording's name to be {{digit}}_{{speaker}}_{{take}}.wav; mend it, or leave"
+        " such records out with data.faults=skip"
     )
     notes = Notes("skip")
     assert len(list(read_recordings(path, notes=notes))) == 1 and notes.skipped == {"bad name": 1}
 
 
 def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
-    whole = archive(tmp_path / "a.tar", {name: spoken(1, 2000) for name in ("1_anna_0.wav", "2_anna_0.wav")}).read_bytes()
+    whole = archive(
+        tmp_path / "a.tar", {name: spoken(1, 2000) for name in ("1_anna_0.wav", "2_anna_0.wav")}
+    ).read_bytes()
     second = len(whole.partition(b"2_anna_0.wav")[0])
     assert refusal(lambda: read_recordings(write(tmp_path / "text.tar", "no tar")))[: len(str(tmp_path)) + 40].endswith(
         "text.tar: cannot be read as a tar of reco"[: 40 - 1]
     )
-    assert refusal(lambda: read_recordings(archive(tmp_path / "empty.tar", {"README.md": b"x"}))) == (
-        f"{tmp_path / 'empty.tar'}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav into the tar"
+    assert (
+        refusal(lambda: read_recordings(archive(tmp_path / "empty.tar", {"README.md": b"x"})))
+        == f"{tmp_path / 'empty.tar'}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav"
+        " into the tar"
     )
-    cut = f"{tmp_path / 'cut.tar'}:1_anna_0.wav: the archive ends before the recording does; mend it, or leave such records out"
+    cut = (
+        f"{tmp_path / 'cut.tar'}:1_anna_0.wav: the archive ends before the recording does; mend it, or leave such"
+        " records out"
+    )
     assert refusal(lambda: read_recordings(write(tmp_path / "cut.tar", whole[:2000]))).startswith(cut)
     for end in (second, second + 200):
-        assert refusal(lambda end=end: read_recordings(write(tmp_path / "cut.tar", whole[:end]))) == (
-            f"{tmp_path / 'cut.tar'}: the archive is damaged or cut short at byte {second:,}; copy it again"
+        assert (
+            refusal(lambda end=end: read_recordings(write(tmp_path / "cut.tar", whole[:end])))
+            == f"{tmp_path / 'cut.tar'}: the archive is damaged or cut short at byte {second:,}; copy it again"
         )
-    assert refusal(lambda: read_recordings(tmp_path / "missing.tar")).startswith(f"no such file: {tmp_path / 'missing.tar'}")
+    assert refusal(lambda: read_recordings(tmp_path / "missing.tar")).startswith(
+        f"no such file: {tmp_path / 'missing.tar'}"
+    )
     damaged = archive(tmp_path / "damaged.tar", {"1_anna_0.wav": b"hello, world"})
     (recording,) = read_recordings(damaged)
     assert refusal(recording.sound).startswith(f"{damaged}:1_anna_0: this is no sound file that can be read")
@@ -171,6 +203,8 @@ def test_strings_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
         digit_strings([one], 1, 3, 2, 1)
     with pytest.raises(UserError, match="silences last from 0.5 to 0.1 seconds"):
         digit_strings([one], 1, 1, 2, 1, silence=(0.5, 0.1))
-    with pytest.raises(UserError, match=r"recordings of one string have one rate, and these have \[500, 1000\]; resample them first"):
+    with pytest.raises(
+        UserError, match=r"recordings of one string have one rate, and these have \[500, 1000\]; resample them first"
+    ):
         DigitString((one, two), (0.0, 0.0, 0.0)).sound()
     assert torch.equal(DigitString((one,), (0.0, 0.0)).sound().samples, one.sound().samples)

@@ -99,7 +99,9 @@ def test_a_byte_that_is_no_utf8_is_told_by_file_and_line(tmp_path: Path, monkeyp
     monkeypatch.setattr(blocks, "PIECE", 64)
     path = write(tmp_path / "a.txt", TEXT.encode() + b"caf\xe9\n" + TEXT.encode())
     assert isinstance(blocks_of(path, "text")[0], ByteRange)
-    assert refusal(lambda: texts(path)).startswith(f"{path}: byte 0xe9 at offset {len(TEXT.encode()) + 3} (line 41) is not UTF-8; say")
+    assert refusal(lambda: texts(path)).startswith(
+        f"{path}: byte 0xe9 at offset {len(TEXT.encode()) + 3} (line 41) is not UTF-8; say"
+    )
 
 
 def test_a_table_damaged_in_the_middle_is_told_by_file_and_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +133,7 @@ def test_a_file_that_changes_or_goes_is_refused_when_it_is_read_again(tmp_path: 
     remedy = "put it back as it was, let no other program write there, and go on by --resume"
     assert refusal(lambda: list(block.documents())) == f"{path}: it changed after training began; {remedy}"
     path.unlink()
-    assert refusal(lambda: list(block.documents())) == f"{path}: it can no longer be read (No such file or directory); {remedy}"
+    assert (
+        refusal(lambda: list(block.documents()))
+        == f"{path}: it can no longer be read (No such file or directory); {remedy}"
+    )

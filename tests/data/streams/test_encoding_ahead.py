@@ -25,7 +25,9 @@ def windows() -> Iterator[Window]:
 def encoded(cache: Path, workers: int) -> list[tuple[int, list[int], list[int]]]:
     tokenizer = train_bpe("document 0 1 2")
     with closing(EncodingAhead(windows(), tokenizer, cache, workers)) as ahead:
-        return [(window.number, np.asarray(text.tokens).tolist(), text.tokens.boundaries.tolist()) for window, text in ahead]
+        return [
+            (window.number, np.asarray(text.tokens).tolist(), text.tokens.boundaries.tolist()) for window, text in ahead
+        ]
 
 
 def test_the_ids_are_those_of_the_documents_each_with_its_end(tmp_path: Path) -> None:
@@ -89,7 +91,8 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) ->
     with (
         closing(EncodingAhead(windows(), train_character("document"), tmp_path / "file", 1)) as ahead,
         pytest.raises(
-            UserError, match="windows cannot be kept in .*file: .*; make room there, allow writing to it, or name another folder"
+            UserError,
+            match="windows cannot be kept in .*file: .*; make room there, allow writing to it, or name another folder",
         ),
     ):
         next(iter(ahead))

@@ -84,19 +84,28 @@ def test_a_table_in_memory_is_read_row_by_row() -> None:
 
 
 def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
-    assert refusal(lambda: give(pages(), "train")) == (
-        "data= is a generator, which can be read once, and a stream is read again in every epoch and by every resume; give the function "
-        "that makes it (data=pages, and not data=pages()), or leave data.stream out to have the texts kept on disk"
+    assert (
+        refusal(lambda: give(pages(), "train"))
+        == "data= is a generator, which can be read once, and a stream is read again in every epoch and by every"
+        " resume; give the function that makes it (data=pages, and not data=pages()), or leave data.stream out to"
+        " have the texts kept on disk"
     )
     once = pages()
-    assert refusal(lambda: documents(lambda: once)).startswith("data= is a function that gives the same iterator at every call, and a")
+    assert refusal(lambda: documents(lambda: once)).startswith(
+        "data= is a function that gives the same iterator at every call, and a"
+    )
     sentence = "data= is a function that gave 3, and has to give an iterator of texts; let it yield them"
     assert refusal(lambda: documents(lambda: 3)) == sentence
-    assert refusal(lambda: give(7, "train")).startswith("data= is 7, and a stream is a function that gives an iterator of texts, or an")
+    assert refusal(lambda: give(7, "train")).startswith(
+        "data= is 7, and a stream is a function that gives an iterator of texts, or an"
+    )
 
 
 def test_an_item_that_is_no_text_is_told_by_its_number() -> None:
-    assert refusal(lambda: documents(["a", 5])) == "data= is a stream of texts, or of rows with a field 'text', and example 2 is 5"
+    assert (
+        refusal(lambda: documents(["a", 5]))
+        == "data= is a stream of texts, or of rows with a field 'text', and example 2 is 5"
+    )
     assert refusal(lambda: documents(lambda: [{"txt": "a"}])).startswith(
         'example 1 of data=: a document a line is read of the field "text"'
     )
@@ -109,7 +118,8 @@ def test_half_a_character_is_told_by_its_example() -> None:
 
 def test_without_the_iterable_its_name_says_what_to_do() -> None:
     GIVEN.clear()
-    assert refusal(lambda: blocks_of_iterable("iterable:train", "text")) == (
-        "data.train=iterable:train stands for an iterable that a program gave, and this process was given none; "
+    assert (
+        refusal(lambda: blocks_of_iterable("iterable:train", "text"))
+        == "data.train=iterable:train stands for an iterable that a program gave, and this process was given none; "
         "call clew.train with the same data= again (resume=True goes on), or evaluate the run on a file"
     )

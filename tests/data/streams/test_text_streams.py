@@ -30,7 +30,10 @@ class Listed:
 
 
 def stream(num_blocks: int = 5, num_documents: int = 7, shuffle_window: int = 4) -> TextStream:
-    blocks = [Listed(tuple(f"{block}.{number} " for number in range(num_documents + block % 2))) for block in range(num_blocks)]
+    blocks = [
+        Listed(tuple(f"{block}.{number} " for number in range(num_documents + block % 2)))
+        for block in range(num_blocks)
+    ]
     return TextStream(blocks, "stream", {}, "a stream", shuffle_window)
 
 
@@ -63,7 +66,9 @@ def test_documents_are_shuffled_inside_their_window_alone() -> None:
 
 
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(1, 12), st.integers(1, 60), st.integers(0, 3))
-def test_reading_from_any_window_on_gives_the_same_windows(blocks: int, documents: int, most: int, least: int, epoch: int) -> None:
+def test_reading_from_any_window_on_gives_the_same_windows(
+    blocks: int, documents: int, most: int, least: int, epoch: int
+) -> None:
     whole = stream(blocks, documents, most)
     found = windows(whole, epoch=epoch, least=least)
     for number in range(1, len(found)):
@@ -84,7 +89,10 @@ def test_what_is_held_out_is_the_first_and_is_not_trained_on() -> None:
     whole = stream(4, 10)
     total = sum(map(len, whole.first_documents(10**6)))
     parts = whole.hold_out({"valid": 0.3, "test": 0.1})
-    texts = {name: list(part.first_documents(10**6)) if name == "train" else list(part.documents) for name, part in parts.items()}
+    texts = {
+        name: list(part.first_documents(10**6)) if name == "train" else list(part.documents)
+        for name, part in parts.items()
+    }
     assert [*texts["valid"], *texts["test"], *texts["train"]] == list(whole.first_documents(10**6))
     assert sum(map(len, texts["valid"])) == pytest.approx(0.3 * total, abs=4)
     assert sum(map(len, texts["test"])) == pytest.approx(0.1 * total, abs=4)
@@ -94,7 +102,11 @@ def test_what_is_held_out_is_the_first_and_is_not_trained_on() -> None:
 
 def test_a_stream_that_would_be_held_out_whole_is_refused() -> None:
     sentence = refusal(lambda: stream(1, 1).hold_out({"valid": 0.1}))
-    assert sentence == "stream: all its documents would be held out, and none is left to train on; give more text, or data.valid as files"
+    assert (
+        sentence
+        == "stream: all its documents would be held out, and none is left to train on; give more text, or data.valid as"
+        " files"
+    )
 
 
 def folder_of(folder: Path) -> Path:
@@ -114,7 +126,10 @@ def test_a_stream_is_known_by_names_sizes_and_ends_of_its_files(tmp_path: Path) 
 
 
 def test_an_empty_folder_and_one_without_text_are_refused(tmp_path: Path) -> None:
-    sentence = f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to .txt"
+    sentence = (
+        f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the"
+        " text to .txt"
+    )
     assert refusal(lambda: stream_of(tmp_path, "text", 10)) == sentence
     write(tmp_path / "a.txt", "")
     assert refusal(lambda: stream_of(tmp_path, "text", 10)) == sentence

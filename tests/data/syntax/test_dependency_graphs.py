@@ -65,7 +65,9 @@ def test_an_enhanced_graph_has_several_heads_and_no_empty_nodes():
 @given(data=st.data(), size=st.integers(1, 7))
 def test_forward_edges_lead_to_later_words_and_are_one_for_each_dependency(data, size):
     pairs = [
-        tuple((head, "x") for head in data.draw(st.lists(st.integers(0, size), unique=True, max_size=3)) if head != word)
+        tuple(
+            (head, "x") for head in data.draw(st.lists(st.integers(0, size), unique=True, max_size=3)) if head != word
+        )
         for word in range(1, size + 1)
     ]
     sentence = Sentence(("w",) * size, deps=tuple(pairs))
@@ -101,7 +103,10 @@ def test_sentences_are_read_with_heads_and_the_chosen_label(tmp_path):
     ("label", "sentence"),
     [
         ("relation", "unknown CoNLL-U column 'relation'"),
-        ("upos:Number", "data.label=upos:Number: features are of the column feats, as in feats:Number; name a column, or a feature"),
+        (
+            "upos:Number",
+            "data.label=upos:Number: features are of the column feats, as in feats:Number; name a column, or a feature",
+        ),
     ],
 )
 def test_a_label_that_is_no_column_is_refused(tmp_path, label, sentence):
@@ -113,7 +118,11 @@ def test_a_label_that_is_no_column_is_refused(tmp_path, label, sentence):
     ("row", "line", "sentence"),
     [
         ("1\ta\t_\tX\t_\t_\t_\t_\t_\t_", 1, "the words have no heads, and so no graph; HEAD is the seventh column"),
-        ("1\ta\t_\tX\t_\t_\t0\troot\t2:x\t_", 1, "DEPS of word 1 has '2:x': expected head:relation, a head from 1 to 1, or 0 for the root"),
+        (
+            "1\ta\t_\tX\t_\t_\t0\troot\t2:x\t_",
+            1,
+            "DEPS of word 1 has '2:x': expected head:relation, a head from 1 to 1, or 0 for the root",
+        ),
         ("1\ta\t_\tX\t_\t_\t0\troot\troot\t_", 1, "DEPS of word 1 has 'root': expected head:relation"),
         ("1\ta\t_\tX\t_\t_\t1\troot\t_\t_", 1, "no word has the head 0"),
     ],
@@ -128,14 +137,20 @@ def test_a_faulty_graph_is_told_with_its_line(tmp_path, row, line, sentence):
 def test_sentences_to_label_may_lack_heads(tmp_path):
     path = write(tmp_path / "a.conllu", "1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n")
     assert read(path, None)[0].heads is None
-    with pytest.raises(UserError, match="the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"):
+    with pytest.raises(
+        UserError, match="the words have no heads, and so no graph; give CoNLL-U with HEAD, its seventh column"
+    ):
         dependency_edges(read(path, None)[0], ["up"])
-    with pytest.raises(UserError, match="there is no enhanced graph, the words' DEPS being empty; take the basic one, task.graph=basic"):
+    with pytest.raises(
+        UserError, match="there is no enhanced graph, the words' DEPS being empty; take the basic one, task.graph=basic"
+    ):
         dependency_edges(read(path, None)[0], ["up"], enhanced=True)
 
 
 def test_no_edges_are_no_types():
-    with pytest.raises(UserError, match="the graphs of the training part have no edges, so that there is nothing to read along"):
+    with pytest.raises(
+        UserError, match="the graphs of the training part have no edges, so that there is nothing to read along"
+    ):
         edge_types([[], []])
 
 
@@ -159,16 +174,24 @@ def test_a_corpus_below_clew_data_is_read_with_its_heads(tmp_path, monkeypatch):
     for part in ("train", "dev", "test"):
         write(tmp_path / "ewt" / f"en_ewt-ud-{part}.conllu", CONTENT.replace("dog", f"dog{part}"))
     parts = DEPENDENCY_GRAPHS.read(DependencyGraphsData(corpus="ewt"), seed=1)
-    assert {part: examples[0].words[1] for part, examples in parts.items()} == {"train": "dogtrain", "valid": "dogdev", "test": "dogtest"}
+    assert {part: examples[0].words[1] for part, examples in parts.items()} == {
+        "train": "dogtrain",
+        "valid": "dogdev",
+        "test": "dogtest",
+    }
     assert all(examples[0].heads == DOG.heads for examples in parts.values())
 
 
 def test_data_without_dependencies_are_refused(tmp_path):
     for corpus in ("ewt-sample", "tinyshakespeare"):
         with pytest.raises(
-            UserError, match=f"the corpus {corpus} has no dependencies; this task reads words with heads, such as those of ewt"
+            UserError,
+            match=f"the corpus {corpus} has no dependencies; this task reads words with heads, such as those of ewt",
         ):
             DEPENDENCY_GRAPHS.read(DependencyGraphsData(corpus=corpus), seed=1)
     path = write(tmp_path / "a.csv", "text,label\na,b\n")
-    with pytest.raises(UserError, match="which holds no words with heads; if it is something else, say so with data.format: jsonl, conllu"):
+    with pytest.raises(
+        UserError,
+        match="which holds no words with heads; if it is something else, say so with data.format: jsonl, conllu",
+    ):
         DEPENDENCY_GRAPHS.read(DependencyGraphsData(train=str(path)), seed=1)

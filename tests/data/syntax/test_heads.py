@@ -38,12 +38,32 @@ def test_unknown_heads_are_none():
 @pytest.mark.parametrize(
     ("texts", "word", "sentence"),
     [
-        (["2", "3"], 1, "the head of word 2 is '3', which is no word: heads are numbers from 1 to 2, or 0 for the root"),
-        (["0", "_"], 1, "the head of word 2 is '_', which is no word: heads are numbers from 1 to 2, or 0 for the root"),
-        (["0", "-1"], 1, "the head of word 2 is '-1', which is no word: heads are numbers from 1 to 2, or 0 for the root"),
-        (["9" * 50], 0, f"the head of word 1 is '{'9' * 50}', which is no word: heads are numbers from 1 to 1, or 0 for the root"),
+        (
+            ["2", "3"],
+            1,
+            "the head of word 2 is '3', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+        ),
+        (
+            ["0", "_"],
+            1,
+            "the head of word 2 is '_', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+        ),
+        (
+            ["0", "-1"],
+            1,
+            "the head of word 2 is '-1', which is no word: heads are numbers from 1 to 2, or 0 for the root",
+        ),
+        (
+            ["9" * 50],
+            0,
+            f"the head of word 1 is '{'9' * 50}', which is no word: heads are numbers from 1 to 1, or 0 for the root",
+        ),
         (["0", "2"], 1, "heads go in a circle: word 2 -> 2"),
-        (["2", "1"], 0, "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 2 -> 1)"),
+        (
+            ["2", "1"],
+            0,
+            "no word has the head 0, so that the sentence has no root (heads go in a circle: word 1 -> 2 -> 1)",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_the_word(texts, word, sentence):

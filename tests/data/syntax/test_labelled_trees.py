@@ -33,20 +33,27 @@ def test_labels_get_other_names_and_may_be_left_out(tmp_path: Path) -> None:
     found = read(path, label_map={"0": "bad", "1": "bad", "2": None, "3": "good", "4": "good"}, notes=notes)
     assert [tree.labels for tree in found] == [(None, "good", None, "good", "good"), ("bad",)]
     assert notes.report() == [f"skipped 1 x trees whose label data.label_map leaves out (first: {path}:2)"]
-    assert "data.label_map has none of the labels that are there: 0, 1, 2, 3, 4" in refusal(lambda: read(path, label_map={"x": "y"}))
+    assert "data.label_map has none of the labels that are there: 0, 1, 2, 3, 4" in refusal(
+        lambda: read(path, label_map={"x": "y"})
+    )
 
 
 def test_a_table_has_the_class_of_the_root_and_names_of_phrases(tmp_path: Path) -> None:
     path = write(tmp_path / "types.csv", "kind,tree\ndecl,(S (NP (PRP it)) (VP (VBZ rains)))\nfrag,(NN rain)\n")
     decl, frag = read(path, text="tree", label="kind")
-    assert (decl.words, decl.phrases, decl.labels) == (("it", "rains"), ("NP", "VP", "S"), (None, None, None, None, "decl"))
+    assert (decl.words, decl.phrases, decl.labels) == (
+        ("it", "rains"),
+        ("NP", "VP", "S"),
+        (None, None, None, None, "decl"),
+    )
     assert as_brackets(decl) == "(S (NP (X it)) (VP (X rains)))"
     assert (frag.words, frag.phrases, frag.labels, frag.label) == (("rain",), (), ("frag",), "frag")
 
 
 def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "a.conllu", f"# sent_id = 1\n# s_type = decl\n{ROW}\n# s_type = frag\n{ROW.splitlines()[0].replace('2', '0')}\n"
+        tmp_path / "a.conllu",
+        f"# sent_id = 1\n# s_type = decl\n{ROW}\n# s_type = frag\n{ROW.splitlines()[0].replace('2', '0')}\n",
     )
     decl, frag = read(path, label="s_type")
     assert decl == LabelledTree(("It", "rains"), Nodes((1, -1), (0, 0)), (None, "decl"), id=f"{path}:3")
@@ -56,17 +63,57 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "sentence"),
     [
-        ("a.txt", f"{FILM}\n(3 (2 A) (4 b)", {}, "a.txt:2: the tree that begins here is not closed; 1 closing bracket is missing"),
-        ("a.txt", f"{FILM}\n(3 (2 A) (b))", {}, "a.txt:2: the bracket (b) is empty; it needs brackets or one word after its label"),
-        ("a.txt", f"{FILM}\n((2 A) (3 b))", {}, "a.txt:2: the root has no label; every node of a labelled tree needs one"),
+        (
+            "a.txt",
+            f"{FILM}\n(3 (2 A) (4 b)",
+            {},
+            "a.txt:2: the tree that begins here is not closed; 1 closing bracket is missing",
+        ),
+        (
+            "a.txt",
+            f"{FILM}\n(3 (2 A) (b))",
+            {},
+            "a.txt:2: the bracket (b) is empty; it needs brackets or one word after its label",
+        ),
+        (
+            "a.txt",
+            f"{FILM}\n((2 A) (3 b))",
+            {},
+            "a.txt:2: the root has no label; every node of a labelled tree needs one",
+        ),
         ("a.trees", "\n", {}, "a.trees: there is no record in it"),
-        ("a.csv", "label,text\nx,(S (N a)\n", {}, "a.csv:2: the tree that begins here is not closed; 1 closing bracket is missing"),
-        ("a.csv", "label,text\nx,(N a) (N b)\n", {}, "a.csv:2: expected 1 tree, found 2; put each on a line of its own"),
+        (
+            "a.csv",
+            "label,text\nx,(S (N a)\n",
+            {},
+            "a.csv:2: the tree that begins here is not closed; 1 closing bracket is missing",
+        ),
+        (
+            "a.csv",
+            "label,text\nx,(N a) (N b)\n",
+            {},
+            "a.csv:2: expected 1 tree, found 2; put each on a line of its own",
+        ),
         ("a.csv", "label,text\n,(N a)\n", {}, "a.csv:2: the field for data.label is empty"),
         ("a.csv", "label,text\nx,it rains\n", {}, "a.csv:2: 'it' stands outside all brackets"),
-        ("a.conllu", ROW, {}, "the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: none"),
-        ("a.conllu", f"# t = x\n{ROW}", {"label": "s"}, "a.conllu:2: no comment '# s = ...' before this sentence; there are: t"),
-        ("a.conllu", f"# s = x\n{ROW.replace('0	root', '1	root')}", {"label": "s"}, "(heads go in a circle: word 1 -> 2 -> 1)"),
+        (
+            "a.conllu",
+            ROW,
+            {},
+            "the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are: none",
+        ),
+        (
+            "a.conllu",
+            f"# t = x\n{ROW}",
+            {"label": "s"},
+            "a.conllu:2: no comment '# s = ...' before this sentence; there are: t",
+        ),
+        (
+            "a.conllu",
+            f"# s = x\n{ROW.replace('0	root', '1	root')}",
+            {"label": "s"},
+            "(heads go in a circle: word 1 -> 2 -> 1)",
+        ),
         (
             "a.conllu",
             f"# s = x\n{ROW.replace('2	nsubj', '0	nsubj')}",
@@ -81,7 +128,9 @@ def test_a_comment_has_the_class_of_a_dependency_tree(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_broken_is_refused_with_its_file_and_line(tmp_path: Path, name: str, content: str, options: dict, sentence: str) -> None:
+def test_what_is_broken_is_refused_with_its_file_and_line(
+    tmp_path: Path, name: str, content: str, options: dict, sentence: str
+) -> None:
     assert sentence in refusal(lambda: read(write(tmp_path / name, content), **options))
 
 

@@ -22,7 +22,9 @@ from clew.data.syntax.trees import (
 )
 from tests.core.trees import nested, phrases
 
-RAINS = Tree("S", [Tree("NP-SBJ", [Tree("PRP", word="It")]), Tree("VP", [Tree("VBZ", word="rains")]), Tree(".", word=".")])
+RAINS = Tree(
+    "S", [Tree("NP-SBJ", [Tree("PRP", word="It")]), Tree("VP", [Tree("VBZ", word="rains")]), Tree(".", word=".")]
+)
 
 TREEBANK = """
 ( (S
@@ -141,8 +143,14 @@ def test_the_embedded_treebank_is_clean():
             "(S (NN a))\n(S\n(NP (NN b))\n(S (NN c))",
             "t:2: the tree that begins here is not closed; 1 closing bracket is missing before the end",
         ),
-        ("\n(S (NP (NN a", "t:2: the tree that begins here is not closed; 3 closing brackets are missing before the end"),
-        ("(S (NN a))\nhello (S", "t:2: 'hello' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))"),
+        (
+            "\n(S (NP (NN a",
+            "t:2: the tree that begins here is not closed; 3 closing brackets are missing before the end",
+        ),
+        (
+            "(S (NN a))\nhello (S",
+            "t:2: 'hello' stands outside all brackets; a tree is one bracket, such as (S (NP (PRP it)))",
+        ),
         (
             "( (S (NN a))\n( (S (NN b)))",
             "t:2: a bracket inside another has no label; only the outermost may have none. "
@@ -181,7 +189,8 @@ def test_files_that_are_missing_or_hold_no_trees(tmp_path):
         read_trees(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        UserError, match=r"empty: no .mrg, .tree, .trees, .ptb file in this folder or below; name the files that hold the trees$"
+        UserError,
+        match=r"empty: no .mrg, .tree, .trees, .ptb file in this folder or below; name the files that hold the trees$",
     ):
         read_trees(tmp_path / "empty")
     with pytest.raises(UserError, match=r"a.mrg: there is no tree in it; give bracketed trees"):
@@ -206,13 +215,18 @@ def test_a_word_that_cannot_stand_between_brackets_is_not_written(word):
 def test_a_label_that_cannot_stand_between_brackets_is_not_written(label):
     with pytest.raises(UserError) as caught:
         format_tree(Tree(label, [Tree("NN", word="a")]))
-    assert str(caught.value) == f"the label {label!r} cannot be written in a bracketed tree; take brackets and white space out of it"
+    assert (
+        str(caught.value)
+        == f"the label {label!r} cannot be written in a bracketed tree; take brackets and white space out of it"
+    )
 
 
 def test_only_the_root_is_written_without_a_label():
     assert format_tree(Tree("", [Tree("NN", word="a")])) == "( (NN a))"
     for tree in (Tree("S", [Tree("", [Tree("NN", word="a")])]), Tree("", word="a")):
-        with pytest.raises(UserError, match=r"^a node inside the tree has no label, and only the root may have none; give it one$"):
+        with pytest.raises(
+            UserError, match=r"^a node inside the tree has no label, and only the root may have none; give it one$"
+        ):
             format_tree(tree)
 
 

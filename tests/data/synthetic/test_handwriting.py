@@ -63,27 +63,35 @@ def test_no_letter_is_cut_off_at_any_size() -> None:
 
 def test_a_line_grows_with_its_text_and_scales_with_its_height() -> None:
     widths = [render_line("ab " * count, hand=PLAIN).shape[1] for count in (1, 2, 4)]
-    assert widths[0] < widths[1] < widths[2] and widths[2] - widths[1] == pytest.approx(2 * (widths[1] - widths[0]), abs=2)
+    assert widths[0] < widths[1] < widths[2] and widths[2] - widths[1] == pytest.approx(
+        2 * (widths[1] - widths[0]), abs=2
+    )
     small, large = (render_line("quick", height=height, hand=PLAIN) for height in (32, 64))
     assert large.shape[0] == 64 and large.shape[1] == pytest.approx(2 * small.shape[1], rel=0.05)
 
 
 def test_slant_moves_the_tops_and_thickness_adds_ink() -> None:
     def tops(picture: Tensor) -> float:
-        return float((picture[:16].sum(0) * torch.arange(picture.shape[1])).sum() / picture[:16].sum()) / picture.shape[1]
+        return (
+            float((picture[:16].sum(0) * torch.arange(picture.shape[1])).sum() / picture[:16].sum()) / picture.shape[1]
+        )
 
     def bottoms(picture: Tensor) -> float:
         return tops(picture.flip(0))
 
     leaning = [render_line("llllll", seed=seed, hand=Hand(slant=0.6, jitter=0.0, size=0.0)) for seed in range(8)]
-    assert len({round(tops(picture) - bottoms(picture), 2) > 0.02 for picture in leaning}) == 2, "to the right and to the left"
+    assert len({round(tops(picture) - bottoms(picture), 2) > 0.02 for picture in leaning}) == 2, (
+        "to the right and to the left"
+    )
     thin, thick = (render_line("clew", hand=Hand(0, 0, 0, (width, width))) for width in (0.5, 1.5))
     assert float(thick.sum()) > 1.5 * float(thin.sum())
 
 
 def test_letters_written_by_hand_are_nearest_to_their_own_plain_form() -> None:
     size = (32, 32)
-    plain = {character: F.interpolate(render_line(character, hand=PLAIN)[None, None], size)[0, 0] for character in GLYPHS}
+    plain = {
+        character: F.interpolate(render_line(character, hand=PLAIN)[None, None], size)[0, 0] for character in GLYPHS
+    }
     right = total = 0
     for seed in range(3):
         for character in GLYPHS:
@@ -103,5 +111,7 @@ def test_lines_that_cannot_be_written_are_refused() -> None:
         render_line("a" * 1001)
     with pytest.raises(UserError, match=r"height \(4\) must be at least 8 pixels"):
         render_line("a", height=4)
-    with pytest.raises(UserError, match="slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward"):
+    with pytest.raises(
+        UserError, match="slant, jitter and size are 0 or more, size below 1, and thickness goes from above 0 upward"
+    ):
         Hand(jitter=-1)

@@ -44,7 +44,10 @@ def test_edges_say_how_the_parts_of_a_figure_stand_to_each_other():
                     assert relations[region, other] in ("left of", "right of", "above", "below")
             if label != LOOSE and (label, scene.labels[beside[0]]) in PARTS:
                 figure = PARTS[label, scene.labels[beside[0]]]
-                assert (scene.scene.things[region].shape, scene.scene.things[beside[0]].shape) == (figure.first, figure.second)
+                assert (scene.scene.things[region].shape, scene.scene.things[beside[0]].shape) == (
+                    figure.first,
+                    figure.second,
+                )
                 expected = "inside" if figure.place == "inside" else f"{figure.place}, touching"
                 assert relations[region, beside[0]] == expected
                 seen.add(figure)

@@ -31,7 +31,13 @@ def thing(shape: str, colour: str, size: str, x: int, y: int) -> Thing:
 
 
 SCENE = Scene(
-    (thing("circle", "red", "large", 14, 30), thing("square", "blue", "small", 50, 34), thing("circle", "green", "small", 40, 8)), 64, GREY
+    (
+        thing("circle", "red", "large", 14, 30),
+        thing("square", "blue", "small", 50, 34),
+        thing("circle", "green", "small", 40, 8),
+    ),
+    64,
+    GREY,
 )
 """A large red circle at the left, a small blue square at the right, a small green circle at the top."""
 
@@ -54,7 +60,11 @@ def test_training_never_shows_what_is_held_out() -> None:
     assert len(held_out) == 6
     train = scenes(1000, 1)
     seen = Counter(thing.pair for scene in train for thing in scene.things)
-    assert len(seen) == len(COLOURS) * len(SHAPES) - 6 and not held_out & set(seen) and not any(scene.is_novel for scene in train)
+    assert (
+        len(seen) == len(COLOURS) * len(SHAPES) - 6
+        and not held_out & set(seen)
+        and not any(scene.is_novel for scene in train)
+    )
     for part, other in (("valid", "test"), ("test", "valid")):
         drawn = scenes(400, 1, part)  # type: ignore[arg-type]
         assert [scene.is_novel for scene in drawn] == [False, True] * 200
@@ -66,7 +76,9 @@ def test_training_never_shows_what_is_held_out() -> None:
 def test_things_do_not_touch_and_stay_inside(side: int) -> None:
     for scene in scenes(200, 3, side=side):
         assert len({thing.pair for thing in scene.things}) == len(scene.things)
-        covered = sum((coverage(each.shape, each.x, each.y, each.radius, side) > 0).astype(int) for each in scene.things)
+        covered = sum(
+            (coverage(each.shape, each.x, each.y, each.radius, side) > 0).astype(int) for each in scene.things
+        )
         assert covered.max() == 1
         assert not covered[[0, -1]].any() and not covered[:, [0, -1]].any()
     assert Counter(len(scene.things) for scene in scenes(200, 3, side=side)).keys() == {1, 2, 3, 4}
@@ -112,7 +124,11 @@ def test_pixels_labels_and_boxes_agree() -> None:
 def test_relations_and_places_are_those_of_the_centres() -> None:
     red, blue, green = SCENE.things
     assert relation_of(red, blue) == "left of" and relation_of(blue, red) == "right of"
-    assert relation_of(green, blue) == "above" and relation_of(red, green) == "left of" and relation_of(blue, green) == "below"
+    assert (
+        relation_of(green, blue) == "above"
+        and relation_of(red, green) == "left of"
+        and relation_of(blue, green) == "below"
+    )
     assert [place_of(each, 64) for each in SCENE.things] == ["at the left", "at the right", "at the top"]
 
 
@@ -191,7 +207,9 @@ def test_every_word_names_the_thing_it_describes() -> None:
 def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(UserError, match="unknown part of the scenes 'dev'; known: test, train, valid"):
         scenes(1, 1, "dev")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="a scene has from 2 to 9 things; the first must be 1 at least and the second 4 at most"):
+    with pytest.raises(
+        UserError, match="a scene has from 2 to 9 things; the first must be 1 at least and the second 4 at most"
+    ):
         scenes(1, 1, fewest=2, most=9)
     with pytest.raises(UserError, match=r"a scene's side \(8\) is 32 pixels at least and 512 at most"):
         scenes(1, 1, side=8)
@@ -204,11 +222,18 @@ def test_what_words_speak_of_is_found_again_in_the_text_alone() -> None:
 
 
 def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_things() -> None:
-    assert fixed_caption(SCENE).text == "a large red circle is left of a small green circle"  # red comes first, then green
-    assert fixed_caption(SCENE._replace(things=SCENE.things[1:])).text == "a small green circle is above a small blue square"
+    assert (
+        fixed_caption(SCENE).text == "a large red circle is left of a small green circle"
+    )  # red comes first, then green
+    assert (
+        fixed_caption(SCENE._replace(things=SCENE.things[1:])).text
+        == "a small green circle is above a small blue square"
+    )
     assert fixed_caption(SCENE._replace(things=SCENE.things[:1])).text == "there is a large red circle"
     same = (thing("cross", "red", "small", 10, 10), thing("circle", "red", "small", 50, 12))
-    assert fixed_caption(SCENE._replace(things=same)).text == "a small red circle is right of a small red cross"  # then by shape
+    assert (
+        fixed_caption(SCENE._replace(things=same)).text == "a small red circle is right of a small red cross"
+    )  # then by shape
     for scene in scenes(40, 3, "test"):
         turned = scene._replace(things=scene.things[::-1], name="another")
         assert fixed_caption(scene).text == fixed_caption(turned).text and is_true(fixed_caption(scene).text, scene)
@@ -216,6 +241,10 @@ def test_a_fixed_caption_is_decided_by_what_is_shown_whatever_the_order_of_thing
 
 def test_scenes_of_fixed_forms_have_one_caption_each() -> None:
     parts = CAPTIONED.read(CaptionedData(corpus="scenes", size=20, forms="fixed"), 1)
-    assert all(example.captions == (fixed_caption(example.picture).text,) for part in parts.values() for example in part)
+    assert all(
+        example.captions == (fixed_caption(example.picture).text,) for part in parts.values() for example in part
+    )
     paragraphs = CAPTIONED.read(CaptionedData(corpus="scenes", size=20, forms="fixed", paragraphs=True), 1)
-    assert all(example.captions == (paragraph(example.picture).text,) for part in paragraphs.values() for example in part)
+    assert all(
+        example.captions == (paragraph(example.picture).text,) for part in paragraphs.values() for example in part
+    )

@@ -30,7 +30,9 @@ def test_the_gap_of_recall_is_the_length_asked_for() -> None:
     assert line.source.split().count(".") == 40
 
 
-@pytest.mark.parametrize(("name", "places"), [("copy", [0, 1, 2]), ("reverse", [2, 1, 0]), ("sort", [1, 0, 2]), ("addition", [None] * 3)])
+@pytest.mark.parametrize(
+    ("name", "places"), [("copy", [0, 1, 2]), ("reverse", [2, 1, 0]), ("sort", [1, 0, 2]), ("addition", [None] * 3)]
+)
 def test_the_place_that_a_symbol_comes_from(name: str, places: list) -> None:
     assert [right_place(name, "b a c", step) for step in range(3)] == places
     assert right_place(name, "b a c", 3) is None

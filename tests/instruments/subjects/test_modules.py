@@ -1,4 +1,5 @@
-"""Instruments on modules that are no run's: composed by hand, of torch.nn, of transformers. Values against outputs of their own."""
+"""Instruments on modules that are no run's: composed by hand, of torch.nn, of transformers. Values against outputs of
+their own."""
 
 import json
 import re
@@ -49,21 +50,31 @@ def composed() -> Stack:
 
 def encoder(batch_first: bool = True) -> nn.TransformerEncoder:
     torch.manual_seed(0)
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2, enable_nested_tensor=False).eval()
+    return nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2, enable_nested_tensor=False
+    ).eval()
 
 
 def gpt2():
     from transformers import GPT2Config, GPT2Model
 
     torch.manual_seed(0)
-    return GPT2Model(GPT2Config(vocab_size=6, n_positions=16, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)).eval()
+    return GPT2Model(
+        GPT2Config(vocab_size=6, n_positions=16, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0)
+    ).eval()
 
 
 def bert():
     from transformers import BertConfig, BertModel
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 16}
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 16,
+    }
     return BertModel(BertConfig(vocab_size=6, **sizes)).eval()
 
 
@@ -71,7 +82,13 @@ def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 16}
+    sizes = {
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 16,
+    }
     return LlamaForCausalLM(LlamaConfig(vocab_size=6, bos_token_id=0, eos_token_id=0, **sizes)).eval()
 
 
@@ -87,7 +104,12 @@ CASES = {
     "BERT": (bert, {"input_ids": IDS, "attention_mask": torch.ones_like(IDS)}),
     "Llama": (llama, IDS),
 }
-SLOW = {"attribution": {"steps": 3}, "gradients": {"steps": 2}, "cost": {"lengths": [4], "repeats": 0}, "ablation": {"heads": ["1.1"]}}
+SLOW = {
+    "attribution": {"steps": 3},
+    "gradients": {"steps": 2},
+    "cost": {"lengths": [4], "repeats": 0},
+    "ablation": {"heads": ["1.1"]},
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -102,13 +124,17 @@ def test_every_instrument_that_reads_a_module_draws_it_and_the_others_say_what_i
     assert {"tokens", "levels", "gradients", "graph", "taps", "attribution"} <= set(known)
     for instrument in INSTRUMENTS:
         if instrument not in known:
-            with pytest.raises(UserError, match=f"'{instrument}' has nothing to see here: .*; instruments that read it: tokens, "):
+            with pytest.raises(
+                UserError, match=f"'{instrument}' has nothing to see here: .*; instruments that read it: tokens, "
+            ):
                 clew.look(module, instrument, inputs=inputs)
         elif (name, instrument) != ("nn.Transformer", "gradients"):
             view = clew.look(module, instrument, inputs=inputs, **SLOW.get(instrument, {}))
             json.dumps(view.facts, allow_nan=False)
             assert "<svg" in view.svg() and view.title in view.html()
-    assert was == {path: len(part._forward_hooks) + len(part._forward_pre_hooks) for path, part in module.named_modules()}
+    assert was == {
+        path: len(part._forward_hooks) + len(part._forward_pre_hooks) for path, part in module.named_modules()
+    }
 
 
 def levels(module: nn.Module, inputs: object, **options: object) -> list[dict]:
@@ -203,7 +229,8 @@ def test_what_a_decoder_of_torchs_looks_at_is_shown_by_kind():
     module = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
     inputs = (vectors(), vectors(3))
     shapes = {
-        kind: np.shape(clew.look(module, "attention", inputs=inputs, heads=kind).facts["values"]) for kind in ("self", "decoder", "cross")
+        kind: np.shape(clew.look(module, "attention", inputs=inputs, heads=kind).facts["values"])
+        for kind in ("self", "decoder", "cross")
     }
     assert shapes == {"self": (5, 5), "decoder": (3, 3), "cross": (3, 5)}
     assert clew.look(module, "attention", inputs=inputs).facts["heads"] == "cross"
@@ -213,7 +240,9 @@ def test_gates_of_a_recurrence_of_torchs_are_worked_out_from_its_weights():
     torch.manual_seed(0)
     module, x = nn.LSTM(3, 4, batch_first=True), torch.randn(1, 1, 3)
     found = clew.look(module, "gates", inputs=x).facts["layers"]["1"]["gates"]
-    sums = module.weight_ih_l0 @ x[0, 0] + module.bias_ih_l0 + module.bias_hh_l0  # there is nothing before the first place
+    sums = (
+        module.weight_ih_l0 @ x[0, 0] + module.bias_ih_l0 + module.bias_hh_l0
+    )  # there is nothing before the first place
     for gate, part in zip(("input", "forget"), sums.chunk(4), strict=False):
         assert found[gate]["mean"] == pytest.approx(torch.sigmoid(part).mean().item(), abs=1e-5)
 
@@ -255,7 +284,13 @@ def test_a_text_is_read_by_a_tokenizer_and_its_tokens_have_names():
 
 def test_a_task_without_a_run_is_looked_at_as_the_run_is():
     run = small_run("gpt")
-    for instrument, options in (("surprisal", {}), ("attention", {}), ("next", {}), ("levels", {}), ("beam", {"max_new": 3})):
+    for instrument, options in (
+        ("surprisal", {}),
+        ("attention", {}),
+        ("next", {}),
+        ("levels", {}),
+        ("beam", {"max_new": 3}),
+    ):
         assert (
             clew.look(run.task, instrument, text="the walls", **options).facts
             == clew.look(run, instrument, text="the walls", **options).facts
@@ -284,7 +319,9 @@ def test_a_task_of_ones_own_is_read_by_every_instrument_that_reads_and_offers_wh
     attention = [clew.look(model, "attention", text="the walls").facts["values"] for model in (task, run)]
     assert attention[0] == attention[1]
     assert clew.look(task, "prediction", text="the walls").title == "Prediction: long"
-    with pytest.raises(UserError, match="OwnTask gives no probability to a token; instruments that read it: tokens, gradients"):
+    with pytest.raises(
+        UserError, match="OwnTask gives no probability to a token; instruments that read it: tokens, gradients"
+    ):
         clew.look(task, "surprisal", text="the walls")
 
 
@@ -321,29 +358,99 @@ class Counts(nn.Module):
             {"inputs": vectors()},
             "LSTM has no attention, and so no heads; instruments that read it: tokens, cells",
         ),
-        ("lstm", "surprisal", {"inputs": vectors()}, "LSTM gives no probability to a token; instruments that read it: tokens, cells"),
+        (
+            "lstm",
+            "surprisal",
+            {"inputs": vectors()},
+            "LSTM gives no probability to a token; instruments that read it: tokens, cells",
+        ),
         ("lstm", "curves", {"inputs": vectors()}, "LSTM is a module, not a run with a log"),
-        ("encoder", "levels", {"inputs": torch.zeros(1, 3, 7)}, r"TransformerEncoder cannot be run on inputs of shape \(1, 3, 7\): "),
-        ("encoder", "levels", {"inputs": torch.zeros(2, 3, 8)}, r"inputs of shape \(2, 3, 8\) are several rows, and only one can be shown"),
-        ("encoder", "levels", {"inputs": torch.zeros(1, 0, 8)}, r"inputs of shape \(1, 0, 8\) have no places to look at"),
-        ("encoder", "attention", {"inputs": vectors(), "kind": "scores"}, "TransformerEncoder shows the weights of its heads, but not the"),
-        ("encoder", "attention", {"inputs": vectors(), "heads": "cross"}, "TransformerEncoder has no cross attention here; it"),
-        ("encoder", "ablation", {"inputs": vectors(), "heads": ["1.1"]}, "can be seen, but not switched off from outside; instruments"),
-        ("encoder", "attention", {"inputs": vectors(), "off": ["1.1"]}, "can be seen, but not switched off from outside; leave off= out"),
-        ("encoder", "attribution", {"inputs": vectors(), "of": "9"}, "there is no entry 9; TransformerEncoder gives 8 at each place"),
+        (
+            "encoder",
+            "levels",
+            {"inputs": torch.zeros(1, 3, 7)},
+            r"TransformerEncoder cannot be run on inputs of shape \(1, 3, 7\): ",
+        ),
+        (
+            "encoder",
+            "levels",
+            {"inputs": torch.zeros(2, 3, 8)},
+            r"inputs of shape \(2, 3, 8\) are several rows, and only one can be shown",
+        ),
+        (
+            "encoder",
+            "levels",
+            {"inputs": torch.zeros(1, 0, 8)},
+            r"inputs of shape \(1, 0, 8\) have no places to look at",
+        ),
+        (
+            "encoder",
+            "attention",
+            {"inputs": vectors(), "kind": "scores"},
+            "TransformerEncoder shows the weights of its heads, but not the",
+        ),
+        (
+            "encoder",
+            "attention",
+            {"inputs": vectors(), "heads": "cross"},
+            "TransformerEncoder has no cross attention here; it",
+        ),
+        (
+            "encoder",
+            "ablation",
+            {"inputs": vectors(), "heads": ["1.1"]},
+            "can be seen, but not switched off from outside; instruments",
+        ),
+        (
+            "encoder",
+            "attention",
+            {"inputs": vectors(), "off": ["1.1"]},
+            "can be seen, but not switched off from outside; leave off= out",
+        ),
+        (
+            "encoder",
+            "attribution",
+            {"inputs": vectors(), "of": "9"},
+            "there is no entry 9; TransformerEncoder gives 8 at each place",
+        ),
         (
             "encoder",
             "attribution",
             {"inputs": vectors(), "of": "good"},
             "of='good' names no entry of what TransformerEncoder gives",
         ),
-        ("encoder", "attribution", {"inputs": vectors(), "place": 9}, "there is no place 9; TransformerEncoder gives 5"),
+        (
+            "encoder",
+            "attribution",
+            {"inputs": vectors(), "place": 9},
+            "there is no place 9; TransformerEncoder gives 5",
+        ),
         ("table", "levels", {"text": " ", "tokenizer": Tokenizer()}, "there is no text to read; give at least a word"),
         ("table", "levels", {"text": "the", "inputs": IDS}, "text= and inputs= exclude each other; give one of them"),
-        ("table", "levels", {"text": "the", "tokenizer": 3}, r"a tokenizer needs encode\(text\) -> ids, which 3 does not have"),
-        ("table", "levels", {"text": "the", "target": "a", "tokenizer": Tokenizer()}, "Embedding reads one text and writes none"),
-        ("counts", "gradients", {"inputs": vectors()}, "Counts returns no tensor of vectors, so there is nothing to look at"),
-        ("run", "levels", {"inputs": IDS}, "runs/gpt has a tokenizer of its own and reads texts; give text=, and leave inputs= out"),
+        (
+            "table",
+            "levels",
+            {"text": "the", "tokenizer": 3},
+            r"a tokenizer needs encode\(text\) -> ids, which 3 does not have",
+        ),
+        (
+            "table",
+            "levels",
+            {"text": "the", "target": "a", "tokenizer": Tokenizer()},
+            "Embedding reads one text and writes none",
+        ),
+        (
+            "counts",
+            "gradients",
+            {"inputs": vectors()},
+            "Counts returns no tensor of vectors, so there is nothing to look at",
+        ),
+        (
+            "run",
+            "levels",
+            {"inputs": IDS},
+            "runs/gpt has a tokenizer of its own and reads texts; give text=, and leave inputs= out",
+        ),
         (
             "task",
             "levels",

@@ -20,13 +20,20 @@ SENTENCES = [["the", "red", "fox", "is", "good"], ["a", "owl"], ["the", "unheard
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict:
     folder = tmp_path_factory.mktemp("runs")
-    return {kind: load_run(save_pretrained(folder / kind, kind), device="cpu") for kind in ("bert", "gpt", "recurrent", "elmo")}
+    return {
+        kind: load_run(save_pretrained(folder / kind, kind), device="cpu")
+        for kind in ("bert", "gpt", "recurrent", "elmo")
+    }
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt", "recurrent", "elmo"])
 def test_every_word_has_a_vector_at_every_level_whatever_the_tokens(runs, kind):
     levels = level_words(runs[kind], SENTENCES)
-    assert len(levels) == 3 and all(len(level) == 10 for level in levels) and level_names(levels) == ["embedding", "layer 1", "layer 2"]
+    assert (
+        len(levels) == 3
+        and all(len(level) == 10 for level in levels)
+        and level_names(levels) == ["embedding", "layer 1", "layer 2"]
+    )
     alone = level_words(runs[kind], SENTENCES[1:2])
     np.testing.assert_allclose(levels[2][5:7], alone[2], atol=1e-5)
 
@@ -105,14 +112,18 @@ def test_heads_are_compared_by_what_they_look_at(runs):
     without = look(runs["gpt"], "heads", {"text": "the red fox is good", "off": ["1.2"]}).facts["self-attention"]
     assert without["heads"] == ["1.1", "2.1", "2.2"]
     np.testing.assert_allclose(np.array(without["divergence"])[0, 0], 0)
-    assert without["divergence"][1][2] != pytest.approx(divergence[2, 3], rel=1e-6)  # what stands above it looks elsewhere
+    assert without["divergence"][1][2] != pytest.approx(
+        divergence[2, 3], rel=1e-6
+    )  # what stands above it looks elsewhere
     with pytest.raises(UserError, match="no two heads of one kind are left to compare; switch fewer off"):
         look(runs["gpt"], "heads", {"text": "the red fox", "off": ["1.1", "1.2", "2.1"]})
     with pytest.raises(UserError, match="no two attention heads"):
         look(runs["recurrent"], "heads", {})
 
 
-@pytest.mark.parametrize(("name", "options"), [("contextuality", {"least": 2}), ("cka", {}), ("occurrences", {"word": "the"})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("contextuality", {"least": 2}), ("cka", {}), ("occurrences", {"word": "the"})]
+)
 def test_heads_that_are_off_are_off_where_sentences_are_read(runs, name, options):
     whole, without = (look(runs["bert"], name, {"sentences": 40, **options, "off": off}) for off in ("", "1.1,2.2"))
     assert str(whole.facts) != str(without.facts)
@@ -127,5 +138,7 @@ def test_heads_are_compared_on_sentences_that_fit_into_the_positions() -> None:
 
 
 def test_no_sentence_that_fits_is_a_sentence() -> None:
-    with pytest.raises(UserError, match="no sentence of tinyshakespeare fits into the model's positions; give a short one with --text"):
+    with pytest.raises(
+        UserError, match="no sentence of tinyshakespeare fits into the model's positions; give a short one with --text"
+    ):
         look(small_run("gpt"), "heads", {"corpus": "tinyshakespeare", "sentences": 1})

@@ -28,7 +28,10 @@ def test_a_text_beyond_the_positions_is_cut_into_tokens_all_the_same():
     run = small_run("gpt")
     view = look(run, "tokens", {"text": "the walls " * run.task.body.max_length})
     assert len(view.facts["ids"]) == 10 * run.task.body.max_length
-    assert f"the model has {run.task.body.max_length} positions, so instruments that run it need a shorter text" in view.about
+    assert (
+        f"the model has {run.task.body.max_length} positions, so instruments that run it need a shorter text"
+        in view.about
+    )
 
 
 def test_a_translator_shows_what_it_reads_and_what_it_writes():
@@ -44,7 +47,11 @@ def test_a_mask_is_one_token_to_a_model_that_fills_it_and_text_to_others():
 
 def test_characters_have_a_column_only_where_they_are_known():
     read_alone, (read_by_translator, *_) = (
-        [part for part in look(small_run(name), "tokens", {"text": "the walls", "target": target}).parts if isinstance(part, Table)]
+        [
+            part
+            for part in look(small_run(name), "tokens", {"text": "the walls", "target": target}).parts
+            if isinstance(part, Table)
+        ]
         for name, target in (("lstm", None), ("transformer", "walls the"))
     )
     assert "characters" in read_alone[0].header and "characters" not in read_by_translator.header

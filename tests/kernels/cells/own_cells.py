@@ -160,7 +160,8 @@ class Diagonal(Cell):
 
 
 class Straight(Cell):
-    """h' = W x + U h, the output before it tanh(h) * sigmoid(W x): nothing but a product in a step, and all else besides."""
+    """h' = W x + U h, the output before it tanh(h) * sigmoid(W x): nothing but a product in a step, and all else
+    besides."""
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__(input_dim, dim)
@@ -174,4 +175,6 @@ class Straight(Cell):
         return torch.tanh(state) * torch.sigmoid(inputs), torch.addmm(inputs, state, self.recurrent)
 
 
-OWN = {cell.__name__: cell for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared, Diagonal, Straight)}
+OWN = {
+    cell.__name__: cell for cell in (Leaky, Projecting, Joined, Normed, RowMasked, Clipped, Shared, Diagonal, Straight)
+}

@@ -1,4 +1,5 @@
-"""The kernel that walks a cell over a sequence, against the equation. Without a GPU its source is compiled for the CPU and run there."""
+"""The kernel that walks a cell over a sequence, against the equation. Without a GPU its source is compiled for the CPU
+and run there."""
 
 from copy import deepcopy
 from functools import partial
@@ -45,7 +46,9 @@ def results(y: Tensor, state: object, given: list[Tensor], mask: Tensor | None) 
     return [y, *leaves(state), *torch.autograd.grad(total, given)]
 
 
-def drawn(cell: Cell, batch: int, length: int, is_masked: bool, device: str = "cpu", dtype: torch.dtype = torch.float32):
+def drawn(
+    cell: Cell, batch: int, length: int, is_masked: bool, device: str = "cpu", dtype: torch.dtype = torch.float32
+):
     x = torch.randn(batch, length, cell.input_dim, device=device, dtype=dtype)
     mask = None
     if is_masked:
@@ -98,7 +101,9 @@ def test_a_walk_without_gradients_keeps_nothing_for_them(tmp_path):
         program = program_for(step, sizes, torch.float32, False, False)
         y, new = walk_with(step, None, torch.float32, sizes, program, emulated.Emulated(program, tmp_path), False)
     assert "products" not in program.forward
-    assert share(y, wanted[0]) < 1e-6 and all(share(a, b) < 1e-6 for a, b in zip(leaves(new), leaves(wanted[1]), strict=True))
+    assert share(y, wanted[0]) < 1e-6 and all(
+        share(a, b) < 1e-6 for a, b in zip(leaves(new), leaves(wanted[1]), strict=True)
+    )
 
 
 @pytest.fixture
@@ -235,7 +240,10 @@ def test_a_variance_of_numbers_far_from_0_keeps_its_digits(on_emulated_gpu):
     torch.manual_seed(0)
     layer = Recurrent(Varied(5, 20))
     x = torch.randn(3, 12, 5)
-    found, wanted = walked(layer, x), layer.double().cell_loop(x.double(), None, torch.zeros(3, 20, dtype=torch.float64))
+    found, wanted = (
+        walked(layer, x),
+        layer.double().cell_loop(x.double(), None, torch.zeros(3, 20, dtype=torch.float64)),
+    )
     assert share(found[0], wanted[0]) < 1e-4
 
 
@@ -296,7 +304,9 @@ def test_every_cell_on_a_gpu_equals_its_equation(name, is_masked, dtype, monkeyp
         double = deepcopy(layer).double()
         wide = x.detach().double().requires_grad_()
         wide_state = with_leaves(state, [leaf.detach().double().requires_grad_() for leaf in leaves(state)])
-        exact = results(*double.cell_loop(wide, mask, wide_state), [wide, *leaves(wide_state), *double.parameters()], mask)
+        exact = results(
+            *double.cell_loop(wide, mask, wide_state), [wide, *leaves(wide_state), *double.parameters()], mask
+        )
         for ours, theirs, right in zip(found, plain, exact, strict=True):
             assert share(ours, right) < ALLOWED[dtype] + 2 * share(theirs, right)
 

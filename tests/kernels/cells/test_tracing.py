@@ -1,4 +1,5 @@
-"""Traced steps against the cells they were traced from, in float64, and the derivatives of their graphs against autograd."""
+"""Traced steps against the cells they were traced from, in float64, and the derivatives of their graphs against
+autograd."""
 
 from functools import partial
 
@@ -44,7 +45,12 @@ def leaf_values(step: Step, at: int) -> dict:
     blocks = torch.cat([each[:, at] for each in step.inputs], -1).split(step.width, -1) if step.inputs else []
     products = [F.linear(step.states[m.state], m.weight) for m in step.matrices]
     blocks_of_products = torch.cat(products, -1).split(step.width, -1) if products else []
-    for kind, tensors in (("input", blocks), ("product", blocks_of_products), ("fixed", step.fixed), ("state", step.states)):
+    for kind, tensors in (
+        ("input", blocks),
+        ("product", blocks_of_products),
+        ("fixed", step.fixed),
+        ("state", step.states),
+    ):
         values |= {graph.leaf(kind, place): tensor for place, tensor in enumerate(tensors)}
     return values
 
@@ -85,7 +91,9 @@ def test_the_derived_backward_pass_is_that_of_autograd(name):
     ours = [each.sum_to_size(values[leaf].shape) for each, leaf in zip(ours, reached, strict=True)]
     found = torch.autograd.grad([values[leaf] for leaf in reached], wanted_of, ours, allow_unused=True)
     for a, b, tensor in zip(found, wanted, wanted_of, strict=True):
-        torch.testing.assert_close(torch.zeros_like(tensor) if a is None else a, torch.zeros_like(tensor) if b is None else b)
+        torch.testing.assert_close(
+            torch.zeros_like(tensor) if a is None else a, torch.zeros_like(tensor) if b is None else b
+        )
 
 
 def test_inputs_that_a_step_projects_are_projected_for_all_steps_at_once():
@@ -160,10 +168,16 @@ class Straight(torch.autograd.Function):
 REFUSALS = [
     (lambda self, y: y.softmax(-1), "it calls softmax, which is not supported"),
     (swallowing, "it calls softmax, which is not supported"),
-    (lambda self, y: y if (y > 0) else -y, "it asks for a number's value (__bool__), which is only known when the step runs"),
+    (
+        lambda self, y: y if (y > 0) else -y,
+        "it asks for a number's value (__bool__), which is only known when the step runs",
+    ),
     (lambda self, y: y * y.item(), "it asks for a number's value (item), which is only known when the step runs"),
     (lambda self, y: y * float(y), "it asks for a number's value (__float__), which is only known when the step runs"),
-    (lambda self, y: y if y.grad_fn else -y, "it reads the attribute 'grad_fn' of a value that is only known when the step runs"),
+    (
+        lambda self, y: y if y.grad_fn else -y,
+        "it reads the attribute 'grad_fn' of a value that is only known when the step runs",
+    ),
     (lambda self, y: y.add_(1), "it writes to a tensor in place (add_)"),
     (lambda self, y: F.relu(y, inplace=True), "it writes to a tensor in place"),
     (lambda self, y: y + self.seen.add_(1), "it writes to a tensor in place (add_)"),
@@ -181,11 +195,17 @@ REFUSALS = [
     (lambda self, y: y**2.5, "it raises to the power 2.5; -2, -1, -0.5, 0.5, 1, 2, 3 and 4 are supported"),
     (lambda self, y: torch.cat([y[:, :1], y[:, 1:]], -1), "it cuts 0 to 1 out of a block of 2 features"),
     (lambda self, y: y.chunk(2), "it cuts or joins tensors along the batch"),
-    (lambda self, y: y + torch.ones(2).double(), "it computes with a tensor of type float64, while its state has type float32"),
+    (
+        lambda self, y: y + torch.ones(2).double(),
+        "it computes with a tensor of type float64, while its state has type float32",
+    ),
     (lambda self, y: y.double(), "it turns a tensor into float64"),
     (lambda self, y: y + torch.ones(4), "it combines a tensor of shape (4,) with one of shape (3, 2)"),
     (lambda self, y: torch.cat([y, y], 1), "its output ((3, 4)) is not of the shape of its states (3, 2)"),
-    (lambda self, y: y - y.mean(0), "it reduces a tensor in another way than over all features of a row, with keepdim=True"),
+    (
+        lambda self, y: y - y.mean(0),
+        "it reduces a tensor in another way than over all features of a row, with keepdim=True",
+    ),
     (lambda self, y: y[:, None], "it indexes a tensor by something else than a slice of its features"),
     (lambda self, y: setattr(self, "last", y) or y, "it sets the attribute 'last' in every step"),
     (lambda self, y: setattr(self, "seen", self.seen + 1) or y, "it sets the attribute 'seen' in every step"),
@@ -225,7 +245,10 @@ def test_what_has_no_graph_is_refused_with_the_reason_and_leaves_no_trace(does, 
             lambda input_dim, dim: StackedCell([CELLS["elman"](input_dim, dim), CELLS["elman"](dim, dim)]),
             "it indexes a tensor by something else than a slice of its features",
         ),
-        (lambda input_dim, dim: DroppedCell(CELLS["elman"](input_dim, dim), 0.5), "it draws random numbers in every step (dropout)"),
+        (
+            lambda input_dim, dim: DroppedCell(CELLS["elman"](input_dim, dim), 0.5),
+            "it draws random numbers in every step (dropout)",
+        ),
     ],
 )
 def test_cells_that_have_no_graph_are_refused_with_the_reason(build, reason):
@@ -240,9 +263,15 @@ def test_states_and_inputs_without_one_width_are_refused_with_the_reason():
     x, state = torch.randn(3, 4, 2), torch.zeros(3, 2)
     assert refusal_of(step, x, None) == "it has no state"
     assert refusal_of(step, x, (state, Memory(x))) == "it reads a memory"
-    assert refusal_of(step, x, torch.zeros(3, 2, 2)) == "its states have the shapes (3, 2, 2) and not one and the same (batch, width)"
+    assert (
+        refusal_of(step, x, torch.zeros(3, 2, 2))
+        == "its states have the shapes (3, 2, 2) and not one and the same (batch, width)"
+    )
     assert refusal_of(step, x, state.long()) == "a state does not hold floating-point numbers"
-    assert refusal_of(step, x[:, :, 0], state) == "an input of shape (3, 4) and type float32 is not (batch, length, features) of numbers"
+    assert (
+        refusal_of(step, x[:, :, 0], state)
+        == "an input of shape (3, 4) and type float32 is not (batch, length, features) of numbers"
+    )
     assert refusal_of(step, torch.randn(3, 4, 3), state) == (
         "it computes with 3 features of its inputs, which is no multiple of the state's 2"
     )

@@ -46,7 +46,11 @@ def with_gradients(y, state, real, wanted):
     y = y if real is None else torch.where(real[..., None], y, 0.0)
     loss = y.sin().sum() + sum((place + 1.5) * each.cos().sum() for place, each in enumerate(leaves(state)))
     gradients = torch.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)
-    return [y, *leaves(state), *(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True))]
+    return [
+        y,
+        *leaves(state),
+        *(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True)),
+    ]
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -76,7 +80,9 @@ def test_gradients_are_those_of_differences(name):
     assert torch.autograd.gradcheck(outputs, (x, *leaves(state)))
 
 
-@pytest.mark.parametrize("name", ["peephole_lstm", "coupled_lstm", "elman sigmoid", "lstm identity", "Leaky", "Joined", "Shared"])
+@pytest.mark.parametrize(
+    "name", ["peephole_lstm", "coupled_lstm", "elman sigmoid", "lstm identity", "Leaky", "Joined", "Shared"]
+)
 def test_a_layer_walks_and_gives_what_its_equation_gives(name, caplog):
     cell, x, state = drawn(BUILT[name])
     layer, mask = Recurrent(cell.eval()), MASKS["ragged"]
@@ -99,7 +105,11 @@ def test_a_layer_walks_and_gives_what_its_equation_gives(name, caplog):
 @pytest.mark.parametrize("name", ["peephole_lstm", "Leaky"])
 def test_nothing_is_read_from_padding(name):
     cell, x, state = drawn(BUILT[name])
-    layer, mask, before = Recurrent(cell.eval()), MASKS["ragged"], RecurrentState(state, torch.zeros(3, dtype=torch.long))
+    layer, mask, before = (
+        Recurrent(cell.eval()),
+        MASKS["ragged"],
+        RecurrentState(state, torch.zeros(3, dtype=torch.long)),
+    )
     parameters = list(cell.parameters())
     clean, after = layer(x, mask, before)
     spoiled, again = layer(torch.where(mask[..., None], x, torch.nan), mask, before)
@@ -182,7 +192,9 @@ def test_a_walk_that_gives_other_numbers_is_not_taken(monkeypatch, caplog):
     y, _ = layer(x)
     with only_equations():
         assert torch.equal(y, layer(x)[0])
-    assert caplog.messages == ["a Rooted is looped: its walk gives other numbers than its steps do; this is a fault in clew"]
+    assert caplog.messages == [
+        "a Rooted is looped: its walk gives other numbers than its steps do; this is a fault in clew"
+    ]
 
 
 def test_a_single_step_and_a_watched_cell_are_looped():

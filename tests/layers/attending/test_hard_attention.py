@@ -87,7 +87,8 @@ def test_the_policy_gradient_is_in_expectation_the_gradient_of_the_expected_log_
 
 @pytest.mark.parametrize("form", ["before", "fed", "after"])
 def test_with_means_in_place_of_some_draws_the_estimate_is_in_expectation_exact(form):
-    """The objective is p log p(y | means) + (1 - p) E[log p(y | draws)]: every way to toss the coin and to draw, in float64."""
+    """The objective is p log p(y | means) + (1 - p) E[log p(y | draws)]: every way to toss the coin and to draw, in
+    float64."""
     share = 0.5
     writer = randomise(Writer(form))
     x, memory, targets = randn(1, STEPS, 2), Memory(randn(1, PLACES, 3, seed=5)), torch.tensor([[2, 0]])
@@ -126,7 +127,11 @@ def test_a_row_takes_its_mean_at_every_step_or_at_none(form):
     soft, _ = writer(x, memory, targets)
     torch.testing.assert_close(found[means], soft[means])
     assert not torch.isclose(found[~means], soft[~means]).all(1).any()
-    assert not draws.log_probs[means].any() and bool((draws.log_probs[~means] < 0).all()) and bool((draws.entropies > 0).all())
+    assert (
+        not draws.log_probs[means].any()
+        and bool((draws.log_probs[~means] < 0).all())
+        and bool((draws.entropies > 0).all())
+    )
 
 
 def test_evaluation_never_takes_the_mean():
@@ -151,7 +156,12 @@ def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
     values, mask = randn(1, PLACES + 1, 3), torch.tensor([[True] * PLACES + [False]])
     x = randn(1, 1, 4).expand(1, 20000, 4)
     seen = {}
-    with watching({layer.attention.weights: lambda w: seen.update(weights=w), layer.attention.places: lambda p: seen.update(places=p)}):
+    with watching(
+        {
+            layer.attention.weights: lambda w: seen.update(weights=w),
+            layer.attention.places: lambda p: seen.update(places=p),
+        }
+    ):
         _, state = layer(x, None, layer.initial_state(1, Memory(values, mask), like=x))
     weights, places = seen["weights"][0, 0, 0], seen["places"][0, 0]
     torch.testing.assert_close(places.mean(0), weights, atol=0.015, rtol=0)
@@ -164,7 +174,12 @@ def test_places_are_drawn_as_often_as_their_weights_say_and_only_real_ones():
 def test_evaluation_takes_the_likeliest_place_and_leaves_no_draws():
     layer = randomise(Looking(4, 7, 3, Additive(4, 3), attend=HardAttention)).eval()
     x, values, seen = randn(2, 3, 4), randn(2, PLACES, 3, seed=1), {}
-    with watching({layer.attention.weights: lambda w: seen.update(weights=w), layer.attention.places: lambda p: seen.update(places=p)}):
+    with watching(
+        {
+            layer.attention.weights: lambda w: seen.update(weights=w),
+            layer.attention.places: lambda p: seen.update(places=p),
+        }
+    ):
         _, state = layer(x, None, layer.initial_state(2, Memory(values), like=x))
     assert torch.equal(seen["places"].argmax(-1), seen["weights"].argmax(-1))
     assert find_draws(state) is None
@@ -186,7 +201,10 @@ def test_padded_targets_count_for_nothing():
     draws, log_probs = Draws(-randn(2, 4).abs(), randn(2, 4, seed=1).abs()), -randn(2, 4, seed=2).abs()
     mask = torch.arange(4) < torch.tensor([4, 2])[:, None]
     padded = reinforce.eval()(draws, log_probs, mask)
-    alone = [reinforce(Draws(*(part[r : r + 1, :n] for part in draws[:2])), log_probs[r : r + 1, :n]) for r, n in enumerate([4, 2])]
+    alone = [
+        reinforce(Draws(*(part[r : r + 1, :n] for part in draws[:2])), log_probs[r : r + 1, :n])
+        for r, n in enumerate([4, 2])
+    ]
     for name, term in padded.items():
         torch.testing.assert_close(term.sum, alone[0][name].sum + alone[1][name].sum)
         assert int(term.count) == 6
@@ -199,7 +217,9 @@ def test_the_baseline_is_read_before_it_moves_a_tenth_of_the_way():
     log_probs = torch.full((1, 2), -3.0, dtype=torch.float64)
     draws = Draws(torch.ones(1, 2, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64))
     terms = reinforce(draws, log_probs)
-    assert float(terms["policy"].sum) == pytest.approx(-3 * (-3.0 - start))  # two targets from the first draw on, one from the second
+    assert float(terms["policy"].sum) == pytest.approx(
+        -3 * (-3.0 - start)
+    )  # two targets from the first draw on, one from the second
     assert float(reinforce.baseline) == pytest.approx(0.9 * start - 0.3)
     assert "baseline" in reinforce.state_dict()
 

@@ -21,7 +21,11 @@ BODIES = {
     "llama, groups of two": ("llama", {"num_kv_heads": 2}),
     "llama, one group": ("llama", {"num_kv_heads": 1, "head_dim": 6}),
 }
-KEPT = {"some": {"1": [1, 3, 4], "2": [2, 4]}, "none in a layer": {"1": [], "2": [3]}, "even": {"1": [1, 2], "2": [3, 4]}}
+KEPT = {
+    "some": {"1": [1, 3, 4], "2": [2, 4]},
+    "none in a layer": {"1": [], "2": [3]},
+    "even": {"1": [1, 2], "2": [3, 4]},
+}
 
 
 def built(family, settings, kept=None):
@@ -33,7 +37,12 @@ def built(family, settings, kept=None):
 
 def silenced(body, kept):
     """The whole body with every other head's weights 0, by the taps alone."""
-    off = [name for layer in attending_layers(body) for name in layer.heads if int(name[len(layer.name) + 1 :]) not in kept[layer.name]]
+    off = [
+        name
+        for layer in attending_layers(body)
+        for name in layer.heads
+        if int(name[len(layer.name) + 1 :]) not in kept[layer.name]
+    ]
 
     def change(heads):
         return lambda weights: weights.index_fill(1, torch.tensor(heads), 0.0)
@@ -83,7 +92,9 @@ def test_heads_that_are_left_learn():
 
 
 def test_a_mixed_stack_counts_the_layers_that_attend():
-    settings = {"layers": ["lstm", {"name": "attention", "num_heads": 2}, "feedforward", {"name": "attention", "num_heads": 4}]}
+    settings = {
+        "layers": ["lstm", {"name": "attention", "num_heads": 2}, "feedforward", {"name": "attention", "num_heads": 4}]
+    }
     cut = built("mixed", settings, {"2": [1]})
     assert [layer.heads for layer in attending_layers(cut)] == [["1.1", "1.2"], ["2.1"]]
 

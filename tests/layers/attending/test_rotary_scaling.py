@@ -48,21 +48,29 @@ def test_a_scaling_of_factor_1_changes_nothing_within_the_original_length():
     x, positions = randn(1, 1, 5, 8), torch.arange(5)[None] * 400
     plain = Rotary(8, 1, 8).rotate(x, positions)
     for name in SCALED:
-        torch.testing.assert_close(Rotary(8, 1, 8, scaling={"name": name, "factor": 1.0}).rotate(x, positions), plain, atol=1e-4, rtol=0)
+        torch.testing.assert_close(
+            Rotary(8, 1, 8, scaling={"name": name, "factor": 1.0}).rotate(x, positions), plain, atol=1e-4, rtol=0
+        )
 
 
 @pytest.mark.parametrize(
     ("scaling", "sentence"),
     [
         ("ntk", "unknown rotary scaling 'ntk'; known: dynamic, linear, llama3, none, yarn"),
-        ({"name": "linear", "factor": 0.5}, r"rotary scaling 'linear' stretches positions, so its factor \(0.5\) must be at least 1"),
+        (
+            {"name": "linear", "factor": 0.5},
+            r"rotary scaling 'linear' stretches positions, so its factor \(0.5\) must be at least 1",
+        ),
         (
             {"name": "llama3", "low_freq_factor": 4.0},
             r"'llama3' needs 0 < low_freq_factor \(4\) < high_freq_factor \(4\)",
         ),
         ({"name": "yarn", "slow_turns": 40.0}, r"'yarn' needs 0 < slow_turns \(40\) < fast_turns \(32\)"),
         ({"name": "dynamic", "original_max_length": 0}, "'dynamic' needs an original_max_length of at least 1, not 0"),
-        ({"name": "linear", "original_max_length": 8}, "rotary scaling 'linear' has no option 'original_max_length'; its options: factor"),
+        (
+            {"name": "linear", "original_max_length": 8},
+            "rotary scaling 'linear' has no option 'original_max_length'; its options: factor",
+        ),
     ],
 )
 def test_scalings_that_cannot_be_are_told_in_a_sentence(scaling, sentence):

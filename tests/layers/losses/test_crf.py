@@ -80,11 +80,18 @@ def test_the_k_best_are_the_first_k_of_all(num_tags, length, constrained):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.booleans())
 def test_a_row_of_a_batch_is_the_row_alone(lengths, garbage):
     crf = drawn(4)
-    emissions, tags = randn(len(lengths), 5, 4), torch.randint(4, (len(lengths), 5), generator=torch.Generator().manual_seed(0))
+    emissions, tags = (
+        randn(len(lengths), 5, 4),
+        torch.randint(4, (len(lengths), 5), generator=torch.Generator().manual_seed(0)),
+    )
     mask = torch.arange(5) < torch.tensor(lengths)[:, None]
     if garbage:
         emissions, tags = emissions.masked_fill(~mask[..., None], torch.nan), tags.masked_fill(~mask, -100)
-    together = crf.log_likelihood(emissions, tags, mask), crf.marginals(emissions, mask), crf.k_best(emissions, mask, k=3)
+    together = (
+        crf.log_likelihood(emissions, tags, mask),
+        crf.marginals(emissions, mask),
+        crf.k_best(emissions, mask, k=3),
+    )
     for row, n in enumerate(lengths):
         one, its = emissions[row : row + 1, :n], tags[row : row + 1, :n]
         torch.testing.assert_close(together[0][row : row + 1], crf.log_likelihood(one, its))
@@ -136,7 +143,9 @@ def test_gradients_are_the_slopes(allowed):
     )
 
     def loss(emissions, transitions, start, end):
-        return torch.func.functional_call(crf, {"transitions": transitions, "start": start, "end": end}, (emissions, tags, mask))
+        return torch.func.functional_call(
+            crf, {"transitions": transitions, "start": start, "end": end}, (emissions, tags, mask)
+        )
 
     torch.autograd.gradcheck(loss, (emissions, crf.transitions, crf.start, crf.end))
 
@@ -196,7 +205,9 @@ def test_forbidden_tags_have_no_probability_and_finite_gradients():
 
 def test_where_nothing_is_allowed_the_fewest_forbidden_steps_are_taken():
     crf = CRF(2, allowed=allowed_transitions(["B-X", "E-X"], "bioes"))
-    tags, score = crf.viterbi(torch.tensor([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]]))  # emissions say E E E, which has four
+    tags, score = crf.viterbi(
+        torch.tensor([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]])
+    )  # emissions say E E E, which has four
     assert float(score) == pytest.approx(-1e30)
     assert tags.tolist() in ([[0, 1, 1]], [[0, 0, 1]], [[0, 1, 0]])
 
@@ -233,4 +244,8 @@ def test_a_table_or_emissions_of_other_tags_are_refused():
 
 
 def test_the_table_is_no_part_of_what_is_saved():
-    assert set(CRF(2, allowed=allowed_transitions([OUTSIDE, "B-X"], "iob2")).state_dict()) == {"transitions", "start", "end"}
+    assert set(CRF(2, allowed=allowed_transitions([OUTSIDE, "B-X"], "iob2")).state_dict()) == {
+        "transitions",
+        "start",
+        "end",
+    }

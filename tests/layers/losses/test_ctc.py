@@ -84,7 +84,13 @@ def test_the_kernel_is_the_equation_in_values_and_gradients(case: tuple[Tensor, 
         with only_equations() if only else torch.enable_grad():
             log_probs = ctc.log_likelihood(logits, targets, mask, target_mask)
             weighted = (log_probs * weights)[log_probs > -torch.inf].sum() + 0 * logits.sum()
-            found.append((log_probs.detach(), ctc(logits, targets, mask, target_mask).detach(), *torch.autograd.grad(weighted, logits)))
+            found.append(
+                (
+                    log_probs.detach(),
+                    ctc(logits, targets, mask, target_mask).detach(),
+                    *torch.autograd.grad(weighted, logits),
+                )
+            )
     for kernel, equation in zip(*found, strict=True):
         torch.testing.assert_close(kernel, equation, rtol=1e-9, atol=1e-10)
     assert torch.equal(found[0][0] > -torch.inf, fits(mask.sum(1), targets, target_mask))
@@ -129,7 +135,9 @@ def test_what_does_not_fit_is_told_by_lengths_alone_and_costs_nothing() -> None:
 def test_no_frames_can_tell_no_labels() -> None:
     for only in (False, True):
         with only_equations() if only else torch.enable_grad():
-            found = CTC().log_likelihood(torch.zeros(2, 0, 3), torch.tensor([[1], [2]]), None, torch.tensor([[False], [True]]))
+            found = CTC().log_likelihood(
+                torch.zeros(2, 0, 3), torch.tensor([[1], [2]]), None, torch.tensor([[False], [True]])
+            )
         assert found.tolist() == [0.0, -math.inf]
 
 
@@ -187,7 +195,9 @@ def test_padded_alignments_are_those_of_rows_alone(case: tuple[Tensor, Tensor, T
             continue
         alone = CTC(blank).align(logits[number : number + 1, :length], targets[number : number + 1, :labels])
         assert torch.equal(alone.labels[0], found.labels[number, :length])
-        assert torch.equal(alone.starts[0], found.starts[number, :labels]) and torch.equal(alone.ends[0], found.ends[number, :labels])
+        assert torch.equal(alone.starts[0], found.starts[number, :labels]) and torch.equal(
+            alone.ends[0], found.ends[number, :labels]
+        )
         assert (alone.ends[0] > alone.starts[0]).all() and (alone.ends[0, :-1] <= alone.starts[0, 1:]).all()
 
 
@@ -198,5 +208,7 @@ def test_what_is_no_target_is_refused() -> None:
         CTC()(randn(1, 4, 3), row([3]))
     with pytest.raises(UserError, match=r"blank \(3\) must be one of the 3 symbols, 0 to 2"):
         CTC(3)(randn(1, 4, 3), row([1]))
-    with pytest.raises(UserError, match=r"logits \(2, 4, 3\) must be \(batch, length, symbols\) and targets \(1, 1\) \(batch, labels\)"):
+    with pytest.raises(
+        UserError, match=r"logits \(2, 4, 3\) must be \(batch, length, symbols\) and targets \(1, 1\) \(batch, labels\)"
+    ):
         CTC()(randn(2, 4, 3), row([1]))

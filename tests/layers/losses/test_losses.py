@@ -32,7 +32,9 @@ def test_the_kernel_is_the_equation(batch, length, vocabulary, smoothing, masked
     for ours, theirs in zip(fused, written, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
     for ours, theirs in zip(
-        torch.autograd.grad(fused.loss, (hidden, weight)), torch.autograd.grad(written.loss, (hidden, weight)), strict=True
+        torch.autograd.grad(fused.loss, (hidden, weight)),
+        torch.autograd.grad(written.loss, (hidden, weight)),
+        strict=True,
     ):
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
@@ -48,7 +50,9 @@ def test_a_smoothed_loss_is_least_where_the_prediction_is_the_smoothed_target():
     """With logits log q the gradient vanishes; nothing else does that."""
     q = torch.tensor([0.1 / 4, 0.9 + 0.1 / 4, 0.1 / 4, 0.1 / 4], dtype=torch.float64)
     bias = q.log().requires_grad_()
-    loss = CrossEntropy(0.1)(torch.zeros(1, 1, dtype=torch.float64), torch.zeros(4, 1, dtype=torch.float64), bias, torch.tensor([1]))
+    loss = CrossEntropy(0.1)(
+        torch.zeros(1, 1, dtype=torch.float64), torch.zeros(4, 1, dtype=torch.float64), bias, torch.tensor([1])
+    )
     torch.testing.assert_close(torch.autograd.grad(loss.loss, bias)[0], torch.zeros(4, dtype=torch.float64))
     torch.testing.assert_close(loss.loss, -(q * q.log()).sum())
 
@@ -56,13 +60,19 @@ def test_a_smoothed_loss_is_least_where_the_prediction_is_the_smoothed_target():
 @pytest.mark.parametrize("backend", quickly(["eager", "aot_eager"], "eager"))
 def test_compiled_it_is_one_graph_with_the_same_gradients(backend):
     torch._dynamo.reset()
-    hidden, weight, targets = randn(2, 3, 4).requires_grad_(), randn(5, 4, seed=1).requires_grad_(), torch.tensor([[0, 1, 2], [4, 3, 0]])
+    hidden, weight, targets = (
+        randn(2, 3, 4).requires_grad_(),
+        randn(5, 4, seed=1).requires_grad_(),
+        torch.tensor([[0, 1, 2], [4, 3, 0]]),
+    )
     loss = CrossEntropy(0.1)
     ours = torch.compile(loss, backend=backend, fullgraph=True)(hidden, weight, None, targets)
     theirs = loss(hidden, weight, None, targets)
     torch.testing.assert_close(ours.loss, theirs.loss)
     for found, expected in zip(
-        torch.autograd.grad(ours.loss, (hidden, weight)), torch.autograd.grad(theirs.loss, (hidden, weight)), strict=True
+        torch.autograd.grad(ours.loss, (hidden, weight)),
+        torch.autograd.grad(theirs.loss, (hidden, weight)),
+        strict=True,
     ):
         torch.testing.assert_close(found, expected)
 

@@ -1,4 +1,5 @@
-"""The norm-preserving penalty against its definition: whole Jacobians by autograd, a row and a step at a time, in float64."""
+"""The norm-preserving penalty against its definition: whole Jacobians by autograd, a row and a step at a time, in
+float64."""
 
 import math
 
@@ -31,8 +32,8 @@ def error_of(y: Tensor) -> Tensor:
 
 
 def reference(cell: Cell, x: Tensor, lengths: list[int]) -> tuple[list[Tensor], list[float]]:
-    """Omega's gradient by each weight, and its value for each row: mean_k (|v J| / |v| - 1)^2 with J = d f(s, u; weights) / d s written out
-    as a matrix, v = dE / ds by perturbing the state itself."""
+    """Omega's gradient by each weight, and its value for each row: mean_k (|v J| / |v| - 1)^2 with J = d f(s, u;
+    weights) / d s written out as a matrix, v = dE / ds by perturbing the state itself."""
     weights = list(cell.parameters())
     gradients, values = [torch.zeros_like(weight) for weight in weights], []
     for row, length in enumerate(lengths):
@@ -59,7 +60,9 @@ def reference(cell: Cell, x: Tensor, lengths: list[int]) -> tuple[list[Tensor], 
             at = flat(states[k])[0]
             step = unbind_steps(cell.inputs(x[row : row + 1, :length].detach()), length)[k]
             jacobian = torch.autograd.functional.jacobian(
-                lambda s, step=step, like=states[0]: flat(cell(step, unflat(s[None], like))[1])[0], at, create_graph=True
+                lambda s, step=step, like=states[0]: flat(cell(step, unflat(s[None], like))[1])[0],
+                at,
+                create_graph=True,
             )
             omegas.append(((v.detach() @ jacobian).norm() / v.norm() - 1) ** 2)
         omega = sum(omegas) / max(len(omegas), 1) if omegas else torch.zeros(())
@@ -139,7 +142,9 @@ def test_both_readers_are_added_up_and_a_cell_around_attention_is_left_out() -> 
         y, _ = layer(randn(2, 4, 2))
     assert len(seen) == 2 and all(steps.is_fit for steps in seen)
     error = error_of(y)
-    torch.testing.assert_close(penalty_of_rows(error, seen), penalty_of_rows(error, seen[:1]) + penalty_of_rows(error, seen[1:]))
+    torch.testing.assert_close(
+        penalty_of_rows(error, seen), penalty_of_rows(error, seen[:1]) + penalty_of_rows(error, seen[1:])
+    )
     attentive = Recurrent(AttentiveCell(2, 3, CELLS["gru"](5, 4), SCORES["general"](4, 3))).double()
     memory = Memory(randn(2, 5, 3), None, None)
     seen = []

@@ -28,5 +28,7 @@ def test_a_recurrence_that_is_none_of_torchs_is_refused():
     class Other(nn.RNNBase):
         """A recurrence of someone's."""
 
-    with pytest.raises(UserError, match="Other is not a supported recurrent module of torch; supported: RNN, LSTM, GRU"):
+    with pytest.raises(
+        UserError, match="Other is not a supported recurrent module of torch; supported: RNN, LSTM, GRU"
+    ):
         as_stack(Other("RNN_TANH", 3, 4))

@@ -18,7 +18,8 @@ from tests.references.agreement import assert_agrees, randn, randomise
 DIAMOND = Graph(5, ((0, 1, 1), (0, 2, 0), (3, 4, 2), (1, 3, 0), (2, 3, 2), (0, 3, 1), (0, 3, 0)))
 CYCLE = Graph(4, ((0, 1, 0), (1, 2, 1), (2, 0, 0), (2, 3, 2), (3, 3, 1)))
 ROWS = [DIAMOND, Graph(2, ((1, 0, 2),)), Graph(0), Graph(3)]
-"""Levels that edges leap over and two edges between the same nodes; an edge to a lower number; nothing; nodes without edges."""
+"""Levels that edges leap over and two edges between the same nodes; an edge to a lower number; nothing; nodes without
+edges."""
 
 
 def chain(length):
@@ -50,7 +51,11 @@ def test_in_rounds_it_equals_its_equations_in_values_and_gradients(type_dim, num
     rows = [*ROWS, CYCLE]
     graphs = batch_graphs(rows)
     assert_agrees(
-        layer, lambda x: layer(x, graphs).hidden, lambda p, x: references.rounds(p, x, rows, num_rounds), randn(5, 5, 2), entries=5
+        layer,
+        lambda x: layer(x, graphs).hidden,
+        lambda p, x: references.rounds(p, x, rows, num_rounds),
+        randn(5, 5, 2),
+        entries=5,
     )
 
 
@@ -91,7 +96,10 @@ def test_a_tree_is_a_child_sum_tree_lstm():
     tree = randomise(ChildSumTreeLSTM(2, 3))
     layer = copied(tree, GraphLSTM(2, 3))
     shapes = [head_nodes([2, 0, 2, 6, 6, 2]), head_nodes([0, 1, 1])]
-    graphs = [Graph(len(parents), tuple((node, parent, 0) for node, parent in enumerate(parents) if parent >= 0)) for parents, _ in shapes]
+    graphs = [
+        Graph(len(parents), tuple((node, parent, 0) for node, parent in enumerate(parents) if parent >= 0))
+        for parents, _ in shapes
+    ]
     x, weights = randn(2, 6, 2), randn(2, 6, 3, seed=1)
     expected, found = tree(x, batch_trees(shapes)), layer(x, batch_graphs(graphs))
     for ours, theirs in zip(found, expected, strict=True):
@@ -113,7 +121,11 @@ def test_another_type_of_an_edge_is_another_vector_of_its_target(type_dim):
 
 @pytest.mark.parametrize("order", ["given", "rounds"])
 def test_rows_of_a_batch_give_rows_of_the_result(order):
-    layer, x, graphs = randomise(graph_lstm(2, 4, num_types=3, order=order, both_ways=True)), randn(4, 5, 2), batch_graphs(ROWS)
+    layer, x, graphs = (
+        randomise(graph_lstm(2, 4, num_types=3, order=order, both_ways=True)),
+        randn(4, 5, 2),
+        batch_graphs(ROWS),
+    )
     parts = [layer(part, rows).hidden for part, rows in zip(cut_rows(x, 3), cut_rows(graphs, 3), strict=True)]
     torch.testing.assert_close(torch.cat(parts), layer(x, graphs).hidden)
 
@@ -147,15 +159,22 @@ def test_mistakes_have_their_sentences():
             GraphLSTM(2, 3, num_types=3)(torch.zeros(2, graph.num_nodes, 2), batch_graphs([chain(2), graph]))
     with pytest.raises(UserError, match=r"x \(1, 3, 2\) must have a vector for each of the \(batch, nodes\) \(1, 5\)"):
         GraphLSTM(2, 3)(torch.zeros(1, 3, 2), batch_graphs([DIAMOND]))
-    with pytest.raises(UserError, match="an edge has the type 2, and this graph LSTM has 2, counted from 0; build it with more num_types"):
+    with pytest.raises(
+        UserError,
+        match="an edge has the type 2, and this graph LSTM has 2, counted from 0; build it with more num_types",
+    ):
         GraphLSTM(2, 3, num_types=2)(torch.zeros(1, 5, 2), batch_graphs([DIAMOND]))
     with pytest.raises(UserError, match="a graph LSTM's widths must be at least 1, not input_dim=0, dim=3"):
         GraphLSTM(0, 3)
-    with pytest.raises(UserError, match="at least 1 type and 1 round, and a type_dim from 0, not num_types=0, num_rounds=4, type_dim=0"):
+    with pytest.raises(
+        UserError, match="at least 1 type and 1 round, and a type_dim from 0, not num_types=0, num_rounds=4, type_dim=0"
+    ):
         GraphLSTM(2, 3, num_types=0)
     with pytest.raises(UserError, match="unknown order 'round'; did you mean 'rounds'"):
         GraphLSTM(2, 3, order="round")
-    with pytest.raises(UserError, match=r"both_ways gives half of the width to each direction, so dim \(3\) must be even"):
+    with pytest.raises(
+        UserError, match=r"both_ways gives half of the width to each direction, so dim \(3\) must be even"
+    ):
         graph_lstm(2, 3, both_ways=True)
 
 

@@ -42,7 +42,8 @@ def test_the_equation_and_the_paper_agree_without_padding_too(name):
 
 @pytest.mark.parametrize("column", [False, True])
 def test_a_grid_of_one_row_or_column_is_an_lstm(column):
-    """The same values and gradients from the parameters that such a grid uses: one forget gate, and h of one neighbour."""
+    """The same values and gradients from the parameters that such a grid uses: one forget gate, and h of one
+    neighbour."""
     layer, cell = randomise(GridLSTM(2, 3)), randomise(LSTM(2, 3))
     parts, side = ([0, 1, 3, 4], slice(0, 3)) if column else ([0, 2, 3, 4], slice(3, 6))
     own = layer.cells["top_left"]
@@ -116,7 +117,15 @@ def test_taps_show_what_the_equation_says_in_reading_order_from_every_corner():
     for number, (corner, (down, right)) in enumerate(places.items()):
         i, f_up, f_left, candidate, o, c, h = (
             seen[f"cells.{corner}.{place}"]
-            for place in ("gates.input", "gates.forget_up", "gates.forget_left", "gates.candidate", "gates.output", "cell_state", "hidden")
+            for place in (
+                "gates.input",
+                "gates.forget_up",
+                "gates.forget_left",
+                "gates.candidate",
+                "gates.output",
+                "cell_state",
+                "hidden",
+            )
         )
         torch.testing.assert_close(h, hidden[..., 3 * number : 3 * number + 3])
         torch.testing.assert_close(h, o * c.tanh())
@@ -126,7 +135,9 @@ def test_taps_show_what_the_equation_says_in_reading_order_from_every_corner():
                     above = c[row, y - down, x] if 0 <= y - down < height else torch.zeros(3).double()
                     left = c[row, y, x - right] if 0 <= x - right < width else torch.zeros(3).double()
                     here = (row, y, x)
-                    torch.testing.assert_close(c[here], i[here] * candidate[here] + f_up[here] * above + f_left[here] * left)
+                    torch.testing.assert_close(
+                        c[here], i[here] * candidate[here] + f_up[here] * above + f_left[here] * left
+                    )
         assert not f_up[~MASK].any() and not c[~MASK].any()
 
 
@@ -146,11 +157,14 @@ def test_forget_gates_that_are_closed_leave_every_cell_what_it_writes(directions
         layer(randn(4, 3, 4, 2), MASK)
     for corner in layer.cells:
         path = f"cells.{corner}."
-        torch.testing.assert_close(seen[path + "cell_state"], seen[path + "gates.input"] * seen[path + "gates.candidate"])
+        torch.testing.assert_close(
+            seen[path + "cell_state"], seen[path + "gates.input"] * seen[path + "gates.candidate"]
+        )
 
 
 def test_what_is_kept_and_never_written_stays_zero_and_what_is_written_once_is_kept():
-    """Worked by hand: i = 1 in the corner alone, f_up = 1, f_left = 0: the first column holds what was written, the rest has nothing."""
+    """Worked by hand: i = 1 in the corner alone, f_up = 1, f_left = 0: the first column holds what was written, the
+    rest has nothing."""
     layer = GridLSTM(1, 1).double()
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -181,20 +195,26 @@ def test_blocks_join_squares_of_cells_row_by_row_with_zeros_outside():
 
 
 def test_mistakes_have_their_sentences():
-    with pytest.raises(UserError, match=r"directions \(3\) must be 1, 2 or 4: the number of corners that a grid is read from"):
+    with pytest.raises(
+        UserError, match=r"directions \(3\) must be 1, 2 or 4: the number of corners that a grid is read from"
+    ):
         GridLSTM(2, 3, directions=3)
     with pytest.raises(UserError, match="a grid cell's widths must be at least 1, not input_dim=0, dim=3"):
         GridLSTM(0, 3)
     with pytest.raises(UserError, match=r"block \(0\) must be at least 1"):
         GridBlocks(2, 3, block=0)
     layer, x = GridLSTM(2, 3), torch.zeros(2, 3, 4, 2)
-    sentence = r"boolean with the shape \[2, 3, 4\], \(batch, height, width\), and this one is torch.int64 with the shape \[2, 3, 4\]"
+    sentence = (
+        r"boolean with the shape \[2, 3, 4\], \(batch, height, width\), and this one is torch.int64 with the shape \[2,"
+        r" 3, 4\]"
+    )
     with pytest.raises(UserError, match=sentence):
         layer(x, torch.ones(2, 3, 4, dtype=torch.long))
     with pytest.raises(UserError, match=r"and this one is torch.bool with the shape \[2, 3\]"):
         layer(x, torch.ones(2, 3, dtype=torch.bool))
     sentence = (
-        "the real cells of a grid must be a rectangle at its top left, and those of example 1 are not; move them there, with the padding"
+        "the real cells of a grid must be a rectangle at its top left, and those of example 1 are not; move them there,"
+        " with the padding"
     )
     holes = torch.ones(2, 3, 4, dtype=torch.bool)
     for hole in ((1, 0, 0), (1, 2, 3), (1, 0)):

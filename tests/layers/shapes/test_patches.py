@@ -19,7 +19,9 @@ def test_patches_are_cut_pixel_by_pixel(height: int, width: int) -> None:
     for row in range(2):
         np.testing.assert_array_equal(found[row].numpy(), references.patches(pixels[row].numpy(), height, width))
     reader = PatchReader(height, width)
-    assert reader.width == found.shape[-1] and reader.grid_sizes(torch.tensor([[4, 5]])).tolist() == [list(found.shape[1:3])]
+    assert reader.width == found.shape[-1] and reader.grid_sizes(torch.tensor([[4, 5]])).tolist() == [
+        list(found.shape[1:3])
+    ]
 
 
 def test_mapped_patches_are_a_convolution_with_their_stride() -> None:
@@ -46,12 +48,17 @@ def test_learnt_places_add_a_row_and_a_column() -> None:
     places = randomise(LearnedGrid(4, max_height=3, max_width=2))
     rows, columns = torch.tensor([[0, 2]]), torch.tensor([[1, 0]])
     found = places(rows, columns, torch.zeros((), dtype=torch.float64))
-    torch.testing.assert_close(found[0], torch.stack([places.rows[0] + places.columns[1], places.rows[2] + places.columns[0]]))
+    torch.testing.assert_close(
+        found[0], torch.stack([places.rows[0] + places.columns[1], places.rows[2] + places.columns[0]])
+    )
     with pytest.raises(
-        UserError, match="the grid has 3 columns, but the model has learnt 2; make the picture smaller or its patches larger"
+        UserError,
+        match="the grid has 3 columns, but the model has learnt 2; make the picture smaller or its patches larger",
     ):
         places(rows, torch.tensor([[2, 0]]), found)
-    with pytest.raises(UserError, match="the grid has 4 rows, but the model has learnt 3; .* train with a larger max_height"):
+    with pytest.raises(
+        UserError, match="the grid has 4 rows, but the model has learnt 3; .* train with a larger max_height"
+    ):
         places(rows + 1, columns, found)
 
 

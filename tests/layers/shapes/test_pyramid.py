@@ -35,7 +35,9 @@ def test_rows_of_a_pyramid_are_the_same_alone_and_beside_longer_ones():
     x, mask = randn(4, 9, 3), torch.arange(9) < torch.tensor(lengths)[:, None]
     y, _ = stack(x, mask)
     after = stack.out_mask(mask)
-    assert after is not None and after.sum(1).tolist() == [3, 1, 1, 2] and after.shape == y.shape[:2] and stack.stride == 4
+    assert (
+        after is not None and after.sum(1).tolist() == [3, 1, 1, 2] and after.shape == y.shape[:2] and stack.stride == 4
+    )
     for row, length in enumerate(lengths):
         alone, _ = stack(x[row : row + 1, :length])
         torch.testing.assert_close(y[row, after[row]], alone[0])

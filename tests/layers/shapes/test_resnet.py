@@ -1,4 +1,5 @@
-"""The residual network is its equations, written pixel by pixel, for each picture of a ragged batch as if it were alone."""
+"""The residual network is its equations, written pixel by pixel, for each picture of a ragged batch as if it were
+alone."""
 
 import numpy as np
 import pytest
@@ -29,7 +30,13 @@ def test_blocks_of_one_width_hand_their_input_on() -> None:
     assert {name.split(".")[2] for name, _ in network.blocks.named_parameters("blocks")} == {
         *("first", "first_norm", "second", "second_norm")
     }
-    assert_agrees(network, lambda x: network(x[None])[0], lambda p, x: references.resnet(p, x, 1, 2, 1, 1), randn(3, 4, 1), entries=2)
+    assert_agrees(
+        network,
+        lambda x: network(x[None])[0],
+        lambda p, x: references.resnet(p, x, 1, 2, 1, 1),
+        randn(3, 4, 1),
+        entries=2,
+    )
 
 
 @pytest.mark.parametrize(("stem_stride", "stages"), [(1, 1), (1, 3), (2, 2)])
@@ -95,7 +102,9 @@ def norm_places(p: dict, x: np.ndarray) -> np.ndarray:
                 mean = sum(channels) / len(channels)
                 variance = sum((channel - mean) ** 2 for channel in channels) / len(channels)
                 for number, channel in enumerate(channels):
-                    y[row, number, down, across] = p["weight"][number] * (channel - mean) / (variance + 1e-5) ** 0.5 + p["bias"][number]
+                    y[row, number, down, across] = (
+                        p["weight"][number] * (channel - mean) / (variance + 1e-5) ** 0.5 + p["bias"][number]
+                    )
     return y
 
 

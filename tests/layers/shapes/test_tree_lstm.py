@@ -31,7 +31,13 @@ def chain(length):
 def test_a_tree_lstm_equals_its_paper_in_values_and_gradients(name):
     layer = randomise(TREE_LAYERS[name](2, 3))
     trees = batch_trees(ROWS)
-    assert_agrees(layer, lambda x: layer(x, trees).hidden, lambda p, x: references.REFERENCES[name](p, x, ROWS), randn(4, 5, 2), entries=6)
+    assert_agrees(
+        layer,
+        lambda x: layer(x, trees).hidden,
+        lambda p, x: references.REFERENCES[name](p, x, ROWS),
+        randn(4, 5, 2),
+        entries=6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +46,12 @@ def test_a_tree_lstm_equals_its_paper_in_values_and_gradients(name):
 def test_more_than_two_children(layer, wide):
     rows = [head_nodes([0, 1, 1, 1, 1])]
     trees = batch_trees(rows)
-    assert_agrees(randomise(layer), lambda x: layer(x, trees).hidden, lambda p, x: references.REFERENCES[wide](p, x, rows), randn(1, 5, 2))
+    assert_agrees(
+        randomise(layer),
+        lambda x: layer(x, trees).hidden,
+        lambda p, x: references.REFERENCES[wide](p, x, rows),
+        randn(1, 5, 2),
+    )
 
 
 @pytest.mark.parametrize("layer", [ChildSumTreeLSTM(2, 3), NaryTreeLSTM(2, 3, num_children=1)])
@@ -124,7 +135,12 @@ def test_half_precision_runs(name):
 @pytest.mark.parametrize("name", TREE_LAYERS)
 def test_a_tree_layer_learns_what_a_bag_of_words_cannot(name):
     """The four trees have the same words: the label is the one that stands alone, high up."""
-    texts = ["(S (A a) (S (B b) (B b)))", "(S (B b) (S (A a) (B b)))", "(S (S (B b) (B b)) (A a))", "(S (S (A a) (B b)) (B b))"]
+    texts = [
+        "(S (A a) (S (B b) (B b)))",
+        "(S (B b) (S (A a) (B b)))",
+        "(S (S (B b) (B b)) (A a))",
+        "(S (S (A a) (B b)) (B b))",
+    ]
     shapes = [phrase_nodes(parse_tree(text)) for text in texts]
     trees, words = batch_trees([shape for _, shape in shapes]), torch.zeros(4, 5, 2)
     for row, (nodes, _) in enumerate(shapes):
@@ -145,7 +161,8 @@ def test_a_tree_layer_learns_what_a_bag_of_words_cannot(name):
 
 def test_mistakes_have_their_sentences():
     with pytest.raises(
-        UserError, match="a node has 3 children, and this Tree-LSTM takes 2; binarise the trees, build it with more num_children"
+        UserError,
+        match="a node has 3 children, and this Tree-LSTM takes 2; binarise the trees, build it with more num_children",
     ):
         NaryTreeLSTM(2, 3)(torch.zeros(1, 4, 2), batch_trees([head_nodes([0, 1, 1, 1])]))
     with pytest.raises(UserError, match=r"x \(1, 3, 2\) must have a vector for each of the \(batch, nodes\) \(1, 4\)"):
@@ -158,7 +175,8 @@ def test_mistakes_have_their_sentences():
 
 @pytest.mark.parametrize("layer", [ChildSumTreeLSTM(2, 3), NaryTreeLSTM(2, 3, num_children=1)])
 def test_gates_of_a_chain_are_an_lstms(layer):
-    """A node's forget gate is the one that its parent, the next word, has for it; the first word of an LSTM forgets nothing."""
+    """A node's forget gate is the one that its parent, the next word, has for it; the first word of an LSTM forgets
+    nothing."""
     cell = randomise(LSTM(2, 3))
     layer.double().load_state_dict(cell.state_dict())
     x = randn(2, 5, 2)

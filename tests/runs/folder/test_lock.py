@@ -32,7 +32,9 @@ def holder(tmp_path: Path):
 def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path: Path, holder) -> None:
     assert is_locked(tmp_path)
     with (
-        pytest.raises(UserError, match=f"{tmp_path} is being written by process {holder.pid} on .*; wait for it or stop it"),
+        pytest.raises(
+            UserError, match=f"{tmp_path} is being written by process {holder.pid} on .*; wait for it or stop it"
+        ),
         locked(tmp_path),
     ):
         pass

@@ -32,20 +32,35 @@ def test_whole_numbers_are_ids_and_other_fields_let_be() -> None:
     [
         ("", "run/predictions.jsonl has no predictions in it; evaluate the run again"),
         ('{"id": 1, "score": 2}\n{"id"', "run/predictions.jsonl:2: this is not JSON: "),
-        ("[1]", 'run/predictions.jsonl:1: a prediction is an object with an "id" (a text or a whole number) and a "score", not [1]'),
+        (
+            "[1]",
+            (
+                'run/predictions.jsonl:1: a prediction is an object with an "id" (a text or a whole number) and a'
+                ' "score", not [1]'
+            ),
+        ),
         ('{"score": 2}', 'run/predictions.jsonl:1: a prediction is an object with an "id"'),
         ('{"id": true, "score": 2}', 'run/predictions.jsonl:1: a prediction is an object with an "id"'),
         ('{"id": 1}', 'run/predictions.jsonl:1: "score" takes a finite number, not None'),
         ('{"id": 1, "score": NaN}', 'run/predictions.jsonl:1: "score" takes a finite number, not nan'),
         ('{"id": 1, "score": true}', 'run/predictions.jsonl:1: "score" takes a finite number, not True'),
-        (f'{{"id": 1, "score": 1{"0" * 400}}}', 'run/predictions.jsonl:1: "score" takes a finite number, not a number of about 39'),
+        (
+            f'{{"id": 1, "score": 1{"0" * 400}}}',
+            'run/predictions.jsonl:1: "score" takes a finite number, not a number of about 39',
+        ),
         (f'{{"id": 1, "score": 1{"0" * 5000}}}', "run/predictions.jsonl:1: this is not JSON: Exceeds the limit"),
         (
             '{"id": 1, "score": 1, "gold_probability": "x"}',
             "run/predictions.jsonl:1: \"gold_probability\" takes a number from 0 to 1, not 'x'",
         ),
-        ('{"id": 1, "score": 1, "wrong": 5}', 'run/predictions.jsonl:1: "wrong" has an object a wrong word, with the number of the "word"'),
-        ('{"id": 1, "score": 1, "wrong": [{"word": 0, "gold": "A", "predicted": "B"}]}', 'run/predictions.jsonl:1: "wrong" has an object'),
+        (
+            '{"id": 1, "score": 1, "wrong": 5}',
+            'run/predictions.jsonl:1: "wrong" has an object a wrong word, with the number of the "word"',
+        ),
+        (
+            '{"id": 1, "score": 1, "wrong": [{"word": 0, "gold": "A", "predicted": "B"}]}',
+            'run/predictions.jsonl:1: "wrong" has an object',
+        ),
         (
             f'{{"id": 1, "score": 1, "statistics": {{"f1": {{"f1": [1{"0" * 400}]}}}}}}',
             'run/predictions.jsonl:1: "statistics" has an object',
@@ -70,7 +85,15 @@ def test_statistics_come_back_and_a_broken_one_is_named() -> None:
     write_predictions(Path("run"), {"a": 1.0}, None, rows)
     (record,) = read_records(Path("run")) or []
     assert record["statistics"] == rows["a"]
-    for broken in ("[1]", '{"bleu": [1]}', '{"bleu": {"bleu": ["x"]}}', '{"bleu": {"bleu": [NaN]}}', '{"bleu": {"a": [1], "b": [1]}}'):
+    for broken in (
+        "[1]",
+        '{"bleu": [1]}',
+        '{"bleu": {"bleu": ["x"]}}',
+        '{"bleu": {"bleu": [NaN]}}',
+        '{"bleu": {"a": [1], "b": [1]}}',
+    ):
         Path("run/predictions.jsonl").write_text(f'{{"id": "a", "score": 1, "statistics": {broken}}}\n')
-        with pytest.raises(UserError, match='run/predictions.jsonl:1: "statistics" has an object a measure, with the name of a formula'):
+        with pytest.raises(
+            UserError, match='run/predictions.jsonl:1: "statistics" has an object a measure, with the name of a formula'
+        ):
             read_records(Path("run"))

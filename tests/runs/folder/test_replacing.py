@@ -27,15 +27,24 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_is_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
     given = lstm_settings(tmp_path, steps=2)
     clew.train("text-lstm", *given, out="run", quiet=True)
-    with pytest.raises(UserError, match="run is a run already; go on with it by `resume=True`, replace it by `overwrite=True`, or choose"):
+    with pytest.raises(
+        UserError,
+        match="run is a run already; go on with it by `resume=True`, replace it by `overwrite=True`, or choose",
+    ):
         clew.train("text-lstm", *given, out="run", quiet=True)
-    again = clew.train("text-lstm", *given, out="run", overwrite=True, quiet=True, model__cell="gru", training__save_every=1)
-    assert again.config.model.cell == "gru" and clew.load("run", device="cpu").score("the door") == again.score("the door")
+    again = clew.train(
+        "text-lstm", *given, out="run", overwrite=True, quiet=True, model__cell="gru", training__save_every=1
+    )
+    assert again.config.model.cell == "gru" and clew.load("run", device="cpu").score("the door") == again.score(
+        "the door"
+    )
     assert sorted(path.name for path in Path("run/checkpoints").iterdir()) == ["step-00000001", "step-00000002"]
 
 
 def test_a_folder_that_is_not_there_may_be_overwritten(tmp_path: Path) -> None:
-    assert clew.train("text-lstm", *lstm_settings(tmp_path, steps=1), out="new", overwrite=True, quiet=True).folder == Path("new")
+    assert clew.train(
+        "text-lstm", *lstm_settings(tmp_path, steps=1), out="new", overwrite=True, quiet=True
+    ).folder == Path("new")
 
 
 def test_a_mistake_in_the_new_run_leaves_the_old_one(tmp_path: Path) -> None:
@@ -57,7 +66,10 @@ def test_nothing_but_a_run_is_replaced(tmp_path: Path) -> None:
     for folder, sentence in {
         "letters": "letters is not a run of clew's, and nothing else is ever replaced; choose another with --out",
         "file": "file is not a run of clew's",
-        "run": "run also has notes.txt, which no run has written, and only runs are replaced; move it away, or choose another folder",
+        "run": (
+            "run also has notes.txt, which no run has written, and only runs are replaced; move it away, or choose"
+            " another folder"
+        ),
         "link": "link is a link, and only a folder itself is replaced; name the folder that it leads to",
     }.items():
         with pytest.raises(UserError, match=sentence):
@@ -70,7 +82,8 @@ def test_nothing_but_a_run_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["checkpoints/notes.txt", "vocabulary/mine.txt", "checkpoints/step-00000001/notes.md", "vocabulary/a/b.json"]
+    "name",
+    ["checkpoints/notes.txt", "vocabulary/mine.txt", "checkpoints/step-00000001/notes.md", "vocabulary/a/b.json"],
 )
 def test_files_of_the_users_below_a_run_keep_it_from_being_replaced(tmp_path: Path, name: str) -> None:
     given = lstm_settings(tmp_path, steps=1)
@@ -78,7 +91,9 @@ def test_files_of_the_users_below_a_run_keep_it_from_being_replaced(tmp_path: Pa
     path = Path("run") / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(BEFORE)
-    with pytest.raises(UserError, match=f"run also has {name}, which no run has written, and only runs are replaced; move it away"):
+    with pytest.raises(
+        UserError, match=f"run also has {name}, which no run has written, and only runs are replaced; move it away"
+    ):
         clew.train("text-lstm", *given, out="run", quiet=True, overwrite=True)
     assert path.read_text() == BEFORE
 
@@ -101,7 +116,9 @@ def test_the_subfolders_of_every_old_run_have_only_files_that_runs_write() -> No
 def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="overwrite=True replaces the run in a folder; name the folder with out=DIR"):
         clew.train("text-lstm", overwrite=True)
-    with pytest.raises(UserError, match="resume=True goes on with a run and overwrite=True replaces it; leave one of them out"):
+    with pytest.raises(
+        UserError, match="resume=True goes on with a run and overwrite=True replaces it; leave one of them out"
+    ):
         clew.train("text-lstm", overwrite=True, resume=True, out="run")
 
 

@@ -20,14 +20,25 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def new_run(folder: str, *records: dict, settings: tuple[str, ...] = ()) -> Path:
     path = Path(folder)
     path.mkdir(parents=True)
-    write_config(path, config_of("text-lstm", ["training.steps=100", "training.batch_size=4", "training.length=8", *settings]))
+    write_config(
+        path, config_of("text-lstm", ["training.steps=100", "training.batch_size=4", "training.length=8", *settings])
+    )
     for record in records:
         append_metrics(path, record)
     return path
 
 
-VALID = [{"step": step, "valid.loss": loss, "valid.perplexity": 2**loss} for step, loss in ((20, 3.0), (40, 2.0), (60, 2.5))]
-END = {"step": 100, "best.step": 40, "best.valid.loss": 2.0, "best.valid.perplexity": 4.0, "best.test.loss": 2.1, "train.flops": 1e9}
+VALID = [
+    {"step": step, "valid.loss": loss, "valid.perplexity": 2**loss} for step, loss in ((20, 3.0), (40, 2.0), (60, 2.5))
+]
+END = {
+    "step": 100,
+    "best.step": 40,
+    "best.valid.loss": 2.0,
+    "best.valid.perplexity": 4.0,
+    "best.test.loss": 2.1,
+    "train.flops": 1e9,
+}
 
 
 def test_a_positive_label_leaves_the_score_what_it_is(tmp_path: Path) -> None:
@@ -64,12 +75,17 @@ def test_a_run_without_records_has_none() -> None:
         ("classify", {"pearson": 0.7, "spearman": 0.6}, "pearson"),
     ],
 )
-def test_the_measure_of_a_run_is_what_its_score_stands_for(recipe: str, measured: dict[str, float], measure: str) -> None:
+def test_the_measure_of_a_run_is_what_its_score_stands_for(
+    recipe: str, measured: dict[str, float], measure: str
+) -> None:
     path = Path("run")
     path.mkdir()
     write_config(path, config_of(recipe, ["data.train=a.csv"]))
     for step, share, loss in ((20, 0.5, 1.0), (40, 1.0, 2.0)):
-        append_metrics(path, {"step": step, "valid.loss": loss, **{f"valid.{name}": share * value for name, value in measured.items()}})
+        append_metrics(
+            path,
+            {"step": step, "valid.loss": loss, **{f"valid.{name}": share * value for name, value in measured.items()}},
+        )
     run = summarise(path)
     assert run.measure == measure and run.best[f"valid.{measure}"] == measured[measure]
 
@@ -87,7 +103,9 @@ def test_the_measure_of_a_run_is_what_its_score_stands_for(recipe: str, measured
     ],
     ids=["reached", "passed", "asked for more", "lost patience", "not yet", "stopped by a callback", "no summary"],
 )
-def test_a_run_is_finished_at_its_last_step_or_without_patience(settings: list[str], end: dict | None, finished: bool) -> None:
+def test_a_run_is_finished_at_its_last_step_or_without_patience(
+    settings: list[str], end: dict | None, finished: bool
+) -> None:
     """One evaluation after step 40, the best, was worse."""
     training = config_of("text-lstm", settings).training
     assert is_finished([*VALID, *([end] if end else [])], training) is finished
@@ -110,15 +128,26 @@ def test_a_failure_counts_while_nothing_follows_it() -> None:
 
 def test_time_is_what_the_run_says_or_what_its_speed_amounts_to() -> None:
     """A step reads 4 x 8 tokens: ten steps at 32 tokens a second are 10 seconds, thirty at 64 are 15."""
-    logged = [{"step": 10, "tokens_per_second": 32}, {"step": 20, "valid.loss": 1.0}, {"step": 40, "tokens_per_second": 64}]
+    logged = [
+        {"step": 10, "tokens_per_second": 32},
+        {"step": 20, "valid.loss": 1.0},
+        {"step": 40, "tokens_per_second": 64},
+    ]
     assert summarise(new_run("speed", *logged)).seconds == pytest.approx(25.0)
     assert summarise(new_run("said", *logged, {**END, "seconds": 31.5})).seconds == 31.5
-    under_way = [{"step": 10, "tokens_per_second": 32, "seconds": 2.5}, {"step": 20, "tokens_per_second": 32, "seconds": 4.0}]
+    under_way = [
+        {"step": 10, "tokens_per_second": 32, "seconds": 2.5},
+        {"step": 20, "tokens_per_second": 32, "seconds": 4.0},
+    ]
     assert summarise(new_run("under way", *under_way)).seconds == 4.0
 
 
 def test_what_is_not_finite_or_no_number_is_no_score() -> None:
-    records = [{"step": 1, "valid.loss": float("nan")}, {"step": 2, "valid.loss": "low"}, {"step": 3, "valid.loss": True}]
+    records = [
+        {"step": 1, "valid.loss": float("nan")},
+        {"step": 2, "valid.loss": "low"},
+        {"step": 3, "valid.loss": True},
+    ]
     assert summarise(new_run("run", *records)).best == {}
 
 
@@ -172,7 +201,11 @@ def test_names_sort_by_their_numbers() -> None:
 def test_runs_are_named_by_folders_parents_and_patterns_each_once() -> None:
     for name in ("x-seed=1", "x-seed=2", "y"):
         new_run(f"runs/{name}")
-    assert named_runs(["runs/y", "runs/x-*", "runs", "runs/../runs/y"]) == [Path("runs/y"), Path("runs/x-seed=1"), Path("runs/x-seed=2")]
+    assert named_runs(["runs/y", "runs/x-*", "runs", "runs/../runs/y"]) == [
+        Path("runs/y"),
+        Path("runs/x-seed=1"),
+        Path("runs/x-seed=2"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -200,6 +233,8 @@ def test_an_averaged_run_says_so() -> None:
 
 
 def test_a_number_that_is_larger_than_a_float_is_none_that_was_measured() -> None:
-    summary = summarise(new_run("huge", {"step": 1, "valid.loss": 10**400, "train.loss": 2.0}, {"step": 2, "valid.loss": 3.0}))
+    summary = summarise(
+        new_run("huge", {"step": 1, "valid.loss": 10**400, "train.loss": 2.0}, {"step": 2, "valid.loss": 3.0})
+    )
     assert summary.best["valid.loss"] == 3.0 and numbers(summary.records[0]) == {"step": 1, "train.loss": 2.0}
     assert curve(summary, "valid.loss") == ((2,), (3.0,))

@@ -47,7 +47,10 @@ def command(*arguments: str, stdin: str = "") -> Printed:
 
 def ask(run: Any, method: str, arguments: list[Any], options: dict[str, Any]) -> Any:
     """A method of a loaded run, and its answer as JSON. Two texts that belong together are a tuple."""
-    given = [[tuple(text) if isinstance(text, list) else text for text in each] if isinstance(each, list) else each for each in arguments]
+    given = [
+        [tuple(text) if isinstance(text, list) else text for text in each] if isinstance(each, list) else each
+        for each in arguments
+    ]
     found = getattr(run, method)(*given, **options)
     return [told(each) for each in found] if isinstance(found, list) else told(found)
 
@@ -113,7 +116,9 @@ def rounded(value: Any) -> Any:
     return value
 
 
-def differences(recorded: Any, found: Any, place: str = "", relative: float = RELATIVE, absolute: float = ABSOLUTE) -> Iterator[str]:
+def differences(
+    recorded: Any, found: Any, place: str = "", relative: float = RELATIVE, absolute: float = ABSOLUTE
+) -> Iterator[str]:
     """Where two JSON values differ. A name that was not recorded may be there; one that was must be."""
     if isinstance(recorded, dict) and isinstance(found, dict):
         for name, value in recorded.items():
@@ -141,12 +146,15 @@ def is_number(value: Any) -> bool:
 
 
 def texts_agree(recorded: str, found: str, relative: float = RELATIVE) -> bool:
-    """Whether two texts are the same but for numbers in them, which may differ by the tolerance or in their last digit."""
+    """Whether two texts are the same but for numbers in them, which may differ by the tolerance or in their last
+    digit."""
     if recorded == found:
         return True
     if NUMBER.split(recorded) != NUMBER.split(found):
         return False
-    return all(numbers_agree(*pair, relative) for pair in zip(NUMBER.findall(recorded), NUMBER.findall(found), strict=True))
+    return all(
+        numbers_agree(*pair, relative) for pair in zip(NUMBER.findall(recorded), NUMBER.findall(found), strict=True)
+    )
 
 
 def numbers_agree(one: str, other: str, relative: float) -> bool:

@@ -1,4 +1,5 @@
-"""Sounds, pictures and graphs that the frozen runs learn: tones for letters, coloured squares, sentences with heads. All small."""
+"""Sounds, pictures and graphs that the frozen runs learn: tones for letters, coloured squares, sentences with heads.
+All small."""
 
 import io
 import json
@@ -77,7 +78,11 @@ def paired_pictures() -> dict[str, bytes]:
 
 def described(number: int) -> dict[str, Any]:
     """A picture with its boxes, and a phrase for each."""
-    return {"image": f"{number}.png", "boxes": boxes_of(number), "phrases": [f"a {colour} square" for colour in paired()[number]]}
+    return {
+        "image": f"{number}.png",
+        "boxes": boxes_of(number),
+        "phrases": [f"a {colour} square" for colour in paired()[number]],
+    }
 
 
 def paragraph_lines() -> str:
@@ -107,7 +112,10 @@ def shaped_graphs(count: int) -> str:
 
 
 def caption_lines() -> str:
-    lines = [{"image": f"{number}.png", "captions": [f"a {colour} square {place}"]} for number, (colour, place) in enumerate(things())]
+    lines = [
+        {"image": f"{number}.png", "captions": [f"a {colour} square {place}"]}
+        for number, (colour, place) in enumerate(things())
+    ]
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
@@ -126,5 +134,10 @@ def dependencies(count: int) -> str:
         )
         rows = [(first, 2, "nsubj"), (verb, 0, "root"), ("the", 5, "det"), ("old", 5, "amod"), (last, 2, "obj")]
         rows = rows if draw.random() < 0.5 else [*rows[:2], ("the", 4, "det"), (last, 2, "obj")]
-        blocks.append("".join(f"{at}\t{word}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n" for at, (word, head, name) in enumerate(rows, start=1)))
+        blocks.append(
+            "".join(
+                f"{at}\t{word}\t_\t_\t_\t_\t{head}\t{name}\t_\t_\n"
+                for at, (word, head, name) in enumerate(rows, start=1)
+            )
+        )
     return "\n".join(blocks)

@@ -1,8 +1,9 @@
 """How the frozen runs were made: `python -m tests.runs.frozen.make FOLDER [NAME ...]`.
 
-Every task has a run of its own, and so has every way of storing one that differs. Each is trained twice: once to its end, and once
-interrupted by Ctrl-C, which is kept, with its checkpoint. What the uninterrupted run measured and what the interrupted one answers are
-recorded beside it. What is frozen is not made again; a new format has some runs of its own.
+Every task has a run of its own, and so has every way of storing one that differs. Each is trained twice: once to its
+end, and once interrupted by Ctrl-C, which is kept, with its checkpoint. What the uninterrupted run measured and what
+the interrupted one answers are recorded beside it. What is frozen is not made again; a new format has some runs of its
+own.
 
 FOLDER/NAME/          the data that a run learns from
 FOLDER/NAME/run/      the run directory
@@ -38,12 +39,17 @@ from tests.runs.frozen.settings import FROZEN, LOOKS, MORE, SCORED, STEPS, STOP,
 
 
 def imported(name: str) -> None:
-    """An encoder of sentences in the layout of sentence-transformers, imported: the body of the masked language model."""
+    """An encoder of sentences in the layout of sentence-transformers, imported: the body of the masked language
+    model."""
     base = clew.load("masked_language_model/run", device="cpu")
     shutil.rmtree("exported", ignore_errors=True)
     assert command("export", str(base.folder), "--to", "hf", "--out", "exported").status == 0
     weights, config = Path("exported/model.safetensors"), Path("exported/config.json")
-    save_file({key: tensor for key, tensor in load_file(weights).items() if key.startswith("bert.")}, weights, {"format": "pt"})
+    save_file(
+        {key: tensor for key, tensor in load_file(weights).items() if key.startswith("bert.")},
+        weights,
+        {"format": "pt"},
+    )
     write_json(config, {**read_json(config), "architectures": ["BertModel"]})
     write_sentence_files(Path("exported"), RepresentationConfig(pooling="mean", normalise=True), base.task.body.dim, 24)
     import_checkpoint(Path("exported"), Path(name) / "run")
@@ -67,14 +73,18 @@ class Stopping(Silence):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def train(frozen: Frozen, name: str, out: str, *, stop: bool = False, resume: bool = False, more: tuple[str, ...] = ()) -> Path:
+def train(
+    frozen: Frozen, name: str, out: str, *, stop: bool = False, resume: bool = False, more: tuple[str, ...] = ()
+) -> Path:
     folder = Path(name) / out
     code = None if frozen.code is None else Path(name) / frozen.code
     settings = [] if resume else frozen.settings
     if code is not None:
         load_code(code)
     try:
-        run_recipe(frozen.recipe, [*settings, *more], out=folder, resume=resume, code=code, report=Stopping() if stop else None)
+        run_recipe(
+            frozen.recipe, [*settings, *more], out=folder, resume=resume, code=code, report=Stopping() if stop else None
+        )
     except Interrupted:
         assert stop
     return folder
@@ -116,7 +126,9 @@ def trained(frozen: Frozen, name: str) -> dict[str, Any]:
     more += ("training.log_every=1",)
     if frozen.processes > 1:
         for out, stop in (("run", True), ("whole", False)):
-            start_processes(train_share, args=(frozen.processes, name, out, stop), nprocs=frozen.processes, start_method="spawn")
+            start_processes(
+                train_share, args=(frozen.processes, name, out, stop), nprocs=frozen.processes, start_method="spawn"
+            )
         kept, whole = Path(name) / "run", Path(name) / "whole"
     else:
         kept = train(frozen, name, "run", stop=not frozen.finished)
@@ -176,7 +188,9 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
     def record(*words: str) -> None:
         found = command(*words, *code)
         assert found.status == 0, (words, found.err)
-        objects = [{key: value for key, value in each.items() if key != "text" or "part" not in each} for each in found.objects]  # no prose
+        objects = [
+            {key: value for key, value in each.items() if key != "text" or "part" not in each} for each in found.objects
+        ]  # no prose
         recorded["commands"].append({"arguments": [*words, *code], "objects": rounded(objects)})
 
     if frozen.predict is not None:
@@ -191,7 +205,9 @@ def answers(frozen: Frozen, name: str) -> dict[str, Any]:
     recorded["listed"] = rounded(
         {key: value for key, value in listed.items() if key in ("folder", "recipe", "seed", "step", "steps", "state")}
     )
-    fitting = [each["name"] for each in command("look", folder, "--json", "--device", "cpu", *code).objects if each["fits"]]
+    fitting = [
+        each["name"] for each in command("look", folder, "--json", "--device", "cpu", *code).objects if each["fits"]
+    ]
     recorded["looks"] = looks(frozen, run, fitting)
     return recorded
 
@@ -203,7 +219,11 @@ def looks(frozen: Frozen, run: Any, fitting: list[str]) -> list[dict[str, Any]]:
         if name == "graph":  # its operations have the names that a version of torch gives them
             continue
         fields = INSTRUMENTS[name].options.model_fields
-        options = {key: value for key, value in frozen.look.items() if key in fields and not (key == "heads" and name == "attention")}
+        options = {
+            key: value
+            for key, value in frozen.look.items()
+            if key in fields and not (key == "heads" and name == "attention")
+        }
         options |= {key: value for key, value in LOOKS.get(name, {}).items() if not (frozen.own_text and key == "text")}
         if name in ("contextuality", "occurrences", "cka") and not frozen.files:
             options |= {"corpus": "ewt-sample", "sentences": 40}

@@ -1,5 +1,5 @@
-"""The frozen runs: how each was trained, and what was asked of it. One for each task, and one for each way of storing a run
-that differs."""
+"""The frozen runs: how each was trained, and what was asked of it. One for each task, and one for each way of storing a
+run that differs."""
 
 import json
 from collections.abc import Mapping
@@ -82,8 +82,21 @@ class Frozen:
     processes: int = 1
 
 
-GPT = ["text.tokenizer=word", "text.size=null", "model.dim=12", "model.num_layers=2", "model.num_heads=2", "model.hidden_dim=16"]
-GPT += ["model.max_length=32", "model.dropout=0", "training.batch_size=4", "training.length=32", "training.learning_rate=0.02"]
+GPT = [
+    "text.tokenizer=word",
+    "text.size=null",
+    "model.dim=12",
+    "model.num_layers=2",
+    "model.num_heads=2",
+    "model.hidden_dim=16",
+]
+GPT += [
+    "model.max_length=32",
+    "model.dropout=0",
+    "training.batch_size=4",
+    "training.length=32",
+    "training.learning_rate=0.02",
+]
 GREEDY = {"method": "greedy", "max_new": 12}
 TEXT = "the thread was cut"
 FINE = ["training.batch_size=8", "training.learning_rate=0.01", "training.schedule.warmup=6"]
@@ -325,7 +338,13 @@ FROZEN: dict[str, Frozen] = {
             ("align", ["rot Faden faellt", "thread falls red"], {}),
         ],
         ["rot Tor steht", "", "blau Faden faellt"],
-        look={"text": "rot Faden faellt", "target": "thread falls red", "heads": "cross.1.1", "max_new": 5, "word": "rot"},
+        look={
+            "text": "rot Faden faellt",
+            "target": "thread falls red",
+            "heads": "cross.1.1",
+            "max_new": 5,
+            "word": "rot",
+        },
     ),
     "translation_directions": Frozen(
         "translate",
@@ -437,7 +456,10 @@ FROZEN: dict[str, Frozen] = {
             *TRAINING,
         ],
         {"trees.mrg": TREES},
-        [("parse", [["the red door falls .", "she sees a lamp ."]], {}), ("parse", ["the old wall stands ."], {"n_best": 2})],
+        [
+            ("parse", [["the red door falls .", "she sees a lamp ."]], {}),
+            ("parse", ["the old wall stands ."], {"n_best": 2}),
+        ],
         ["the blue lamp stands .", "", "she takes a thread ."],
         look={"text": "the red door falls .", "heads": "cross.1.1", "max_new": 8, "word": "the"},
     ),
@@ -465,7 +487,10 @@ FROZEN: dict[str, Frozen] = {
             *TRAINING,
         ],
         {"opinions.csv": table(["said", "mark"], [(text, NAMED_LABELS[label]) for text, label in LABELLED[::2]], ",")},
-        [("classify", [["the red door is lost", "", "the old lamp is home"]], {}), ("embed", ["the red door is lost"], {})],
+        [
+            ("classify", [["the red door is lost", "", "the old lamp is home"]], {}),
+            ("embed", ["the red door is lost"], {}),
+        ],
         ["the red thread is dark", "", "the old wall is bright"],
         look={"text": "the red door is lost", "word": "the"},
     ),
@@ -557,7 +582,11 @@ FROZEN: dict[str, Frozen] = {
             "training.schedule=constant",
             *TRAINING,
         ],
-        {"scores.tsv": table(["text", "score"], [(text, NUMBERS[label] + len(text) % 3 / 4) for text, label in LABELLED[::2]], "\t")},
+        {
+            "scores.tsv": table(
+                ["text", "score"], [(text, NUMBERS[label] + len(text) % 3 / 4) for text, label in LABELLED[::2]], "\t"
+            )
+        },
         [("classify", [["the red door is lost", "the old lamp is home"]], {})],
         ["the red thread is dark"],
         look={"text": "the red door is lost", "heads": "1.1", "word": "the"},
@@ -645,7 +674,10 @@ FROZEN: dict[str, Frozen] = {
             "data.train=question_answering/train.json",
             "data.valid=question_answering/valid.json",
             "model.dim=16",
-            "model.layers=[{name: convolution, width: 5, causal: false}, {name: attention, num_heads: 2, causal: false}, feedforward]",
+            (
+                "model.layers=[{name: convolution, width: 5, causal: false}, {name: attention, num_heads: 2, causal:"
+                " false}, feedforward]"
+            ),
             "task.window=32",
             "task.stride=8",
             "training.batch_size=8",
@@ -653,7 +685,10 @@ FROZEN: dict[str, Frozen] = {
             "training.schedule.warmup=6",
             *TRAINING,
         ],
-        {"train.json": squad([each for number, each in enumerate(questions()) if number % 4]), "valid.json": squad(questions()[::4])},
+        {
+            "train.json": squad([each for number, each in enumerate(questions()) if number % 4]),
+            "valid.json": squad(questions()[::4]),
+        },
         [
             ("answer", ["where does Ada live ?", "Ada lives in Rome . Bo likes tea ."], {"n_best": 2}),
             ("answer", [["where does Bo live ?"], "Eva likes tea . Bo lives in Paris ."], {}),
@@ -680,7 +715,11 @@ FROZEN: dict[str, Frozen] = {
         {
             "questions.csv": table(
                 ["what", "where", "answer", "begins"],
-                [(each["question"], each["passage"], one["text"], one["answer_start"]) for each in questions() for one in each["answers"]],
+                [
+                    (each["question"], each["passage"], one["text"], one["answer_start"])
+                    for each in questions()
+                    for one in each["answers"]
+                ],
                 ",",
             )
         },
@@ -692,7 +731,10 @@ FROZEN: dict[str, Frozen] = {
     "representation": Frozen(
         "imported",
         [],
-        asks=[("embed", [["the thread was cut", "she went in"]], {}), ("embed", ["the door"], {"layer": 1, "normalise": False})],
+        asks=[
+            ("embed", [["the thread was cut", "she went in"]], {}),
+            ("embed", ["the door"], {"layer": 1, "normalise": False}),
+        ],
         predict=["the thread was cut", "", "she went in"],
         is_scored=False,
         look={"text": TEXT, "heads": "1.1", "word": "the"},
@@ -713,7 +755,13 @@ FROZEN: dict[str, Frozen] = {
             *TRAINING,
         ],
         {"trees.txt": scored_trees()},
-        [("classify", [["(X (X (X the) (X door)) (X (X is) (X lost)))", "(X (X (X the) (X lamp)) (X (X is) (X home)))"]], {})],
+        [
+            (
+                "classify",
+                [["(X (X (X the) (X door)) (X (X is) (X lost)))", "(X (X (X the) (X lamp)) (X (X is) (X home)))"]],
+                {},
+            )
+        ],
         ["(X (X (X the) (X wall)) (X (X is) (X dark)))", "", "(X (X (X the) (X wall)) (X (X is) (X whole)))"],
         look={"text": "(X (X (X the) (X wall)) (X (X is) (X dark)))", "word": "the"},
     ),
@@ -745,14 +793,20 @@ FROZEN: dict[str, Frozen] = {
             "data.valid=transcription/sounds.csv",
             "data.sound=file",
             "data.text=said",
-            "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            (
+                "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1,"
+                " widest_mask: 2}"
+            ),
             "model.dim=12",
             "model.num_layers=1",
             "model.dropout=0",
             *SMALL,
             *TRAINING,
         ],
-        {"sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)), **sounds()},
+        {
+            "sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)),
+            **sounds(),
+        },
         [("ask", ["transcribe", ["transcription/0.wav", "transcription/3.wav"]], {"beams": 4})],
         ["transcription/1.wav", "transcription/5.wav"],
         look={"text": "transcription/3.wav"},
@@ -822,7 +876,10 @@ FROZEN: dict[str, Frozen] = {
             "data.valid=listening/sounds.csv",
             "data.sound=file",
             "data.text=said",
-            "task.input={name: log_mel, num_mels: 8, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            (
+                "task.input={name: log_mel, num_mels: 8, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1,"
+                " widest_mask: 2}"
+            ),
             "model.dim=6",
             "model.embedding_dim=6",
             "model.dropout=0",
@@ -830,7 +887,10 @@ FROZEN: dict[str, Frozen] = {
             *SMALL,
             *TRAINING,
         ],
-        {"sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)), **sounds()},
+        {
+            "sounds.csv": "file,said\n" + "".join(f"{number}.wav,{text}\n" for number, text in enumerate(SAID)),
+            **sounds(),
+        },
         [("ask", ["transcribe", ["listening/0.wav", "listening/3.wav"]], {"method": "beam", "beams": 3, "n_best": 2})],
         ["listening/1.wav", "listening/5.wav"],
         look={"text": "listening/3.wav"},
@@ -843,14 +903,20 @@ FROZEN: dict[str, Frozen] = {
             "data.valid=sound_classification/sounds.csv",
             "data.sound=file",
             "data.label=first",
-            "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1, widest_mask: 2}",
+            (
+                "task.input={name: log_mel, num_mels: 12, stack: 3, time_masks: 1, longest_mask: 2, frequency_masks: 1,"
+                " widest_mask: 2}"
+            ),
             "task.dropout=0",
             "model.dim=12",
             "model.dropout=0",
             *SMALL,
             *TRAINING,
         ],
-        {"sounds.csv": "file,first\n" + "".join(f"{number}.wav,{text[0]}\n" for number, text in enumerate(SAID)), **sounds()},
+        {
+            "sounds.csv": "file,first\n" + "".join(f"{number}.wav,{text[0]}\n" for number, text in enumerate(SAID)),
+            **sounds(),
+        },
         [("ask", ["predict", ["sound_classification/0.wav", "sound_classification/3.wav"]], {})],
         ["sound_classification/1.wav", "sound_classification/5.wav"],
         look={"text": "sound_classification/3.wav"},
@@ -919,7 +985,13 @@ FROZEN: dict[str, Frozen] = {
             *TRAINING,
         ],
         {"graphs.jsonl": shaped_graphs(24)},
-        [("ask", ["predict", [{"text": ["C", "O", "C"], "edges": [[0, 1, "next"], [1, 2, "next"], [2, 0, "next"]]}]], {})],
+        [
+            (
+                "ask",
+                ["predict", [{"text": ["C", "O", "C"], "edges": [[0, 1, "next"], [1, 2, "next"], [2, 0, "next"]]}]],
+                {},
+            )
+        ],
         shaped_graphs(2).splitlines(),
         "asked.jsonl",
         own_text=True,

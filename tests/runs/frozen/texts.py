@@ -15,20 +15,35 @@ SENTENCES = [
     "nobody knew how deep the maze was or who had built it",
 ]
 STORY = "".join(f"{sentence} .\n" for sentence in SENTENCES * 4)
-DOCUMENTS = "".join(f"{first} .\n{second} .\n\n" for first, second in zip(SENTENCES * 3, [*SENTENCES[1:], SENTENCES[0]] * 3, strict=True))
-OBJECTS = "".join(json.dumps({"title": f"page {number}", "body": f"{sentence} ."}) + "\n" for number, sentence in enumerate(SENTENCES * 3))
+DOCUMENTS = "".join(
+    f"{first} .\n{second} .\n\n"
+    for first, second in zip(SENTENCES * 3, [*SENTENCES[1:], SENTENCES[0]] * 3, strict=True)
+)
+OBJECTS = "".join(
+    json.dumps({"title": f"page {number}", "body": f"{sentence} ."}) + "\n"
+    for number, sentence in enumerate(SENTENCES * 3)
+)
 WORDS = {
     "colour": (("red", "rot"), ("blue", "blau"), ("old", "alt")),
     "noun": (("thread", "Faden"), ("door", "Tor"), ("lamp", "Licht"), ("wall", "Wand")),
     "verb": (("falls", "faellt"), ("stands", "steht")),
 }
-FRENCH = {"red": "rouge", "blue": "bleu", "old": "vieux", "thread": "fil", "door": "porte", "lamp": "lampe", "wall": "mur"}
+FRENCH = {
+    "red": "rouge",
+    "blue": "bleu",
+    "old": "vieux",
+    "thread": "fil",
+    "door": "porte",
+    "lamp": "lampe",
+    "wall": "mur",
+}
 FRENCH |= {"falls": "tombe", "stands": "reste"}
 PHRASES = list(product(WORDS["colour"], WORDS["noun"], WORDS["verb"]))
 PAIRS = [(f"{colour[1]} {noun[1]} {verb[1]}", f"{noun[0]} {verb[0]} {colour[0]}") for colour, noun, verb in PHRASES]
 ENGLISH = [target for _, target in PAIRS]
 DIALOGUES = "\n".join(
-    f"where is the {noun[0]} ?\nthe {noun[0]} is {colour[0]} .\nwho has the {noun[0]} ?\nshe has the {colour[0]} {noun[0]} .\n"
+    f"where is the {noun[0]} ?\nthe {noun[0]} is {colour[0]} .\nwho has the {noun[0]} ?\nshe has the {colour[0]}"
+    f" {noun[0]} .\n"
     for colour, noun in product(WORDS["colour"], WORDS["noun"])
 )
 TREES = "\n".join(
@@ -36,8 +51,19 @@ TREES = "\n".join(
     f"(S (NP (PRP she)) (VP (VBZ {'sees' if verb[0] == 'falls' else 'takes'}) (NP (DT a) (NN {noun[0]}))) (. .))"
     for colour, noun, verb in PHRASES
 )
-OPINIONS = [("lost", "bad"), ("dark", "bad"), ("cut", "bad"), ("home", "good"), ("bright", "good"), ("whole", "good"), ("long", "odd")]
-LABELLED = [(f"the {colour[0]} {noun[0]} is {word}", label) for colour, noun, (word, label) in product(*[*WORDS.values()][:2], OPINIONS)]
+OPINIONS = [
+    ("lost", "bad"),
+    ("dark", "bad"),
+    ("cut", "bad"),
+    ("home", "good"),
+    ("bright", "good"),
+    ("whole", "good"),
+    ("long", "odd"),
+]
+LABELLED = [
+    (f"the {colour[0]} {noun[0]} is {word}", label)
+    for colour, noun, (word, label) in product(*[*WORDS.values()][:2], OPINIONS)
+]
 NAMED_LABELS = {"good": "2", "bad": "0", "odd": "1"}
 NUMBERS = {"good": 2.5, "bad": -1.5, "odd": 0.25}
 NAMES = [("Ada Lovelace", "PER"), ("Minos", "PER"), ("Crete", "LOC"), ("New Knossos", "LOC")]
@@ -63,12 +89,21 @@ def tagged_conllu(with_types: bool = False) -> str:
     """Dependency trees; with a comment that says what kind of sentence each is."""
     found = []
     for number, ((colour, _), (noun, _), (verb, _)) in enumerate(PHRASES, start=1):
-        words = [("the", "DET", 3, "det"), (colour, "ADJ", 3, "amod"), (noun, "NOUN", 4, "nsubj"), (verb, "VERB", 0, "root")]
+        words = [
+            ("the", "DET", 3, "det"),
+            (colour, "ADJ", 3, "amod"),
+            (noun, "NOUN", 4, "nsubj"),
+            (verb, "VERB", 0, "root"),
+        ]
         mark = "?" if verb == "falls" else "."
         words.append((mark, "PUNCT", 4, "punct"))
-        comments = [f"# sent_id = {number}", *([f"# s_type = {'ask' if mark == '?' else 'tell'}"] if with_types else [])]
+        comments = [
+            f"# sent_id = {number}",
+            *([f"# s_type = {'ask' if mark == '?' else 'tell'}"] if with_types else []),
+        ]
         lines = [
-            f"{place}\t{word}\t{word}\t{tag}\t_\t_\t{head}\t{relation}\t_\t_" for place, (word, tag, head, relation) in enumerate(words, 1)
+            f"{place}\t{word}\t{word}\t{tag}\t_\t_\t{head}\t{relation}\t_\t_"
+            for place, (word, tag, head, relation) in enumerate(words, 1)
         ]
         found.append("\n".join([*comments, *lines]) + "\n\n")
     return "".join(found)
@@ -80,15 +115,24 @@ def questions() -> list[dict[str, Any]]:
     for number, (person, place, other) in enumerate(product(PEOPLE, PLACES, PEOPLE)):
         if person == other:
             continue
-        passage = f"{other} likes tea . {person} lives in {place} ." if number % 2 else f"{person} lives in {place} . {other} likes tea ."
+        passage = (
+            f"{other} likes tea . {person} lives in {place} ."
+            if number % 2
+            else f"{person} lives in {place} . {other} likes tea ."
+        )
         asked = person if number % 5 else other
         answers = [{"text": place, "answer_start": passage.index(place)}] if asked == person else []
-        found.append({"id": str(number), "question": f"where does {asked} live ?", "passage": passage, "answers": answers})
+        found.append(
+            {"id": str(number), "question": f"where does {asked} live ?", "passage": passage, "answers": answers}
+        )
     return found
 
 
 def squad(some: list[dict[str, Any]]) -> str:
-    paragraphs = [{"context": each["passage"], "qas": [{key: each[key] for key in ("id", "question", "answers")}]} for each in some]
+    paragraphs = [
+        {"context": each["passage"], "qas": [{key: each[key] for key in ("id", "question", "answers")}]}
+        for each in some
+    ]
     return json.dumps({"version": "2.0", "data": [{"title": "the maze", "paragraphs": paragraphs}]}, indent=0) + "\n"
 
 

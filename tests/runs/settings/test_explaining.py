@@ -19,13 +19,18 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
     [
         (
             "training.stepps=5",
-            "unknown field 'stepps' of training; did you mean 'steps'? known: steps, epochs, batch_size, batch_tokens, bucket, length, "
-            "batching, documents, optimiser, learning_rate, schedule, clip_norm, clip_value, ",
+            (
+                "unknown field 'stepps' of training; did you mean 'steps'? known: steps, epochs, batch_size,"
+                " batch_tokens, bucket, length, batching, documents, optimiser, learning_rate, schedule, clip_norm,"
+                " clip_value, "
+            ),
         ),
         (
             "trainin.steps=5",
-            "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, task, data, text, embedding, "
-            "transfer, model, training, decoding",
+            (
+                "unknown field 'trainin'; did you mean 'training'? known: recipe, seed, device, task, data, text,"
+                " embedding, transfer, model, training, decoding"
+            ),
         ),
         ("training.steps=many", "training.steps takes a whole number, not 'many'"),
         ("training.steps=5.5", "training.steps takes a whole number, not 5.5"),
@@ -40,10 +45,22 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("training=5", "training takes fields, not 5"),
         ("data.train=5", "data.train takes a text, not 5"),
         ("data=5", "data: data takes fields, not 5"),
-        ("data.trian=x", "unknown field 'trian' of data; did you mean 'train'? known: corpus, train, valid, test, valid_fraction, "),
-        ("data.tags=2", "unknown field 'tags' of data; it is read by the task tagging; known: corpus, train, valid, test, "),
-        ("data.second=2", "unknown field 'second' of data; it is read by the task classification; known: corpus, train, "),
-        ("embedding.form=x", "unknown field 'form' of embedding; did you mean 'from'? known: words, dim, vectors, tune, most_vectors, "),
+        (
+            "data.trian=x",
+            "unknown field 'trian' of data; did you mean 'train'? known: corpus, train, valid, test, valid_fraction, ",
+        ),
+        (
+            "data.tags=2",
+            "unknown field 'tags' of data; it is read by the task tagging; known: corpus, train, valid, test, ",
+        ),
+        (
+            "data.second=2",
+            "unknown field 'second' of data; it is read by the task classification; known: corpus, train, ",
+        ),
+        (
+            "embedding.form=x",
+            "unknown field 'form' of embedding; did you mean 'from'? known: words, dim, vectors, tune, most_vectors, ",
+        ),
         ("embedding.source=x", "unknown field 'source' of embedding;"),
         ("lr=0.1", "unknown field 'lr'; did you mean 'training.learning_rate'? known: recipe, seed, device, "),
         ("training.lr=0.1", "unknown field 'lr' of training; did you mean 'learning_rate'? known: steps, "),
@@ -65,8 +82,10 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("model.cell=5", "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not 5"),
         (
             "model.cell.forget_bais=1",
-            "model.cell: cell 'lstm' has no option 'forget_bais'; did you mean 'forget_bias'? its options: "
-            "cell_output, forget_bias, weight_drop",
+            (
+                "model.cell: cell 'lstm' has no option 'forget_bais'; did you mean 'forget_bias'? its options: "
+                "cell_output, forget_bias, weight_drop"
+            ),
         ),
         ("model.cell.forget_bias=true", "model.cell: cell option 'lstm.forget_bias' takes a number, not True"),
         ("model.cell.cell_output=3", "model.cell: cell option 'lstm.cell_output' takes a text, not 3"),
@@ -74,24 +93,41 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
             "model.cell={forget_bias: 1}",
             "model.cell: cell takes a name, or a name with options ({name: ..., option: ...}), not {'forget_bias': 1}",
         ),
-        ("task.name=languge_model", "task: unknown task 'languge_model'; did you mean 'language_model'? known: bidirectional"),
+        (
+            "task.name=languge_model",
+            "task: unknown task 'languge_model'; did you mean 'language_model'? known: bidirectional",
+        ),
         (
             "text.tokenizer=wrod",
-            "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word, wordpiece, "
-            "wordpiece_likelihood",
+            (
+                "text.tokenizer: unknown tokenizer 'wrod'; did you mean 'word'? known: bpe, character, unigram, word,"
+                " wordpiece, wordpiece_likelihood"
+            ),
         ),
         (
             "text.tokenizer=[a]",
-            "text.tokenizer: unknown tokenizer '['a']'; known: bpe, character, unigram, word, wordpiece, wordpiece_likelihood",
+            (
+                "text.tokenizer: unknown tokenizer '['a']'; known: bpe, character, unigram, word, wordpiece,"
+                " wordpiece_likelihood"
+            ),
         ),
         ("decoding.temperature=0", "decoding.temperature must be above 0, not 0"),
         ("seed.more=1", "seed.more: seed is 1, which has no fields"),
         ("seed=9223372036854775808", "seed takes a number between -2^63 and 2^63, not 9223372036854775808"),
-        ("model.dim=1" + "0" * 400, "model.dim takes a number between -2^63 and 2^63, not a number of about 398 digits"),
+        (
+            "model.dim=1" + "0" * 400,
+            "model.dim takes a number between -2^63 and 2^63, not a number of about 398 digits",
+        ),
         ("task.init_scale=1e308", "task.init_scale takes a number between -1e38 and 1e38, not 1e+308"),
         ("model.num_layers=1000000000", "model.num_layers must be at most 1000, not 1000000000"),
-        ("model.cell.forget_bias=1" + "0" * 40, "model.cell: cell option 'lstm.forget_bias' takes a number between -2^63 and 2^63, not a"),
-        ("training.optimiser=5", "training.optimiser: optimiser takes a name, or a name with options ({name: ..., option: ...}), not 5"),
+        (
+            "model.cell.forget_bias=1" + "0" * 40,
+            "model.cell: cell option 'lstm.forget_bias' takes a number between -2^63 and 2^63, not a",
+        ),
+        (
+            "training.optimiser=5",
+            "training.optimiser: optimiser takes a name, or a name with options ({name: ..., option: ...}), not 5",
+        ),
         ("training.schedule={warmup: 3}", "training.schedule: schedule takes a name, or a name with options"),
         ("mod\x1b[31mel.dim=5", "unknown field 'mod\\x1b[31mel'; did you mean 'model'?"),
         (
@@ -101,7 +137,10 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("training.steps", "a setting is section.field=value, such as training.steps=500, not 'training.steps'"),
         ("=5", "a setting is section.field=value, such as training.steps=500, not '=5'"),
         ("training..steps=5", "a setting is section.field=value, such as training.steps=500, not 'training..steps=5'"),
-        ("model.layers=[lstm, {name", "'[lstm, {name' begins like a list or a mapping but is not one; write it as [a, b] or {name: value}"),
+        (
+            "model.layers=[lstm, {name",
+            "'[lstm, {name' begins like a list or a mapping but is not one; write it as [a, b] or {name: value}",
+        ),
     ],
 )
 def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> None:
@@ -113,7 +152,12 @@ def test_a_mistaken_setting_is_one_sentence(assignment: str, sentence: str) -> N
 
 def test_every_known_name_stands_for_a_field_that_there_is() -> None:
     parts = {"training.optimiser": OPTIMISERS, "training.schedule": SCHEDULES}
-    options = {f"{field}.{option}" for field, table in parts.items() for member in table.values() for option in options_of(member)}
+    options = {
+        f"{field}.{option}"
+        for field, table in parts.items()
+        for member in table.values()
+        for option in options_of(member)
+    }
     assert KNOWN_NAMES.keys() <= every_field() | options
 
 
@@ -125,9 +169,15 @@ def test_a_known_name_stands_for_one_field() -> None:
 @pytest.mark.parametrize(
     ("assignment", "sentence"),
     [
-        ("model.layers=[]", "model.layers: layers takes a list with at least one layer, such as [lstm, {name: attention, window: 64}]"),
+        (
+            "model.layers=[]",
+            "model.layers: layers takes a list with at least one layer, such as [lstm, {name: attention, window: 64}]",
+        ),
         ("model.layers=[lstm, atention]", "model.layers: unknown layer 'atention'; did you mean 'attention'?"),
-        ("model.layers=[{name: attention, windw: 3}]", "model.layers: layer 'attention' has no option 'windw'; did you mean 'window'?"),
+        (
+            "model.layers=[{name: attention, windw: 3}]",
+            "model.layers: layer 'attention' has no option 'windw'; did you mean 'window'?",
+        ),
         ("model.wiring=highwy", "model.wiring: unknown wiring 'highwy'; did you mean 'highway'?"),
     ],
 )

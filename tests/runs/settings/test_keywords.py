@@ -16,11 +16,16 @@ from clew.runs.settings.keywords import in_python, settings_of, told_in_python
 
 def test_strings_dicts_and_keywords_are_the_same_settings() -> None:
     written = config_of(
-        "text-lstm", ["model.dim=64", "model.cell.name=elman", "model.cell.nonlinearity=relu", "training.steps=7", "seed=3"]
+        "text-lstm",
+        ["model.dim=64", "model.cell.name=elman", "model.cell.nonlinearity=relu", "training.steps=7", "seed=3"],
     )
     keywords = {"model__cell": "elman", "model__cell__nonlinearity": "relu", "training": {"steps": 7}, "seed": 3}
     assert config_of("text-lstm", settings_of(["model.dim=64"], keywords)) == written
-    nested = {"model": {"dim": 64, "cell": {"name": "elman", "nonlinearity": "relu"}}, "training__steps": 7, "seed": np.int64(3)}
+    nested = {
+        "model": {"dim": 64, "cell": {"name": "elman", "nonlinearity": "relu"}},
+        "training__steps": 7,
+        "seed": np.int64(3),
+    }
     assert config_of("text-lstm", settings_of([], nested)) == written
 
 
@@ -41,7 +46,9 @@ def test_a_map_of_labels_is_one_value_whatever_its_names_are() -> None:
 
 def test_a_keyword_is_compared_with_the_functions_arguments_first() -> None:
     for wrong, meant in {"overwite": "overwrite", "callback": "callbacks"}.items():
-        with pytest.raises(UserError, match=f"^unknown keyword '{wrong}'; did you mean {meant}\\? a setting is section__field=value"):
+        with pytest.raises(
+            UserError, match=f"^unknown keyword '{wrong}'; did you mean {meant}\\? a setting is section__field=value"
+        ):
             clew.train("text-lstm", **{wrong: True})
     with pytest.raises(UserError, match="^fit has no setting 'overwite'; did you mean 'overwrite'\\?"):
         clew.fit(nn.Linear(1, 1), DataLoader([1]), "fit", steps=1, overwite=True, quiet=True)  # type: ignore[call-arg, arg-type]
@@ -61,19 +68,34 @@ def test_a_text_stays_a_text() -> None:
 @pytest.mark.parametrize(
     ("assignments", "keywords", "sentence"),
     [
-        (["model.dim=3"], {"model__dim": 4}, "model__dim is set twice, by 'model.dim=3' and by model__dim; leave one of them out"),
-        ([], {"model": {"dim": 3}, "model__dim": 4}, "model__dim is set twice, by model={...} and by model__dim; leave one of them out"),
+        (
+            ["model.dim=3"],
+            {"model__dim": 4},
+            "model__dim is set twice, by 'model.dim=3' and by model__dim; leave one of them out",
+        ),
+        (
+            [],
+            {"model": {"dim": 3}, "model__dim": 4},
+            "model__dim is set twice, by model={...} and by model__dim; leave one of them out",
+        ),
         (["seed=1", "seed=2"], {"seed": 3}, "seed is set twice, by 'seed=2' and by seed; leave one of them out"),
         (
             [],
             {"model__cell__nonlinearity": "relu", "model__cell": {"name": "elman"}},
-            "model__cell is set whole by model__cell={...}, and model__cell__nonlinearity by model__cell__nonlinearity; leave one",
+            (
+                "model__cell is set whole by model__cell={...}, and model__cell__nonlinearity by"
+                " model__cell__nonlinearity; leave one"
+            ),
         ),
         ([], {"steps": 3}, "unknown keyword 'steps'; did you mean training__steps? a setting is section__field=value"),
         ([], {"lr": 0.1}, "unknown keyword 'lr'; did you mean training__learning_rate?"),
         ([], {"mdoel__dim": 3}, "unknown keyword 'mdoel__dim'; did you mean model__dim?"),
         ([], {"model": {3: 4}}, "model={...}: the name of a setting is a text such as 'dim', not 3"),
-        ([], {"model__dim": {1, 2}}, "model__dim takes a number, a text, True, False, None, a list or a dict, not {1, 2}"),
+        (
+            [],
+            {"model__dim": {1, 2}},
+            "model__dim takes a number, a text, True, False, None, a list or a dict, not {1, 2}",
+        ),
         ([3], {}, "a setting is a text such as 'training.steps=500', or a keyword such as training__steps=500, not 3"),
     ],
 )
@@ -90,8 +112,14 @@ def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sen
             "unknown field 'dimm' of model; did you mean 'dim'? known: dim",
             "unknown setting model__dimm; did you mean model__dim? known: dim",
         ),
-        ("unknown field 'lr'; did you mean 'training.learning_rate'?", "unknown setting lr; did you mean training__learning_rate?"),
-        ("set training.compile=false training.parallel=ddp, or", "set training__compile=False training__parallel='ddp', or"),
+        (
+            "unknown field 'lr'; did you mean 'training.learning_rate'?",
+            "unknown setting lr; did you mean training__learning_rate?",
+        ),
+        (
+            "set training.compile=false training.parallel=ddp, or",
+            "set training__compile=False training__parallel='ddp', or",
+        ),
         (
             'data.label_map={"other thing": null} leaves such examples out',
             "data__label_map={'other thing': None} leaves such examples out",
@@ -99,14 +127,20 @@ def test_mistakes_are_told(assignments: list[Any], keywords: dict[str, Any], sen
         ("name a file with data.train=FILE", "name a file with data__train=FILE"),
         ("data.train.csv:3: it is bad", "data.train.csv:3: it is bad"),
         ("in /home/data.train it is", "in /home/data.train it is"),
-        ("go on with it by `--resume`, or choose another with --out", "go on with it by `resume=True`, or choose another with out=DIR"),
+        (
+            "go on with it by `--resume`, or choose another with --out",
+            "go on with it by `resume=True`, or choose another with out=DIR",
+        ),
         (
             "e.g. `clew train classify data.train=my.csv data.text=body`",
             "e.g. `clew.train('classify', data__train='my.csv', data__text='body')`",
         ),
         ("add `--code mine.py`", "add `code='mine.py'`"),
         ("--code takes a Python file of yours", "code= takes a Python file of yours"),
-        ("where you trust the run add --trust, or", "where you trust the run use it within `with clew.runs.trust.accepting():`, or"),
+        (
+            "where you trust the run add --trust, or",
+            "where you trust the run use it within `with clew.runs.trust.accepting():`, or",
+        ),
     ],
 )
 def test_a_sentence_of_the_command_line_is_told_in_python(sentence: str, expected: str) -> None:
@@ -114,4 +148,7 @@ def test_a_sentence_of_the_command_line_is_told_in_python(sentence: str, expecte
 
 
 def test_the_settings_of_a_fit_have_no_section() -> None:
-    assert in_python("lower training.learning_rate or set training.clip_norm", "training") == "lower learning_rate or set clip_norm"
+    assert (
+        in_python("lower training.learning_rate or set training.clip_norm", "training")
+        == "lower learning_rate or set clip_norm"
+    )

@@ -1,4 +1,5 @@
-"""Configs of earlier formats are read as those of this one, each word with the meaning that it had; what is read stays as it is."""
+"""Configs of earlier formats are read as those of this one, each word with the meaning that it had; what is read stays
+as it is."""
 
 import json
 from pathlib import Path
@@ -18,14 +19,36 @@ from clew.training.checkpoints import told_now
 
 SET = {"size": 7, "words": "form", "tags": 4, "label": "queue", "turns": 2, "directions": ["de-en"], "limit": 3}
 """Fields that some kinds read and others never did."""
-RECIPES = ("text-lstm", "text-elmo", "text-bert", "translate", "copy", "parse", "classify", "tag", "answer-facts", "classify-trees")
+RECIPES = (
+    "text-lstm",
+    "text-elmo",
+    "text-bert",
+    "translate",
+    "copy",
+    "parse",
+    "classify",
+    "tag",
+    "answer-facts",
+    "classify-trees",
+)
 
 
 def old_settings(recipe: str, **data: Any) -> dict[str, Any]:
     """A recipe's settings as format 1 had them."""
     settings = config_of(recipe).model_dump(mode="json")
     defaults: dict[str, Any] = dict.fromkeys(DATA_1)
-    return {**settings, "data": {**defaults, "phrases": False, "size": 10_000, "shortest": 1, "longest": 20, **settings["data"], **data}}
+    return {
+        **settings,
+        "data": {
+            **defaults,
+            "phrases": False,
+            "size": 10_000,
+            "shortest": 1,
+            "longest": 20,
+            **settings["data"],
+            **data,
+        },
+    }
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -84,7 +107,9 @@ def old_config(folder: Path, recipe: str, format: int, **sections: Any) -> Path:
 
 @pytest.mark.parametrize("format", [1, 2])
 def test_the_sum_of_an_earlier_run_goes_on_having_the_embedding_in_it(tmp_path: Path, format: int) -> None:
-    assert read_config(old_config(tmp_path, "tag", format, embedding={"mix": "sum"})).embedding.mix == "sum_with_embedding"
+    assert (
+        read_config(old_config(tmp_path, "tag", format, embedding={"mix": "sum"})).embedding.mix == "sum_with_embedding"
+    )
     assert read_config(old_config(tmp_path, "tag", format, embedding={"mix": "last"})).embedding.mix == "last"
     assert read_config(old_config(tmp_path, "tag", FORMAT, embedding={"mix": "sum"})).embedding.mix == "sum"
 
@@ -107,7 +132,10 @@ LEARNED = {"name": "content", "learned": True}
         ({"family": "gpt", "num_heads": 6, "position": "learned"}, {"position": "learned"}),
         ({"family": "transformer", "num_heads": 6, "position": {"name": "alibi"}}, {"position": GEOMETRIC}),
         ({"family": "seq2seq", "score": "content"}, {"score": LEARNED}),
-        ({"family": "seq2seq", "score": {"name": "content", "sharpness": 5.0}}, {"score": {**LEARNED, "sharpness": 5.0}}),
+        (
+            {"family": "seq2seq", "score": {"name": "content", "sharpness": 5.0}},
+            {"score": {**LEARNED, "sharpness": 5.0}},
+        ),
         ({"family": "seq2seq", "score": "general"}, {"score": "general"}),
         (
             {"family": "mixed", "layers": ["lstm", {"name": "attention", "score": "content"}]},
@@ -129,7 +157,9 @@ def test_an_earlier_run_keeps_the_slopes_and_the_learnt_sharpness_it_was_trained
 
 
 def test_a_body_that_a_run_of_before_keeps_has_its_slopes_and_its_hash() -> None:
-    settings = config_of("text-gpt", ["model.num_heads=6", "model.dim=12", "model.position=alibi"]).model_dump(mode="json")
+    settings = config_of("text-gpt", ["model.num_heads=6", "model.dim=12", "model.position=alibi"]).model_dump(
+        mode="json"
+    )
     before = BorrowedBody.from_json(BorrowedBody(settings, train_word(["a b"]), "gpt", "hash").to_json())
     now = BorrowedBody.from_json(BorrowedBody(settings, train_word(["a b"]), "gpt", "hash", FORMAT).to_json())
     assert before.config.model.position == GEOMETRIC and now.config.model.position == "alibi"  # type: ignore[attr-defined]
@@ -137,7 +167,11 @@ def test_a_body_that_a_run_of_before_keeps_has_its_slopes_and_its_hash() -> None
 
 
 def test_a_checkpoint_of_before_is_held_against_what_its_settings_meant() -> None:
-    facts = {"parameters": 7, "settings": {"family": "gpt", "num_heads": 6, "position": "alibi"}, "task": {"name": "language_model"}}
+    facts = {
+        "parameters": 7,
+        "settings": {"family": "gpt", "num_heads": 6, "position": "alibi"},
+        "task": {"name": "language_model"},
+    }
     assert told_now(facts, 2)["settings"]["position"] == GEOMETRIC
     assert told_now(facts, FORMAT) == facts
     assert told_now({"hash": "x"}, 2) == {"hash": "x"}

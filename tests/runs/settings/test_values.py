@@ -34,10 +34,16 @@ def refusal(folder: Path, text: str | bytes) -> str:
         ("seed: !!map x", ":2: this is not YAML that can be read: 'x' cannot be read as map"),
         ("seed: " + "9" * 5000, ":2: this is not YAML that can be read: '999999999999999999999999999...99999"),
         ("seed: !!timestamp x", ":2: this is not YAML that can be read: could not determine a constructor for the tag"),
-        ("seed: !!python/object/apply:os.getcwd []", ":2: this is not YAML that can be read: could not determine a constructor"),
+        (
+            "seed: !!python/object/apply:os.getcwd []",
+            ":2: this is not YAML that can be read: could not determine a constructor",
+        ),
         ("seed: " + "[" * 9999, ": this is not YAML that can be read: it is nested more than 20 deep"),
         ("seed: " + "[" * 30 + "1" + "]" * 30, " is nested more than 20 deep; no setting takes that"),
-        ("model:\n\tdim: 3", ":3: this is not YAML that can be read: found character '\\t' that cannot start any token"),
+        (
+            "model:\n\tdim: 3",
+            ":3: this is not YAML that can be read: found character '\\t' that cannot start any token",
+        ),
         ("seed: \x00", ": this is not YAML that can be read: character 25 is U+0000, which no text has"),
         (b"# caf\xe9", ": this is not YAML that can be read: byte 0xe9 at offset 23 is not UTF-8"),
     ],
@@ -53,7 +59,9 @@ def test_a_folder_called_a_yaml_file_is_refused(tmp_path: Path) -> None:
 
 def test_plain_yaml_is_read_as_json_would_say_it(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
-    path.write_text("recipe: x\nrate: 1e-3\nwide: -2E5\nday: 2020-01-01\n<<: 3\nlist: [yes, null, 0x10, .5]\n", encoding="utf-8-sig")
+    path.write_text(
+        "recipe: x\nrate: 1e-3\nwide: -2E5\nday: 2020-01-01\n<<: 3\nlist: [yes, null, 0x10, .5]\n", encoding="utf-8-sig"
+    )
     assert read_yaml(path) == {
         "recipe": "x",
         "rate": 0.001,
@@ -74,8 +82,20 @@ def test_the_loader_of_others_is_left_as_it_was() -> None:
         ("9" * 5000, "is too large a number, or nested more than 20 deep; no setting takes that"),
         ("[" * 99999, "is too large a number, or nested more than 20 deep; no setting takes that"),
         ("[" * 30 + "]" * 30, "is nested more than 20 deep; no setting takes that"),
-        ("[!!int '']", "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} ('' cannot be read as int)"),
-        ("[&a [*a]]", "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} (it points to another place"),
+        (
+            "[!!int '']",
+            (
+                "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} ('' cannot be read"
+                " as int)"
+            ),
+        ),
+        (
+            "[&a [*a]]",
+            (
+                "begins like a list or a mapping but is not one; write it as [a, b] or {name: value} (it points to"
+                " another place"
+            ),
+        ),
     ],
 )
 def test_a_value_that_no_setting_takes_is_one_short_sentence(text: str, sentence: str) -> None:
@@ -86,5 +106,7 @@ def test_a_value_that_no_setting_takes_is_one_short_sentence(text: str, sentence
 
 def test_a_name_of_too_many_parts_is_no_setting() -> None:
     assert parse_assignment("a.b.c=1") == (["a", "b", "c"], 1)
-    with pytest.raises(UserError, match="a setting is section.field=value, such as training.steps=500, not 'model.model"):
+    with pytest.raises(
+        UserError, match="a setting is section.field=value, such as training.steps=500, not 'model.model"
+    ):
         parse_assignment(".".join(["model"] * (DEEPEST + 1)) + "=1")

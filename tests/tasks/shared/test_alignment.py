@@ -3,7 +3,15 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.taps import watching
-from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, layers_looking, tokens_at, tokens_of, with_marks
+from clew.tasks.shared.alignment import (
+    Alignment,
+    Tokens,
+    attention_weights,
+    layers_looking,
+    tokens_at,
+    tokens_of,
+    with_marks,
+)
 from clew.text.train import train_bpe, train_character, train_word, train_wordpiece
 from tests.models.translators import LOOKING
 from tests.tasks.sequences import PAIRS, batch_of, sequence_task

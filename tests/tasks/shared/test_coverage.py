@@ -20,7 +20,9 @@ from tests.models.translators import LOOKING
 from tests.tasks.sequences import PAIRS, batch_of, sequence_task
 from tests.training.pairs import pair_settings
 
-COVERING = DecodingConfig(method="beam", beams=3, n_best=3, max_new=9, length_penalty=0.6, length_form="gnmt", coverage_penalty=0.3)
+COVERING = DecodingConfig(
+    method="beam", beams=3, n_best=3, max_new=9, length_penalty=0.6, length_form="gnmt", coverage_penalty=0.3
+)
 
 
 def ending(way: str) -> SequenceToSequence:
@@ -35,7 +37,8 @@ def ending(way: str) -> SequenceToSequence:
 
 
 def looked(task: SequenceToSequence, pair: Pair, tokens: list[int]) -> torch.Tensor:
-    """How much each place of a source was looked at while these tokens and the end were written: from the whole target, given."""
+    """How much each place of a source was looked at while these tokens and the end were written: from the whole target,
+    given."""
     [sides] = task.encode([pair._replace(target="")])
     return attention_weights(task, task.collate([sides._replace(target=tokens)]))[0].sum(0)
 
@@ -49,7 +52,9 @@ def test_scores_are_gnmts_whatever_the_decoder_is(way: str) -> None:
         for one in best:
             if len(one.tokens) == COVERING.max_new:
                 continue  # it may not have ended
-            coverage = sum(math.log(max(min(weight, 1.0), 2**-126)) for weight in looked(task, pair, one.tokens).tolist())
+            coverage = sum(
+                math.log(max(min(weight, 1.0), 2**-126)) for weight in looked(task, pair, one.tokens).tolist()
+            )
             divisor = ((5 + len(one.tokens) + 1) / 6) ** 0.6
             assert one.score == pytest.approx(one.log_prob / divisor + 0.3 * coverage, rel=1e-5)
             seen += 1
@@ -60,10 +65,14 @@ def test_scores_are_gnmts_whatever_the_decoder_is(way: str) -> None:
 def test_coverage_chooses_a_translation_that_leaves_less_out(way: str) -> None:
     task = ending(way)
     plain, covering = (
-        task.write(batch_of(task), COVERING.model_copy(update={"coverage_penalty": weight, "n_best": 1})) for weight in (0.0, 5.0)
+        task.write(batch_of(task), COVERING.model_copy(update={"coverage_penalty": weight, "n_best": 1}))
+        for weight in (0.0, 5.0)
     )
     least = [
-        [float(looked(task, pair, best[0].tokens).clamp(max=1).log().sum()) for pair, best in zip(PAIRS, found, strict=True)]
+        [
+            float(looked(task, pair, best[0].tokens).clamp(max=1).log().sum())
+            for pair, best in zip(PAIRS, found, strict=True)
+        ]
         for found in (plain, covering)
     ]
     assert sum(least[1]) > sum(least[0]) and all(after >= before - 1e-6 for before, after in zip(*least, strict=True))
@@ -101,7 +110,9 @@ def test_several_models_cover_by_the_mean_of_their_attention() -> None:
     one = ending("luong")
     sources = [Pair(pair.source, "") for pair in PAIRS[:3]]
     alone, twice = (translate(tasks, sources, COVERING) for tasks in ([one], [one, one]))
-    assert [[each.score for each in best] for best in alone] == [pytest.approx([each.score for each in best]) for best in twice]
+    assert [[each.score for each in best] for best in alone] == [
+        pytest.approx([each.score for each in best]) for best in twice
+    ]
     other = ending("bahdanau")
     mixed = translate([one, other], sources, COVERING)
     for pair, best in zip(sources, mixed, strict=True):
@@ -123,7 +134,10 @@ def test_the_term_of_even_coverage_is_xus_and_trains_the_scores(way: str) -> Non
         for place in range(len(sides.source)):
             expected += (1 - sum(row[t][place] for t in range(len(sides.target) + 1))) ** 2
     assert float(terms["coverage"].sum.detach()) == pytest.approx(expected)
-    assert terms["coverage"].weight == 0.7 and terms["coverage"].count == terms["loss"].count == task.counts(batch)["coverage"]
+    assert (
+        terms["coverage"].weight == 0.7
+        and terms["coverage"].count == terms["loss"].count == task.counts(batch)["coverage"]
+    )
     plain = sequence_task(way, config=SequenceConfig(tied=False)).train()
     torch.testing.assert_close(terms["loss"].sum, plain(batch)[0]["loss"].sum)
     terms["coverage"].sum.backward()
@@ -153,17 +167,30 @@ def test_with_the_term_attention_spreads_over_the_source() -> None:
 def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_path: Path) -> None:
     config = SequenceConfig(coverage_weight=0.5)
     with pytest.raises(
-        UserError, match=r"task.coverage_weight \(0.5\) is for soft attention, but this model draws the places that it looks at"
+        UserError,
+        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model draws the places that it looks at",
     ):
         sequence_task("hard", config=config)
-    with pytest.raises(UserError, match=r"task.coverage_weight \(0.5\) is for soft attention, but this model does not look at its source"):
+    with pytest.raises(
+        UserError,
+        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model does not look at its source",
+    ):
         sequence_task("bottleneck", config=config)
-    with pytest.raises(UserError, match="weights of attention, which compiled code does not show; set training.compile=false"):
-        run_recipe("translate", [*pair_settings(tmp_path), "task.coverage_weight=0.5", "training.compile=true"], out=tmp_path / "run")
+    with pytest.raises(
+        UserError, match="weights of attention, which compiled code does not show; set training.compile=false"
+    ):
+        run_recipe(
+            "translate",
+            [*pair_settings(tmp_path), "task.coverage_weight=0.5", "training.compile=true"],
+            out=tmp_path / "run",
+        )
 
 
 def test_a_model_that_does_not_look_is_refused_before_it_is_trained(tmp_path: Path) -> None:
-    sentence = r"decoding.coverage_penalty \(0.3\) weighs where a model looks, but this one does not look at its source while it writes"
+    sentence = (
+        r"decoding.coverage_penalty \(0.3\) weighs where a model looks, but this one does not look at its source while"
+        r" it writes"
+    )
     task = ending("bottleneck")
     with pytest.raises(UserError, match=sentence):
         task.write(batch_of(task), COVERING)

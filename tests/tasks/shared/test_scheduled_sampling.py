@@ -1,4 +1,5 @@
-"""Scheduled sampling: how often a decoder reads its own predictions, which these are, and that a run with it is resumed to the bit."""
+"""Scheduled sampling: how often a decoder reads its own predictions, which these are, and that a run with it is resumed
+to the bit."""
 
 import math
 from pathlib import Path
@@ -116,9 +117,16 @@ def test_no_gradient_comes_from_the_first_pass() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
-def test_a_run_is_resumed_to_the_bit_at_the_share_of_its_step(tmp_path: Path, model: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_resumed_to_the_bit_at_the_share_of_its_step(
+    tmp_path: Path, model: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    sampling = ["task.scheduled_sampling=linear", "task.scheduled_sampling.slope=0.2", "model.dropout=0.1", "training.accumulate=2"]
+    sampling = [
+        "task.scheduled_sampling=linear",
+        "task.scheduled_sampling.slope=0.2",
+        "model.dropout=0.1",
+        "training.accumulate=2",
+    ]
     given = [*pair_settings(tmp_path, steps=6, model=model), *sampling]
     run_recipe("translate", given, out=Path("straight"))
     with pytest.raises(Interrupted):
@@ -134,10 +142,19 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     with pytest.raises(UserError, match="unknown scheduled_sampling 'liner'; did you mean 'linear'"):
         config_of("translate", ["task.scheduled_sampling=liner"])
     for options, sentence in (
-        ({"name": "linear", "start": 1.5}, r"the start of scheduled_sampling \(1.5\) is a probability, between 0 and 1"),
-        ({"name": "linear", "floor": -0.1}, r"the floor of scheduled_sampling \(-0.1\) is a probability, between 0 and 1"),
+        (
+            {"name": "linear", "start": 1.5},
+            r"the start of scheduled_sampling \(1.5\) is a probability, between 0 and 1",
+        ),
+        (
+            {"name": "linear", "floor": -0.1},
+            r"the floor of scheduled_sampling \(-0.1\) is a probability, between 0 and 1",
+        ),
         ({"name": "linear", "slope": -1.0}, r"the slope of scheduled_sampling \(-1.0\) must be at least 0"),
-        ({"name": "exponential", "base": 1.0}, r"the base of scheduled_sampling \(1.0\) must be between 0 and 1, such as 0.9999"),
+        (
+            {"name": "exponential", "base": 1.0},
+            r"the base of scheduled_sampling \(1.0\) must be between 0 and 1, such as 0.9999",
+        ),
         ({"name": "inverse_sigmoid", "scale": 0.5}, r"the scale of scheduled_sampling \(0.5\) must be at least 1"),
     ):
         with pytest.raises(UserError, match=sentence):

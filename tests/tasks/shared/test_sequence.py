@@ -9,7 +9,13 @@ from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.models.seq2seq import Seq2SeqConfig, build_seq2seq
 from clew.sources.tokens import Tokens
-from clew.tasks.shared.sequence import SequenceConfig, SequenceToSequence, Sides, TranslationConfig, train_sequence_vocabularies
+from clew.tasks.shared.sequence import (
+    SequenceConfig,
+    SequenceToSequence,
+    Sides,
+    TranslationConfig,
+    train_sequence_vocabularies,
+)
 from clew.tasks.uses.writing import DecodingConfig, Hypothesis
 from clew.text.train import train_bpe, train_character, train_word
 from clew.training.loop import Standing, train
@@ -55,12 +61,18 @@ def test_smoothing_is_a_term_of_its_own(way: str) -> None:
     ("joint", "shared", "tied"), [(False, False, False), (False, False, True), (True, False, True), (True, True, True)]
 )
 @pytest.mark.parametrize("way", ["luong", "transformer", "convolutional"])
-def test_vocabularies_may_be_apart_joint_or_shared_and_the_output_tied(way: str, joint: bool, shared: bool, tied: bool) -> None:
+def test_vocabularies_may_be_apart_joint_or_shared_and_the_output_tied(
+    way: str, joint: bool, shared: bool, tied: bool
+) -> None:
     width: dict[str, Any] = {"embedding_dim": 8} if "embedding_dim" in WAYS[way] else {}
     task = sequence_task(way, joint=joint, shared_embeddings=shared, config=SequenceConfig(tied=tied), **width).eval()
     by_hand = torch.stack([-log_probs(task, pair).sum() for pair in PAIRS]).sum()
     torch.testing.assert_close(task(batch_of(task))[0]["loss"].sum, by_hand, rtol=1e-10, atol=0)
-    tables = {task.body.source_embedding.weight.data_ptr(), task.body.embedding.weight.data_ptr(), task.weight.data_ptr()}
+    tables = {
+        task.body.source_embedding.weight.data_ptr(),
+        task.body.embedding.weight.data_ptr(),
+        task.weight.data_ptr(),
+    }
     assert len(tables) == 3 - shared - tied
     assert {table.data_ptr() for table in task.looked_up()} == tables - {task.weight.data_ptr()}
 
@@ -72,7 +84,9 @@ def test_hard_attention_adds_terms_in_training_alone_and_counts_what_they_say(wa
     terms, _ = task(batch)
     counts = task.counts(batch)
     assert list(terms) == list(counts) == ["loss", "smoothing", "policy", "entropy"]
-    assert {int(term.count) for term in terms.values()} == {int(count) for count in counts.values()} == {len(PAIRS) + 22}
+    assert (
+        {int(term.count) for term in terms.values()} == {int(count) for count in counts.values()} == {len(PAIRS) + 22}
+    )
     assert terms["policy"].sum.requires_grad
     task.eval()
     assert list(task(batch)[0]) == list(task.counts(batch)) == ["loss"]
@@ -114,23 +128,33 @@ def test_beam_search_over_many_sentences_is_that_over_each(way: str, dtype: torc
     config = DecodingConfig(method="beam", beams=3, n_best=2, max_new=9)
     together = task.write(batch_of(task), config)
     apart = [task.write(batch_of(task, [pair]), config)[0] for pair in PAIRS]
-    assert [[written.tokens for written in row] for row in together] == [[written.tokens for written in row] for row in apart]
+    assert [[written.tokens for written in row] for row in together] == [
+        [written.tokens for written in row] for row in apart
+    ]
     # A log-probability near 0 is the difference of two large logits, so that its error is one of theirs.
     near = {"rel": 1e-9} if dtype == torch.float64 else {"rel": 1e-4, "abs": 1e-6}
     for row, alone in zip(together, apart, strict=True):
         assert [w.score for w in row] == pytest.approx([w.score for w in alone], **near)
-    assert len({tuple(row[0].tokens) for row in together}) > 1, "what is written must depend on the source for this to test anything"
+    assert len({tuple(row[0].tokens) for row in together}) > 1, (
+        "what is written must depend on the source for this to test anything"
+    )
 
 
-@pytest.mark.parametrize("way", quickly(WAYS, "bahdanau-deep", "luong", "hard-after", "transformer-relative", "convolutional"))
+@pytest.mark.parametrize(
+    "way", quickly(WAYS, "bahdanau-deep", "luong", "hard-after", "transformer-relative", "convolutional")
+)
 @torch.no_grad()
 def test_greedy_with_a_cache_is_greedy_that_reads_everything_again(way: str) -> None:
     task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
-    for pair, [written] in zip(PAIRS, task.write(batch_of(task), DecodingConfig(method="greedy", max_new=9)), strict=True):
+    for pair, [written] in zip(
+        PAIRS, task.write(batch_of(task), DecodingConfig(method="greedy", max_new=9)), strict=True
+    ):
         [sides] = task.encode([pair])
         tokens, ended, total = [task.end], False, 0.0
         while not ended and len(tokens) <= 9:
-            hidden, _ = task.body(torch.tensor([tokens]), None, task.body.initial_state(1, task.body.encode(torch.tensor([sides.source]))))
+            hidden, _ = task.body(
+                torch.tensor([tokens]), None, task.body.initial_state(1, task.body.encode(torch.tensor([sides.source])))
+            )
             log_prob, token = task.log_probs(hidden)[0, -1].max(-1)
             total += float(log_prob)
             ended = int(token) == task.end
@@ -152,7 +176,9 @@ def test_n_best_come_best_first_each_with_its_own_log_probability(way: str) -> N
             given = pair._replace(target=written.text)
             log_prob = log_probs(task, given) if written.tokens else one_by_one(task, given)[:1, task.end]
             has_ended = len(written.tokens) < 7
-            assert written.log_prob == pytest.approx(float(log_prob.sum() if has_ended else log_prob[:7].sum()), rel=1e-9)
+            assert written.log_prob == pytest.approx(
+                float(log_prob.sum() if has_ended else log_prob[:7].sum()), rel=1e-9
+            )
             assert written.score == pytest.approx(written.log_prob / (len(written.tokens) + has_ended) ** 0.6, rel=1e-9)
 
 
@@ -169,7 +195,9 @@ def test_a_model_with_positions_writes_no_further_than_it_can_tell_them_apart() 
 def test_a_source_of_ten_thousand_words_is_written_from() -> None:
     for way in ("luong", "bottleneck"):
         task = sharp(sequence_task(way, config=SequenceConfig(tied=False)))
-        [[written]] = task.write(batch_of(task, [Pair("a b c d e " * 2000, "A")]), DecodingConfig(method="greedy", max_new=5))
+        [[written]] = task.write(
+            batch_of(task, [Pair("a b c d e " * 2000, "A")]), DecodingConfig(method="greedy", max_new=5)
+        )
         assert len(written.tokens) <= 5
 
 
@@ -194,7 +222,10 @@ def test_sides_are_ids_with_the_sources_end_and_batches_one_step_apart() -> None
     assert one == Sides([task.source.id("a"), task.source.id("b"), task.source_end], [task.target.id(w) for w in "BAD"])
     assert [task.lengths(sides) for sides in (one, two)] == [(3, 4), (2, 2)]
     batch = task.collate([one, two])
-    assert batch.source.tolist()[1] == [*two.source, 0] and batch.source_mask.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.source.tolist()[1] == [*two.source, 0] and batch.source_mask.tolist() == [
+        [True] * 3,
+        [True, True, False],
+    ]
     assert batch.tokens.tolist() == [[task.end, *one.target], [task.end, *two.target, task.end, 0]]
     assert batch.targets.tolist() == [[*one.target, task.end], [*two.target, task.end, 0, 0]]
     assert batch.mask.tolist() == [[True] * 4, [True, True, False, False]]
@@ -219,10 +250,14 @@ def test_an_unknown_word_is_read_and_an_untrained_one_refused_nowhere(kind: str)
 
 def test_a_language_is_asked_for_by_a_token() -> None:
     pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
-    vocabularies = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), False, pairs, TranslationConfig())
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, more: train_word(texts, specials=more), False, pairs, TranslationConfig()
+    )
     assert vocabularies["source"].tokens[:4] == ["<unk>", "<eos>", "<2de>", "<2fr>"]
     assert not any(token.startswith("<2") for token in vocabularies["target"].tokens)
-    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
+    body = build_seq2seq(
+        Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary)
+    )
     task = SequenceToSequence(body, **vocabularies)
     assert [sides.source[0] for sides in task.encode(pairs)] == [task.source.id("<2de>"), task.source.id("<2fr>")]
     with pytest.raises(UserError, match="this model translates into de, fr; say which"):
@@ -236,18 +271,28 @@ def test_a_language_is_asked_for_by_a_token() -> None:
 @pytest.mark.parametrize("train", [train_word, train_bpe])
 def test_a_word_that_looks_like_a_language_is_a_word(train: Any) -> None:
     pairs = [Pair("a <2d> array", "<2d> array a")] * 20
-    vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
-    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig()
+    )
+    body = build_seq2seq(
+        Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary)
+    )
     task = SequenceToSequence(body, **vocabularies)
     assert task.languages == [] and task.never_written == ()
     assert task.source.decode(task.encode(pairs)[0].source[:-1]) == "a <2d> array"
 
 
-@pytest.mark.parametrize("train", [train_word, train_bpe, lambda texts, specials: train_character(texts, specials=["<eos>", *specials])])
+@pytest.mark.parametrize(
+    "train", [train_word, train_bpe, lambda texts, specials: train_character(texts, specials=["<eos>", *specials])]
+)
 def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
     pairs = [Pair("one", "eins", into="de"), Pair("one", "un", into="fr")]
-    vocabularies = train_sequence_vocabularies(lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig())
-    body = build_seq2seq(Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary))
+    vocabularies = train_sequence_vocabularies(
+        lambda texts, more: train(texts, specials=more), True, pairs, SequenceConfig()
+    )
+    body = build_seq2seq(
+        Seq2SeqConfig(dim=4), Tokens(vocabularies["target"].vocabulary), Tokens(vocabularies["source"].vocabulary)
+    )
     task = SequenceToSequence(body, **vocabularies)
     asked = [task.target.id("<2de>"), task.target.id("<2fr>")]
     with torch.no_grad():
@@ -258,14 +303,20 @@ def test_a_language_is_asked_for_and_never_written(train: Any) -> None:
 
 
 def test_one_vocabulary_is_trained_for_both_sides_where_it_is_joint() -> None:
-    found = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), True, PAIRS, SequenceConfig())
+    found = train_sequence_vocabularies(
+        lambda texts, more: train_word(texts, specials=more), True, PAIRS, SequenceConfig()
+    )
     assert found["source"] is found["target"]
     assert {"a", "A"} < set(found["source"].tokens)
-    apart = train_sequence_vocabularies(lambda texts, more: train_word(texts, specials=more), False, PAIRS, SequenceConfig())
+    apart = train_sequence_vocabularies(
+        lambda texts, more: train_word(texts, specials=more), False, PAIRS, SequenceConfig()
+    )
     assert "A" not in apart["source"].tokens and "a" not in apart["target"].tokens
 
 
-@pytest.mark.parametrize("train", [train_bpe, lambda texts: train_character(texts, specials=["<eos>"])], ids=["bpe", "character"])
+@pytest.mark.parametrize(
+    "train", [train_bpe, lambda texts: train_character(texts, specials=["<eos>"])], ids=["bpe", "character"]
+)
 def test_white_space_is_kept_to_the_character_where_it_counts(train: Any) -> None:
     code = "if x:\n    return  [1]\n\treturn\n"
     pair = Pair("returns", code)
@@ -286,14 +337,19 @@ def test_mistakes_in_a_task_are_sentences() -> None:
     with pytest.raises(UserError, match="shared embeddings need one vocabulary"):
         sequence_task("luong", shared_embeddings=True)
     with pytest.raises(
-        UserError, match=r"a tied output layer needs the body's width \(8\) to be the embedding's \(6\); make them equal or set task.tied=f"
+        UserError,
+        match=(
+            r"a tied output layer needs the body's width \(8\) to be the embedding's \(6\); make them equal or set"
+            r" task.tied=f"
+        ),
     ):
         sequence_task("luong", config=SequenceConfig(tied=True))
     with pytest.raises(UserError, match="unknown value for task.best 'bleu'.*known: exact_match, loss"):
         sequence_task("luong", config=SequenceConfig(best="bleu"))
     task = sequence_task("convolutional", max_length=4)
     message = (
-        r"here:7: the source has 5 tokens, but the model can tell apart 4 positions; shorten it, or train with a larger "
+        r"here:7: the source has 5 tokens, but the model can tell apart 4 positions; shorten it, or train with a"
+        r" larger "
         "model.max_length or another model.position"
     )
     with pytest.raises(UserError, match=message):

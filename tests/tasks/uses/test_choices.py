@@ -15,7 +15,12 @@ from clew.text.tokenizer import Tokenizer
 from clew.text.train import TOKENIZERS
 
 WORDS = "the film was good bad very long and dull Review: It . A play that no one will see"
-TEXTS = ["the film", "A play that no one will see and the film was very very long", "dull", "{choice} {text}, it was not"]
+TEXTS = [
+    "the film",
+    "A play that no one will see and the film was very very long",
+    "dull",
+    "{choice} {text}, it was not",
+]
 BODIES = {
     "gpt": {"dim": 8, "num_layers": 2, "num_heads": 2, "max_length": 128},
     "llama": {"dim": 8, "num_layers": 1, "num_heads": 4, "num_kv_heads": 2},
@@ -28,7 +33,9 @@ def build(family="gpt", kind="bpe", **options):
     tokenizer = TOKENIZERS[kind](f"{WORDS} {' '.join(TEXTS)}\n" * 2)
     member = MODELS[family]
     torch.manual_seed(3)
-    task = LanguageModel(member.build(member.config(**{**BODIES[family], **options}), Tokens(tokenizer.vocabulary)), tokenizer)
+    task = LanguageModel(
+        member.build(member.config(**{**BODIES[family], **options}), Tokens(tokenizer.vocabulary)), tokenizer
+    )
     for parameter in task.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return task.double()
@@ -46,8 +53,12 @@ def whole(task, before, behind):
     return float(log_probs[start - 1 :].sum()), len(ids) - start
 
 
-@pytest.mark.parametrize(("family", "kind"), [("gpt", "bpe"), ("llama", "unigram"), ("recurrent", "word"), ("mixed", "character")])
-@pytest.mark.parametrize("template", ["Review: {text} It was {choice}.", "{text} {choice}", "the {choice} film: {text}"])
+@pytest.mark.parametrize(
+    ("family", "kind"), [("gpt", "bpe"), ("llama", "unigram"), ("recurrent", "word"), ("mixed", "character")]
+)
+@pytest.mark.parametrize(
+    "template", ["Review: {text} It was {choice}.", "{text} {choice}", "the {choice} film: {text}"]
+)
 def test_choices_cost_what_whole_texts_cost_read_one_by_one(family, kind, template, monkeypatch):
     monkeypatch.setattr(choices_module, "BATCH_TOKENS", 120)
     monkeypatch.setattr(choices_module, "CHUNK", 5)
@@ -56,7 +67,10 @@ def test_choices_cost_what_whole_texts_cost_read_one_by_one(family, kind, templa
     found = Chooser(task, choices_of(words, template=template)).choose(TEXTS)
     for text, chosen in zip(TEXTS, found, strict=True):
         before, behind = template.split("{choice}")
-        costs = {label: whole(task, before.replace("{text}", text), words[label] + behind.replace("{text}", text))[0] for label in words}
+        costs = {
+            label: whole(task, before.replace("{text}", text), words[label] + behind.replace("{text}", text))[0]
+            for label in words
+        }
         assert chosen.log_probs == pytest.approx(costs, rel=1e-5)
         assert chosen.label == max(costs, key=costs.__getitem__) == next(iter(chosen.probabilities))
         shares = torch.tensor(list(costs.values())).softmax(0).tolist()
@@ -102,8 +116,12 @@ def test_a_text_that_is_too_long_loses_its_beginning():
     assert chosen.left_out == len(ids) - 13
     with torch.no_grad():
         log_probs = task.logits(task.body(torch.tensor([ids[-13:-1]]))[0])[0, -1].log_softmax(-1)
-    assert task.tokenizer.decode([ids[-1]]) == " good" and chosen.log_probs["good"] == pytest.approx(float(log_probs[ids[-1]]), rel=1e-5)
-    with pytest.raises(UserError, match=r"text 1: the model can tell apart 12 positions, and the longest choice .* leaves no room"):
+    assert task.tokenizer.decode([ids[-1]]) == " good" and chosen.log_probs["good"] == pytest.approx(
+        float(log_probs[ids[-1]]), rel=1e-5
+    )
+    with pytest.raises(
+        UserError, match=r"text 1: the model can tell apart 12 positions, and the longest choice .* leaves no room"
+    ):
         Chooser(task, choices_of(["good", "bad " * 20])).choose(["the film"])
 
 
@@ -111,13 +129,17 @@ def test_what_a_tokenizer_puts_before_a_text_is_read_first():
     task = build("llama")
     first = task.tokenizer.id("<eos>")
     inner = tokenizers.Tokenizer.from_str(task.tokenizer.to_json())
-    inner.post_processor = tokenizers.processors.TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", first)])
+    inner.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<eos> $A", special_tokens=[("<eos>", first)]
+    )
     task.tokenizer = Tokenizer(inner)
     (chosen,) = Chooser(task, choices_of(["good", "bad"])).choose(["the film"])
     ids = [first, *task.encode("the film good")]
     with torch.no_grad():
         log_probs = task.logits(task.body(torch.tensor([ids[:-1]]))[0])[0].log_softmax(-1)
-    expected = sum(float(log_probs[place - 1, ids[place]]) for place in range(1 + len(task.encode("the film")), len(ids)))
+    expected = sum(
+        float(log_probs[place - 1, ids[place]]) for place in range(1 + len(task.encode("the film")), len(ids))
+    )
     assert chosen.log_probs["good"] == pytest.approx(expected, rel=1e-5)
 
 
@@ -128,7 +150,9 @@ def test_answers_are_measured_as_a_classifiers():
     right = [answer["probabilities"]["10".index(each.label)] for answer, each in zip(answers, examples, strict=True)]
     assert loss == pytest.approx(-sum(torch.tensor(right).log()).item() / 2, rel=1e-4)
     assert chooser.measure(examples, answers).values["accuracy"] == 50.0 * sum(share > 0.5 for share in right)
-    with pytest.raises(UserError, match=r"a:3: the label 'great' is none of the choices \(1, 0\); name it among them, with its words"):
+    with pytest.raises(
+        UserError, match=r"a:3: the label 'great' is none of the choices \(1, 0\); name it among them, with its words"
+    ):
         chooser.predict([Labelled("x", ("great",), id="a:3")])
 
 
@@ -145,8 +169,16 @@ def test_choices_are_parsed():
         (["good", "good"], {}, r"a choice is given twice in \['good', 'good'\]"),
         ("good,bad", {}, "choices are a list of texts, or a dict with the words of each label, not 'good,bad'"),
         (["good", 3], {}, "a choice is a text, and so is its label"),
-        (["good", "bad"], {"template": "{text}"}, "a template has {choice} once, where the choice stands, and not 0 times"),
-        (["good", "bad"], {"template": "{choice}"}, "a template has {text} where the text stands, such as 'Review: {text} It was"),
+        (
+            ["good", "bad"],
+            {"template": "{text}"},
+            "a template has {choice} once, where the choice stands, and not 0 times",
+        ),
+        (
+            ["good", "bad"],
+            {"template": "{choice}"},
+            "a template has {text} where the text stands, such as 'Review: {text} It was",
+        ),
         (["good", "bad"], {"normalise": "words"}, "unknown way to normalise 'words'; known: characters, none, tokens"),
     ],
 )

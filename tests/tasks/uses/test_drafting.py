@@ -30,7 +30,10 @@ BODIES = {
     "convolution": ("mixed", {"dim": 8, "layers": ["convolution", {"name": "convolution", "width": 2}]}),
     "mixed": (
         "mixed",
-        {"dim": 8, "layers": ["gru", {"name": "attention", "num_heads": 2}, "convolution", {"name": "attention", "window": 2}]},
+        {
+            "dim": 8,
+            "layers": ["gru", {"name": "attention", "num_heads": 2}, "convolution", {"name": "attention", "window": 2}],
+        },
     ),
 }
 

@@ -19,7 +19,9 @@ TEXT = "\n".join(LINES) + "\n"
 def subword_model(text: str = TEXT) -> LanguageModel:
     torch.manual_seed(0)
     tokenizer = train_bpe([text], size=300)
-    return LanguageModel(build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=24), Tokens(tokenizer.vocabulary)), tokenizer)
+    return LanguageModel(
+        build_gpt(GPTConfig(dim=12, num_layers=1, num_heads=2, max_length=24), Tokens(tokenizer.vocabulary)), tokenizer
+    )
 
 
 @pytest.mark.parametrize("make", [lstm, gpt, subword_model])
@@ -53,7 +55,10 @@ def test_a_model_goes_on_past_its_last_position() -> None:
 
 
 def test_a_prompt_longer_than_the_positions_is_refused() -> None:
-    message = "the prompt has 60 tokens, but the model has learnt 48 positions; shorten it, or train with a larger model.max_length"
+    message = (
+        "the prompt has 60 tokens, but the model has learnt 48 positions; shorten it, or train with a larger"
+        " model.max_length"
+    )
     with pytest.raises(UserError, match=message):
         generate(gpt(), ["a" * 60], DecodingConfig())
 
@@ -153,7 +158,9 @@ def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
 
 def expecting(tokenizer: Tokenizer, token: int, probability: float) -> LanguageModel:
     """A model that expects a token with this probability, whatever it has read, and all others alike."""
-    task = LanguageModel(build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), Tokens(tokenizer.vocabulary)), tokenizer)
+    task = LanguageModel(
+        build_gpt(GPTConfig(dim=4, num_layers=1, num_heads=1, max_length=8), Tokens(tokenizer.vocabulary)), tokenizer
+    )
     others = (1 - probability) / (tokenizer.vocabulary - 1)
     with torch.no_grad():
         for parameter in task.parameters():

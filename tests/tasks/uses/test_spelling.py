@@ -60,6 +60,7 @@ def test_a_run_scores_each_prefix_as_the_whole_text_before_it(run: Path) -> None
 def test_a_model_of_other_pieces_than_letters_is_refused(run: Path) -> None:
     words = train_word(["a cab"], specials=["<eos>"])
     with pytest.raises(
-        UserError, match="a language model helps by letters, and reads characters where the transcriber writes words; train"
+        UserError,
+        match="a language model helps by letters, and reads characters where the transcriber writes words; train",
     ):
         SteppedModel(clew.load(run).task, words)

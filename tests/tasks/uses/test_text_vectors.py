@@ -10,10 +10,18 @@ from clew.sources.words import WordReader
 from clew.tasks.uses.text_vectors import LAYERS, WITHOUT_WEIGHTS, TextVectors
 from clew.text.train import TOKENIZERS, framed_as_bert
 
-TEXTS = ["the cat sat on the mat", "", "it rains", "a dog ran away from the cat, and the mat and the rain and the dog again", "  "]
+TEXTS = [
+    "the cat sat on the mat",
+    "",
+    "it rains",
+    "a dog ran away from the cat, and the mat and the rain and the dog again",
+    "  ",
+]
 
 
-def vectors(kind: str = "wordpiece", family: str = "bert", *, model: dict | None = None, running: bool = False, **options) -> TextVectors:
+def vectors(
+    kind: str = "wordpiece", family: str = "bert", *, model: dict | None = None, running: bool = False, **options
+) -> TextVectors:
     tokenizer = TOKENIZERS[kind](TEXTS)
     tokenizer = framed_as_bert(tokenizer) if kind == "wordpiece" else tokenizer
     torch.manual_seed(2)
@@ -25,7 +33,9 @@ def vectors(kind: str = "wordpiece", family: str = "bert", *, model: dict | None
 def by_hand(made: TextVectors, text: str) -> list[torch.Tensor]:
     """The levels of every place of a text that fits."""
     tokenizer = made.reader.tokenizer
-    tokens = tokenizer.encode(text) if tokenizer.frame is None else tokenizer.frame.around(tokenizer.encode(text)).tokens
+    tokens = (
+        tokenizer.encode(text) if tokenizer.frame is None else tokenizer.frame.around(tokenizer.encode(text)).tokens
+    )
     with torch.no_grad():
         return [level[0] for level in made.body.eval().levels(torch.tensor([tokens]))]
 
@@ -116,7 +126,10 @@ def test_what_there_is_not_is_refused() -> None:
         vectors(layer="lats")
     with pytest.raises(UserError, match="unknown pooling 'meen'; did you mean 'mean'"):
         vectors(pooling="meen")
-    with pytest.raises(UserError, match="the pooling 'attention' has weights, and this run has learnt none; take first, last, max, mean"):
+    with pytest.raises(
+        UserError,
+        match="the pooling 'attention' has weights, and this run has learnt none; take first, last, max, mean",
+    ):
         vectors(pooling="attention")
     with pytest.raises(UserError, match="a pooling with weights has learnt to read the last layer"):
         vectors(pooling=POOLINGS["pooler"](8), layer=0)

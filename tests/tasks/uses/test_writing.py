@@ -16,7 +16,9 @@ TABLE = [[0.1, 0.5, 0.4], [0.3, 0.3, 0.4], [0.9, 0.05, 0.05]]
 def only(method: str, rows: int = 1, max_new: int = 5, **options) -> list[list[Hypothesis]]:
     banned = options.pop("banned", ())
     config = DecodingConfig(method=method, **options)
-    return write(filtered_as(config, Transition(TABLE), banned), torch.full((rows, 1), END), config, end=END, max_new=max_new)
+    return write(
+        filtered_as(config, Transition(TABLE), banned), torch.full((rows, 1), END), config, end=END, max_new=max_new
+    )
 
 
 def test_greedy_takes_the_likeliest_and_beam_search_the_best() -> None:
@@ -51,7 +53,9 @@ def test_more_hypotheses_than_beams_widen_the_beam_and_those_that_are_not_there_
     [found] = only("beam", beams=1, n_best=3)
     assert len(found) == 3
     certain = Transition([[1.0, 0.0], [1.0, 0.0]])
-    [few] = write(certain, torch.zeros(1, 1, dtype=torch.long), DecodingConfig(method="beam", n_best=4), end=0, max_new=3)
+    [few] = write(
+        certain, torch.zeros(1, 1, dtype=torch.long), DecodingConfig(method="beam", n_best=4), end=0, max_new=3
+    )
     assert [hypothesis.tokens for hypothesis in few] == [[]]
 
 
@@ -63,7 +67,9 @@ def test_banned_tokens_are_never_written() -> None:
 
 def test_samples_follow_the_model_and_the_seed() -> None:
     config = DecodingConfig(method="sample")
-    first, again, other = (write(Transition(TABLE), torch.full((400, 1), END), config, end=END, max_new=9, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (
+        write(Transition(TABLE), torch.full((400, 1), END), config, end=END, max_new=9, seed=seed) for seed in (1, 1, 2)
+    )
     assert first == again != other
     assert sum(row[0].tokens == [] for row in first) / 400 == pytest.approx(0.1, abs=0.05)
     assert sum(row[0].tokens == [B] for row in first) / 400 == pytest.approx(0.36, abs=0.07)
