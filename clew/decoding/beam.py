@@ -80,8 +80,9 @@ def beam_search(
     may end (with several end tokens, (1 + ends) * beams). Finished hypotheses are kept by score. A sentence is done
     when no running hypothesis can beat its n_best finished ones; hypotheses still running at `max_new` compete as they
     are. `max_new` may differ per sentence (sentences,). Rows are sentence * beams + beam. When half of the sentences
-    are done, they are dropped from the batch. With `early_stop`, only the `beams` most probable candidates of a step
-    may end, and the search may stop before the best score is certain.
+    are done, they are dropped from the batch. With a length penalty a sentence often runs up to its `max_new`, since a
+    longer hypothesis could still win. With `early_stop`, only the `beams` most probable candidates of a step may end,
+    and the search may stop before the best score is certain.
     """
     _check_widths(beams, n_best)
     sentences = len(prompt)

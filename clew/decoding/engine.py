@@ -6,7 +6,10 @@ shapes (`called`).
 
 Greedy decoding, sampling and beam search are such steps (`repeated`): choosing tokens, finding ends and scoring stay on
 the device, and the host looks every few steps. A graph or tape is kept, and reused by a later call whose step has the
-same `signature` and whose frame has the same shapes. Everything else runs eagerly, and `--debug` says why.
+same `signature` and whose frame has the same shapes. Everything else runs eagerly, and `--debug` says why. On a GPU
+these are: a prompt read by a sliding window and the steps in which a row of it restarts, the first state of filters
+that look back, a padded prompt under a recurrent layer whose kernel reads lengths on the host, coverage in beam search,
+and drafts.
 """
 
 import logging

@@ -10,6 +10,9 @@ In a round the stepper reads the last token of a row and its guesses d_1 .. d_c,
 
 so that a round writes a + 1 tokens. Each row accepts its own number of guesses. The next chunk of a row has one guess
 more after a round that accepts all guesses, and one fewer after a round that accepts none.
+
+A recurrent or mixed model reads accepted guesses a second time after a rejection, since its states after each position
+are not kept. On a GPU a round runs eagerly and waits for the device several times.
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,6 +3,8 @@
 A fused kernel does not return the state at each row's own end. One extra input column that is 1 on padding, with weight
 -1e4 on the input gate and +1e4 on the forget gate, makes i = 0 and f = 1 there, so that the final cell is that of the
 last real position. The hidden state is gathered from the outputs.
+
+A call is one layer: a stack of layers runs layer by layer, although cuDNN could overlap them.
 """
 
 import warnings

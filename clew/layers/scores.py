@@ -2,9 +2,9 @@
 
 `forward(query, key, key_positions) -> (batch, heads, query, key)`, with query and key (batch, heads, length, width).
 `key_positions` (batch, query or 1, key) are only for scores that set `uses_positions`: each key's position for each
-query, -1 if the query does not see it. A score that is a dot product after a projection returns its factors from
-`as_dot`, and then runs on a fused kernel. If query and key differ in width and the score needs them equal, the query is
-mapped to the key's width.
+query, counted within its document, -1 if the query does not see it. A score that is a dot product after a projection
+returns its factors from `as_dot`, and then runs on a fused kernel. If query and key differ in width and the score needs
+them equal, the query is mapped to the key's width.
 
     score(query, key, key_positions) = score.compare(query, score.prepare(key), key_positions)
 
