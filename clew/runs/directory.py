@@ -148,7 +148,11 @@ def check_empty(out: Path) -> None:
 
 
 def write_config(folder: Path, config: Config) -> None:
-    """The last of a new run's files: it has the hashes of the others."""
+    """The last of a new run's files: it has the hashes of the others, and its own.
+
+    No manifest holds its hash: the config is rewritten when a run continues with more steps, and two files cannot be
+    replaced at once. Without a hash a flipped digit in `num_heads` would load without an error.
+    """
     content = {"format": FORMAT, **config.model_dump(mode="json"), "files": hashes(folder)}
     write_json(folder / CONFIG, {**content, "sha256": json_hash(content)})
 

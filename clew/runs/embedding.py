@@ -61,6 +61,7 @@ class BorrowedBody(Kept):
 
     @property
     def config(self) -> Config:
+        # Upgraded when read: what is kept is hashed, and so stays as it was written.
         return resolve(upgraded(self.settings, self.format or 1))
 
     @property

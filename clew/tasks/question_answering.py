@@ -306,6 +306,7 @@ class QuestionAnswering(ReadsText, ExampleTask):
     ) -> list[dict[str, Any]]:
         """The likeliest pieces of each question, [start, stop, probability], and the probability of none, where that
         may be."""
+        # The loop cuts a batch between any two rows; one that is predicted is whole, with all windows of a question.
         return self.told(batch, 1 if decoding is None else decoding.n_best)
 
     def told(self, batch: QuestionBatch, n_best: int, threshold: float | None = None) -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ several, while a model trains on the one before.
 What is encoded does not depend on how many processes do it: each window is a shard, as of a text that is encoded as a
 whole, and they come in their order. A shard's file is deleted as soon as it is mapped, so that the disk holds a few
 windows at a time, and a run that is killed leaves next to nothing.
+
+The loader's workers do not encode: they take positions in turn, and a stream has one order.
 """
 
 import atexit

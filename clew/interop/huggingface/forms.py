@@ -39,6 +39,7 @@ with torch.no_grad():
 starts = [len(" ".join([*words[:number], ""])) for number in range(len(words))]
 tags = [model.config.id2label[best[read.char_to_token(start)]] for start in starts]  # a word's tag is that of its first piece
 """
+# A head of transformers has one label for each learnt tag, so the card's code converts them to IOB2.
 PLAIN = """
 
 def begins(before, tag):

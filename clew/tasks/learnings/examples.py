@@ -40,7 +40,7 @@ from clew.metrics.bootstrap import Interval
 from clew.metrics.measures import LOWEST, in_words, named
 from clew.metrics.score import Score
 from clew.metrics.statistics import Statistics
-from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.tasks.learning import Batching, Encoding, Evaluation, Learning, PartFiles, Tokenizers
 from clew.tasks.learnings.encoded_parts import LENGTHS, encode_part
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.labels import Labels
@@ -56,6 +56,8 @@ ROWS = 8
 TIE = 1e-7
 """What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""
 GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
+"""Decoding in evaluations during training: a beam search every few hundred steps would take longer than the steps, and
+would rank checkpoints nearly the same."""
 
 
 class ExampleTask(nn.Module):
@@ -95,7 +97,7 @@ class ExampleTask(nn.Module):
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         """Takes from the validation part, batches with the examples in each, once training is over, what training is
-        not to see; whether there was anything."""
+        not to see; whether there was anything. Examples come too, since what is best may need texts (SQuAD's F1)."""
         return False
 
     def looked_up(self) -> list[Tensor]:
@@ -145,7 +147,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
             return self.kind.read(data, seed, notes)
         return first_alone(lambda: self.kind.read(data, seed, notes))
 
-    def read_files(self, files: Given, data: ExampleData, notes: Notes) -> Sequence[Any]:
+    def read_files(self, files: PartFiles, data: ExampleData, notes: Notes) -> Sequence[Any]:
         return gather(
             self.kind.read_files([data.given(file) for file in files if isinstance(file, (Path, str))], data, notes)
         )
@@ -355,7 +357,11 @@ def judge_examples(
     task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation
 ) -> Score | None:
     """The loss, and what the task measures of its predictions, all of them together; every process predicts its share
-    of the batches."""
+    of the batches.
+
+    Predictions are gathered over processes, not counts: not every corpus measure is a function of sums, and a measure
+    then has one form.
+    """
     if evaluation.most_tokens is not None:
         kept = drawn(lengths_of(task, encoded), evaluation.most_tokens)
         examples, encoded = [examples[row] for row in kept], [encoded[row] for row in kept]

@@ -31,7 +31,7 @@ class MaskedBatch(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        """How many are read, padding left out."""
+        """How many are read, padding left out: speed and FLOPs are of these, the loss only of those predicted."""
         tokens = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.tokens
         return tokens.numel() if self.mask is None else int(self.mask.sum())
 

@@ -1,5 +1,9 @@
 """How much a model that writes from a source has looked at each place of it: in what beam search weighs, and as a term
-of a loss."""
+of a loss.
+
+It is counted by the tap of the layer that alignments are taken from, so that every decoder that attends to a source has
+it, and no layer computes weights that nobody asks for.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -526,7 +526,8 @@ def language_token(language: str) -> str:
 
 
 def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
-    """Those of a tokenizer, and their ids. `<2d>` as a word of the text is none."""
+    """Those of a tokenizer, and their ids. They are put in by id, so that `<2d>` as a word of the text is none, and no
+    text can ask for a language."""
     return {token: id for token, id in tokenizer.specials.items() if token.startswith("<2") and token.endswith(">")}
 
 
