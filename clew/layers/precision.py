@@ -25,7 +25,7 @@ def quantise(module: nn.Module, precision: str) -> nn.Module:
 
     int8 and int4 apply to matrices (linear maps, recurrent weights, tables of tokens). Norms, biases, convolutions and
     positions stay float, and all arithmetic but the products is in float. With int4, a matrix whose width is not a
-    multiple of the group size is int8.
+    multiple of the group size is int8. A run's folder keeps float32: weights are rounded when a run is read.
 
     Weights in int8 or int4 cannot be trained.
     """
