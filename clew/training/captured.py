@@ -46,7 +46,11 @@ class Captured(NamedTuple):
 
 class CapturedPasses:
     """A pass that is captured for the shapes that recur. All graphs share their memory, and leave the gradients in the
-    same tensors: those that the first one made, into which the others copy theirs."""
+    same tensors: those that the first one made, into which the others copy theirs.
+
+    A replay runs no Python: a task of clew's keeps nothing on itself between two batches, so that none is needed.
+    Modules passed to `fit` may, and are not captured.
+    """
 
     def __init__(self, run: Pass, task: nn.Module):
         self.run, self.task = run, task

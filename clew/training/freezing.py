@@ -58,6 +58,8 @@ def scale_rates(optimiser: torch.optim.Optimizer, task: nn.Module, config: Confi
 
     rate of what is not of the body = learning_rate * head_rate
     rate of block k of n            = learning_rate * layer_decay^(n - k + 1),    the embedding being block 0
+
+    The groups of a built optimiser are split, so that optimisers know no blocks and only they decide what decays.
     """
     transfer: TransferConfig = config.transfer
     if transfer.source is None or (transfer.layer_decay == 1.0 and transfer.head_rate == 1.0):
