@@ -67,7 +67,11 @@ def rows_of(batch: B, rows: slice) -> B:
 
 def cut_rows(batch: B, parts: int) -> list[B]:
     """Divide a batch into `parts` as equal as possible, larger ones first; some are empty if there are fewer rows than
-    parts."""
+    parts.
+
+    The training loop cuts micro-batches with it, not the loader: accumulation, and halving what does not fit into
+    memory, are then one operation on rows, for batches and for carried states.
+    """
     if parts == 1:
         return [batch]
     total = num_rows(batch)
