@@ -8,7 +8,7 @@ from typing import ClassVar
 from clew.core.errors import UserError
 from clew.data.corpora.contents import Choices
 from clew.data.examples import Captioned, LabelledInput
-from clew.data.files.idx_files import idx_pictures, kept
+from clew.data.files.idx_files import cached_idx, idx_pictures
 from clew.data.notes import Notes
 from clew.data.pictures.picture_readers import read_captioned
 from clew.data.pictures.references import name_in_folder
@@ -56,7 +56,7 @@ class IdxPictures:
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[LabelledInput]:
         images, labels = paths
-        pictures, numbers = idx_pictures(images), kept(str(labels))
+        pictures, numbers = idx_pictures(images), cached_idx(str(labels))
         if numbers.ndim != 1 or len(numbers) != len(pictures):
             raise UserError(
                 f"{labels}: expected a label for each of the {len(pictures):,} pictures in {images}, found"

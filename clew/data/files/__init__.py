@@ -1,4 +1,4 @@
-"""Files whatever they hold: opened, unpacked, decoded, and detected by their bytes."""
+"""Open, unpack and decode files of any kind, and detect a file's kind by its first bytes."""
 
 from clew.core.rooms import show_modules
 

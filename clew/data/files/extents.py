@@ -1,12 +1,12 @@
-"""How long a text is, and its hash, taken while something else is done with it."""
+"""The length of a text and its hash, which can be computed while the text is read for another purpose."""
 
 import hashlib
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 
-class Marked(Protocol):
-    """A stretch of a text, and bytes that are none of UTF-8 where a document begins or ends with it."""
+class MarkedText(Protocol):
+    """A stretch of a text. Where a document begins or ends with it, `mark` has bytes that never occur in UTF-8."""
 
     @property
     def text(self) -> str: ...
@@ -16,20 +16,20 @@ class Marked(Protocol):
 
 
 class Extent(NamedTuple):
-    """How many characters a text has, and its SHA-256, which does not depend on the names of its files."""
+    """The number of characters of a text, and its SHA-256, which does not depend on the names of its files."""
 
     num_characters: int
     digest: str
 
 
-class Measuring:
-    """An extent that is taken stretch by stretch."""
+class ExtentCounter:
+    """Computes an extent stretch by stretch."""
 
     def __init__(self) -> None:
         self.num_characters = 0
         self.sha256 = hashlib.sha256()
 
-    def add(self, stretch: Marked) -> None:
+    def add(self, stretch: MarkedText) -> None:
         self.num_characters += len(stretch.text)
         self.sha256.update(stretch.text.encode() + stretch.mark)
 
@@ -37,8 +37,8 @@ class Measuring:
         return Extent(self.num_characters, self.sha256.hexdigest())
 
 
-def extent_of(stretches: Iterable[Marked]) -> Extent:
-    measuring = Measuring()
+def extent_of(stretches: Iterable[MarkedText]) -> Extent:
+    counter = ExtentCounter()
     for stretch in stretches:
-        measuring.add(stretch)
-    return measuring.extent()
+        counter.add(stretch)
+    return counter.extent()

@@ -1,4 +1,4 @@
-"""A file whose bytes are in memory: what a program hands over where a path would be. Opens nothing by its name."""
+"""A file whose bytes are in memory, which a program may pass in place of a path. Opens no file by name."""
 
 import io
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from clew.data.sounds.sound_files import Length, Sound, read_stream, stream_leng
 
 @dataclass(frozen=True)
 class FileBytes:
-    """A picture or a sound by its content, a format being detected from its first bytes. `name` is what sentences and
-    answers call it; `boxes` are those of a picture's things, where they are known.
+    """A picture or a sound by its content; the format is detected from the first bytes. Messages and answers call it
+    `name`; `boxes` are those of the objects in a picture, if known.
 
-    It is a `Picture`, and a sound. It has no hash, so that no cache keeps what someone sent."""
+    It can be used as a `Picture` and as a sound. It is not hashable, so that no cache keeps what someone sent."""
 
     name: str
     data: bytes
@@ -38,25 +38,25 @@ class FileBytes:
         return io.BytesIO(self.data)
 
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
-        """The pixels (height, width, channels), as `decode_picture` gives them."""
+        """The pixels (height, width, channels), as `decode_picture` returns them."""
         return decode_picture(self.data, self.name, mode)
 
     def size(self) -> Size:
-        """A picture's height and width, from the header alone."""
+        """A picture's height and width, read from the header only."""
         return size_of(self.open(), self.name)
 
     def sound(self) -> Sound:
         return read_stream(self.open(), self.name)
 
     def length(self) -> Length:
-        """How long a sound is, by its header."""
+        """The length of a sound, read from its header."""
         return stream_length(self.open(), self.name)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Only an instance will do: bytes become one where they are checked."""
+        """Accept instances only; bytes are converted where they are checked."""
         return core_schema.is_instance_schema(cls)
 
 
 File = Annotated[str | FileBytes, WithJsonSchema({"type": "string"})]
-"""A field that takes a path, or from Python a file's bytes."""
+"""A field that takes a path or, from Python, the bytes of a file."""

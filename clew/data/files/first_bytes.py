@@ -1,5 +1,5 @@
-"""What a file is, as its first bytes tell and not its name; and of what clew does not read, the line that converts it.
-Opens no member of an archive, and unpickles nothing."""
+"""Detect the kind of a file by its first bytes, whatever its name; for kinds that clew cannot read, give a command that
+converts the file. Opens no member of an archive, and unpickles nothing."""
 
 import shlex
 from collections.abc import Callable
@@ -9,22 +9,23 @@ from pathlib import Path
 from clew.core.errors import UserError, command
 
 HEAD = 512
-"""Bytes that tell a file."""
+"""Number of bytes from which a kind is detected."""
 CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
-"""Bytes that no text has."""
+"""Bytes that do not occur in text."""
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A kind of file that is not text: what a sentence calls it, and what makes data of it. `script` is Python's,
-    `words` those of another program; in both FILE is the file and OUT what is written, whose name ends in `out`."""
+    """A kind of file that is not text: what messages call it, and a command that converts it. `script` is Python code,
+    `words` the command line of another program. FILE stands for the file and OUT for the output, whose name ends in
+    `out`."""
 
     about: str
     script: str = ""
     words: tuple[str, ...] = ()
     out: str = ".csv"
     advice: str = ""
-    """What is to be known before the command, or in its place."""
+    """Shown before the command, or instead of one."""
 
     def remedy(self, path: Path) -> str:
         target = path.with_name(f"{path.stem}{self.out}")
@@ -37,8 +38,8 @@ class Foreign:
         return "; ".join([*([self.advice] if self.advice else []), *([f"convert it: {line}"] if line else [])])
 
 
-def pandas_script(reading: str) -> str:
-    return f"import sys, pandas; pandas.DataFrame(pandas.{reading}(sys.argv[1])).to_csv(sys.argv[2], index=False)"
+def pandas_script(reader: str) -> str:
+    return f"import sys, pandas; pandas.DataFrame(pandas.{reader}(sys.argv[1])).to_csv(sys.argv[2], index=False)"
 
 
 SQLITE = (
@@ -75,13 +76,13 @@ EXCEL = (
     'csv.writer(open(sys.argv[2], "w", newline="", encoding="utf-8")).writerows(rows)'
 )
 OFFICE = ("libreoffice", "--headless", "--convert-to")
-NAMED = "name it in a table, beside its label or caption, or put it into a folder that is called like its class"
+NAMED = "list its name with its label or caption in a table, or put it into a folder named after its class"
 
 FOREIGN = {
     "pickle": Foreign(
         "a pickle",
         pandas_script("read_pickle"),
-        advice="a pickle can run any program: only where you trust who made it",
+        advice="a pickle can run any program, so convert it only if you trust its author",
     ),
     "parquet": Foreign("Parquet", PARQUET),
     "arrow": Foreign("an Arrow or Feather file", ARROW),
@@ -102,12 +103,12 @@ FOREIGN = {
     "opendocument": Foreign(
         "an OpenDocument file",
         words=(*OFFICE, "csv", "--outdir", "FOLDER", "FILE"),
-        advice="a sheet becomes a CSV (write txt for csv where it is a text)",
+        advice="a sheet becomes a CSV (for a text write txt instead of csv)",
     ),
     "ole": Foreign(
         "an old Excel or Word file",
         words=(*OFFICE, "csv", "--outdir", "FOLDER", "FILE"),
-        advice="a sheet becomes a CSV (write txt for csv where it is a text)",
+        advice="a sheet becomes a CSV (for a text write txt instead of csv)",
     ),
     "epub": Foreign("an e-book (EPUB)", words=("pandoc", "FILE", "-t", "plain", "-o", "OUT"), out=".txt"),
     "pdf": Foreign("a PDF", words=("pdftotext", "FILE", "OUT"), out=".txt"),
@@ -116,16 +117,16 @@ FOREIGN = {
         "a tar archive",
         words=("python", "-m", "tarfile", "-e", "FILE", "OUT"),
         out="",
-        advice="unpack it, and name a file in it",
+        advice="unpack it and give a file from it",
     ),
     "zip": Foreign(
         "a zip archive",
         words=("python", "-m", "zipfile", "-e", "FILE", "OUT"),
         out="-files",
-        advice="unpack it, and name a file in it",
+        advice="unpack it and give a file from it",
     ),
-    "7z": Foreign("a 7z archive", words=("7z", "x", "FILE"), advice="unpack it, and name a file in it"),
-    "rar": Foreign("a RAR archive", words=("unrar", "x", "FILE"), advice="unpack it, and name a file in it"),
+    "7z": Foreign("a 7z archive", words=("7z", "x", "FILE"), advice="unpack it and give a file from it"),
+    "rar": Foreign("a RAR archive", words=("unrar", "x", "FILE"), advice="unpack it and give a file from it"),
     "lz4": Foreign("packed with lz4", words=("lz4", "-d", "FILE", "OUT"), out=""),
     "compress": Foreign("packed with compress", words=("gzip", "-dc", "FILE", ">", "OUT"), out=""),
     "gzip": Foreign("packed twice, with gzip inside", advice="unpack the outer file first"),
@@ -144,13 +145,13 @@ FOREIGN = {
     ),
     "picture": Foreign("a picture", advice=NAMED),
     "sound": Foreign("a sound", advice=NAMED),
-    "video": Foreign("a video", advice="take its sound or its pictures out first"),
-    "program": Foreign("a program", advice="see whether it is the file that you mean"),
+    "video": Foreign("a video", advice="extract its sound or its pictures first"),
+    "program": Foreign("a program", advice="check that this is the right file"),
 }
-"""What is not text, by the name that `kind_of` gives it."""
+"""Files that are not text, by the kind that `kind_of` returns."""
 
 PACKED = ("gzip", "bzip2", "xz", "zstd", "zip")
-"""What holds another file, which is read as it is unpacked."""
+"""Kinds that contain another file, which is unpacked while it is read."""
 
 BEGINNINGS = (
     (b"\x1f\x8b", "gzip"),
@@ -194,22 +195,22 @@ BEGINNINGS = (
 )
 FOREIGN["feather 1"] = Foreign("a Feather file of version 1", pandas_script("read_feather"))
 PLAIN = frozenset({"pdf", "rtf", "stata", "bzip2"})
-"""Kinds recognised by bytes that text may have too."""
+"""Kinds whose first bytes could also begin a text."""
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file is that begins so; None for text, and for what is not known. Of a beginning that a text may have,
-    more is asked."""
+    """Return the kind of a file by its first bytes; None for text and unknown kinds. If a text could begin with the
+    same bytes, some byte that is not text is required as well."""
     for beginning, kind in BEGINNINGS:
         if head.startswith(beginning) and (kind in PLAIN or not CONTROLS.isdisjoint(head) or not beginning.isascii()):
             if kind == "bzip2" and head[4:10] not in (b"1AY&SY", b"\x17rE8P\x90"):
                 continue
             return kind
-    return next((kind for kind, is_it in RULES.items() if is_it(head)), None)
+    return next((kind for kind, matches in RULES.items() if matches(head)), None)
 
 
 def is_pickle(head: bytes) -> bool:
-    """Protocol 2 or later begins with its number; 4 and later with a frame behind it."""
+    """Protocol 2 and later begin with their number; in 4 and later a frame follows."""
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05") and head[2:3] not in b"\x80"
 
 
@@ -228,7 +229,7 @@ RULES: dict[str, Callable[[bytes], bool]] = {
 
 
 def kind_of_archive(names: list[str]) -> str | None:
-    """What a zip file is whose members are called so; None for an archive of files."""
+    """Return the kind of a zip file by the names of its members; None for an ordinary archive of files."""
     if "xl/workbook.xml" in names:
         return "xlsx"
     if "word/document.xml" in names:
@@ -242,7 +243,7 @@ def kind_of_archive(names: list[str]) -> str | None:
     return "npz" if names and all(name.endswith(".npy") for name in names) else None
 
 
-def is_foreign(path: Path, kind: str) -> UserError:
-    """What a file is that cannot be read as text, and what makes data of it."""
+def foreign_file_error(path: Path, kind: str) -> UserError:
+    """The error for a file that cannot be read as text, with the command that converts it."""
     foreign = FOREIGN[kind]
     return UserError(f"{path}: this is {foreign.about}, not text; {foreign.remedy(path)}")

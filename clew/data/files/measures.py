@@ -1,7 +1,6 @@
-"""How long a text is and its hash, remembered for large files, which take minutes to read.
+"""The length of a text and its hash, cached for large files, which take minutes to read.
 
-A large file whose size and time of change are what they were is taken to be the same; small ones are read anew each
-time.
+A large file with the same size and modification time is assumed to be unchanged. Small files are read each time.
 """
 
 import hashlib
@@ -18,50 +17,48 @@ from clew.data.files.extents import Extent
 from clew.data.files.text_files import measure
 
 LARGE = 2**26
-"""Bytes; a text below takes less than a second to read."""
+"""Bytes; a smaller text is read in less than a second."""
 WORTH_KEEPING = 2**22
-"""Bytes of a text from which a tokenizer that was trained on it is kept: of a smaller one that takes a second or
-two."""
+"""Bytes of the smallest text whose trained tokenizer is cached; with a smaller text training takes a second or two."""
 SETTLED = 2.0
-"""Seconds after a change, before which another would not be seen in the time of it."""
+"""Seconds after a modification, within which another one might leave the modification time unchanged."""
 
 
-def measured(source: Any, cache: Path | str | None, take: Callable[[Any], Extent] = measure) -> Extent:
-    """The measure of a text, taken anew or remembered in the cache. A source that can be remembered has a `stamp`."""
-    path = remembered_at(source, cache)
+def cached_extent(source: Any, cache: Path | str | None, take: Callable[[Any], Extent] = measure) -> Extent:
+    """The extent of a text, from the cache or computed by `take`. Only a source with a `stamp` can be cached."""
+    path = cache_path(source, cache)
     if path is None:
         return take(source)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        about = json.loads(path.read_text(encoding="utf-8"))
-        return Extent(int(about["num_characters"]), str(about["digest"]))
-    found = take(source)
-    with suppress(OSError):  # what cannot be remembered is read again
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Extent(int(content["num_characters"]), str(content["digest"]))
+    extent = take(source)
+    with suppress(OSError):  # without a cache the text is read again next time
         private_folder(path.parent)
         aside = path.with_suffix(f".partial-{os.getpid()}")
-        write_private(aside, json.dumps(found._asdict()))
+        write_private(aside, json.dumps(extent._asdict()))
         aside.replace(path)
-    return found
+    return extent
 
 
-def known_content(source: Any, take: Callable[[Any], Extent] = measure) -> str | None:
-    """The digest of a text in files that is large enough for something to be kept by it; None for a smaller one."""
+def cacheable_digest(source: Any, take: Callable[[Any], Extent] = measure) -> str | None:
+    """The digest of a text in files, as a cache key; None for a text that is too small for caching."""
     stamp = getattr(source, "stamp", lambda: None)()
-    return None if stamp is None or stamp.size < WORTH_KEEPING else measured(source, cache_folder(), take).digest
+    return None if stamp is None or stamp.size < WORTH_KEEPING else cached_extent(source, cache_folder(), take).digest
 
 
 def forget(source: Any, cache: Path | str) -> None:
-    """Drops what is remembered of a text that turns out to be another."""
-    path = remembered_at(source, cache)
+    """Delete the cached extent of a text that turns out to have changed."""
+    path = cache_path(source, cache)
     if path is not None:
         path.unlink(missing_ok=True)
 
 
-def remembered_at(source: Any, cache: Path | str | None) -> Path | None:
-    """Where a text's measure is kept; None for one that is read anew."""
-    stamp = getattr(source, "stamp", None)
-    if stamp is None or cache is None:
+def cache_path(source: Any, cache: Path | str | None) -> Path | None:
+    """The file that caches a text's extent; None for a text that is not cached."""
+    if cache is None or not hasattr(source, "stamp"):
         return None
-    found = stamp()
-    if found is None or found.size < LARGE or time.time() - found.changed < SETTLED:
+    stamp = source.stamp()
+    if stamp is None or stamp.size < LARGE or time.time() - stamp.changed < SETTLED:
         return None
-    return Path(cache) / "measures" / f"{hashlib.sha256(found.text.encode()).hexdigest()[:32]}.json"
+    return Path(cache) / "measures" / f"{hashlib.sha256(stamp.text.encode()).hexdigest()[:32]}.json"

@@ -1,4 +1,4 @@
-"""Rows of numbers in NumPy's .npy files, written as they come and read block by block, so that they need not fit into
+"""Rows of numbers in NumPy's .npy files, written one batch at a time and read in blocks, so that they need not fit into
 memory."""
 
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ import numpy as np
 from clew.core.errors import UserError, command
 
 BLOCK = 2**15
-"""Rows that are read at a time."""
+"""Number of rows read at a time."""
 
 
 class RowWriter:
-    """A file of float32 rows (rows, width) whose number is known at the end: it is written aside, its header anew, and
-    renamed.
+    """Writes float32 rows (rows, width) whose number is known only at the end. The file is written under another name,
+    gets its header again with the number of rows, and is renamed.
 
     NumPy leaves room in a header for a first axis that grows.
     """
@@ -53,23 +53,23 @@ class RowWriter:
 
 
 def open_rows(path: Path) -> np.ndarray:
-    """The array of a .npy file (rows, width), on disk until it is looked at. Nothing in it is unpickled."""
+    """Map the array of a .npy file (rows, width) into memory, without reading or unpickling it."""
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise UserError(
-            f"no such file: {path}; `{command('clew', 'embed', 'RUN', '--file', 'FILE', '--out', path)}` writes it"
+            f"no such file: {path}; write it with `{command('clew', 'embed', 'RUN', '--file', 'FILE', '--out', path)}`"
         ) from None
     except (ValueError, OSError, EOFError):
         raise UserError(
-            f"{path}: this is no whole .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`"
+            f"{path}: not a complete .npy file of numbers; make one with `clew embed RUN --file FILE --out X.npy`"
         ) from None
-    if not isinstance(found, np.ndarray):
-        found.close()
-        raise UserError(f"{path}: several arrays; give a .npy file, of one")
-    if found.ndim != 2 or found.dtype.kind != "f":
-        raise UserError(f"{path}: expected one vector a row, found an array of {found.dtype} {found.shape}")
-    return found
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise UserError(f"{path}: the file has several arrays; give a .npy file, which has one")
+    if array.ndim != 2 or array.dtype.kind != "f":
+        raise UserError(f"{path}: expected one vector per row, found an array of {array.dtype} {array.shape}")
+    return array
 
 
 def row_blocks(rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Files inside a tar archive that is not packed: an index of where each begins, then any of them at once."""
+"""Files inside an uncompressed tar archive, read directly by an index of where each begins."""
 
 import os
 import tarfile
@@ -13,7 +13,7 @@ from clew.data.lines import check_file
 
 
 class Member(NamedTuple):
-    """Where a file's bytes are."""
+    """The position of a file's bytes in the archive."""
 
     start: int
     size: int
@@ -24,10 +24,10 @@ def is_tar(path: Path) -> bool:
 
 
 def find_member(path: Path, name: str) -> str | None:
-    """A member's name in the archive: that name, or the only one which ends in it behind a folder."""
-    members, by_end = archive_index(path)
+    """Find a member by its name, or by the last part of its name if no other member has the same."""
+    members, by_file_name = archive_index(path)
     name = plain_name(name)
-    return name if name in members else by_end.get(name)
+    return name if name in members else by_file_name.get(name)
 
 
 def read_member(path: Path, name: str) -> bytes:
@@ -39,26 +39,27 @@ def read_member(path: Path, name: str) -> bytes:
     start, size = members[name]
     if size > LARGEST_WHOLE:
         raise UserError(
-            f"{path}/{name} has {size:,} bytes, and {LARGEST_WHOLE:,} are read at most; it is damaged, or another file"
+            f"{path}/{name} has {size:,} bytes, and at most {LARGEST_WHOLE:,} are read; check that the archive is whole"
+            " and the right one"
         )
     with open_file(path) as file:
         file.seek(start)
         data = file.read(size)
     if len(data) < size:
-        raise UserError(f"{path}: the archive is cut off inside {name}; copy it again")
+        raise UserError(f"{path}: the archive ends within {name}; copy it again")
     return data
 
 
 def archive_index(path: Path) -> tuple[Mapping[str, Member], Mapping[str, str]]:
-    """The files of an archive by name, and by the last part of it where no other file has the same. Kept until the
-    archive changes."""
+    """Index the files of an archive by name, and their names by the last part if it is unique. The index is cached
+    until the archive changes."""
     check_file(path)
-    found = os.stat(path)
-    return indexed(str(path), found.st_mtime_ns, found.st_size)
+    stat = os.stat(path)
+    return build_index(str(path), stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=8)
-def indexed(path: str, changed: int, size: int) -> tuple[Mapping[str, Member], Mapping[str, str]]:
+def build_index(path: str, changed: int, size: int) -> tuple[Mapping[str, Member], Mapping[str, str]]:
     members: dict[str, Member] = {}
     try:
         with open_file(Path(path)) as file, tarfile.open(fileobj=file, mode="r:") as archive:
@@ -69,18 +70,17 @@ def indexed(path: str, changed: int, size: int) -> tuple[Mapping[str, Member], M
         if isinstance(error, UserError):
             raise
         raise UserError(
-            f"{path}: this is no tar archive that can be read ({error}); copy it again, and unpack a .tar.gz to a .tar"
-            " first"
+            f"{path}: not a readable tar archive ({error}); copy it again, or decompress a .tar.gz to a .tar first"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    by_end: dict[str, str] = {}
-    twice = set()
+    by_file_name: dict[str, str] = {}
+    ambiguous = set()
     for name in members:
-        end = name.rpartition("/")[2]
-        if by_end.setdefault(end, name) != name:
-            twice.add(end)
-    return members, {end: name for end, name in by_end.items() if end not in twice}
+        file_name = name.rpartition("/")[2]
+        if by_file_name.setdefault(file_name, name) != name:
+            ambiguous.add(file_name)
+    return members, {file_name: name for file_name, name in by_file_name.items() if file_name not in ambiguous}
 
 
 def plain_name(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Files that are packed (gzip, bzip2, xz, zstd, zip), unpacked as they are read. Their format is detected by their
-first bytes.
+"""Packed files (gzip, bzip2, xz, zstd, zip), unpacked while they are read. The compression is detected by the first
+bytes.
 
-What may come out is bounded, so that a small file does not fill the memory; the names of an archive's members are
-shown, never opened.
+The unpacked size is bounded, so that a small file cannot fill the memory. The names of an archive's members are shown,
+and never opened as paths.
 """
 
 import bz2
@@ -18,19 +18,19 @@ from typing import Any, BinaryIO
 
 from clew.core.errors import UserError, command, few_of
 from clew.core.files import open_file
-from clew.data.files.first_bytes import HEAD, PACKED, is_foreign, kind_of, kind_of_archive
+from clew.data.files.first_bytes import HEAD, PACKED, foreign_file_error, kind_of, kind_of_archive
 
 PIECE = 2**16
 SMALL, RATIO = 2**26, 100
-"""Bytes that any packed file may become, and times its size that a larger one may."""
+"""Limits of the unpacked size: bytes that are always allowed, and multiples of the packed size."""
 SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""How the names of packed files end."""
+"""File name endings of packed files."""
 BROKEN = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError)
-"""What the modules say of a packed file that is damaged."""
+"""Exceptions that the decompression modules raise for damaged files."""
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """What a file holds, unpacked where it is packed."""
+    """Open a file for reading, unpacking it if it is packed."""
     file = open_file(path)
     try:
         kind = kind_of(file.peek(HEAD)[:HEAD])
@@ -44,13 +44,13 @@ def open_bytes(path: Path) -> io.BufferedReader:
 
 
 def plain_name(name: str) -> str:
-    """A name without the end that says how its file is packed."""
+    """Return a file name without the ending of its compression."""
     return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
 
 
 def kind_at(path: Path) -> str | None:
-    """What a file is by its first bytes, and a zip archive by its members; None for text, and for what cannot be
-    opened."""
+    """Return the kind of a file by its first bytes, and of a zip archive by its members; None for text, and for files
+    that cannot be opened."""
     try:
         with open_file(path) as file:
             kind = kind_of(file.peek(HEAD)[:HEAD])
@@ -62,7 +62,7 @@ def kind_at(path: Path) -> str | None:
 
 
 def unpacked(file: BinaryIO, kind: str, path: Path) -> Any:
-    """A stream of what is in it."""
+    """Return a stream of the unpacked bytes."""
     if kind == "zip":
         return only_member(file, path)
     if kind == "zstd":
@@ -73,46 +73,46 @@ def unpacked(file: BinaryIO, kind: str, path: Path) -> Any:
 
 
 def only_member(file: BinaryIO, path: Path) -> Any:
-    """The file in a zip archive; of several there is a sentence that names them."""
+    """Open the only file in a zip archive. An archive of several files is refused, with their names."""
     try:
         archive = zipfile.ZipFile(file)
     except BROKEN as error:
-        raise broken(path, error) from None
+        raise damaged_file_error(path, error) from None
     names = archive.namelist()
     if (kind := kind_of_archive(names)) is not None:
-        raise is_foreign(path, kind)
+        raise foreign_file_error(path, kind)
     members = [member for member in archive.infolist() if not member.is_dir() and not is_hidden(member.filename)]
     folder = path.with_name(f"{path.stem}-files")
     if not members:
         raise UserError(f"{path}: this zip archive is empty; give one with a file in it")
     if len(members) > 1:
         raise UserError(
-            f"{path}: this zip archive has {len(members)} files, and one is read:"
+            f"{path}: this zip archive has {len(members)} files, and only one can be read:"
             f" {few_of([member.filename for member in members])}; unpack it with"
-            f" {command('python', '-m', 'zipfile', '-e', path, folder)} and name the one that you mean"
+            f" {command('python', '-m', 'zipfile', '-e', path, folder)} and give one of the files"
         )
     try:
         return archive.open(members[0])
     except RuntimeError:
-        raise UserError(f"{path}: the file in this zip archive has a password; unpack it, and name that file") from None
+        raise UserError(f"{path}: the file in this zip archive has a password; unpack it, and give that file") from None
     except BROKEN as error:
-        raise broken(path, error) from None
+        raise damaged_file_error(path, error) from None
 
 
 def is_hidden(name: str) -> bool:
-    """What a Mac adds to archives."""
+    """Whether a member is hidden, such as those that macOS adds to archives."""
     return name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(".")
 
 
 def open_zstd(file: BinaryIO, path: Path) -> Any:
-    """By Python itself (from 3.14), zstandard or pyarrow, whichever there is."""
-    for module, reading in ZSTD.items():
+    """Open a zstd file with the first available of Python's own module (from 3.14), zstandard and pyarrow."""
+    for module, open_stream in ZSTD.items():
         try:
-            return reading(importlib.import_module(module), file)
+            return open_stream(importlib.import_module(module), file)
         except ImportError:
             continue
     raise UserError(
-        f"{path}: this is packed with zstd, which needs a package; install it with pip install 'clew[tables]', "
+        f"{path}: this is packed with zstd, which needs a package; run pip install 'clew[tables]', "
         f"or unpack it with {command('zstd', '-d', path)}"
     )
 
@@ -125,13 +125,13 @@ ZSTD = {
 
 
 class Unpacked(io.RawIOBase):
-    """What a packed file holds, up to what a text can be packed into so few bytes: a small file that would fill the
-    memory is refused."""
+    """The unpacked bytes of a file. Refuses a file that unpacks to more than a text of its packed size could, since it
+    might fill the memory."""
 
     def __init__(self, inner: Any, file: BinaryIO, path: Path, size: int):
         super().__init__()
         self.inner, self.file, self.path = inner, file, path
-        self.left = most_unpacked(size)
+        self.left = largest_unpacked_size(size)
 
     def readable(self) -> bool:
         return True
@@ -140,10 +140,10 @@ class Unpacked(io.RawIOBase):
         try:
             chunk = self.inner.read(len(buffer))
         except BROKEN as error:
-            raise broken(self.path, error) from None
+            raise damaged_file_error(self.path, error) from None
         self.left -= len(chunk)
         if self.left < 0:
-            raise too_packed(self.path)
+            raise unpacked_size_error(self.path)
         buffer[: len(chunk)] = chunk
         return len(chunk)
 
@@ -154,21 +154,21 @@ class Unpacked(io.RawIOBase):
         super().close()
 
 
-def most_unpacked(size: int) -> int:
-    """Bytes that so many of a packed file may become: texts are packed into a tenth, rarely less than a fiftieth of
-    their size."""
+def largest_unpacked_size(size: int) -> int:
+    """Return the limit in bytes for a file of `size` packed bytes. Text is packed to a tenth of its size, rarely to
+    less than a fiftieth."""
     return max(SMALL, RATIO * size)
 
 
-def too_packed(path: Path) -> UserError:
+def unpacked_size_error(path: Path) -> UserError:
     return UserError(
-        f"{path}: unzipped, it is more than {RATIO} times its size, as no text is; where you trust it, unzip it first,"
-        " and name that file"
+        f"{path}: unpacks to more than {RATIO} times its size, which no text does; if you trust it, unpack it first and"
+        " give that file"
     )
 
 
-def broken(path: Path, error: Exception) -> UserError:
+def damaged_file_error(path: Path, error: Exception) -> UserError:
     return UserError(
-        f"{path}: cannot be unzipped ({str(error).rstrip('.') or type(error).__name__}); it is damaged, so copy it"
+        f"{path}: cannot be unpacked ({str(error).rstrip('.') or type(error).__name__}); it is damaged, so copy it"
         " again"
     )

@@ -86,7 +86,7 @@ def test_a_text_in_another_encoding_is_another_text(tmp_path: Path) -> None:
 
 def test_an_encoding_that_is_none_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "a")
-    known = "known are utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030 and what else Python knows"
+    known = "use utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030 or any other that Python supports"
     assert (
         refusal(lambda: read_lines(given_file(path, "klingon")))
         == f"data.encoding: unknown encoding 'klingon'; {known}"
@@ -100,7 +100,7 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     path = given_file(write(tmp_path / "a.txt", b"caf\xe9\n"), "utf-8")
     assert refusal(lambda: read_lines(path)) == (
-        f"{path}: this is not utf-8, which data.encoding says; leave it out to have it guessed, "
+        f"{path}: this is not utf-8, as data.encoding says; leave that out to have the encoding guessed, "
         "or try utf-8, cp1252, latin-1, utf-16, cp1251, shift_jis, gb18030"
     )
 
@@ -109,15 +109,15 @@ def test_an_encoding_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     "content", [b"a\xff\n", "漢字表格".encode("big5"), b"\x80\x81\x01\x02 noise"], ids=["erased", "big5", "noise"]
 )
 def test_what_no_encoding_explains_is_not_guessed(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not UTF-8; say what it is with data.encoding=cp1252"):
+    with pytest.raises(UserError, match="is not UTF-8; set data.encoding=cp1252"):
         list(read_lines(write(tmp_path / "a.txt", content)))
 
 
 def test_a_guess_is_told_with_its_reason(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text,label\ncafé,a\nthé,a\nbar,b\n".encode("latin-1"))
-    sentence = "few bytes are beyond ASCII, as of letters with accents in a western language"
+    sentence = "few bytes are not ASCII, typical of accented letters in a western language"
     assert TableData(train=str(path)).encodings() == [
-        f"{path}: read as latin-1, as {sentence}; data.encoding=NAME says otherwise"
+        f"{path}: read as latin-1, as {sentence}; data.encoding=NAME overrides this"
     ]
-    assert f"encoding: latin-1, as {sentence}; data.encoding=NAME says otherwise" in repr(describe(path))
+    assert f"encoding: latin-1, as {sentence}; data.encoding=NAME overrides this" in repr(describe(path))
     assert TableData(train=str(path), encoding="latin-1").encodings() == []

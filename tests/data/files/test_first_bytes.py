@@ -83,8 +83,8 @@ def test_a_pickle_is_named_and_never_opened(protocol: int, tmp_path: Path) -> No
     path = write(tmp_path / "a.csv", pickle.dumps({"text": Trap()}, protocol=protocol))
     assert (
         refusal(lambda: read_lines(path))
-        == f"{path}: this is a pickle, not text; a pickle can run any program: only where you trust who made it;"
-        " convert it: python -c 'import sys, pandas;"
+        == f"{path}: this is a pickle, not text; a pickle can run any program, so convert it only if you trust its"
+        " author; convert it: python -c 'import sys, pandas;"
         f" pandas.DataFrame(pandas.read_pickle(sys.argv[1])).to_csv(sys.argv[2], index=False)' {path}"
         f" {tmp_path / 'a-converted.csv'}"
     )

@@ -32,12 +32,12 @@ def test_an_array_comes_back_zipped_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "this is no IDX file, which begins with two zeros"),
-        (b"Hello, world", "this is no IDX file, which begins with two zeros"),
-        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "its numbers have the type 0x0d, and bytes (0x08) are read"),
-        (b"\0\0\x08\x03\0\0\0\x01", "the file is cut off in its header; copy it again"),
-        (idx(PICTURES)[:-1], "the header says 24 x 3 x 4 bytes, and there are 287; copy the file again"),
-        (idx(PICTURES) + b"\0", "the header says 24 x 3 x 4 bytes, and there are more; copy the file again"),
+        (b"", "not an IDX file, which begins with two zero bytes"),
+        (b"Hello, world", "not an IDX file, which begins with two zero bytes"),
+        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "its values have the type 0x0d, and only bytes (0x08) are read"),
+        (b"\0\0\x08\x03\0\0\0\x01", "the file ends within its header; copy it again"),
+        (idx(PICTURES)[:-1], "the header says 24 x 3 x 4 bytes, but the file has 287; copy it again"),
+        (idx(PICTURES) + b"\0", "the header says 24 x 3 x 4 bytes, but the file has more; copy it again"),
         (b"\0\0\x08\x03" + b"\xff" * 12, "an array of 4294967295 x 4294967295 x 4294967295 bytes would need"),
     ],
     ids=["empty", "text", "floats", "header", "cut", "longer", "huge"],
@@ -45,7 +45,7 @@ def test_an_array_comes_back_zipped_or_not(tmp_path: Path) -> None:
 def test_what_is_no_such_array_is_refused(content: bytes, sentence: str, tmp_path: Path) -> None:
     for path in (write(tmp_path / "a-ubyte", content), write(tmp_path / "a-ubyte.gz", gzip.compress(content))):
         assert refusal(lambda path=path: read_idx(path)).startswith(f"{path}: {sentence}")  # type: ignore[misc]
-    assert "cannot be unzipped" in refusal(
+    assert "cannot be unpacked" in refusal(
         lambda: read_idx(write(tmp_path / "b.gz", gzip.compress(idx(PICTURES))[:-9]))
     )
 
@@ -78,5 +78,5 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert notes.sentences[0] == f"{images}: picture 9: its class has the number 8, and there are 8, counted from 0"
     assert (
         refusal(lambda: idx_pictures(whole))
-        == f"{whole}: pictures are (pictures, height, width), not 24; give another file"
+        == f"{whole}: expected pictures (pictures, height, width), found 24 bytes; give another file"
     )

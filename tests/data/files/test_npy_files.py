@@ -36,10 +36,10 @@ def test_what_holds_no_rows_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "whole.npy", np.ones((3, 3)))
     (tmp_path / "cut.npy").write_bytes((tmp_path / "whole.npy").read_bytes()[:-8])
     sentences = {
-        "objects.npy": "this is no whole .npy file of numbers",
-        "cut.npy": "this is no whole .npy file of numbers",
-        "several.npz": "several arrays; give a .npy file, of one",
-        "flat.npy": r"expected one vector a row, found an array of float64 \(4,\)",
+        "objects.npy": "not a complete .npy file of numbers",
+        "cut.npy": "not a complete .npy file of numbers",
+        "several.npz": "the file has several arrays; give a .npy file, which has one",
+        "flat.npy": r"expected one vector per row, found an array of float64 \(4,\)",
     }
     for name, sentence in sentences.items():
         with pytest.raises(UserError, match=sentence):

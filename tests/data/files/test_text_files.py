@@ -105,7 +105,7 @@ def test_a_folder_without_text_is_refused(tmp_path):
     with pytest.raises(
         UserError,
         match=(
-            r"no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the text to"
+            r"no .txt or .jsonl file with text in this folder or below; name a file, or rename the text file to"
             r" .txt"
         ),
     ):
@@ -118,7 +118,7 @@ def test_a_byte_that_is_not_utf8_is_told_with_its_place(tmp_path):
         list(TextFiles((path,)))
     assert (
         str(caught.value) == f"{path}: byte 0xff at offset 17 (line 3) is not UTF-8; "
-        "say what it is with data.encoding=cp1252|latin-1|utf-16|cp1251|shift_jis|gb18030, "
+        "set data.encoding=cp1252|latin-1|utf-16|cp1251|shift_jis|gb18030, "
         f"or convert it, e.g. iconv -f latin1 -t utf-8 {path} > {tmp_path / 'utf8-notes.txt'}"
     )
 
@@ -133,7 +133,7 @@ def test_a_zero_is_told_with_what_takes_it_out(tmp_path):
     with pytest.raises(UserError) as caught:
         list(find_text(path))
     command = f"tr -d '\\000' < {path} > {tmp_path / 'utf8-a.txt'}"
-    assert str(caught.value) == f"{path}: byte 0x00 at offset 17 (line 2) is not text; take it out, e.g. {command}"
+    assert str(caught.value) == f"{path}: byte 0x00 at offset 17 (line 2) is not text; remove it, e.g. {command}"
 
 
 def test_a_command_to_convert_a_file_can_be_pasted(tmp_path):
@@ -179,10 +179,10 @@ def become_a_folder(path):
 @pytest.mark.parametrize(
     ("happen", "sentence"),
     [
-        (vanish, "there is no file any more; put it back and let no other program write there"),
-        (become_a_folder, "there is no file any more; put it back and let no other program write there"),
-        (empty, "nothing is left to read, though there was; let no other program write there"),
-        (spoil, "byte 0xff at offset 8 (line 2) is not UTF-8; say what it is"),
+        (vanish, "the file no longer exists; restore it and let no other program write there"),
+        (become_a_folder, "the file no longer exists; restore it and let no other program write there"),
+        (empty, "the text is gone since it was first read; let no other program write to the file"),
+        (spoil, "byte 0xff at offset 8 (line 2) is not UTF-8; set"),
     ],
 )
 def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_path):
@@ -199,7 +199,7 @@ def test_a_file_that_changes_after_it_was_found_is_named(happen, sentence, tmp_p
     [
         (
             "~nobody-of-that-name/x.txt",
-            "no such file: ~nobody-of-that-name/x.txt; there is no user of that name; write ./~ for a name",
+            "no such file: ~nobody-of-that-name/x.txt; no user has that name; if a file name begins with ~, write ./~",
         ),
         ("x" * 9999, f"no such file: {'x' * 60}...{'x' * 60}; File name too long"),
         ("x/" * 999, f"no such file: {'x/' * 30}.../x"),

@@ -61,7 +61,7 @@ def test_without_a_package_zstd_is_named_with_what_to_install(tmp_path: Path, mo
     monkeypatch.setattr(unpacking, "ZSTD", {})
     path = write(tmp_path / "a.csv.zst", b"\x28\xb5\x2f\xfd\x04\x00")
     assert refusal(lambda: read_lines(path)) == (
-        f"{path}: this is packed with zstd, which needs a package; install it with pip install 'clew[tables]', "
+        f"{path}: this is packed with zstd, which needs a package; run pip install 'clew[tables]', "
         f"or unpack it with zstd -d {path}"
     )
 
@@ -88,7 +88,7 @@ def test_a_small_file_that_becomes_a_large_one_is_refused(
 ) -> None:
     monkeypatch.setattr(unpacking, "SMALL", 2**18)
     path = write(tmp_path / f"bomb.txt{suffix}", PACKED[suffix](b"the same line again\n" * (2**20 // 20)))
-    with pytest.raises(UserError, match="unzipped, it is more than 100 times its size, as no text is"):
+    with pytest.raises(UserError, match="unpacks to more than 100 times its size, which no text does"):
         for _ in read_lines(path):
             pass
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_refused(suffix: str, tmp_path: Path) -> None:
         whole[:-4] + b"oops" if suffix != ".zip" else whole[:middle] + bytes(9) + whole[middle + 9 :],
     ):
         sentence = refusal(lambda content=content: read_lines(write(tmp_path / "a", content)))  # type: ignore[misc]
-        assert sentence.startswith(f"{tmp_path / 'a'}: cannot be unzipped (")
+        assert sentence.startswith(f"{tmp_path / 'a'}: cannot be unpacked (")
         assert sentence.endswith("); it is damaged, so copy it again")
 
 
@@ -111,8 +111,8 @@ def test_of_several_files_in_an_archive_one_is_asked_for_with_a_command_that_unp
     folder = tmp_path / "my data-files"
     command = f"python -m zipfile -e '{path}' '{folder}'"
     assert refusal(lambda: read_lines(path)) == (
-        f"{path}: this zip archive has 2 files, and one is read: train.csv, ../test.csv; "
-        f"unpack it with {command} and name the one that you mean"
+        f"{path}: this zip archive has 2 files, and only one can be read: train.csv, ../test.csv; "
+        f"unpack it with {command} and give one of the files"
     )
     subprocess.run([sys.executable, *shlex.split(command)[1:]], check=True)
     assert [example.label for example in read_labelled(folder / "train.csv")] == ["good", "bad"]
@@ -126,7 +126,7 @@ def test_an_archive_of_no_file_and_one_with_a_password_are_refused(tmp_path: Pat
     content[content.index(b"PK\x01\x02") + 8] |= 1
     locked = write(tmp_path / "b.zip", bytes(content))
     assert refusal(lambda: read_lines(locked)) == (
-        f"{locked}: the file in this zip archive has a password; unpack it, and name that file"
+        f"{locked}: the file in this zip archive has a password; unpack it, and give that file"
     )
 
 
