@@ -21,6 +21,7 @@ from clew.metrics.strings import Accuracy, alignment_accuracy
 from clew.runs.config import Config, resolve
 from clew.tasks.shared.alignment import attention_weights
 from clew.training.run import train_run
+from clew.training.run_folder import RunFolder
 
 TASKS = ("copy", "reverse", "sort")
 ATTENTIONS: dict[str, dict[str, Any]] = {name: {"score": name} for name in SCORES}
@@ -78,7 +79,7 @@ if __name__ == "__main__":
         for task in options.tasks:
             config = setting(task, name, options.steps, options.seed)
             with tempfile.TemporaryDirectory() as folder:
-                result = train_run(config, Path(folder) / "run")
+                result = train_run(config, RunFolder(Path(folder) / "run"))
             right, total = result.valid.measures["exact_match"], aligned(config, result.run.task)
             print(
                 f"{name:10} {task:8} written right {right:6.2f} %, aligned right {100 * total.value:6.2f} %,"

@@ -36,16 +36,15 @@ from torch._dynamo.utils import counters, get_compilation_metrics
 from clew.core.batches import Batches
 from clew.core.devices import choose_device
 from clew.core.errors import counted
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.config import Config
 from clew.training.captured import described
 from clew.training.compiled import Carrying
 from clew.training.loop import train
 from clew.training.precision import precision
 from clew.training.problems import prepare_problem
-from clew.training.report import Silence
-from clew.training.running import start
-from clew.training.signals import Request
+from clew.training.trainer import trainer_of
+from clew.training.watchers import Watchers
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 STEPS = 120
@@ -92,20 +91,16 @@ def measure(config: Config, plain: bool = False, limit: float = float("inf")) ->
     problem = prepare_problem(config)
     mark, between = timer(device)
     with precision(settings, device) as autocast:
-        running = start(config, Path(), problem, device, autocast, Request(), Silence())
-        training = running.training
+        trainer = trainer_of(config, Path(), problem, device, autocast, Watchers())
+        state = trainer.state
         steps = train(
-            torch.compile(Carrying(running.task, False)) if plain else running.forward,
-            running.batches,
-            training.optimiser,
-            training.schedule,
+            torch.compile(Carrying(trainer.task, False)) if plain else trainer.forward,
+            trainer.batches,
+            state.optimiser,
+            state.schedule,
+            trainer.options,
             steps=settings.steps,
-            standing=training.standing,
-            seed=running.seed,
-            clip_norm=settings.clip_norm,
-            autocast=autocast,
-            counts=running.counts,
-            capture=settings.capture,
+            progress=state.progress,
         )
         tokens, marks, began = list[int](), [mark()], time.perf_counter()
         for record in steps:

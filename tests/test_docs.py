@@ -14,7 +14,7 @@ from clew.instruments.looking import read_assignments, read_options
 from clew.layers.cells import CELLS
 from clew.layers.positions import sinusoids
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_body
 from clew.sources.tokens import Tokens
 from clew.tour.experiments import EXPERIMENTS

@@ -9,7 +9,7 @@ import pytest
 
 from clew.cli.main import main, verb_parser
 from clew.cli.verbs import find_verb
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.studies.space import read_space
 from tests.runs.pretrained import save_pretrained
 from tests.runs.small import save_many_languages

@@ -13,7 +13,7 @@ from clew.cli.verbs import find_verb
 from clew.layers.cells import CELLS
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.studies.space import read_space
 
 README = Path(__file__).parents[1] / "README.md"

@@ -46,7 +46,7 @@ from clew.layers.wiring import WIRINGS
 from clew.models import MODELS
 from clew.models.mixed import MIXERS
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs import memory
 from clew.runs.build import build_task
 from clew.runs.config import Config, resolve

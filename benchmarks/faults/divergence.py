@@ -31,9 +31,11 @@ from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
 from clew.training.averaging import Exponential
+from clew.training.backward import StepOptions
 from clew.training.checkpoints import split_optimiser
-from clew.training.loop import MOST_SKIPPED, Record, Standing, train
+from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
+from clew.training.records import MOST_SKIPPED, Progress, Record
 from clew.training.schedules import Constant
 
 STEPS = 24
@@ -115,10 +117,10 @@ def attempt(case: Case, place: Path) -> str:
 def watched(case: Case) -> str:
     """Step by step: what a poisoned one must leave alone is compared before and after."""
     inner, batches = built(case.subject)
-    standing = Standing()
+    progress = Progress()
 
     def poison() -> tuple[str, float] | None:
-        place, kind = case.poisons.get(standing.step, ("", ""))
+        place, kind = case.poisons.get(progress.step, ("", ""))
         return (place, POISONS[kind]) if kind else None
 
     task = Poisoned(inner, poison)
@@ -129,16 +131,13 @@ def watched(case: Case) -> str:
         batches,
         optimiser,
         Constant(STEPS),
+        StepOptions(seed=1, carry=carry, accumulate=case.accumulate, clip_norm=1.0),
         steps=STEPS,
-        standing=standing,
-        seed=1,
-        carry=carry,
-        accumulate=case.accumulate,
-        clip_norm=1.0,
+        progress=progress,
         average=average,
     )
     for step in range(STEPS):
-        before = snapshot(task, optimiser, average, standing)
+        before = snapshot(task, optimiser, average, progress)
         try:
             record: Record = next(steps)
         except UserError as error:
@@ -148,18 +147,18 @@ def watched(case: Case) -> str:
                 case.last == step + 1
                 and f"{MOST_SKIPPED} steps in a row had no finite gradient (step {step + 1}:" in str(error)
             ), error
-            assert equal(before, snapshot(task, optimiser, average, standing)), "the last step changed something"
+            assert equal(before, snapshot(task, optimiser, average, progress)), "the last step changed something"
             return "given up with a reason"
         assert record.skipped == (step in case.poisons), f"skipped is {record.skipped}, poison {case.poisons.get(step)}"
         assert math.isfinite(record.loss) or record.skipped
         if record.skipped:
-            if carry and batches.get(0, standing.batch - 1).fresh:
+            if carry and batches.get(0, progress.batch - 1).fresh:
                 before["carried"] = []
-            assert equal(before, after := snapshot(task, optimiser, average, standing)), (
+            assert equal(before, after := snapshot(task, optimiser, average, progress)), (
                 f"changed: {changed(before, after)}"
             )
         else:
-            assert not equal(before, snapshot(task, optimiser, average, standing)), (
+            assert not equal(before, snapshot(task, optimiser, average, progress)), (
                 "nothing changed in a step that was not skipped"
             )
     assert case.last is None, f"was not given up at step {case.last}"
@@ -219,7 +218,7 @@ def built(name: str) -> tuple[Any, Batches]:
 
 
 def snapshot(
-    task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponential, standing: Standing
+    task: nn.Module, optimiser: torch.optim.Optimizer, average: Exponential, progress: Progress
 ) -> dict[str, list[Tensor]]:
     """All that a skipped step must leave alone."""
     tensors, numbers = split_optimiser(optimiser.state_dict())
@@ -230,7 +229,7 @@ def snapshot(
             *(torch.tensor(float(value)) for value in numbers["rest"].values() if value is not None),
         ],
         "average": [*average.means.values(), average.updates],
-        "carried": list(leaves(standing.state)),
+        "carried": list(leaves(progress.state)),
     }
     return {name: [tensor.detach().clone() for tensor in found] for name, found in parts.items()}
 

@@ -21,12 +21,14 @@ from clew.core.types import State, Term
 from clew.data.caching.encoded import TokenFile, encode_corpus
 from clew.data.files.text_files import find_text
 from clew.data.plans import TokenBatch
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.tasks.learnings.streams import text_batches
 from clew.text.train import train_character
+from clew.training.backward import StepOptions
 from clew.training.loader import Loader
-from clew.training.loop import Standing, train
+from clew.training.loop import train
 from clew.training.optimisers import sgd
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 
 STEPS = 12
@@ -110,16 +112,15 @@ def attempt(case: Case, text: TokenFile, place: Path) -> str:
     def read(rank: int) -> None:
         reader = Reader()
         loader = Loader(batches, case.workers, pin=False)
-        standing = Standing(epoch=case.epoch, batch=case.batch)
+        progress = Progress(epoch=case.epoch, batch=case.batch)
         steps = train(
             reader,
             loader,
             sgd(reader.parameters(), 0.0),
             Constant(STEPS),
+            StepOptions(seed=0, accumulate=case.accumulate),
             steps=STEPS,
-            standing=standing,
-            seed=0,
-            accumulate=case.accumulate,
+            progress=progress,
         )
         lines = []
         for _ in steps:

@@ -180,7 +180,7 @@ def poison(case: Case, straight: Straight) -> str:
         training = decoder_training(dropout=0.0)
         task = Poisoned(
             training.task,
-            lambda: ("gradient", math.nan) if training.standing.step == step and rank == case.rank else None,
+            lambda: ("gradient", math.nan) if training.progress.step == step and rank == case.rank else None,
         )
         training.task = task
         spread = SPREADS[case.parallel](task)
@@ -306,7 +306,7 @@ def restart(case: Case, straight: Straight) -> str:
         log.seek(0)
         text = log.read()
     assert victims and status == 0, f"status {status}: {text[-300:]}"
-    assert "going on from step" in text, "it was not started anew"
+    assert "resuming from step" in text, "it was not started anew"
     there, here = losses(whole), losses(folder)
     assert len(there) == len(here) and all(
         math.isclose(a, b, rel_tol=TOLERANCE) for a, b in zip(there, here, strict=True)

@@ -29,18 +29,20 @@ from clew.layers.scores import Additive
 from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, append_metrics, is_run, read_metrics, read_weights, truncate_metrics
 from clew.training.averaging import Exponential
+from clew.training.backward import StepOptions
 from clew.training.checkpoints import (
     TRAINING,
-    Training,
+    TrainingState,
     checkpoint_folders,
     find_checkpoint,
     load_checkpoint,
     read_group,
     save_checkpoint,
 )
-from clew.training.loop import Standing, train
+from clew.training.loop import train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Plateau
 
 TEXT = (
@@ -109,7 +111,7 @@ def train_decoder(folder: Path, steps: int) -> None:
     folder.mkdir(exist_ok=True)
     if found is not None:
         load_checkpoint(found, training)
-    truncate_metrics(folder, training.standing.step if found is not None else -1)
+    truncate_metrics(folder, training.progress.step if found is not None else -1)
     for record in decoder_steps(training, steps):
         append_metrics(folder, {"step": record.step, "loss": record.loss, "gradient_norm": record.gradient_norm})
         if record.step % 6 == 0:
@@ -119,15 +121,15 @@ def train_decoder(folder: Path, steps: int) -> None:
             save_checkpoint(folder, training)
 
 
-def decoder_training(dropout: float = 0.2, dim: int = 12) -> Training:
+def decoder_training(dropout: float = 0.2, dim: int = 12) -> TrainingState:
     torch.manual_seed(1)
     task = Reversal(dim, dropout)
-    return Training(
+    return TrainingState(
         task,
         adamw(task.parameters(), 0.01),
         Plateau(99),
         Best(),
-        Standing(),
+        Progress(),
         {"model": Known({}, "reversal")},
         Exponential(task),
     )
@@ -137,19 +139,16 @@ def decoder_batches() -> Batches:
     return Batches(lambda epoch: 5, lambda epoch, number: pairs(epoch, number, size=8))
 
 
-def decoder_steps(training: Training, steps: int, forward: nn.Module | None = None) -> Any:
+def decoder_steps(training: TrainingState, steps: int, forward: nn.Module | None = None) -> Any:
     task: Any = training.task
     return train(
         task if forward is None else forward,
         decoder_batches(),
         training.optimiser,
         training.schedule,
+        StepOptions(seed=3, accumulate=2, clip_norm=1.0, counts=task.counts),
         steps=steps,
-        standing=training.standing,
-        seed=3,
-        accumulate=2,
-        clip_norm=1.0,
-        counts=task.counts,
+        progress=training.progress,
         average=training.average,
     )
 

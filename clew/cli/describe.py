@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def task_of(options: argparse.Namespace) -> Any:
     from clew.core.errors import UserError, did_you_mean
     from clew.recipes import RECIPES
-    from clew.recipes.running import config_of
+    from clew.recipes.resolving import config_of
     from clew.runs.build import build_task
     from clew.runs.directory import is_run
     from clew.runs.loaded import load_run

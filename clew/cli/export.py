@@ -81,7 +81,7 @@ def command_of(trained: Any) -> str | None:
 
     from clew.core.errors import UserError
     from clew.recipes import RECIPES
-    from clew.recipes.running import FOUND, config_of
+    from clew.recipes.resolving import DERIVED, config_of
     from clew.runs.directory import CODE
     from clew.runs.settings.fields import changed_fields
     from clew.runs.trust import check_path
@@ -113,7 +113,7 @@ def command_of(trained: Any) -> str | None:
             return None
     except UserError:
         return None
-    shown = [without_folders(setting) for setting in settings if setting.partition("=")[0] not in FOUND]
+    shown = [without_folders(setting) for setting in settings if setting.partition("=")[0] not in DERIVED]
     return shlex.join(
         ["clew", "train", config.recipe, *shown, *(["--code", CODE] if (trained.folder / CODE).exists() else [])]
     )

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_one(options: argparse.Namespace) -> int:
-    from clew.recipes.running import config_of
+    from clew.recipes.resolving import config_of
     from clew.runs.settings.fields import commented_yaml
 
     config = config_of(options.name, options.settings)

@@ -94,7 +94,7 @@ def read_whole(folder: Path) -> Any:
     """A run that its files alone do not tell all of, by means of the whole library."""
     from types import SimpleNamespace
 
-    from clew.recipes.running import changes
+    from clew.recipes.resolving import changes
     from clew.runs.folder.summary import summarise
 
     run = summarise(folder)

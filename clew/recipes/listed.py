@@ -11,7 +11,7 @@ from clew.core.errors import UserError, shown, unknown
 from clew.data.example_splits import PARTS
 from clew.data.kinds.section import DataSection
 from clew.data.streams.iterables import give
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.in_memory import ROLES, Kept, file_named, keep_part
 from clew.tasks import TASKS
 

@@ -11,7 +11,9 @@ import torch
 from clew.core.errors import UserError
 from clew.core.processes import from_first, rank
 from clew.recipes.grid import Combination, expand, split_values
-from clew.recipes.running import config_of, fixed_differences, run_recipe
+from clew.recipes.opening import fixed_differences
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.config import Config, TrainingConfig
 from clew.runs.directory import append_metrics, check_code, config_there, is_run
 from clew.runs.folder.lock import is_locked

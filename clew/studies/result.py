@@ -11,7 +11,7 @@ import yaml
 from clew.core.errors import UserError, counted
 from clew.core.files import write_text
 from clew.drawing.views import View
-from clew.recipes.running import read_recipe
+from clew.recipes.resolving import read_recipe
 from clew.runs.folder.lock import is_locked
 from clew.runs.settings.values import parse_assignment
 from clew.studies.picture import view_of_trials

@@ -13,7 +13,7 @@ from pathlib import Path
 from clew.core.errors import UserError, counted, shortened
 from clew.core.files import file_hash
 from clew.core.processes import world_size
-from clew.recipes.running import check_needs, read_recipe
+from clew.recipes.resolving import check_needs, read_recipe
 from clew.runs.directory import is_run
 from clew.runs.folder.lock import locked
 from clew.studies import STUDY, is_study
@@ -116,7 +116,7 @@ def new_folder(
     if is_study(folder):
         raise UserError(f"{folder} is a search already; go on with it by `--resume`, or choose another folder")
     if is_run(folder) or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
-        raise UserError(f"{folder} is there and not an empty folder; choose another with --out")
+        raise UserError(f"{folder} exists and is not an empty folder; choose another with --out")
     with writing_study(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / JOURNAL).touch()

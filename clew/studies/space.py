@@ -17,7 +17,7 @@ from typing import Any
 from clew.core.errors import UserError, shown
 from clew.core.numbers import is_number
 from clew.recipes.grid import different, expand, split_values
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.config import Config
 from clew.runs.settings.fields import fields_of
 from clew.runs.settings.keywords import leaves, path_of, plain_value

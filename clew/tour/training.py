@@ -22,9 +22,10 @@ from clew.runs.folder.vocabularies import TOKENIZER
 from clew.runs.loaded import Run, load_run
 from clew.text.train import TOKENIZERS
 from clew.tour.experiment import Report
+from clew.training.backward import StepOptions
 from clew.training.loop import train
 from clew.training.optimisers import OPTIMISERS
-from clew.training.records import Record, Standing
+from clew.training.records import Progress, Record
 from clew.training.schedules import Cosine
 
 PATIENCE = 8.0
@@ -55,11 +56,9 @@ def train_task(
         batches,
         optimiser,
         schedule,
+        StepOptions(seed=seed, carry=carry, clip_norm=clip_norm),
         steps=steps,
-        standing=Standing(),
-        seed=seed,
-        carry=carry,
-        clip_norm=clip_norm,
+        progress=Progress(),
     ):
         losses.append(record.loss)
         told.step(record, steps, 0.0)

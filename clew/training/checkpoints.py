@@ -38,7 +38,7 @@ from clew.training.averaging import Average
 from clew.training.format_1 import agrees_with_words
 from clew.training.observers import Best
 from clew.training.parallel import load_whole, local, shard_of
-from clew.training.records import Standing
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 
 MANIFEST, TRAINING = "manifest.json", "training.json"
@@ -46,30 +46,30 @@ MODEL, OPTIMISER, AVERAGE, CARRIED = "model", "optimiser", "average", "carried"
 
 
 @dataclass
-class Training:
+class TrainingState:
     """The parts that a checkpoint holds."""
 
     task: nn.Module
     optimiser: torch.optim.Optimizer
     schedule: Constant
     best: Best
-    standing: Standing
+    progress: Progress
     identity: Mapping[str, Known]
     """What must not change under a resume, by name: model, tokenizer, data, batches."""
     average: Average | None = None
 
 
-def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
+def save_checkpoint(folder: Path, state: TrainingState, keep: int = 2) -> Path:
     """Writes checkpoints/step-N below the run's folder and drops all but the newest `keep`. Every process has to call
     it."""
-    name = f"step-{training.standing.step:08d}"
+    name = f"step-{state.progress.step:08d}"
     aside, final = folder / "checkpoints" / f".{name}{PARTIAL}", folder / "checkpoints" / name
-    standing, average = training.standing, training.average
-    standing.look()
-    tensors, numbers = split_optimiser(training.optimiser.state_dict())
-    carried = gather_rows(standing.state)
+    progress, average = state.progress, state.average
+    progress.look()
+    tensors, numbers = split_optimiser(state.optimiser.state_dict())
+    carried = gather_rows(progress.state)
     groups = {
-        MODEL: own_weights(training.task, training.task.state_dict()),
+        MODEL: own_weights(state.task, state.task.state_dict()),
         OPTIMISER: tensors,
         CARRIED: named_leaves(carried, "0") if carried is not None else {},
         **({AVERAGE: average.means} if average is not None and average.active else {}),
@@ -89,20 +89,20 @@ def save_checkpoint(folder: Path, training: Training, keep: int = 2) -> Path:
             return
         about = {
             "format": FORMAT,
-            "step": standing.step,
-            "epoch": standing.epoch,
-            "batch": standing.batch,
-            "place": standing.place,
-            "skipped": standing.skipped,
-            "halvings": standing.halvings,
-            "seconds": standing.seconds,
-            "tokens": standing.tokens,
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "batch": progress.batch,
+            "place": progress.place,
+            "skipped": progress.skipped,
+            "halvings": progress.halvings,
+            "seconds": progress.seconds,
+            "tokens": progress.tokens,
             "carried": int(carried is not None),
-            "schedule": training.schedule.state_dict(),
-            "best": training.best.state_dict(),
+            "schedule": state.schedule.state_dict(),
+            "best": state.best.state_dict(),
             "average": average.state_dict() if average is not None else None,
             "optimiser": numbers,
-            "identity": {fact: known._asdict() for fact, known in training.identity.items()},
+            "identity": {fact: known._asdict() for fact, known in state.identity.items()},
         }
         write_json(aside / TRAINING, about)
         write_json(aside / MANIFEST, {path.name: file_hash(path) for path in sorted(aside.iterdir())})
@@ -241,13 +241,13 @@ def find_fault(checkpoint: Path) -> str | None:
     return None
 
 
-def load_checkpoint(checkpoint: Path, training: Training) -> None:
+def load_checkpoint(checkpoint: Path, state: TrainingState) -> None:
     """Puts every part back as it was, on any number of processes."""
     about = read_json(checkpoint / TRAINING)
     format = check_format(about.get("format"), checkpoint / TRAINING)
     is_old = format == 1
     for name, before in about["identity"].items():
-        now = training.identity.get(name)
+        now = state.identity.get(name)
         if now is None or not (
             agrees_with_words(name, before, now) if is_old else agree(told_now(before["facts"], format), now.facts)
         ):
@@ -256,24 +256,24 @@ def load_checkpoint(checkpoint: Path, training: Training) -> None:
                 f"the {name} is not what {checkpoint} was written with (then {then}; now {now and now.words}), so the"
                 f" run cannot go on from it; bring the {name} back as it was, or start a new run"
             )
-    load_whole(training.task, read_group(checkpoint, MODEL))
-    load_optimiser(training.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))
-    training.schedule.load_state_dict(about["schedule"])
-    training.best.load_state_dict(about["best"])
-    if training.average is not None and about.get("average") is not None:
-        training.average.load_state_dict(about["average"])
+    load_whole(state.task, read_group(checkpoint, MODEL))
+    load_optimiser(state.optimiser, join_optimiser(read_group(checkpoint, OPTIMISER), about["optimiser"]))
+    state.schedule.load_state_dict(about["schedule"])
+    state.best.load_state_dict(about["best"])
+    if state.average is not None and about.get("average") is not None:
+        state.average.load_state_dict(about["average"])
         if (checkpoint / f"{AVERAGE}.safetensors").exists() or (checkpoint / f"{AVERAGE}.json").exists():
             means = read_group(checkpoint, AVERAGE)
-            training.average.means = {name: shard_of(means[name], p) for name, p in training.average.parameters.items()}
-    standing = training.standing
-    standing.step, standing.epoch, standing.batch = about["step"], about["epoch"], about["batch"]
-    standing.place = about.get("place")
-    standing.skipped, standing.halvings = about["skipped"], about.get("halvings", 0)
-    standing.seconds, standing.tokens = about.get("seconds", 0.0), about.get("tokens", 0)
-    standing.state = None
+            state.average.means = {name: shard_of(means[name], p) for name, p in state.average.parameters.items()}
+    progress = state.progress
+    progress.step, progress.epoch, progress.batch = about["step"], about["epoch"], about["batch"]
+    progress.place = about.get("place")
+    progress.skipped, progress.halvings = about["skipped"], about.get("halvings", 0)
+    progress.seconds, progress.tokens = about.get("seconds", 0.0), about.get("tokens", 0)
+    progress.state = None
     if about["carried"]:
-        rows = carried_state(training.task, read_group(checkpoint, CARRIED), "0")
-        standing.state = cut_rows(rows, world_size())[rank()]
+        rows = carried_state(state.task, read_group(checkpoint, CARRIED), "0")
+        progress.state = cut_rows(rows, world_size())[rank()]
 
 
 def told_now(facts: Mapping[str, Any], format: int) -> dict[str, Any]:

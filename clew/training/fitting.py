@@ -40,19 +40,19 @@ from clew.layers.precision import is_quantised
 from clew.metrics.score import Score
 from clew.runs.config import TrainingConfig, meant_by
 from clew.runs.directory import ENVIRONMENT, METRICS, WEIGHTS, is_abandoned, read_weights, write_environment
-from clew.runs.folder.replacing import check_replaceable, remove_run
+from clew.runs.folder.replacing import check_replaceable
 from clew.runs.settings.explaining import read_section
 from clew.tasks.learning import Autocast
-from clew.training.callbacks import Callback, Callbacks, Ended
+from clew.training.callbacks import Callback, Ended
+from clew.training.driving import drive, keep_weights, open_loggers, restore
 from clew.training.optimisers import OPTIMISERS
 from clew.training.precision import precision
-from clew.training.problem import Problem, Progress, no_progress
+from clew.training.problem import OnProgress, Problem, no_progress
 from clew.training.report import Report, Silence
-from clew.training.run import check_training, events, own_device, run_loop, stopped_at_once
-from clew.training.run_folder import alone, make_folder, writing
-from clew.training.running import Running, begin, digest, go_back, keep_weights
+from clew.training.run import check_training, own_device, watching
+from clew.training.run_folder import RunFolder, alone, make_folder, writing
 from clew.training.schedules import SCHEDULES
-from clew.training.signals import stop_requests
+from clew.training.trainer import Trainer, build_trainer, digest
 
 Evaluate = Callable[[Any], float | Mapping[str, float]]
 """Measures a module: a loss, or measures by name with `loss` among them. The smallest loss is the best."""
@@ -183,68 +183,65 @@ def fit(
     `Interrupted` where a signal came, after saving.
     """
     report = report if report is not None and is_first() else Silence()
-    folder, told = Path(folder), Callbacks(callbacks)
-    with process_group(device), stop_requests() as request, stopped_at_once(request, folder):
+    folder = Path(folder)
+    with process_group(device), watching(folder, report, callbacks) as watchers:
         batches, about, known = batches_of(loader, seed)
         training = settings_of(loader, steps, optimiser, dict(settings))
         check_module(module, optimiser)
         from_first(lambda: checked_folder(folder, resume, overwrite))  # on one process, before any of them writes there
-        here, reason = own_device(device)
-        module.to(here)
+        own, reason = own_device(device)
+        module.to(own)
         known = {**identity(module, training, optimiser, seed), **known}
-        problem = Problem(
-            module, {}, batches, ("valid",) if evaluate is not None else (), judge_of(evaluate), about, known
-        )
+        parts = ("valid",) if evaluate is not None else ()
+        problem = Problem(module, {}, batches, parts, judge_of(evaluate), about, known)
         report.say(f"device {reason}")
         report.say(f"{sum(p.numel() for p in module.parameters()):,} parameters; {about}; writing to {folder}")
-        first_alone(lambda: make_folder(folder) if rank() == 0 else None)
-        with alone(folder) if rank() == 0 else nullcontext(), precision(training, here) as autocast:
+        first_alone(lambda: make_folder(folder))
+        with alone(folder), precision(training, own) as autocast:
             if overwrite and rank() == 0:
-                with writing("the run", folder):
-                    remove_run(folder)
-            own = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
-            # Nothing here keeps what trains: what holds the group has to be gone before the group is left.
-            return carried_out(
-                begin(training, seed, folder, problem, known, autocast, request, report, optimiser=own, as_task=AsTask),
-                here,
+                RunFolder(folder, overwrite=True).remove()
+            given = optimiser if isinstance(optimiser, torch.optim.Optimizer) else None
+            # The trainer is not kept in a variable here: it holds the process group, which is left after this.
+            return fit_with(
+                build_trainer(training, folder, problem, seed, autocast, watchers, optimiser=given, as_task=AsTask),
                 resume,
-                told,
             )
 
 
-def carried_out(running: Running, device: torch.device, resume: bool, callbacks: Callbacks) -> Fit:
-    """Trains to the end."""
-    running.unit, running.callbacks = "rows", callbacks
-    if rank() == 0 and not (running.folder / ENVIRONMENT).exists():
-        with writing("the run", running.folder):
-            write_environment(running.folder, device)
+def fit_with(trainer: Trainer, resume: bool) -> Fit:
+    """Train to the end, from the newest checkpoint if it is to be resumed."""
+    trainer.unit = "rows"
+    if rank() == 0 and not (trainer.folder / ENVIRONMENT).exists():
+        with writing("the run", trainer.folder):
+            write_environment(trainer.folder, trainer.device)
     if resume:
-        go_back(running)
-    with events(running, resume):
-        run_loop(running)
-        fit = finish(running)
-    callbacks.end(Ended(fit.step, fit.best_step, fit.measures, fit.seconds, fit.folder))
+        restore(trainer)
+    with open_loggers(trainer, resume):
+        drive(trainer)
+        fit = finish(trainer)
+    trainer.watchers.callbacks.end(Ended(fit.step, fit.best_step, fit.measures, fit.seconds, fit.folder))
     return fit
 
 
-def finish(running: Running) -> Fit:
-    """The module with its best weights, or its last; the metrics end with what they measure."""
-    training, folder, module = running.training, running.folder, running.task
-    if training.best.step == 0:
-        with training.average.in_place() if training.average is not None else nullcontext():
-            keep_weights(running)
+def finish(trainer: Trainer) -> Fit:
+    """Load the best weights, or the last ones, evaluate them, and write the last metrics."""
+    state, folder, module = trainer.state, trainer.folder, trainer.task
+    if state.best.step == 0:
+        with state.average.in_place() if state.average is not None else nullcontext():
+            keep_weights(trainer)
     first_alone(lambda: None)  # every process reads what the first has written
     module.load_state_dict(read_weights(folder / WEIGHTS))
     module.eval()
-    standing, best = training.standing, training.best
+    step, seconds = state.progress.step, state.progress.seconds
+    best_step = state.best.step or step
     measures: dict[str, float] = {}
-    if running.problem.parts:
-        score = running.problem.judge("valid", module, module, running.autocast, lambda: False, final=True)
+    if trainer.problem.parts:
+        score = trainer.problem.judge("valid", module, module, trainer.options.autocast, lambda: False, final=True)
         assert score is not None
         measures = dict(score.measures)
-    found = {f"best.valid.{name}": value for name, value in measures.items()}
-    running.note({"step": standing.step, "best.step": best.step or standing.step, **found, "seconds": standing.seconds})
-    return Fit(module, folder, standing.step, best.step or standing.step, measures, standing.seconds)
+    best = {f"best.valid.{name}": value for name, value in measures.items()}
+    trainer.log({"step": step, "best.step": best_step, **best, "seconds": seconds})
+    return Fit(module, folder, step, best_step, measures, seconds)
 
 
 def settings_of(
@@ -293,7 +290,7 @@ def check_module(module: Any, optimiser: Part | torch.optim.Optimizer) -> None:
 def checked_folder(folder: Path, resume: bool, overwrite: bool) -> str:
     """The folder's name; a new fit begins in one of its own, or in that of one that it replaces."""
     if resume and overwrite:
-        raise UserError("--resume goes on with a run and --overwrite replaces it; leave one of them out")
+        raise UserError("--resume continues a run and --overwrite replaces it; leave one of them out")
     if overwrite:
         check_replaceable(folder)
     elif not resume and folder.exists() and not is_abandoned(folder) and (not folder.is_dir() or any(folder.iterdir())):
@@ -458,7 +455,7 @@ def judge_of(evaluate: Evaluate | DataLoader[Any] | None) -> Any:
         interrupted: Callable[[], bool],
         *,
         final: bool = False,
-        progress: Progress = no_progress,
+        progress: OnProgress = no_progress,
     ) -> Score | None:
         if evaluate is None:
             return None

@@ -12,7 +12,7 @@ from clew.core.identity import Known
 from clew.metrics.score import Score
 from clew.tasks.learning import Autocast
 
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Called with how many batches of an evaluation are done, and how many there are."""
 
 
@@ -37,7 +37,7 @@ class Judge(Protocol):
         interrupted: Callable[[], bool],
         *,
         final: bool = False,
-        progress: Progress = no_progress,
+        progress: OnProgress = no_progress,
     ) -> Score | None: ...
 
 

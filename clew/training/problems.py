@@ -25,7 +25,7 @@ from clew.tasks import TASKS
 from clew.tasks.learning import Autocast, Encoding, Evaluation, Learning
 from clew.training.checkpoints import starts_anew
 from clew.training.parallel import gathered
-from clew.training.problem import Problem, Progress, no_progress
+from clew.training.problem import OnProgress, Problem, no_progress
 
 
 def prepare_problem(
@@ -81,7 +81,7 @@ def prepare_problem(
         interrupted: Callable[[], bool],
         *,
         final: bool = False,
-        progress: Progress = no_progress,
+        progress: OnProgress = no_progress,
     ) -> Score | None:
         most_tokens = None if final else training.evaluate_tokens
         evaluation = replace(

@@ -1,5 +1,5 @@
-"""What a training step did, and where training stands. Values of a step stay on the device until somebody looks at
-them."""
+"""The record of a training step, and the progress of training. A step's values stay on the device until they are
+read."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,13 +13,12 @@ from clew.core.errors import UserError
 from clew.core.types import State
 
 MOST_SKIPPED = 10
-"""Steps in a row without a finite gradient after which a run is given up; and how far the host runs ahead of a GPU at
-most."""
+"""The number of steps in a row without a finite gradient after which a run fails, and how far the host runs ahead of a
+GPU at most."""
 
 
 class Sent:
-    """Numbers on their way to the host. On CUDA the copy is asynchronous, and reading them does not wait for later
-    steps."""
+    """Numbers on their way to the host. On CUDA the copy is asynchronous; reading them does not wait for later steps."""
 
     def __init__(self, values: Tensor):
         self.values = values.to("cpu", non_blocking=True) if values.is_cuda else values
@@ -39,12 +38,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Record:
-    """What one step did. `losses` are means over the term's own count; a skipped step left the weights as they were.
+    """What one step did. `losses` are means over each term's count; a skipped step left the weights unchanged.
 
-    `counts` has those counts; `count` is how many tokens the step learnt from: those that the batch says it reads, else
-    the first term's count. `parts` is into how many micro-batches each process cut its share; `stop` says that some
-    process has been asked to stop. Reading `losses`, `gradient_norm` or `skipped` waits for the step's end; nothing
-    else does.
+    `counts` are the terms' counts. `count` is the number of tokens that the step learnt from: the number that the batch
+    says it reads, or else the first term's count. `parts` is the number of micro-batches that each process cut its
+    share into; `stop` says that some process has been asked to stop. Only reading `losses`, `gradient_norm` or
+    `skipped` waits for the end of the step.
     """
 
     step: int
@@ -63,7 +62,7 @@ class Record:
 
     @property
     def is_read(self) -> bool:
-        """Whether the step's numbers are here already, so that asking for them is free."""
+        """Whether the step's numbers have been read, so that reading them again is free."""
         return "numbers" in self.__dict__
 
     @property
@@ -84,13 +83,13 @@ class Record:
 
 
 @dataclass
-class Standing:
-    """Where training stands: all that is needed to go on, besides weights, optimiser, schedule and averages.
+class Progress:
+    """How far training has come: all that resuming needs besides weights, optimiser, schedule and averages.
 
-    `place` is where a stream has to be read for the position. `state` is what is carried for this process's rows;
-    `skipped` counts the steps skipped in a row up to the last one that was looked at, and `unseen` are those after it;
-    `halvings` is how often micro-batches had to be halved to fit into memory; `seconds` and `tokens` are how long
-    training has taken and how much it has read, kept by the caller.
+    `place` is where to continue reading a stream. `state` is the carried state of this process's rows. `unseen` are the
+    steps that the host has not looked at yet, and `skipped` is the number of steps skipped in a row before them.
+    `halvings` is how often micro-batches were halved to fit into memory. `seconds` and `tokens` are the time that
+    training has taken and what it has read; the caller counts them.
     """
 
     step: int = 0
@@ -105,7 +104,7 @@ class Standing:
     unseen: list[Record] = field(default_factory=list)
 
     def look(self, leave: int = 0) -> None:
-        """Looks at all unseen steps but the newest `leave`. Raises where `MOST_SKIPPED` in a row were skipped."""
+        """Read all unseen steps but the newest `leave`; raise if `MOST_SKIPPED` in a row were skipped."""
         while len(self.unseen) > leave:
             record = self.unseen.pop(0)
             self.skipped = self.skipped + 1 if record.skipped else 0

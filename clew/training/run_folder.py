@@ -1,13 +1,15 @@
-"""The folder of a run while it is trained: one writer, and a sentence where the disk refuses."""
+"""The folder of a run while it is trained: one writer, and a sentence when the disk cannot be written to."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from clew.core.errors import UserError
+from clew.core.processes import rank
 from clew.runs.config import Config
 from clew.runs.directory import is_run, keep_code, remove_leftovers, write_config, write_environment
 from clew.runs.folder.lock import locked
@@ -17,9 +19,52 @@ from clew.runs.trust import trust
 from clew.training.checkpoints import DiskError, cannot_write, checkpoint_folders
 
 
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is trained: in a new folder, in that of a run to `resume`, or of a run to `overwrite`. `code` is a
+    file of the user's that the run keeps a copy of."""
+
+    path: Path
+    resume: bool = False
+    overwrite: bool = False
+    code: Path | None = None
+
+    def prepare(self, config: Config, vocabularies: dict[str, Any], device: torch.device) -> None:
+        """Write the files of a new run, its config last; of a resumed one the config alone, whose steps may have
+        changed. A run to overwrite is deleted only here, when the new data have been read and the model is built."""
+        if self.overwrite:
+            self.remove()
+        if not self.resume and is_run(self.path):
+            raise UserError(f"{self.path} has become a run meanwhile; choose another folder with --out")
+        with writing("the run", self.path):
+            remove_leftovers(self.path)
+            try:
+                if not self.resume:
+                    save_vocabularies(self.path, vocabularies)
+                    write_environment(self.path, device)
+                    if self.code is not None:
+                        keep_code(self.path, self.code)
+                write_config(self.path, config)
+                trust(self.path)
+            except OSError:
+                with suppress(OSError):
+                    remove_leftovers(self.path)
+                raise
+
+    def remove(self) -> None:
+        """Delete the run to overwrite."""
+        with writing("the run", self.path):
+            if self.code is not None and self.code.resolve().is_relative_to(self.path.resolve()):
+                raise UserError(
+                    f"{self.code} is in {self.path}, which would be deleted; copy the file to another place, or choose"
+                    " another folder"
+                )
+            remove_run(self.path)
+
+
 @contextmanager
 def writing(what: str, folder: Path) -> Iterator[None]:
-    """Within this context a disk that is full or may not be written to ends the run with a sentence."""
+    """Raise one sentence if the disk is full or cannot be written to within this context."""
     try:
         yield
     except OSError as error:
@@ -32,51 +77,16 @@ def writing(what: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Within this context no other process writes the run."""
+    """Lock the folder, so that no other program writes the run. The first process does."""
     with ExitStack() as stack:
-        with writing("the run", folder):
-            stack.enter_context(locked(folder))
+        if rank() == 0:
+            with writing("the run", folder):
+                stack.enter_context(locked(folder))
         yield
 
 
 def make_folder(folder: Path) -> None:
-    with writing("the run", folder):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-def prepare_folder(
-    folder: Path,
-    config: Config,
-    vocabularies: dict[str, Any],
-    device: torch.device,
-    code: Path | None,
-    resume: bool,
-    overwrite: bool = False,
-) -> None:
-    """The files of a new run, its config last; of one that is gone on with, the config alone, whose steps may have
-    changed. A run that is overwritten is deleted here, when the data of the new one have been read and its model is
-    built."""
-    if overwrite:
+    """Create the folder. The first process does."""
+    if rank() == 0:
         with writing("the run", folder):
-            if code is not None and code.resolve().is_relative_to(folder.resolve()):
-                raise UserError(
-                    f"{code} is in {folder}, which would be deleted; copy the file to another place, or choose another"
-                    " folder"
-                )
-            remove_run(folder)
-    if not resume and is_run(folder):
-        raise UserError(f"{folder} has become a run meanwhile; choose another folder with --out")
-    with writing("the run", folder):
-        remove_leftovers(folder)
-        try:
-            if not resume:
-                save_vocabularies(folder, vocabularies)
-                write_environment(folder, device)
-                if code is not None:
-                    keep_code(folder, code)
-            write_config(folder, config)
-            trust(folder)
-        except OSError:
-            with suppress(OSError):
-                remove_leftovers(folder)
-            raise
+            folder.mkdir(parents=True, exist_ok=True)

@@ -1,20 +1,22 @@
-"""Which steps a run logs: every so many, the last, and all that were skipped; with the speed of training alone."""
+"""Log steps: every `training.log_every`-th, the last one and skipped ones, with the speed of training alone."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from clew.core.errors import UserError
+from clew.core.processes import world_size
+from clew.training.hardware import peak_memory
 from clew.training.records import Record
-from clew.training.running import Running, log_step
+from clew.training.trainer import Trainer
 
 
 class StepLog:
-    """Steps are added as they come, and written when the host has looked at them: in their order, those skipped among
-    them."""
+    """Collects steps, and writes them in order once the host has read their values."""
 
-    def __init__(self, running: Running):
-        self.running = running
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
         self.unwritten: list[Record] = []
         self.count = 0
         self.clock = time.perf_counter()
@@ -24,8 +26,8 @@ class StepLog:
         self.count += record.count
 
     def write(self, now: float) -> None:
-        """Waits for the steps that were added, and logs those that are to be."""
-        settings, report = self.running.settings, self.running.report
+        """Log the collected steps that are due. Waits for the device."""
+        settings, report = self.trainer.settings, self.trainer.watchers.report
         due = [
             each
             for each in self.unwritten
@@ -35,13 +37,13 @@ class StepLog:
         for record in due:
             speed = self.count / max(now - self.clock, 1e-9)
             report.step(record, settings.steps, speed)
-            log_step(self.running, record, speed)
+            self.trainer.log({"step": record.step, **measures(record, speed, self.trainer)})
         if due:
             self.clock, self.count = now, 0
 
     @contextmanager
-    def given_up(self) -> Iterator[None]:
-        """Within this context the skipped steps for which training is given up are logged before it ends."""
+    def failing(self) -> Iterator[None]:
+        """Within this context the skipped steps that make training fail are logged before the error is raised."""
         try:
             yield
         except UserError:
@@ -49,5 +51,22 @@ class StepLog:
             raise
 
     def leave_out(self, seconds: float) -> None:
-        """Time that was not spent on training."""
+        """Exclude time that was not spent on training."""
         self.clock += seconds
+
+
+def measures(record: Record, speed: float, trainer: Trainer) -> dict[str, Any]:
+    """What is logged of a step."""
+    values: dict[str, Any] = {f"train.{name}": value for name, value in record.losses.items()}
+    if len(record.counts) > 1:
+        values |= {f"train.{name}_count": count for name, count in record.counts.items()}
+    values |= {"epoch": record.epoch, "gradient_norm": record.gradient_norm, "learning_rate": record.learning_rate}
+    values[f"{trainer.unit}_per_second"] = round(speed)
+    if trainer.peak is not None:
+        values["flop_utilisation"] = round(speed * trainer.flops_per_token / (trainer.peak * world_size()), 4)
+    if (memory := peak_memory(trainer.device)) is not None:
+        values["peak_memory"] = memory
+    if record.skipped:
+        values["skipped"] = True
+    values["seconds"] = round(trainer.state.progress.seconds, 3)
+    return values

@@ -22,7 +22,7 @@ from clew.data.formats.tree_files import labelled_nodes
 from clew.data.notes import Notes
 from clew.data.syntax.trees import parse_tree
 from clew.metrics.score import Score
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.tasks import TASKS
 
 SCORE = Score({"loss": 1.0, "f1": 50.0}, -50.0, "F1 50.00", {"a": 50.0})

@@ -5,7 +5,8 @@ import pytest
 
 from clew.data.corpora import read_corpus
 from clew.data.kinds.text import find_texts
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from tests.cli.conftest import Clew
 from tests.runs.small import write_text
 
@@ -51,7 +52,7 @@ def test_a_file_is_scored_too(clew: Clew, elmo: Path, tmp_path: Path) -> None:
 
 
 def test_what_it_does_not_do_is_told(clew: Clew, elmo: Path) -> None:
-    assert clew("generate", elmo).err.endswith("which does not generate; `clew evaluate` is what it does\n")
+    assert clew("generate", elmo).err.endswith("which cannot generate; use `clew evaluate`\n")
     predicted = clew("predict", elmo, stdin="the ball\n")
     assert predicted.status == 2 and f"other runs read its vectors with embedding.from={elmo}" in predicted.err
     streams = clew("train", "text-elmo", f"data.train={elmo.parent / 'story.txt'}", *SMALL, "training.batching=streams")

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.directory import append_metrics, write_config
 from clew.runs.folder.predictions import write_predictions
 from tests.cli.conftest import Clew

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from tests.cli.conftest import Clew
 from tests.tasks.test_transcription import write_wav
 
@@ -48,7 +48,7 @@ def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
         Path(name).write_text("" if "empty" in name else "not read\n", encoding="utf-8")
     found = clew("data", "corpus")
     lines = found.out.splitlines()
-    assert found.status == 0 and lines[0] == "corpus: a text a line, 2 files, 3 records"
+    assert found.status == 0 and lines[0] == "corpus: one text per line, 2 files, 3 records"
     assert "example, corpus/inner/b.txt.gz:1" in lines and "skipped: 1 x empty line" in lines
     assert lines[-3:] == [
         "  clew train text-lstm data.train=corpus",
@@ -64,7 +64,7 @@ def test_a_folder_is_described_as_training_reads_it(clew: Clew) -> None:
         json.loads(clew("data", "objects", "--json").out)["command"]
         == "clew train text-gpt data.train=objects data.text=body"
     )
-    assert "corpus is a folder, of which .txt files are text" in clew("data", "corpus", "--format", "csv").err
+    assert "corpus is a folder: its .txt files are read as text" in clew("data", "corpus", "--format", "csv").err
     Path("tables").mkdir()
     Path("tables/a.csv").write_text(TICKETS, encoding="utf-8")
     assert clew("data", "tables").err.startswith("clew: tables: this is a folder; name a file in it: ")
@@ -157,7 +157,7 @@ def test_json_lines_of_text_alone_are_documents(clew: Clew) -> None:
             "two files are parallel text, line by line; --format and --header are for one file",
         ),
         (["empty.csv", "--format", "cvs"], "unknown data.format 'cvs'; did you mean 'csv'?"),
-        (["train", "--format", "parallel"], "train: parallel text is two files; name both"),
+        (["train", "--format", "parallel"], "train: parallel text is two files; give both"),
     ],
 )
 def test_a_file_that_is_none_is_one_line(clew: Clew, files: list[str], sentence: str) -> None:
@@ -199,7 +199,7 @@ def test_a_folder_a_class_of_sounds_is_counted_by_class(clew: Clew, tmp_path: Pa
         write_wav(tmp_path / "sounds" / name, torch.zeros(4000))
     assert (
         clew("data", str(tmp_path / "sounds")).out
-        == f"{tmp_path}/sounds: a folder a class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s;"
+        == f"{tmp_path}/sounds: one folder per class, 2 classes\n3 sound files, 1.5 seconds: mean 0.50 s, longest 0.50 s;"
         " rates: 8,000 Hz (3)\nclasses: dog 2, cat 1\ntrain on it with:\n  clew train classify-sounds"
         f" data.train={tmp_path}/sounds\n"
     )

@@ -126,7 +126,7 @@ def test_a_prompt_longer_than_the_positions_is_refused(clew: Clew, gpt: Path) ->
     found = clew("generate", gpt, "the thread " * 4)
     assert_refused(
         found,
-        "the prompt has 44 tokens, but the model has learnt 32 positions; shorten it, or train with a larger"
+        "the prompt has 44 tokens, but the model has only 32 positions; shorten it, or train with a larger"
         " model.max_length",
     )
 
@@ -149,7 +149,7 @@ def test_a_text_that_is_not_utf8_is_refused_with_the_place(clew: Clew, tmp_path:
     (tmp_path / "mixed.txt").write_bytes("öne\n".encode() + "café\n".encode("latin1"))
     assert_refused(
         clew("train", "text-lstm", "data.train=mixed.txt"),
-        "mixed.txt: byte 0xe9 at offset 8 (line 2) is not UTF-8; say what it is with",
+        "mixed.txt: byte 0xe9 at offset 8 (line 2) is not UTF-8; set",
     )
 
 
@@ -215,12 +215,12 @@ def test_a_run_is_not_written_over(clew: Clew, tmp_path: Path) -> None:
     again = clew("train", "text-lstm", *given, "--out", "run")
     assert_refused(
         again,
-        "run is a run already; go on with it by `--resume`, replace it by `--overwrite`, or choose another folder",
+        "run is a run already; resume it with `--resume`, replace it with `--overwrite`, or choose another folder",
     )
     write_text(tmp_path, "a letter", "letter.txt")
     assert_refused(
         clew("train", "text-lstm", *given, "--out", "letter.txt"),
-        "letter.txt is there and not an empty folder; choose another with --out",
+        "letter.txt exists and is not an empty folder; choose another with --out",
     )
 
 
@@ -256,7 +256,7 @@ def test_streams_are_counted_from_one(clew: Clew, lstm: Path) -> None:
 
 def test_a_text_of_one_character_cannot_be_scored(clew: Clew, lstm: Path) -> None:
     found = clew("evaluate", lstm, "-", stdin="t")
-    assert_refused(found, "a text needs at least 2 tokens to be scored, one to read and one to predict; this one has 1")
+    assert_refused(found, "a text needs at least 2 tokens to be scored, one to read and one to predict; found 1")
 
 
 def test_standard_input_that_is_no_text_is_refused(clew: Clew, lstm: Path) -> None:

@@ -60,10 +60,10 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["the ball"], "text 1 has no [MASK]; write [MASK] in the place of each word that is to be guessed"),
+        (["the ball"], "text 1 has no [MASK]; write [MASK] in place of each word to guess"),
         (
             ["[MASK] " * 40],
-            "text 1 has 42 tokens with what stands around it, but the model can tell apart 32 positions; shorten it",
+            "text 1 has 42 tokens, special tokens included, but the model has only 32 positions; shorten it",
         ),
         (["[MASK]", "--top", "0"], "--top must be at least 1, not 0"),
         (["[MASK]", "--file", "x"], "texts are given, and a file of texts too; leave out --file or the texts"),
@@ -83,7 +83,7 @@ def test_what_cannot_be_filled_is_told(clew: Clew, bert: Path, words: list[str],
 def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, tmp_path: Path) -> None:
     file = write_text(tmp_path, "a [MASK]\n\nthe ball\n", "gaps.txt")
     assert clew("fill", bert, "--file", file).err.startswith(
-        f"clew: {file}, line 3 has no [MASK]; write [MASK] in the place of"
+        f"clew: {file}, line 3 has no [MASK]; write [MASK] in place of"
     )
     assert clew("fill", bert, stdin="the ball\n").err.startswith("clew: standard input, line 1 has no [MASK]")
     assert clew("fill", bert, file).err == f"clew: {file} is a file; its lines are read with --file {file}\n"
@@ -99,8 +99,8 @@ def test_a_second_text_stands_beside_the_first_or_in_a_column(clew: Clew, bert: 
 
 
 def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm: Path) -> None:
-    assert "which does not fill; `clew generate` is what it does" in clew("fill", lstm, "[MASK]").err
-    assert "which does not generate; `clew fill` is what it does" in clew("generate", bert).err
+    assert "which cannot fill; use `clew generate`" in clew("fill", lstm, "[MASK]").err
+    assert "which cannot generate; use `clew fill`" in clew("generate", bert).err
     assert (
         "no such file: nothing; a text itself goes to standard input: echo TEXT" in clew("predict", bert, "nothing").err
     )
@@ -142,9 +142,7 @@ def test_the_pooler_that_was_trained_gives_vectors(clew: Clew, bert: Path) -> No
 
 
 def test_a_run_is_no_recipe(clew: Clew, bert: Path) -> None:
-    told = (
-        f"{bert} is a run, and not a recipe; to go on with it, add --out {bert} --resume to the command that began it"
-    )
+    told = f"{bert} is a run, not a recipe; to resume it, add --out {bert} --resume to the command that started it"
     assert clew("train", bert, "--resume").err == f"clew: {told}\n"
 
 

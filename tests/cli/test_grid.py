@@ -127,4 +127,4 @@ def test_ctrl_c_shows_what_is_done_and_the_same_command_goes_on(clew: Clew, tmp_
     with one_thread():
         found = clew(*arguments)
     assert found.status == 0 and [row[-2] for row in rows(found.out)[1:]] == ["finished"] * 3
-    assert "going on from step" in found.err
+    assert "resuming from step" in found.err

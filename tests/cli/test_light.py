@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.directory import write_config
 
 PROGRAM = """

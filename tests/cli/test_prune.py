@@ -36,7 +36,7 @@ def test_half_of_the_heads_go_and_the_rest_score_what_was_measured(clew: Clew, g
     )
 
     again = clew("train", "text-gpt", "--out", "half", "--resume")
-    assert again.status == 2 and "was pruned and has no checkpoint to go on from" in again.err
+    assert again.status == 2 and "was pruned and has no checkpoint to resume from" in again.err
 
 
 def test_named_heads_go_and_a_layer_may_lose_all(clew: Clew, gpt: Path, tmp_path: Path):

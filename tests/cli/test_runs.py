@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import append_metrics, write_config
 from tests.cli.conftest import Clew
 from tests.cli.test_errors import assert_refused

@@ -9,7 +9,7 @@ import pytest
 import clew as library
 from clew.cli.recipes import lines_of
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.directory import read_metrics
 from tests.cli.conftest import Clew
 from tests.runs.small import TEXT, gpt_settings, lstm_settings, write_text
@@ -126,10 +126,10 @@ def test_a_draft_that_does_not_fit_is_refused(clew: Clew, gpt: Path, translators
         "",
         "clew: --draft is for sampling and greedy decoding, and --method is beam; leave one of them out\n",
     )
-    remedy = "which is not the folder of a run; name one, or say prompt for n-grams of the text"
+    remedy = "which is not the folder of a run; give a run, or prompt for n-grams of the text"
     assert clew("generate", gpt, "the", "--draft", "nowhere") == (2, "", f"clew: --draft is 'nowhere', {remedy}\n")
     found = clew("generate", gpt, "the", "--draft", translators["lstm"])
-    assert found.status == 2 and "is a run of the task translation, which does not generate" in found.err
+    assert found.status == 2 and "is a run of the task translation, which cannot generate" in found.err
 
 
 def test_sampling_options_reach_the_sampler(clew: Clew, lstm: Path) -> None:
@@ -350,4 +350,4 @@ def test_streams_are_for_a_runs_own_text(clew: Clew, lstm: Path, tmp_path: Path)
     assert found.status == 0 and "valid: loss" in found.out
     refused = clew("evaluate", str(lstm), str(write_text(tmp_path)), "--streams", "1")
     assert refused.status == 2
-    assert refused.err == "clew: --streams is for a run's own text; a FILE is always read as one stream\n"
+    assert refused.err == "clew: --streams is for the run's own text; a FILE is always read as one stream\n"

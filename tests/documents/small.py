@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.recipes import RECIPES
-from clew.recipes.running import laid_config
+from clew.recipes.resolving import resolve_recipe
 from clew.runs.settings.fields import fields_of
 
 STEPS = 2
@@ -41,7 +41,7 @@ def short_settings(recipe: str, settings: Sequence[str]) -> list[str]:
             *(s for s in settings if split(s)[0] not in common),
             *(f"{n}={v}" for n, v in common.items() if n not in named or "steps" in n),
         ]
-    fields = fields_of(laid_config(recipe, settings))
+    fields = fields_of(resolve_recipe(recipe, settings))
     smaller: dict[str, Any] = {
         name: most for name, most in SIZES.items() if isinstance(fields.get(name), int) and fields[name] > most
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clew.data.examples import Answer, Labelled, Pair, Parsed, Question, Sentence
 from clew.data.syntax.trees import parse_tree
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 from clew.runs.tokenizers import RunTokenizers

@@ -12,7 +12,7 @@ from clew.inspection.linear_probes import Fitted
 from clew.instruments.probe_drawing import probing_svg
 from clew.instruments.probing import Probed, Probing, Row, probe_run, rows_of
 from clew.instruments.subjects.probe_corpora import read_probe_corpus
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 from clew.sources.words import WordReader
@@ -155,7 +155,7 @@ def test_a_sentence_that_is_too_long_is_read_in_parts_and_a_word_cut() -> None:
     found = word_vectors(body, reader, long)[-1]
     assert len(found) == 7
     torch.testing.assert_close(found[5:6], word_vectors(body, reader, [["x" * 24]])[-1])
-    with pytest.raises(UserError, match="the model can tell apart too few positions to read 'a'"):
+    with pytest.raises(UserError, match="the model has too few positions to read 'a'"):
         encode_parts(reader, [["a"]], 0)
 
 

@@ -7,7 +7,7 @@ import torch
 from clew.core.errors import UserError
 from clew.instruments.looking import look
 from clew.instruments.tracked_cells import prepare, search
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task
 from clew.runs.loaded import Run
 from clew.text.train import train_character

@@ -19,7 +19,7 @@ from clew.interop.options import ExportOptions
 from clew.interop.signatures import Program, Sizes, Tensors
 from clew.interop.task_programs import programs_of
 from clew.layers.context import Pieces, first_pieces
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import CODE, WEIGHTS, write_config, write_weights
 from clew.runs.folder.vocabularies import save_vocabularies

@@ -7,7 +7,7 @@ from clew.interop.signatures import Port, check_same
 from clew.interop.task_programs import programs_of
 from clew.layers.cells import LSTM
 from clew.layers.recurrence.lstm_cells import LSTMState
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.loaded import Run
 from clew.text.labels import Labels

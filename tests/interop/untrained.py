@@ -13,7 +13,7 @@ from clew.core.tag_schemes import plain_tags
 from clew.data.examples import Labelled, Pair, Question, Sentence
 from clew.interop.signatures import Program
 from clew.layers.embeddings import Segmented, Words
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_side
 from clew.runs.directory import WEIGHTS, write_config, write_weights
 from clew.runs.embedding import BorrowedBody

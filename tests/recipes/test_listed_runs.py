@@ -7,7 +7,7 @@ import pytest
 
 from clew.cli.options.forms import all_resolved, generated
 from clew.recipes.listed_runs import glance, packed, read_resolved
-from clew.recipes.running import changes, config_of
+from clew.recipes.resolving import changes, config_of
 from clew.runs.directory import write_config
 from clew.runs.folder.summary import summarise
 from tests.runs.pretrained import save_pretrained

@@ -7,7 +7,8 @@ import torch
 
 from clew.core.errors import UserError
 from clew.recipes.many import Planned, is_done, plan_grid, run_planned
-from clew.recipes.running import changes, config_of, run_recipe
+from clew.recipes.resolving import changes, config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import CONFIG, read_metrics, read_weights
 from clew.runs.folder.lock import locked
 from clew.runs.folder.summary import summarise
@@ -221,7 +222,7 @@ def test_resume_finds_a_run_of_a_grid_by_its_settings(tmp_path: Path) -> None:
     assert run_recipe("text-lstm", [*given, "seed=2", "training.steps=3"], resume=True).run.folder == Path(
         "runs/text-lstm-seed=2"
     )
-    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to go on with"):
+    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to resume"):
         run_recipe("text-lstm", [*given, "seed=3"], resume=True)
 
 

@@ -39,7 +39,7 @@ def test_a_second_run_of_other_settings_gets_its_own_folder(tmp_path: Path, caps
     clew.train("text-lstm", *given, quiet=True)
     second = clew.train("text-lstm", *given, "seed=2")
     assert second.folder == Path("runs/text-lstm-2")
-    assert capsys.readouterr().err.count("another run of text-lstm is there; this one differs in seed: 1 -> 2") == 1
+    assert capsys.readouterr().err.count("there is another run of text-lstm; this one differs in seed: 1 -> 2") == 1
     with pytest.raises(UserError, match="none.txt"):
         clew.train("text-lstm", *given, "data.train=none.txt")
     assert "another run" not in capsys.readouterr().err
@@ -59,10 +59,10 @@ def test_what_is_offered_is_listed() -> None:
 
 def test_nothing_to_resume_is_said(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="below runs/ there is no run of text-lstm to go on with; leave resume=True out to start one"
+        UserError, match="below runs/ there is no run of text-lstm to resume; leave resume=True out to start one"
     ):
         clew.train("text-lstm", resume=True)
-    with pytest.raises(UserError, match="below runs/ there is no run of text-lstm with these settings to go on with"):
+    with pytest.raises(UserError, match="below runs/ there is no run of text-lstm with these settings to resume"):
         clew.train("text-lstm", "seed=4", resume=True)
 
 
@@ -77,7 +77,7 @@ def test_another_recipes_run_is_not_resumed(tmp_path: Path) -> None:
 def test_a_folder_with_something_in_it_is_not_written_over(tmp_path: Path) -> None:
     Path("full").mkdir()
     Path("full/letter.txt").write_text("dear reader")
-    with pytest.raises(UserError, match="full is there and not an empty folder; choose another with out=DIR"):
+    with pytest.raises(UserError, match="full exists and is not an empty folder; choose another with out=DIR"):
         clew.train("text-lstm", *lstm_settings(tmp_path), out="full")
 
 

@@ -7,7 +7,7 @@ from clew.core.config import build_part, part_name
 from clew.data.plans import varied_stream_plan
 from clew.layers.dropouts import LockedDropout
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_body, build_task, train_tokenizer
 from clew.sources.readers import LINES, PICTURES, SOUNDS, AnyReader
 from clew.sources.tokens import Tokens

@@ -6,7 +6,8 @@ import pytest
 
 from clew.core.config import build_part
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.comparison import group_runs
 from clew.runs.folder.summary import summarise
 from clew.training.run import check_training

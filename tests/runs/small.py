@@ -103,7 +103,7 @@ def pair_settings(folder: Path) -> list[str]:
 def save_many_languages(folder: Path) -> None:
     """An untrained run that translates between German, English and French."""
     from clew.data.examples import Pair
-    from clew.recipes.running import config_of
+    from clew.recipes.resolving import config_of
     from clew.runs.build import build_task, train_side
     from clew.runs.directory import WEIGHTS, write_config, write_weights
     from clew.runs.folder.vocabularies import save_vocabularies

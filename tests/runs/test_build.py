@@ -14,7 +14,7 @@ from clew.layers.attention import SelfAttention
 from clew.layers.sequence import Stack
 from clew.models import MODELS, Family
 from clew.models.body import Body
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_tokenizer
 from clew.tasks.learning import Encoding
 from clew.tasks.learnings.streams import Streams

@@ -6,7 +6,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.metrics.bootstrap import paired_bootstrap
 from clew.metrics.welch import welch
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.comparison import cautions, compare_groups, curve, group_differences, group_runs, lower_is_better, ranked
 from clew.runs.folder.predictions import write_predictions
 from clew.runs.folder.summary import Summary

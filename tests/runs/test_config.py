@@ -4,7 +4,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS, GRU
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.settings.values import parse_value
 
 
@@ -59,22 +59,22 @@ def yaml_file(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("recipe: [", "run.yaml:1: this is not YAML that can be read"),
+        ("recipe: [", "run.yaml:1: this is not valid YAML"),
         (
             "recipe: text-lstm\nseed: !!python/object/apply:os.system ['touch obeyed']\n",
-            "run.yaml:2: this is not YAML that can be read: could not determine a constructor",
+            "run.yaml:2: this is not valid YAML: could not determine a constructor",
         ),
         (
             "- recipe\n",
             (
-                "run.yaml: a run's YAML file has a line `recipe: NAME` and sections below it; `clew recipes NAME`"
+                "run.yaml: a run's YAML file needs a line `recipe: NAME` and sections below it; `clew recipes NAME`"
                 " prints one"
             ),
         ),
-        ("seed: 3\n", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
-        ("", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
-        ("recipe: 3\n", "run.yaml: a run's YAML file has a line `recipe: NAME`"),
-        ("recipe: text-lstm\n5: 3\n", "run.yaml:2: this is not YAML that can be read: a name is a text, not 5"),
+        ("seed: 3\n", "run.yaml: a run's YAML file needs a line `recipe: NAME`"),
+        ("", "run.yaml: a run's YAML file needs a line `recipe: NAME`"),
+        ("recipe: 3\n", "run.yaml: a run's YAML file needs a line `recipe: NAME`"),
+        ("recipe: text-lstm\n5: 3\n", "run.yaml:2: this is not valid YAML: a name is a text, not 5"),
         ("recipe: text-lstn\n", "unknown recipe 'text-lstn'; did you mean 'text-lstm'?"),
         ("recipe: text-lstm\nmodel: {dimm: 3}\n", "unknown field 'dimm' of model; did you mean 'dim'?"),
         ("recipe: text-lstm\nmodel: {dim: '3'}\n", "model.dim takes a whole number, not '3'"),
@@ -109,5 +109,5 @@ def test_a_yaml_file_that_is_not_there_is_said_to_be_missing() -> None:
 def test_a_yaml_file_of_bytes_that_are_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "latin.yaml"
     path.write_bytes("recipe: text-lstm # café".encode("latin1"))
-    with pytest.raises(UserError, match="latin.yaml: this is not YAML that can be read"):
+    with pytest.raises(UserError, match="latin.yaml: this is not valid YAML"):
         config_of(str(path))

@@ -8,7 +8,8 @@ import torch
 from clew.core.errors import UserError
 from clew.core.files import write_text
 from clew.layers.cells import CELLS, GRU
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import (
     append_metrics,
     check_code,
@@ -299,12 +300,12 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
     for stranger in ("notes.txt", "checkpoints"):
         (left_behind(stranger + "-folder") / stranger).write_text("mine")
         with pytest.raises(
-            UserError, match=f"{stranger}-folder is there and not an empty folder; choose another with --out"
+            UserError, match=f"{stranger}-folder exists and is not an empty folder; choose another with --out"
         ):
             run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path(stranger + "-folder"))
     Path("code").mkdir()
     (Path("code") / "code.py").write_text("mine")
-    with pytest.raises(UserError, match="code is there and not an empty folder"):
+    with pytest.raises(UserError, match="code exists and is not an empty folder"):
         run_recipe("text-lstm", lstm_settings(tmp_path, steps=2), out=Path("code"))
 
 

@@ -14,7 +14,8 @@ import clew
 from clew.core.errors import UserError
 from clew.instruments.looking import look
 from clew.layers.context import Context, levels_in_windows
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, read_metrics
 from clew.runs.embedding import BorrowedBody, check_reads_one_sequence
 from clew.runs.loaded import Run

@@ -3,7 +3,7 @@
 import pytest
 
 from clew.data.files import measures
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs import tokenizers
 from clew.runs.kept_vocabularies import kept_vocabularies
 from clew.training.problems import prepare_problem

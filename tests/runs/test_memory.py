@@ -7,7 +7,7 @@ from torch import nn
 
 from clew.core.errors import UserError
 from clew.models import MODELS
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs import memory
 from clew.runs.build import build_task, train_tokenizer
 from clew.runs.config import Config

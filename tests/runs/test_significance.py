@@ -8,7 +8,7 @@ from sacrebleu.metrics import BLEU, TER
 from sacrebleu.significance import PairedTest
 
 from clew.metrics.measures import MEASURES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.comparison import Group, compare_groups
 from clew.runs.folder.predictions import write_predictions
 from clew.runs.folder.summary import Summary

@@ -11,7 +11,8 @@ from clew.data.examples import Labelled, Pair
 from clew.interop import EXPORTS
 from clew.interop.exporting import export_run
 from clew.layers.adapters import adapter_names, is_adapted
-from clew.recipes.running import changes, config_of, run_recipe
+from clew.recipes.resolving import changes, config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, read_weights, write_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run
@@ -97,9 +98,7 @@ def test_a_merged_adapter_is_the_same_run_without_its_base(bert: Path, tmp_path:
     for label, sure in run.classify(text).probabilities.items():
         assert merged.classify(text).probabilities[label] == pytest.approx(sure, abs=1e-5)
     classifier(tmp_path, Path("merged"), out="again")  # and another can stand on it
-    with pytest.raises(
-        UserError, match="merged has no adapter, and so nothing to merge: its weights are whole already"
-    ):
+    with pytest.raises(UserError, match="merged has no adapter to merge: its weights are already complete"):
         merge_run(Path("merged"), Path("other"))
     with pytest.raises(UserError, match="merged is a run already; choose another folder with --out"):
         merge_run(Path("run"), Path("merged"))
@@ -285,8 +284,8 @@ def test_a_translator_has_a_pretrained_encoder(more: list[str], bert: Path, tmp_
             "finetune-classify",
             ["transfer.from=bert", "transfer.freeze=half"],
             (
-                "transfer.freeze: what stays as it is can be embedding, body, or a number of the lowest blocks, 0 being"
-                " none, not 'half'"
+                "transfer.freeze: what to freeze is embedding, body, or a number of the lowest blocks (0 for none), not"
+                " 'half'"
             ),
         ),
         (

@@ -10,7 +10,8 @@ import torch
 from clew.core.errors import UserError
 from clew.data.examples import Pair
 from clew.layers.adapters import adapter_names
-from clew.recipes.running import changes, config_of, run_recipe
+from clew.recipes.resolving import changes, config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, read_weights
 from clew.runs.loaded import Run, load_run
 from clew.runs.merging import merge_run

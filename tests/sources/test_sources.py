@@ -14,7 +14,7 @@ from clew.core.types import Source
 from clew.layers.pooling import POOLINGS
 from clew.models import MODELS
 from clew.models.body import Body
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.build import build_task, train_tokenizer
 from clew.runs.embedding import build_body, source_of
 from clew.sources.tokens import LetteredWords, Tokens

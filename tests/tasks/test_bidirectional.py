@@ -10,8 +10,10 @@ from clew.models.elmo import ELMoConfig, build_elmo
 from clew.sources.tokens import Tokens
 from clew.tasks.bidirectional import BidirectionalLanguageModel, BidirectionalLanguageModelConfig
 from clew.text.train import train_character, train_word
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Cosine
 from tests.references.agreement import randomise
 from tests.thread.models import batches_of
@@ -75,7 +77,7 @@ def test_words_that_are_too_rare_to_be_predicted_are_read_all_the_same():
     assert len(drawn.unique(dim=0)) == 2  # read as it is, or as <unk>
     assert task.weight.shape == (4, 6) and task.named(rows.numpy()).tolist() == [[1, 2, 0, 3], [1, 2, 0, 3]]
     assert whole.named(rows) is rows
-    with pytest.raises(UserError, match="task.predicted is for words"):
+    with pytest.raises(UserError, match="task.predicted counts words"):
         config = BidirectionalLanguageModelConfig(predicted=4)
         BidirectionalLanguageModel(whole.body, train_character(["one day"]), config)
 
@@ -105,10 +107,9 @@ def test_eight_sentences_are_learnt_by_heart_from_both_sides():
             batches_of([batch]),
             optimiser,
             Cosine(steps, floor=0.05),
+            StepOptions(seed=0, clip_norm=1.0),
             steps=steps,
-            standing=Standing(),
-            seed=0,
-            clip_norm=1.0,
+            progress=Progress(),
         )
     )
     ahead, back = task.predict(batch)
@@ -124,7 +125,7 @@ def test_eight_sentences_are_learnt_by_heart_from_both_sides():
 def test_documents_in_a_row_and_widths_that_differ_are_refused():
     task = model()
     rows = torch.tensor([[1, 2, 3]])
-    with pytest.raises(UserError, match="reads one document a row"):
+    with pytest.raises(UserError, match="reads one document per row"):
         task(TokenBatch(rows, rows, torch.tensor([[1, 1, 2]])))
     task.body.embedding.enrich(torch.nn.Embedding(TOKENIZER.vocabulary, 5))
     with pytest.raises(UserError, match=r"needs the width of a direction \(6\) to be the embedding's \(5\)"):

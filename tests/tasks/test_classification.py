@@ -29,8 +29,10 @@ from clew.tasks.uses.answers import OneLabel, SeveralLabels
 from clew.tasks.uses.writing import DecodingConfig
 from clew.text.labels import Labels
 from clew.text.train import train_bpe, train_word
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import sgd
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.tasks.test_tagging import learn
 
@@ -188,7 +190,9 @@ def test_any_number_of_labels_is_told_where_they_do_not_exclude_each_other() -> 
         and classified[1].labels == ()
         and set(classified[1].probabilities) == {"red", "round"}
     )
-    with pytest.raises(UserError, match="1: 2 labels, and there is to be one; set task.labels=several for any number"):
+    with pytest.raises(
+        UserError, match="1: expected one label, found 2; to train with any number of labels set task.labels=several"
+    ):
         classifier().encode(SEVERAL)
 
 
@@ -200,7 +204,7 @@ def test_a_number_is_learnt_in_its_own_units() -> None:
     assert found == pytest.approx([100 + 10 * n for n in range(8)], abs=4)
     assert task.measure(numbers, told(task, numbers)).values["pearson"] > 98
     assert str(task.classify([TEXTS[2]])[0]) == f"{found[2]:g}"
-    with pytest.raises(UserError, match=r"t.csv:2: 'pos' is no number, and task.labels=number asks for one"):
+    with pytest.raises(UserError, match=r"t.csv:2: 'pos' is not a number, as task.labels=number requires"):
         task.encode(EXAMPLES)
 
 
@@ -301,7 +305,7 @@ def test_mistakes_have_their_sentences() -> None:
     with pytest.raises(UserError, match="task.positive: unknown label 'psitive'"):
         classifier(positive="psitive")
     with pytest.raises(
-        UserError, match="task.positive is one of labels that exclude each other; with task.labels=several leave it out"
+        UserError, match="task.positive is for labels that exclude each other; leave it out with task.labels=several"
     ):
         classifier(labels="several", positive="pos")
     assert classifier(positive="pos", best="f1").best == "f1"
@@ -324,7 +328,9 @@ def test_weights_of_any_size_train_alike_however_a_batch_is_cut(parts: int) -> N
         task.prepare(encoded)
         batches = Batches(lambda epoch: 1, lambda epoch, number, task=task, encoded=encoded: task.collate(encoded))
         optimiser = sgd(task.parameters(), 0.1)
-        records = train(task, batches, optimiser, Constant(2), steps=2, standing=Standing(), seed=1, accumulate=parts)
+        records = train(
+            task, batches, optimiser, Constant(2), StepOptions(seed=1, accumulate=parts), steps=2, progress=Progress()
+        )
         losses.append([record.losses["loss"] for record in records])
         weights.append(task.output.weight.detach())
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -7,8 +7,10 @@ from clew.kernels import only_equations
 from clew.models.recurrent import RecurrentConfig, build_recurrent
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel, LanguageModelConfig
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import sgd
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.thread.models import LINES, batches_of, gpt, lines_batch, lstm, regularised
 
@@ -167,7 +169,13 @@ def test_penalised_lines_in_micro_batches_train_to_the_same_weights(parts: int) 
     for task, accumulate in ((whole, 1), (cut, parts)):
         optimiser = sgd(task.parameters(), 0.5)
         steps = train(
-            task, batches, optimiser, Constant(3), steps=3, standing=Standing(), seed=1, accumulate=accumulate
+            task,
+            batches,
+            optimiser,
+            Constant(3),
+            StepOptions(seed=1, accumulate=accumulate),
+            steps=3,
+            progress=Progress(),
         )
         records.append(list(steps))
     for there, here in zip(*records, strict=True):

@@ -8,7 +8,8 @@ from clew.core.errors import UserError
 from clew.data.kinds.section import DataSection
 from clew.data.kinds.tagged import TAGGED
 from clew.data.notes import Notes
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.config import readers_of
 from clew.runs.settings.fields import commented_yaml
 from clew.tasks import TASKS

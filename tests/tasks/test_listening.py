@@ -10,11 +10,12 @@ import clew
 from clew.cli.main import main
 from clew.core.errors import UserError
 from clew.laws.samples import transcribed
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.tokenizers import RunTokenizers
 from clew.tasks import TASKS
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from tests.tasks.test_transcription import TEXTS, tones, write_wav
 
 SMALL = [
@@ -65,11 +66,11 @@ def test_every_letter_looks_at_the_frames_that_the_pyramid_has_read(run: Path) -
     task = clew.load(run / "run").task
     path = str(run / "5.wav")
     length = task.reader.measured(path).length
-    found = task.aligns(Given(path, target=TEXTS[5]))
+    found = task.aligns(ModelInput(path, target=TEXTS[5]))
     assert len(found.source.texts) == length == found.weights.shape[1]
     torch.testing.assert_close(found.weights.sum(1), torch.ones(len(TEXTS[5]) + 1))
     assert torch.equal(found.weights[:, 0], found.weights[:, 1])  # a pair shares what it has
-    reading = task.reads(Given(path, target=TEXTS[5]))
+    reading = task.reads(ModelInput(path, target=TEXTS[5]))
     assert {len(level) for level in task.levels(reading)[0].values} == {length}
 
 

@@ -14,14 +14,16 @@ from clew.data.spans import Spans
 from clew.layers.embeddings import TokenEmbedding
 from clew.layers.losses import IGNORED
 from clew.models import MODELS
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.sources.tokens import Tokens
 from clew.tasks.learnings.masked_examples import EVALUATION, MaskedBatch, MaskedExamples
 from clew.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
 from clew.tasks.uses.filling import fill
 from clew.text.train import framed_as_bert, train_character, train_wordpiece
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Linear
 from tests.references.agreement import assert_agrees, randn, randomise
 
@@ -39,7 +41,7 @@ LINES = [
 TOKENIZER = framed_as_bert(train_wordpiece(LINES))
 
 
-class Given(nn.Module):
+class IdentityBody(nn.Module):
     """A body whose vectors are its inputs."""
 
     max_length = None
@@ -65,7 +67,7 @@ def log_softmax(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("tied", [True, False])
 def test_both_losses_are_their_equations(tied: bool) -> None:
     config = MaskedLanguageModelConfig(tied=tied)
-    task = randomise(MaskedLanguageModel(Given(TOKENIZER.vocabulary, 5), TOKENIZER, config))
+    task = randomise(MaskedLanguageModel(IdentityBody(TOKENIZER.vocabulary, 5), TOKENIZER, config))
     places = torch.tensor([[3, 1, 0], [2, 0, 0]])
     targets = torch.tensor([[7, 9, 8], [11, IGNORED, IGNORED]])
     follows = torch.tensor([1, 0])
@@ -159,7 +161,7 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
         spans = Spans(*map(np.concatenate, some))
         return examples.batch(spans, np.arange(len(spans.firsts)), 1, epoch)
 
-    optimiser, standing = adamw(task.parameters(), 5e-3, weight_decay=0.0), Standing()
+    optimiser, progress = adamw(task.parameters(), 5e-3, weight_decay=0.0), Progress()
     schedule = Linear(250, warmup=20)
     records = list(
         train(
@@ -167,10 +169,9 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
             Batches(lambda epoch: 1, get),
             optimiser,
             schedule,
+            StepOptions(seed=0, clip_norm=1.0),
             steps=250,
-            standing=standing,
-            seed=0,
-            clip_norm=1.0,
+            progress=progress,
         )
     )
     assert records[-1].counts.keys() == {"loss", "next_sentence"} and records[-1].count == get(249, 0).num_tokens
@@ -204,7 +205,7 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
     assert MaskedExamples(one, task, 20, to_train=False).spans(1, 0).seconds is None
     characters = train_character(LINES)
     with pytest.raises(UserError, match="set text.tokenizer=wordpiece"):
-        MaskedLanguageModel(Given(characters.vocabulary, 4), characters)
+        MaskedLanguageModel(IdentityBody(characters.vocabulary, 4), characters)
     with pytest.raises(
         UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) are shares of one whole; lower one of them"
     ):
@@ -212,9 +213,9 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
     assert fill(task, []) == []
     for text, told in {
         "no mask": "text 1 has no",
-        "[MASK] " * 23: "text 1 has 25 tokens with what stands around it, but the model can tell",
+        "[MASK] " * 23: "text 1 has 25 tokens, special tokens included, but the model has only",
     }.items():
         with pytest.raises(UserError, match=told):
             fill(task, [text])
-    with pytest.raises(UserError, match="text 7 is two texts, and this model was not trained to tell"):
+    with pytest.raises(UserError, match="text 7 is a pair, and this model was not trained to predict"):
         fill(bert(MaskedLanguageModelConfig(next_sentence=False)), [("one", "two")], numbers=[7])

@@ -5,7 +5,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.models import MODELS
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.sources.tokens import Tokens
 from clew.tasks.representation import Representation, RepresentationConfig, build_representation
 from clew.text.tokenizer import Tokenizer

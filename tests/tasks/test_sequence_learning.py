@@ -16,8 +16,10 @@ from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.tasks.shared.sequence import SequenceConfig, SequenceToSequence
 from clew.text.train import train_word
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Cosine
 
 LONGEST, HELD_OUT = 5, 200
@@ -58,7 +60,13 @@ def learnt(name: str) -> tuple[SequenceToSequence, list[Pair]]:
     optimiser = adamw(task.parameters(), 0.01, weight_decay=0.0)
     batches = Batches(lambda epoch: 10**6, batch)
     for _ in train(
-        task, batches, optimiser, Cosine(steps, warmup=20), steps=steps, standing=Standing(), seed=0, clip_norm=1.0
+        task,
+        batches,
+        optimiser,
+        Cosine(steps, warmup=20),
+        StepOptions(seed=0, clip_norm=1.0),
+        steps=steps,
+        progress=Progress(),
     ):
         pass
     return task.eval(), held_out

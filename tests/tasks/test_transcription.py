@@ -14,7 +14,8 @@ from clew.data.examples import Transcribed
 from clew.data.kinds.transcribed import TRANSCRIBED, TranscribedData
 from clew.data.notes import Notes
 from clew.data.sounds.sound_files import Sound
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.build import build_task
 from clew.runs.tokenizers import RunTokenizers
 from clew.sources.sounds import LogMelReader
@@ -155,7 +156,7 @@ def test_a_sound_longer_than_the_positions_is_refused() -> None:
     task = build_task(config, learning.vocabularies(examples, RunTokenizers(config), config.task), to_train=False)
     [encoded] = task.encode(examples)
     with pytest.raises(
-        UserError, match="first: it takes 20 frames, but the model can tell apart 4 positions; give a smaller one, or"
+        UserError, match="first: it has 20 frames, but the model has only 4 positions; give a smaller one, or"
     ):
         task.check_length(encoded, "first")
 
@@ -174,7 +175,7 @@ def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, rec
 def test_one_example_that_is_no_picture_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
     (tmp_path / "x.png").write_text("not a picture", encoding="utf-8")
     (tmp_path / "pictures.csv").write_text(f"image,{column}\nx.png,hello\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{tmp_path}/x.png: this is no picture that can be read"):
+    with pytest.raises(UserError, match=f"{tmp_path}/x.png: this is not a picture in a known format"):
         run_recipe(recipe, [f"data.train={tmp_path}/pictures.csv", "device=cpu"], out=tmp_path / "run")
 
 

@@ -9,9 +9,11 @@ import torch.distributed as dist
 from torch import nn
 
 from clew.core.processes import leave_process_group
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
 from clew.training.parallel import replicate, shard, whole_weights
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.thread.models import MODELS, batches_of, chunks_of, regularised, whole_batch
 
@@ -43,13 +45,9 @@ def trained(name: str, spread: Callable[[nn.Module], nn.Module] = replicate) -> 
             batches,
             adamw(task.parameters(), 0.01),
             Constant(STEPS),
+            StepOptions(seed=1, carry=name != "decoder", accumulate=2, clip_norm=0.5, counts=task.counts),
             steps=STEPS,
-            standing=Standing(),
-            seed=1,
-            carry=name != "decoder",
-            accumulate=2,
-            clip_norm=0.5,
-            counts=task.counts,
+            progress=Progress(),
         )
     )
     return {

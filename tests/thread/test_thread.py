@@ -15,10 +15,12 @@ from clew.core.state import leaves, select_rows
 from clew.core.types import Memory
 from clew.decoding.beam import beam_search
 from clew.decoding.sampling import greedy_sequences
-from clew.training.checkpoints import Training, load_checkpoint, save_checkpoint
-from clew.training.loop import Record, Standing, train
+from clew.training.backward import StepOptions
+from clew.training.checkpoints import TrainingState, load_checkpoint, save_checkpoint
+from clew.training.loop import train
 from clew.training.observers import Best
 from clew.training.optimisers import adamw
+from clew.training.records import Progress, Record
 from clew.training.schedules import Constant, Cosine
 from tests.thread.models import (
     END,
@@ -37,23 +39,28 @@ SIZES = {"lstm": 48, "gpt": 32, "decoder": 32}
 STEPS = {"lstm": 110, "gpt": 60, "decoder": 350}
 
 
-def training_of(task: Any, learning_rate: float = 0.01) -> Training:
-    return Training(
+def training_of(task: Any, learning_rate: float = 0.01) -> TrainingState:
+    return TrainingState(
         task,
         adamw(task.parameters(), learning_rate, weight_decay=0.0),
         Constant(1),
         Best(),
-        Standing(),
+        Progress(),
         {"model": Known({}, "this")},
     )
 
 
-def run(training: Training, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:
+def run(training: TrainingState, batches: Batches, steps: int, forward: Any = None, **options: Any) -> list[Record]:
     """Trains until `steps` in all."""
-    arguments = {"steps": steps, "standing": training.standing, "seed": 3, "counts": training.task.counts, **options}
     return list(
         train(
-            training.task if forward is None else forward, batches, training.optimiser, training.schedule, **arguments
+            training.task if forward is None else forward,
+            batches,
+            training.optimiser,
+            training.schedule,
+            StepOptions(seed=3, counts=training.task.counts, **options),
+            steps=steps,
+            progress=training.progress,
         )
     )
 
@@ -144,7 +151,7 @@ def test_a_resumed_run_ends_with_the_same_bits(name: str, tmp_path: Path) -> Non
     assert before + after == losses
     for key, value in straight.task.state_dict().items():
         assert torch.equal(value, resumed.task.state_dict()[key]), key
-    for there, here in zip(leaves(straight.standing.state), leaves(resumed.standing.state), strict=True):
+    for there, here in zip(leaves(straight.progress.state), leaves(resumed.progress.state), strict=True):
         assert torch.equal(there, here)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from clew.core.batches import few_lengths, map_batch, padded, rounded_up
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.training.problems import prepare_problem
 from clew.training.signals import Interrupted
 from tests.training.pairs import TRANSFORMER, pair_settings

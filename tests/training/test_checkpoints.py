@@ -7,39 +7,46 @@ import torch
 
 from clew.core.errors import UserError
 from clew.core.identity import Known
-from clew.training.checkpoints import Training, checkpoint_folders, find_checkpoint, load_checkpoint, save_checkpoint
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.checkpoints import (
+    TrainingState,
+    checkpoint_folders,
+    find_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from clew.training.loop import train
 from clew.training.observers import Best
 from clew.training.optimisers import OPTIMISERS, adamw
+from clew.training.records import Progress
 from clew.training.schedules import Plateau
 from tests.thread.models import batches_of, chunks_of, lines_batch, lstm
 
 IDENTITY = {name: Known({"digest": name}, name[0]) for name in ("model", "tokenizer", "data", "batching")}
 
 
-def training_of(optimiser: str = "adamw", **identity: Known) -> Training:
+def training_of(optimiser: str = "adamw", **identity: Known) -> TrainingState:
     task = lstm()
     built = OPTIMISERS[optimiser](task.parameters(), 0.01)
-    return Training(task, built, Plateau(9, patience=1), Best(3), Standing(), {**IDENTITY, **identity})
+    return TrainingState(task, built, Plateau(9, patience=1), Best(3), Progress(), {**IDENTITY, **identity})
 
 
-def advance(training: Training, steps: int) -> None:
+def advance(training: TrainingState, steps: int) -> None:
     batches = batches_of(chunks_of(lines_batch(training.task), 8))
     for _ in train(
         training.task,
         batches,
         training.optimiser,
         training.schedule,
+        StepOptions(seed=1, carry=True),
         steps=steps,
-        standing=training.standing,
-        seed=1,
-        carry=True,
+        progress=training.progress,
     ):
         pass
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> tuple[Path, Training]:
+def saved(tmp_path: Path) -> tuple[Path, TrainingState]:
     """A run's folder with checkpoints at steps 2 and 4, and the training that wrote them."""
     training = training_of()
     for step in (2, 4):
@@ -69,15 +76,15 @@ def test_what_is_loaded_is_to_the_bit_what_was_saved(tmp_path: Path, optimiser: 
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(here["state"][index][name])), name
     assert first.schedule.state_dict() == second.schedule.state_dict()
     assert first.best.state_dict() == second.best.state_dict()
-    assert (second.standing.step, second.standing.epoch, second.standing.batch) == (3, 0, 3)
+    assert (second.progress.step, second.progress.epoch, second.progress.batch) == (3, 0, 3)
     for layer in range(2):
-        assert torch.equal(first.standing.state.layers[layer].cell.cell, second.standing.state.layers[layer].cell.cell)
+        assert torch.equal(first.progress.state.layers[layer].cell.cell, second.progress.state.layers[layer].cell.cell)
 
 
 def test_only_the_newest_few_are_kept(tmp_path: Path) -> None:
     training = training_of()
     for step in (1, 2, 3, 4):
-        training.standing.step = step
+        training.progress.step = step
         save_checkpoint(tmp_path, training)
     assert [path.name for path in checkpoint_folders(tmp_path)] == [f"step-{step:08d}" for step in (4, 3)]
 
@@ -86,9 +93,9 @@ def test_damaged_ones_do_not_push_out_those_that_are_written_after_them(tmp_path
     """Where training went back behind damaged checkpoints, they are dropped with the first that is written again."""
     training = training_of()
     for step in (6, 8):
-        training.standing.step = step
+        training.progress.step = step
         corrupt(save_checkpoint(tmp_path, training) / "model.safetensors")
-    training.standing.step = 2
+    training.progress.step = 2
     save_checkpoint(tmp_path, training, keep=1)
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000002"]
 
@@ -98,23 +105,23 @@ def test_a_checkpoint_that_is_being_dropped_has_no_name_any_more(
 ) -> None:
     """So that one that was half removed when its process was killed is never taken for a damaged one."""
     training = training_of()
-    training.standing.step = 2
+    training.progress.step = 2
     save_checkpoint(tmp_path, training)
     with monkeypatch.context() as patch:
         patch.setattr(
             "shutil.rmtree", lambda path, ignore_errors: (Path(path) / "training.json").unlink(missing_ok=True)
         )
-        training.standing.step = 4
+        training.progress.step = 4
         save_checkpoint(tmp_path, training, keep=1)
     assert [path.name for path in checkpoint_folders(tmp_path)] == ["step-00000004"]
-    training.standing.step = 6
+    training.progress.step = 6
     save_checkpoint(tmp_path, training, keep=1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000006"]
 
 
 @pytest.mark.parametrize("full_at", ["carried.safetensors", "training.json", "manifest.json"])
 def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
-    saved: tuple[Path, Training], monkeypatch: pytest.MonkeyPatch, full_at: str
+    saved: tuple[Path, TrainingState], monkeypatch: pytest.MonkeyPatch, full_at: str
 ) -> None:
     folder, training = saved
 
@@ -123,7 +130,7 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("clew.core.files.flush", flush)
-    training.standing.step = 6
+    training.progress.step = 6
     message = (
         "a checkpoint cannot be written below .*: No space left on device; make room there, or allow writing to it, and"
         " go on by --resume"
@@ -134,7 +141,7 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_before(
     assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
 
 
-def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, Training]) -> None:
+def test_the_newest_whole_one_is_found_without_complaint(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     assert find_checkpoint(folder) == (folder / "checkpoints" / "step-00000004", [])
 
@@ -156,7 +163,7 @@ def corrupt(path: Path) -> None:
     ids=["one bit flipped", "cut short", "missing"],
 )
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
-    saved: tuple[Path, Training], file: str, damage, fault: str
+    saved: tuple[Path, TrainingState], file: str, damage, fault: str
 ) -> None:
     folder, _ = saved
     newest = folder / "checkpoints" / "step-00000004"
@@ -167,7 +174,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     load_checkpoint(found, training_of())
 
 
-def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Training]) -> None:
+def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     manifest = folder / "checkpoints" / "step-00000004" / "manifest.json"
     manifest.unlink()
@@ -178,15 +185,15 @@ def test_a_checkpoint_without_a_manifest_is_passed_over(saved: tuple[Path, Train
     ]
 
 
-def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, Training]) -> None:
+def test_a_checkpoint_that_was_being_written_is_not_seen(saved: tuple[Path, TrainingState]) -> None:
     folder, training = saved
     (folder / "checkpoints" / ".step-00000006.partial").mkdir()
     assert find_checkpoint(folder)[0] == folder / "checkpoints" / "step-00000004"
-    training.standing.step = 6
+    training.progress.step = 6
     assert save_checkpoint(folder, training).name == "step-00000006"
 
 
-def test_where_all_are_damaged_none_is_found(saved: tuple[Path, Training]) -> None:
+def test_where_all_are_damaged_none_is_found(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     for checkpoint in checkpoint_folders(folder):
         corrupt(checkpoint / "model.safetensors")
@@ -194,7 +201,7 @@ def test_where_all_are_damaged_none_is_found(saved: tuple[Path, Training]) -> No
     assert found is None and len(complaints) == 2
 
 
-def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
+def test_another_format_is_refused(saved: tuple[Path, TrainingState]) -> None:
     folder, _ = saved
     path = folder / "checkpoints" / "step-00000004" / "training.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
@@ -208,7 +215,7 @@ def test_another_format_is_refused(saved: tuple[Path, Training]) -> None:
 
 
 @pytest.mark.parametrize("what", IDENTITY)
-def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, Training], what: str) -> None:
+def test_a_checkpoint_of_another_kind_of_run_is_refused(saved: tuple[Path, TrainingState], what: str) -> None:
     folder, _ = saved
     other = training_of(**{what: Known({"digest": "another"}, "another")})
     before = {key: value.clone() for key, value in other.task.state_dict().items()}
@@ -225,17 +232,17 @@ def test_a_tied_weight_is_stored_once(tmp_path: Path) -> None:
     from tests.thread.models import gpt
 
     task = gpt()
-    training = Training(task, adamw(task.parameters(), 0.1), Plateau(9), Best(), Standing(), IDENTITY)
+    training = TrainingState(task, adamw(task.parameters(), 0.1), Plateau(9), Best(), Progress(), IDENTITY)
     with safe_open(save_checkpoint(tmp_path, training) / "model.safetensors", "pt") as file:
         shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
     assert shapes.count([task.body.vocabulary, task.body.dim]) == 1
 
 
-def test_a_reworded_sentence_and_a_new_fact_refuse_no_checkpoint(saved: tuple[Path, Training]) -> None:
+def test_a_reworded_sentence_and_a_new_fact_refuse_no_checkpoint(saved: tuple[Path, TrainingState]) -> None:
     folder, training = saved
     now = training_of(model=Known({"digest": "model", "added": True}, "in other words"))
     load_checkpoint(checkpoint_folders(folder)[0], now)
-    assert now.standing.step == training.standing.step
+    assert now.progress.step == training.progress.step
 
 
 FACTS = {
@@ -295,7 +302,7 @@ STREAMS = {"batching": "streams", "vary_length": False, "documents": "joined", "
     ],
 )
 def test_a_checkpoint_of_format_1_is_compared_in_the_words_of_then(
-    saved: tuple[Path, Training], name: str, now: Known, words: str, others: str
+    saved: tuple[Path, TrainingState], name: str, now: Known, words: str, others: str
 ) -> None:
     checkpoint = checkpoint_folders(saved[0])[0]
     about = json.loads((checkpoint / "training.json").read_text())

@@ -16,7 +16,7 @@ from clew.data.caching.encoded import encode_corpus
 from clew.data.files.text_files import find_text
 from clew.data.plans import stream_evaluation_plan, window_evaluation_plan
 from clew.models import MODELS
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.config import TrainingConfig
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel

@@ -9,7 +9,8 @@ import torch
 
 from clew.core.errors import UserError
 from clew.recipes.many import is_done, plan_grid, run_planned
-from clew.recipes.running import changes, config_of, run_recipe
+from clew.recipes.resolving import changes, config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_config, read_metrics, read_weights
 from clew.training.report import Silence
 from clew.training.signals import Interrupted

@@ -11,7 +11,8 @@ import torch
 
 from clew.core.errors import UserError, counted
 from clew.data.notes import Notes
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.runs.folder.predictions import read_records, without_statistics
 from clew.tasks import TASKS

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import WEIGHTS, read_weights
 from clew.training.freezing import freeze, levels_of, unfreezing
 from clew.training.problems import prepare_problem

@@ -8,7 +8,8 @@ import pytest
 
 from clew.baselines.beside import Baselines
 from clew.data.caching import parts as parts_of_data
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.tasks.learnings.encoded_parts import LENGTHS
 from clew.tasks.learnings.examples import lengths_of
 from clew.tasks.shared.sequence import SequenceToSequence

@@ -10,8 +10,10 @@ from clew.models import MODELS
 from clew.sources.tokens import Tokens
 from clew.tasks.language_model import LanguageModel
 from clew.text.train import train_character
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Cosine
 from tests.thread.models import batches_of
 
@@ -59,7 +61,13 @@ def test_eight_lines_are_learnt_by_heart(name: str) -> None:
     batches = batches_of([lines_of(task)])
     records = list(
         train(
-            task, batches, optimiser, Cosine(steps, floor=0.05), steps=steps, standing=Standing(), seed=0, clip_norm=1.0
+            task,
+            batches,
+            optimiser,
+            Cosine(steps, floor=0.05),
+            StepOptions(seed=0, clip_norm=1.0),
+            steps=steps,
+            progress=Progress(),
         )
     )
     assert records[-1].loss < 0.05

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics
 from clew.training import loggers
 from clew.training.run import check_training

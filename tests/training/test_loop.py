@@ -7,20 +7,23 @@ import torch
 from clew.core.batches import Batches
 from clew.core.errors import UserError
 from clew.core.processes import seed_everything
-from clew.training.loop import MOST_SKIPPED, Record, Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw, sgd
+from clew.training.records import MOST_SKIPPED, Progress, Record
 from clew.training.schedules import Constant, Linear
 from tests.thread.models import MODELS, batches_of, lines_batch
 from tests.training.tasks import Adder, Noisy, Rows, TwoTerms, each
 
 
 def run(task, batches: Batches, steps: int, learning_rate: float = 0.1, **options) -> list[Record]:
-    standing = options.pop("standing", None) or Standing()
+    progress = options.pop("progress", None) or Progress()
     optimiser = options.pop("optimiser", None) or sgd(task.parameters(), learning_rate)
     schedule = options.pop("schedule", Constant(steps))
+    average = options.pop("average", None)
     return list(
         train(
-            task, batches, optimiser, schedule, steps=steps, standing=standing, seed=options.pop("seed", 0), **options
+            task, batches, optimiser, schedule, StepOptions(**options), steps=steps, progress=progress, average=average
         )
     )
 
@@ -110,17 +113,17 @@ ONE = Rows(torch.tensor([[1.0]], dtype=torch.float64))
 def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone() -> None:
     task = Adder()
     optimiser = adamw(task.parameters(), 0.1)
-    standing = Standing()
+    progress = Progress()
     records = run(
         task,
         each(ONE, NAN._replace(fresh=False), ONE._replace(fresh=False)),
         3,
         optimiser=optimiser,
-        standing=standing,
+        progress=progress,
         carry=True,
     )
     assert [record.skipped for record in records] == [False, True, False]
-    assert standing.skipped == 0 and standing.step == 3
+    assert progress.skipped == 0 and progress.step == 3
     steps = next(iter(optimiser.state.values()))["step"]
     assert int(steps) == 2
     assert task.carried_in[1] is not None and task.carried_in[2] == task.carried_in[1]
@@ -128,21 +131,21 @@ def test_a_step_without_a_finite_loss_leaves_weights_state_and_optimiser_alone()
 
 
 def test_streams_that_start_with_a_skipped_step_carry_nothing_of_those_before() -> None:
-    task, standing = Adder(), Standing()
-    run(task, each(ONE, NAN, ONE._replace(fresh=False)), 3, standing=standing, carry=True)
+    task, progress = Adder(), Progress()
+    run(task, each(ONE, NAN, ONE._replace(fresh=False)), 3, progress=progress, carry=True)
     assert task.carried_in == [None, None, None]
 
 
 def test_ten_such_steps_in_a_row_end_the_run_with_a_sentence() -> None:
     task = Adder()
-    standing = Standing()
+    progress = Progress()
     message = (
         r"10 steps in a row had no finite gradient \(step 11: loss nan, gradient norm nan\); "
         r"lower training.learning_rate or set training.clip_norm"
     )
     with pytest.raises(UserError, match=message):
-        run(task, Batches(lambda epoch: 100, lambda epoch, number: ONE if number == 0 else NAN), 50, standing=standing)
-    assert standing.skipped == MOST_SKIPPED
+        run(task, Batches(lambda epoch: 100, lambda epoch, number: ONE if number == 0 else NAN), 50, progress=progress)
+    assert progress.skipped == MOST_SKIPPED
     assert task.weight.item() == pytest.approx(0.9)
 
 
@@ -191,7 +194,7 @@ def test_what_is_random_in_a_step_depends_on_the_seed_and_the_step_alone() -> No
         torch.rand(first + 3)
         return [
             record.loss
-            for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, standing=Standing(step=first))
+            for record in run(Noisy(), each(ONE), steps, learning_rate=0.0, seed=seed, progress=Progress(step=first))
         ]
 
     straight = losses(0, 5)
@@ -216,7 +219,7 @@ def test_a_batch_that_asks_is_told_the_step_it_is_trained_in_resumed_or_not() ->
     seen: list[list[int] | None] = []
     x, task = torch.ones(3, 4, dtype=torch.float64), Listening()
     run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 2)
-    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 7, standing=Standing(step=6), accumulate=2)
+    run(task, each(Told(x, torch.zeros(3, dtype=torch.long))), 7, progress=Progress(step=6), accumulate=2)
     run(task, each(Told(x, None)), 1)
     assert seen == [[0, 0, 0], [1, 1, 1], [6, 6], [6], None]
 
@@ -245,25 +248,25 @@ def test_an_epoch_ends_where_its_batches_do() -> None:
         asked.append((epoch, number))
         return ONE
 
-    standing = Standing()
-    records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, standing=standing)
+    progress = Progress()
+    records = run(Adder(), Batches(lambda epoch: 2 + epoch, get), 6, progress=progress)
     assert asked == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0)]
     assert [record.epoch for record in records] == [0, 0, 1, 1, 1, 2]
-    assert (standing.step, standing.epoch, standing.batch) == (6, 2, 1)
+    assert (progress.step, progress.epoch, progress.batch) == (6, 2, 1)
 
 
 def test_the_position_is_up_to_date_when_a_record_comes() -> None:
-    standing = Standing()
+    progress = Progress()
     steps = train(
         Adder(),
         each(ONE),
         sgd([torch.nn.Parameter(torch.ones(()))], 0.1),
         Constant(3),
+        StepOptions(seed=0),
         steps=3,
-        standing=standing,
-        seed=0,
+        progress=progress,
     )
-    assert [(record.step, standing.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
+    assert [(record.step, progress.step) for record in steps] == [(1, 1), (2, 2), (3, 3)]
 
 
 class Greedy(Adder):
@@ -288,11 +291,11 @@ def test_a_micro_batch_that_does_not_fit_is_halved_and_the_batch_stays_the_same(
             for chunk in range(3)
         )
     )
-    whole, cut, standing = Adder(), Greedy(most=2), Standing()
+    whole, cut, progress = Adder(), Greedy(most=2), Progress()
     expected = run(whole, batches, 3, carry=True)
-    found = run(cut, batches, 3, carry=True, standing=standing)
+    found = run(cut, batches, 3, carry=True, progress=progress)
     assert cut.sizes == [8, 4, *[2] * 12]
-    assert standing.halvings == 2 and [record.parts for record in found] == [4, 4, 4]
+    assert progress.halvings == 2 and [record.parts for record in found] == [4, 4, 4]
     assert [record.loss for record in found] == pytest.approx([record.loss for record in expected], rel=1e-12)
     assert cut.weight.item() == pytest.approx(whole.weight.item(), rel=1e-12)
 

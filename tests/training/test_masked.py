@@ -9,7 +9,8 @@ import torch
 from clew.core.errors import UserError
 from clew.data.kinds.documents import find_documents
 from clew.data.notes import Notes
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.text.tokenizer import Tokenizer
 from clew.training.loader import Loader

@@ -14,8 +14,10 @@ from clew.core.errors import UserError
 from clew.core.types import Term
 from clew.layers.cells import Elman
 from clew.layers.recurrent import Recurrent
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import sgd
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.runs.small import GPT, LSTM
 
@@ -84,12 +86,9 @@ def trained(penalty: float, steps: int = 60, **options: Any) -> tuple[FirstSign,
             batches,
             rate,
             Constant(steps),
+            StepOptions(clip_norm=1.0, norm_penalty=penalty, **options),
             steps=steps,
-            standing=Standing(),
-            seed=0,
-            clip_norm=1.0,
-            norm_penalty=penalty,
-            **options,
+            progress=Progress(),
         )
     )
     return task, records

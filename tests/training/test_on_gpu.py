@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from clew.core.batches import Batches, map_batch, num_rows, to_device
 from clew.core.types import Term
 from clew.training.averaging import Exponential
+from clew.training.backward import StepOptions
 from clew.training.compiled import Carrying
 from clew.training.feeding import Feed
 from clew.training.loader import Loader
 from clew.training.loop import train
 from clew.training.optimisers import adamw
-from clew.training.records import Standing
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
 from tests.training.tasks import Rows
@@ -24,7 +25,9 @@ from tests.training.tasks import Rows
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
-def steps_of(name: str, task: Any, steps: int, length: int, **options: Any) -> Any:
+def steps_of(
+    name: str, task: Any, steps: int, length: int, progress: Progress, average: Any = None, **options: Any
+) -> Any:
     whole = to_device(whole_batch(name, task), torch.device("cpu"))
     batches = batches_of(chunks_of(whole, length))
     loader = Loader(batches, 0, pin=True)
@@ -34,19 +37,18 @@ def steps_of(name: str, task: Any, steps: int, length: int, **options: Any) -> A
         loader,
         adamw(task.parameters(), 0.01),
         Constant(steps),
+        StepOptions(seed=1, carry=carry, clip_norm=0.5, **options),
         steps=steps,
-        seed=1,
-        carry=carry,
-        clip_norm=0.5,
-        **options,
+        progress=progress,
+        average=average,
     )
 
 
 @pytest.mark.parametrize("name", ["lstm", "gpt"])
 def test_no_step_waits_for_the_device(name: str) -> None:
     task = MODELS[name](dim=32).cuda()
-    standing = Standing()
-    steps = steps_of(name, task, 9, 2, standing=standing)
+    progress = Progress()
+    steps = steps_of(name, task, 9, 2, progress=progress)
     records = [next(steps) for _ in range(4)]
     torch.cuda.synchronize()
     try:
@@ -56,7 +58,7 @@ def test_no_step_waits_for_the_device(name: str) -> None:
         records += [next(steps) for _ in range(4)]
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert not any(record.is_read for record in records[4:]) and len(standing.unseen) >= 4
+    assert not any(record.is_read for record in records[4:]) and len(progress.unseen) >= 4
     assert all(math.isfinite(record.loss) for record in records) and not any(record.skipped for record in records)
 
 
@@ -64,7 +66,7 @@ def test_no_step_waits_for_the_device(name: str) -> None:
 def test_training_comes_to_the_same_whether_the_host_looks_or_not(name: str) -> None:
     tasks = [MODELS[name]().cuda() for _ in range(2)]
     losses = [
-        [record.loss for record in list(steps_of(name, task, 12, 5, look=look, standing=Standing()))]
+        [record.loss for record in list(steps_of(name, task, 12, 5, look=look, progress=Progress()))]
         for task, look in zip(tasks, (True, False), strict=True)
     ]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
@@ -77,7 +79,9 @@ def test_a_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
     weight = task.body.embedding.tokens.weight
     optimiser = adamw(task.parameters(), 0.01)
     batches = Loader(batches_of([to_device(whole_batch("gpt", task), torch.device("cpu"))]), 0, pin=True)
-    steps = train(task, batches, optimiser, Constant(9), steps=9, standing=Standing(), seed=1, clip_norm=1.0)
+    steps = train(
+        task, batches, optimiser, Constant(9), StepOptions(seed=1, clip_norm=1.0), steps=9, progress=Progress()
+    )
     next(steps), next(steps)
     kept = weight.detach().clone()
     with torch.no_grad():
@@ -113,8 +117,8 @@ def test_captured_passes_are_eager_passes(name: str) -> None:
     means, losses = [], []
     for task, capture in zip(tasks, (False, True), strict=True):
         average = Exponential(task, decay=0.9)
-        standing = Standing()
-        steps = steps_of(name, task, 24, 5, standing=standing, capture=capture, average=average)
+        progress = Progress()
+        steps = steps_of(name, task, 24, 5, progress=progress, capture=capture, average=average)
         losses.append([record.loss for record in list(steps)])
         means.append(average.means)
         assert average.state_dict() == {"updates": 24}
@@ -125,19 +129,19 @@ def test_captured_passes_are_eager_passes(name: str) -> None:
 
 def test_compiled_and_captured_training_is_plain_training() -> None:
     tasks = [MODELS["gpt"](dim=32).cuda() for _ in range(2)]
-    plain = [record.loss for record in list(steps_of("gpt", tasks[0], 8, 100, standing=Standing()))]
+    plain = [record.loss for record in list(steps_of("gpt", tasks[0], 8, 100, progress=Progress()))]
     compiled = torch.compile(Carrying(tasks[1], carry=False))
     batches = Loader(batches_of([to_device(whole_batch("gpt", tasks[1]), torch.device("cpu"))]), 0, pin=True)
-    options: dict[str, Any] = {"clip_norm": 0.5, "counts": tasks[1].counts, "capture": True}
+    options = StepOptions(seed=1, clip_norm=0.5, counts=tasks[1].counts, capture=True)
     optimiser = adamw(tasks[1].parameters(), 0.01)
-    steps = train(compiled, batches, optimiser, Constant(8), steps=8, seed=1, standing=Standing(), **options)  # type: ignore[arg-type]
+    steps = train(compiled, batches, optimiser, Constant(8), options, steps=8, progress=Progress())  # type: ignore[arg-type]
     assert [record.loss for record in list(steps)] == pytest.approx(plain, rel=1e-3)
 
 
 def test_a_captured_step_that_is_not_finite_leaves_everything_as_it_was() -> None:
     task = MODELS["gpt"]().cuda()
     weight, average = task.body.embedding.tokens.weight, Exponential(task, decay=0.9)
-    steps = steps_of("gpt", task, 9, 100, standing=Standing(), capture=True, average=average)
+    steps = steps_of("gpt", task, 9, 100, progress=Progress(), capture=True, average=average)
     for _ in range(3):
         next(steps)
     kept = weight.detach().clone()
@@ -172,7 +176,13 @@ def test_a_pass_that_asks_the_host_runs_eagerly(caplog: pytest.LogCaptureFixture
     task = AsksTheHost().cuda()
     batches = Loader(Batches(lambda epoch: 5, lambda epoch, number: Rows(torch.randn(8, 10), True)), 0, pin=True)
     steps = train(
-        task, batches, adamw(task.parameters(), 0.01), Constant(9), steps=9, standing=Standing(), seed=1, capture=True
+        task,
+        batches,
+        adamw(task.parameters(), 0.01),
+        Constant(9),
+        StepOptions(seed=1, capture=True),
+        steps=9,
+        progress=Progress(),
     )
     assert not any(record.skipped for record in list(steps))
     assert "a training step runs eagerly" in caplog.text

@@ -9,12 +9,14 @@ import torch
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
 from clew.data.plans import TokenBatch
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.runs.loaded import Run
 from clew.training.checkpoints import checkpoint_folders
 from clew.training.report import Silence
 from clew.training.run import check_training, train_run
+from clew.training.run_folder import RunFolder
 from clew.training.signals import Interrupted, stop_requests
 from tests.runs.small import gpt_settings, lstm_settings, write_text
 
@@ -70,7 +72,7 @@ def test_a_run_stopped_between_evaluations_goes_on_to_the_bit(tmp_path: Path, re
     assert stop.value.number == signal.SIGTERM
     listener = Listener()
     run_recipe(recipe, [], out=Path("stopped"), resume=True, report=listener)
-    assert "going on from step 6" in listener.said
+    assert "resuming from step 6" in listener.said
     assert_same_run(Path("straight"), Path("stopped"))
 
 
@@ -153,9 +155,7 @@ def test_lost_weights_are_made_up_for_when_the_run_goes_on(tmp_path: Path, damag
     damage(Path("lost/model.safetensors"))
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("lost"), resume=True, report=listener)
-    assert any(
-        "; the weights of step 4 take the place of those of step 4, the best so far" in said for said in listener.said
-    )
+    assert any("; the weights of step 4 replace those of step 4, the best so far" in said for said in listener.said)
     assert_same_run(Path("straight"), Path("lost"))
 
 
@@ -166,7 +166,7 @@ def test_lost_weights_of_an_earlier_step_give_way_to_the_next_evaluation(tmp_pat
     Path("run/model.safetensors").unlink()
     listener = Listener()
     result = run_recipe("text-lstm", ["training.steps=12"], out=Path("run"), resume=True, report=listener)
-    assert any("the weights of step 8 take the place of those of step 4" in said for said in listener.said)
+    assert any("the weights of step 8 replace those of step 4" in said for said in listener.said)
     assert result.best_step == 12
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_ends_a_run_with_a_sentence(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(
-        f"clew.training.running.{'append_metrics' if file == 'metrics.jsonl' else 'write_weights'}", full
+        f"clew.training.{'trainer.append_metrics' if file == 'metrics.jsonl' else 'driving.write_weights'}", full
     )
     what = "metrics" if file == "metrics.jsonl" else "weights"
     message = (
@@ -210,7 +210,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(tmp_path: Path) 
     listener = Listener()
     run_recipe("text-lstm", [], out=Path("damaged"), resume=True, report=listener)
     assert f"{newest.parent} is damaged (model.safetensors is not what was written) and is passed over" in listener.said
-    assert "going on from step 4" in listener.said
+    assert "resuming from step 4" in listener.said
     assert_same_run(Path("straight"), Path("damaged"))
 
 
@@ -327,7 +327,7 @@ def test_the_same_config_gives_the_same_run(tmp_path: Path) -> None:
     given = [*lstm_settings(tmp_path, steps=4), "model.dropout=0.3"]
     for name in ("first", "second"):
         torch.rand(3)
-        train_run(config_of("text-lstm", given), Path(name))
+        train_run(config_of("text-lstm", given), RunFolder(Path(name)))
     assert_same_run(Path("first"), Path("second"))
 
 
@@ -390,5 +390,5 @@ def test_resume_finds_the_run_by_what_it_must_keep(tmp_path: Path) -> None:
     assert (str(longer.run.folder), longer.step) == ("runs/text-lstm", 6)
     settings = Path("mine.yaml")
     settings.write_text("recipe: text-lstm\nmodel: {word_dropout: 0.33}\n")
-    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to go on with"):
+    with pytest.raises(UserError, match="there is no run of text-lstm with these settings to resume"):
         run_recipe("mine.yaml", given, resume=True)

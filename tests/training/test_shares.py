@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clew.core.batches import Batches, cut_rows, map_batch, num_rows
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.training.feeding import Feed
 from clew.training.loader import Loader
 from clew.training.problems import prepare_problem

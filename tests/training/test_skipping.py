@@ -15,9 +15,10 @@ from clew.core.errors import UserError
 from clew.core.state import leaves
 from clew.core.types import State, Term
 from clew.training.averaging import Exponential
+from clew.training.backward import StepOptions
 from clew.training.loop import train
 from clew.training.optimisers import adagrad, adam, adamw, sgd
-from clew.training.records import MOST_SKIPPED, Record, Standing
+from clew.training.records import MOST_SKIPPED, Progress, Record
 from clew.training.schedules import Constant
 from clew.training.skipping import lacks_momentum, reads_flag
 from tests.thread.models import MODELS, batches_of, chunks_of, whole_batch
@@ -55,7 +56,7 @@ class Poisoned(nn.Module):
 
 
 def steps_of(
-    name: str, look: bool, standing: Standing, poisons: dict[int, str] = POISONED
+    name: str, look: bool, progress: Progress, poisons: dict[int, str] = POISONED
 ) -> tuple[Poisoned, torch.optim.Optimizer, Iterator[Record]]:
     torch.manual_seed(3)
     task = Poisoned(poisons)
@@ -69,24 +70,21 @@ def steps_of(
             batches,
             optimiser,
             Constant(14),
+            StepOptions(seed=1, carry=True, clip_norm=0.5, look=look),
             steps=14,
-            standing=standing,
-            seed=1,
-            carry=True,
-            clip_norm=0.5,
-            look=look,
+            progress=progress,
         ),
     )
 
 
-def everything(task: nn.Module, optimiser: torch.optim.Optimizer, standing: Standing) -> list[Tensor]:
+def everything(task: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> list[Tensor]:
     moments = [value for entries in optimiser.state.values() for value in entries.values() if isinstance(value, Tensor)]
-    return [tensor.detach().clone() for tensor in (*task.state_dict().values(), *moments, *leaves(standing.state))]
+    return [tensor.detach().clone() for tensor in (*task.state_dict().values(), *moments, *leaves(progress.state))]
 
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_the_device_decides_as_the_host_does_to_the_bit(name: str) -> None:
-    looked, unlooked = Standing(), Standing()
+    looked, unlooked = Progress(), Progress()
     task, optimiser, steps = steps_of(name, True, looked)
     expected = list(steps)
     other, other_optimiser, steps = steps_of(name, False, unlooked)
@@ -112,37 +110,43 @@ def test_the_device_decides_as_the_host_does_to_the_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_step_that_the_device_skips_leaves_weights_moments_and_carried_state_alone(name: str) -> None:
-    standing = Standing()
-    task, optimiser, steps = steps_of(name, False, standing)
+    progress = Progress()
+    task, optimiser, steps = steps_of(name, False, progress)
     before: list[Tensor] = []
     for record in steps:
-        after = everything(task, optimiser, standing)
+        after = everything(task, optimiser, progress)
         if record.step - 1 in (4, 10):  # after other steps of the same streams, so that all there is to keep is there
             assert all(map(torch.equal, before, after))
         before = after
 
 
 def test_no_step_is_read_before_somebody_looks() -> None:
-    standing = Standing()
-    _, _, steps = steps_of("adamw", False, standing, {})
+    progress = Progress()
+    _, _, steps = steps_of("adamw", False, progress, {})
     records = [next(steps) for _ in range(5)]
     is_fresh = [True, False, False, False, False]  # streams start with no state at all, which the host decides on
     assert [record.is_read for record in records] == is_fresh
-    assert standing.unseen == records[1:] and standing.skipped == 0
-    standing.look()
-    assert all(record.is_read for record in records) and not standing.unseen
+    assert progress.unseen == records[1:] and progress.skipped == 0
+    progress.look()
+    assert all(record.is_read for record in records) and not progress.unseen
 
 
 def test_ten_in_a_row_end_the_run_although_later_steps_are_finite() -> None:
     nan, one = (Rows(torch.tensor([[value]], dtype=torch.float64)) for value in (math.nan, 1.0))
     batches = Batches(lambda epoch: 100, lambda epoch, number: nan if 4 <= number < 4 + MOST_SKIPPED else one)
-    task, standing, seen = Adder(), Standing(), 0
+    task, progress, seen = Adder(), Progress(), 0
     message = (
         rf"10 steps in a row had no finite gradient \(step {4 + MOST_SKIPPED}: loss nan, gradient norm nan\); lower"
     )
     with pytest.raises(UserError, match=message):
         for record in train(
-            task, batches, sgd(task.parameters(), 0.1), Constant(100), steps=100, standing=standing, seed=0, look=False
+            task,
+            batches,
+            sgd(task.parameters(), 0.1),
+            Constant(100),
+            StepOptions(seed=0, look=False),
+            steps=100,
+            progress=progress,
         ):
             seen = record.step
     assert seen < 4 + 2 * MOST_SKIPPED
@@ -159,10 +163,9 @@ def test_ten_in_a_row_at_the_end_of_training_end_it_with_the_same_sentence() -> 
                 each(nan),
                 sgd(task.parameters(), 0.1),
                 Constant(10),
+                StepOptions(seed=0, look=False),
                 steps=10,
-                standing=Standing(),
-                seed=0,
-                look=False,
+                progress=Progress(),
             )
         )
     assert task.weight.item() == 1.0
@@ -181,11 +184,10 @@ def test_averages_take_no_part_in_skipped_steps() -> None:
                 batches,
                 sgd(task.parameters(), 0.1),
                 Constant(4),
+                StepOptions(seed=0, look=look),
                 steps=4,
-                standing=Standing(),
-                seed=0,
+                progress=Progress(),
                 average=average,
-                look=look,
             )
         )
         found.append((average.updates.item(), average.means["weight"].item()))

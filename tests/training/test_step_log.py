@@ -1,7 +1,7 @@
 """A run whose steps the device decides logs what a run does that looks at every step."""
 
 import math
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics
 from clew.tasks.language_model import LanguageModel
+from clew.training.backward import StepOptions
 from clew.training.loop import train
 from tests.runs.small import lstm_settings
 from tests.training.test_run import assert_same_run
@@ -20,6 +21,15 @@ from tests.training.test_run import assert_same_run
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEW_CACHE", str(tmp_path / "cache"))
+
+
+def looking(look: bool) -> Any:
+    """The loop, the host looking at every step or none."""
+
+    def train_so(task: Any, batches: Any, optimiser: Any, schedule: Any, options: StepOptions, **rest: Any) -> Any:
+        return train(task, batches, optimiser, schedule, replace(options, look=look), **rest)
+
+    return train_so
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int]) -> None:
@@ -49,7 +59,7 @@ def test_skipped_steps_between_two_that_are_logged_are_logged_in_order(tmp_path:
     settings = [*lstm_settings(tmp_path, steps=17), "training.log_every=5", "training.evaluate_every=8"]
     for out, look in (("looked", True), ("ahead", False)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("clew.training.run.train", partial(train, look=look))
+            patch.setattr("clew.training.driving.train", looking(look))
             poison(patch, {3, 4, 12, 16})
             run_recipe("text-lstm", settings, out=Path(out))
     expected = [(3, True), (4, True), (5, False), (10, False), (12, True), (15, False), (16, True), (17, False)]
@@ -61,7 +71,7 @@ def test_the_skipped_steps_for_which_a_run_is_given_up_are_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = [*lstm_settings(tmp_path, steps=40), "training.log_every=30", "training.evaluate_every=30"]
-    monkeypatch.setattr("clew.training.run.train", partial(train, look=False))
+    monkeypatch.setattr("clew.training.driving.train", looking(False))
     poison(monkeypatch, set(range(6, 41)))
     with pytest.raises(
         UserError, match=r"10 steps in a row had no finite gradient \(step 15: loss nan, gradient norm nan\)"

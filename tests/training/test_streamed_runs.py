@@ -15,7 +15,8 @@ import torch
 import clew
 from clew.core.batches import cut_rows
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics, read_weights
 from clew.tasks.learnings import streamed
 from clew.training.checkpoints import MODEL, TRAINING, checkpoint_folders, read_group
@@ -135,7 +136,7 @@ def test_epochs_are_about_as_many_steps_as_a_stream_has_batches(tmp_path: Path) 
     assert any(
         said.startswith("the vocabulary is learnt from the first 10,000,000 characters") for said in listener.said
     )
-    assert any(said.startswith("the valid part is the first ") for said in listener.said)
+    assert any(said.startswith("the valid split is the first ") for said in listener.said)
 
 
 def test_files_of_their_own_are_judged_and_nothing_is_held_out(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
     lines = shard.read_text().splitlines()
     shard.write_text("\n".join([*lines[:20], lines[20][:30], *lines[21:]]))
     given = [word for word in given if not word.startswith("data.train=")]
-    with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; mend it, and go on by --resume"):
+    with pytest.raises(UserError, match=r"1\.jsonl:21: this is not JSON: .*; correct the line, and continue with --re"):
         run_recipe(recipe, [*given, "data.train=shards"], out=Path("run"))
 
 
@@ -187,11 +188,11 @@ def test_a_shard_that_is_broken_in_the_middle_ends_training_with_its_place(tmp_p
         ([], "data.stream=true needs the files to stream; name them with data.train=FOLDER"),
         (
             ["data.train=empty"],
-            "empty: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the",
+            "empty: no .txt or .jsonl file with text in this folder or below; name a file, or rename the text",
         ),
         (
             ["data.train=short.txt"],
-            "short.txt: all its documents would be held out, and none is left to train on; give more text, or data.",
+            "short.txt: all documents would be held out, with none left for training; use more text, or give data.",
         ),
         (
             ["data.train=short.txt", "data.valid=short.txt"],
@@ -225,7 +226,7 @@ def test_a_function_of_python_is_trained_on_and_gone_on_with(tmp_path: Path) -> 
     assert run.config.data.train == "iterable:train" and run.config.data.stream
     assert_same_weights(Path("straight"), Path("half"))
     with pytest.raises(
-        UserError, match="data= is a generator, which can be read once, and a stream is read again .* give the function"
+        UserError, match="data= is a generator, which can be read only once, but a stream .* pass the function"
     ):
         clew.train("text-gpt", *GPT, "data.stream=true", data=pages(), out="once", quiet=True)
     with pytest.raises(

@@ -13,9 +13,10 @@ from clew.core.types import State
 from clew.decoding.sampling import greedy_sequences
 from clew.decoding.stepper import Stepper
 from clew.tasks.language_model import LanguageModel
+from clew.training.backward import StepOptions
 from clew.training.loader import Loader
 from clew.training.loop import train
-from clew.training.records import Standing
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 
 MANY = 10**9
@@ -55,14 +56,9 @@ def loop_step(
         batches,
         optimiser,
         Constant(MANY),
+        StepOptions(seed=1, clip_norm=clip, carry=carry, autocast=autocast, counts=counts, capture=capture),
         steps=MANY,
-        standing=Standing(),
-        seed=1,
-        clip_norm=clip,
-        carry=carry,
-        autocast=autocast,
-        counts=counts,
-        capture=capture,
+        progress=Progress(),
     )
     return lambda: next(steps)
 

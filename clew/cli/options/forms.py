@@ -1,9 +1,9 @@
-"""The named forms of the command, `clew tag`, `clew translate` and so on: their arguments and their help, made of the
-uses in TASKS.
+"""The named forms of `clew predict`, such as `clew tag` and `clew translate`: their arguments and help, generated from
+the uses in TASKS.
 
-`forms.json` is made of them by `python -m clew.cli.options.forms`, so that a help loads neither torch nor pydantic; so
-are the list of the instruments and the resolved settings of the recipes, which `clew look` and `clew runs` read. A test
-holds each against its table.
+`python -m clew.cli.options.forms` writes `forms.json`, so that a help text loads neither torch nor pydantic. It also
+writes the list of instruments and the resolved settings of the recipes, which `clew look` and `clew runs` read. A test
+compares each with its table.
 """
 
 import argparse
@@ -31,24 +31,24 @@ def read_instruments() -> dict[str, dict[str, Any]]:
 
 
 def add_form(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, Any]) -> None:
-    """The arguments of a verb's form."""
+    """Add the arguments of a named form."""
     add = parser.add_argument
     metavar, several = form["text"]["metavar"], form["together"]
-    add("folder", metavar="RUN", help="a run directory; several answer together" if several else "a run directory")
-    more = "more runs, and " if several else ""
-    default = "" if form["begins"] else " (default: lines of --file, or of standard input)"
+    add("folder", metavar="RUN", help="a run directory; several runs answer as an ensemble" if several else "a run directory")
+    more_runs = "more runs, and " if several else ""
+    default = "" if form["begins"] else " (default: the lines of --file or of standard input)"
     add(
         "texts",
         metavar=f"RUN|{metavar}" if several else metavar,
         nargs="*",
         default=[],
-        help=f"{more}{form['text']['help']}{default}",
+        help=f"{more_runs}{form['text']['help']}{default}",
     )
     add_options(parser, verb, form)
 
 
 def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, Any]) -> None:
-    """What a form takes besides RUN and TEXT."""
+    """Add the options of a named form."""
     add = parser.add_argument
     parser.set_defaults(
         verb=verb,
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
     add(
         "--file",
         metavar="FILE",
-        help=f"lines, a table (.csv, .tsv, .jsonl), or another file that the task reads ({source})",
+        help=f"read texts from a file: lines, a table (.csv, .tsv, .jsonl), or another format of the task ({source})",
     )
     for column in form["columns"]:
         add(f"--{column['name']}", metavar=column["metavar"], help=column["help"])
@@ -69,14 +69,14 @@ def add_options(parser: argparse.ArgumentParser, verb: str, form: Mapping[str, A
         add_option(parser, option)
     shown = parser.add_mutually_exclusive_group()
     formats = [*form["formats"], "json"]
-    shown.add_argument("--format", choices=formats, help=f"how answers are written (default: {formats[0]})")
+    shown.add_argument("--format", choices=formats, help=f"the output format (default: {formats[0]})")
     taken = {column["name"] for column in form["columns"]}
     for name in dict.fromkeys([*formats[1:], "json"]):
         if name not in taken:
-            help = "one JSON object an answer" if name == "json" else f"the same as --format {name}"
+            help = "print one JSON object per answer" if name == "json" else f"the same as --format {name}"
             shown.add_argument(f"--{name}", action="store_const", dest="format", const=name, help=help)
-    add("--out", metavar="FILE", help="write here instead of to standard output")
-    add("--device", default="auto", choices=DEVICES, help="where the model runs")
+    add("--out", metavar="FILE", help="write to this file instead of standard output")
+    add("--device", default="auto", choices=DEVICES, help="the device to run on")
     add_precision(parser)
 
 
@@ -94,7 +94,7 @@ def add_option(parser: argparse.ArgumentParser, option: Mapping[str, Any]) -> No
 
 
 def form_of(uses: Iterable[Any]) -> dict[str, Any]:
-    """One form for all uses of a verb: the arguments of any of them."""
+    """Combine all uses of a verb into one form, with the arguments of each."""
     uses = list(uses)
     columns: dict[str, dict[str, Any]] = {}
     options: dict[str, dict[str, Any]] = {}
@@ -105,7 +105,7 @@ def form_of(uses: Iterable[Any]) -> dict[str, Any]:
                 help = (
                     field.description or ""
                     if number
-                    else f"FILE is a table, and this column, by name or number, has the {name}"
+                    else f"read the {name} from this column of a table, given by name or number"
                 )
                 metavar = extra.get("metavar", "COLUMN") if number else "COLUMN"
                 columns.setdefault(
@@ -130,25 +130,25 @@ def form_of(uses: Iterable[Any]) -> dict[str, Any]:
 
 
 def option_of(name: str, field: Any) -> dict[str, Any]:
-    """A field of options as an argument of the command."""
+    """Describe a field of a use's options as a command-line argument."""
     from types import NoneType
     from typing import Literal, get_args, get_origin
 
     annotation = field.annotation
     kinds = (annotation,) if get_origin(annotation) is Literal else get_args(annotation) or (annotation,)
     plain = [kind for kind in kinds if kind is not NoneType]
-    found: dict[str, Any] = {"name": name, "help": field.description or name}
+    option: dict[str, Any] = {"name": name, "help": field.description or name}
     if plain == [bool]:
-        return {**found, "type": "flag" if len(kinds) == 1 else "switch"}
+        return {**option, "type": "flag" if len(kinds) == 1 else "switch"}
     if len(plain) == 1 and get_origin(plain[0]) is Literal:
-        return {**found, "type": "choice", "choices": sorted(get_args(plain[0]))}
+        return {**option, "type": "choice", "choices": sorted(get_args(plain[0]))}
     kind = plain[0].__name__ if len(plain) == 1 and plain[0] in (int, float) else "value" if bool in plain else "text"
     metavar = {"int": "N", "float": "X"}.get(kind, name.upper())
-    return {**found, "type": kind, "metavar": (field.json_schema_extra or {}).get("metavar", metavar)}
+    return {**option, "type": kind, "metavar": (field.json_schema_extra or {}).get("metavar", metavar)}
 
 
 def all_forms() -> dict[str, dict[str, Any]]:
-    """The form of every verb that some task has a use for."""
+    """Return the form of every verb that some task has a use for."""
     from clew.tasks import TASKS, USES
 
     uses: dict[str, list[Any]] = {}
@@ -161,7 +161,7 @@ def all_forms() -> dict[str, dict[str, Any]]:
 
 
 def all_instruments() -> dict[str, dict[str, Any]]:
-    """What a list of the instruments says of each, and its options."""
+    """Return the description and options of every instrument."""
     from clew.instruments import INSTRUMENTS
 
     return {
@@ -171,16 +171,16 @@ def all_instruments() -> dict[str, dict[str, Any]]:
 
 
 def all_resolved() -> dict[str, dict[str, Any]]:
-    """The fields of every recipe."""
+    """Return the resolved fields of every recipe."""
     from clew.recipes import RECIPES
-    from clew.recipes.running import laid_config
+    from clew.recipes.resolving import resolve_recipe
     from clew.runs.settings.fields import fields_of
 
-    return {name: fields_of(laid_config(name)) for name in RECIPES}
+    return {name: fields_of(resolve_recipe(name)) for name in RECIPES}
 
 
 def generated() -> dict[str, Any]:
-    """The files that listing verbs read instead of what they are made of, and their contents."""
+    """Return the generated files and their contents."""
     from clew.recipes.listed_runs import RESOLVED, packed
 
     return {FORMS: all_forms(), INSTRUMENT_LIST: all_instruments(), str(RESOLVED): packed(all_resolved())}

@@ -10,7 +10,7 @@ from clew.cli.recipes import has
 from clew.cli.verbs import ABOUT, FORMER, FORMS, VERBS, find_verb
 from clew.recipes import RECIPES
 from clew.recipes.grid import expand
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.settings.values import parse_assignment
 from clew.studies.space import read_space
 from tests.cli.conftest import Clew

@@ -29,7 +29,7 @@ def test_a_run_is_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
     clew.train("text-lstm", *given, out="run", quiet=True)
     with pytest.raises(
         UserError,
-        match="run is a run already; go on with it by `resume=True`, replace it by `overwrite=True`, or choose",
+        match="run is a run already; resume it with `resume=True`, replace it with `overwrite=True`, or choose",
     ):
         clew.train("text-lstm", *given, out="run", quiet=True)
     again = clew.train(
@@ -117,7 +117,7 @@ def test_what_excludes_overwriting_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="overwrite=True replaces the run in a folder; name the folder with out=DIR"):
         clew.train("text-lstm", overwrite=True)
     with pytest.raises(
-        UserError, match="resume=True goes on with a run and overwrite=True replaces it; leave one of them out"
+        UserError, match="resume=True continues a run and overwrite=True replaces it; leave one of them out"
     ):
         clew.train("text-lstm", overwrite=True, resume=True, out="run")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.errors import UserError
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.comparison import curve
 from clew.runs.directory import append_metrics, write_config
 from clew.runs.folder.lock import locked

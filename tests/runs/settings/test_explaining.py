@@ -4,7 +4,7 @@ from clew.core.config import Section, options_of
 from clew.core.errors import UserError
 from clew.layers.cells import CELLS
 from clew.models import MODELS
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.config import every_field
 from clew.runs.settings.explaining import read_section
 from clew.runs.settings.known_names import KNOWN_NAMES
@@ -139,7 +139,7 @@ CELL_NAMES, FAMILY_NAMES = ", ".join(sorted(CELLS)), ", ".join(sorted(MODELS))
         ("training..steps=5", "a setting is section.field=value, such as training.steps=500, not 'training..steps=5'"),
         (
             "model.layers=[lstm, {name",
-            "'[lstm, {name' begins like a list or a mapping but is not one; write it as [a, b] or {name: value}",
+            "'[lstm, {name' starts like a list or a mapping but is not one; write it as [a, b] or {name: value}",
         ),
     ],
 )

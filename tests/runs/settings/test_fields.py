@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from clew.recipes import RECIPES
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.config import resolve
 from clew.runs.settings.fields import commented_yaml, differences
 

@@ -10,8 +10,8 @@ from torch.utils.data import DataLoader
 
 import clew
 from clew.core.errors import UserError
-from clew.recipes.running import config_of
-from clew.runs.settings.keywords import in_python, settings_of, told_in_python
+from clew.recipes.resolving import config_of
+from clew.runs.settings.keywords import in_python, python_errors, settings_of
 
 
 def test_strings_dicts_and_keywords_are_the_same_settings() -> None:
@@ -61,7 +61,7 @@ def test_of_texts_the_last_holds_as_on_the_command_line() -> None:
 
 def test_a_text_stays_a_text() -> None:
     """`"1e-3"` is no number here, as `1e-3` is on the command line."""
-    with pytest.raises(UserError, match="training__learning_rate takes a number, not '1e-3'"), told_in_python():
+    with pytest.raises(UserError, match="training__learning_rate takes a number, not '1e-3'"), python_errors():
         config_of("text-lstm", settings_of([], {"training__learning_rate": "1e-3"}))
 
 
@@ -83,7 +83,7 @@ def test_a_text_stays_a_text() -> None:
             [],
             {"model__cell__nonlinearity": "relu", "model__cell": {"name": "elman"}},
             (
-                "model__cell is set whole by model__cell={...}, and model__cell__nonlinearity by"
+                "model__cell is set as a whole by model__cell={...}, and model__cell__nonlinearity by"
                 " model__cell__nonlinearity; leave one"
             ),
         ),

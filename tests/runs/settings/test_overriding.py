@@ -4,7 +4,7 @@ import pytest
 
 from clew.core.errors import UserError
 from clew.data.kinds.tagged import TaggedData
-from clew.recipes.running import config_of
+from clew.recipes.resolving import config_of
 from clew.runs.settings.overriding import override
 from clew.tasks import TASKS
 from tests.runs.test_config import yaml_file

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, resumed
+from clew.recipes.opening import resumed
+from clew.recipes.resolving import config_of
 from clew.runs.directory import json_hash, read_config, write_config
 from clew.runs.embedding import BorrowedBody
 from clew.runs.folder.run_files import FORMAT

@@ -10,7 +10,8 @@ from clew.core.errors import UserError
 from clew.core.state import leaves
 from clew.data.examples import Pair
 from clew.decoding.stepper import read_at
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.tasks.shared.alignment import aligned_attention, attention_weights
 from clew.tasks.shared.coverage import CoveringStepper
 from clew.tasks.shared.sequence import SequenceConfig, SequenceToSequence
@@ -173,7 +174,7 @@ def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_p
         sequence_task("hard", config=config)
     with pytest.raises(
         UserError,
-        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model does not look at its source",
+        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model does not attend to its source",
     ):
         sequence_task("bottleneck", config=config)
     with pytest.raises(
@@ -188,8 +189,7 @@ def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_p
 
 def test_a_model_that_does_not_look_is_refused_before_it_is_trained(tmp_path: Path) -> None:
     sentence = (
-        r"decoding.coverage_penalty \(0.3\) weighs where a model looks, but this one does not look at its source while"
-        r" it writes"
+        r"decoding.coverage_penalty \(0.3\) needs attention weights, but this model does not attend to its source"
     )
     task = ending("bottleneck")
     with pytest.raises(UserError, match=sentence):

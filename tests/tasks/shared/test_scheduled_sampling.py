@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from clew.core.errors import UserError
-from clew.recipes.running import config_of, run_recipe
+from clew.recipes.resolving import config_of
+from clew.recipes.running import run_recipe
 from clew.tasks.shared.scheduled_sampling import DECAYS, draw_tokens, mix_tokens
 from clew.tasks.shared.sequence import SequenceBatch, SequenceConfig, SequenceToSequence
 from clew.training.signals import Interrupted

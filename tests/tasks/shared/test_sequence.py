@@ -18,8 +18,10 @@ from clew.tasks.shared.sequence import (
 )
 from clew.tasks.uses.writing import DecodingConfig, Hypothesis
 from clew.text.train import train_bpe, train_character, train_word
-from clew.training.loop import Standing, train
+from clew.training.backward import StepOptions
+from clew.training.loop import train
 from clew.training.optimisers import adamw
+from clew.training.records import Progress
 from clew.training.schedules import Constant
 from tests.crossing import crossed, quickly
 from tests.models.translators import WAYS
@@ -100,8 +102,12 @@ def test_any_number_of_micro_batches_is_the_same_step(way: str) -> None:
         task = sequence_task(way, config=SMOOTHED)
         pairs = [PAIRS[number * 3 % 8]._replace(source=PAIRS[number % 8].source) for number in range(32)]
         optimiser = adamw(task.parameters(), 0.01)
-        options: Any = {"steps": 3, "standing": Standing(), "seed": 1, "accumulate": accumulate, "clip_norm": 0.5}
-        records = list(train(task, batches_of([batch_of(task, pairs)]), optimiser, Constant(3), **options))
+        options = StepOptions(seed=1, accumulate=accumulate, clip_norm=0.5)
+        records = list(
+            train(
+                task, batches_of([batch_of(task, pairs)]), optimiser, Constant(3), options, steps=3, progress=Progress()
+            )
+        )
         found.append(([record.losses for record in records], task.state_dict()))
     for losses, weights in found[1:]:
         for there, here in zip(found[0][0], losses, strict=True):

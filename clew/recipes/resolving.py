@@ -1,0 +1,105 @@
+"""Resolve a recipe's name, or a YAML file that names one, and overrides into a config."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clew.core.errors import UserError, command, shortened, unknown
+from clew.recipes import RECIPES
+from clew.runs.config import Config, resolve
+from clew.runs.directory import CONFIG, IMPORTED
+from clew.runs.embedding import filled
+from clew.runs.settings.fields import changed_fields, fields_of
+from clew.runs.settings.overriding import overlay, override
+from clew.runs.settings.values import read_yaml
+from clew.runs.transfer import (
+    INHERITED,
+    check_stands,
+    check_text_inherited,
+    check_transfer,
+    inheriting,
+    with_hash,
+    with_kind,
+)
+from clew.runs.trust import check_path
+
+DERIVED = ("transfer.sha256", "transfer.translator", "transfer.encoder")
+"""Fields that training fills in from the base run."""
+
+
+def config_of(recipe: str, assignments: Sequence[str] = ()) -> Config:
+    """Resolve a recipe and overrides, with what a base run adds: the hash of its weights, sizes of its vectors."""
+    return filled(with_hash(resolve_recipe(recipe, assignments)))
+
+
+def resolve_recipe(recipe: str, assignments: Sequence[str] = ()) -> Config:
+    """Resolve a recipe and overrides, reading no file but the config of a base run."""
+    name, from_file = read_recipe(recipe)
+    settings = resolve({"recipe": name, **RECIPES[name].settings}).model_dump(mode="json")
+    overridden = override(overlay(settings, from_file), assignments, from_file)
+    if (source := overridden["transfer"].get("from")) is not None:
+        inherited = inheriting(settings, overridden["task"].get("name"), source)
+        overridden = with_kind(override(overlay(inherited, from_file), assignments, from_file), inherited)
+        check_text_inherited(inherited, overridden)
+    config = resolve(overridden)
+    check_transfer(config)
+    return config
+
+
+def read_recipe(recipe: str) -> tuple[str, dict[str, Any]]:
+    """The recipe's name, and the overrides of the YAML file if `recipe` is one."""
+    path, name, overrides = Path(recipe), recipe, {}
+    if path.suffix in (".yaml", ".yml"):
+        if not is_file(path):
+            raise UserError(f"no such file: {shortened(recipe)}; a recipe is a name from `clew recipes` or a YAML file")
+        overrides = read_yaml(path)
+        name = overrides.pop("recipe")
+    if name not in RECIPES:
+        if is_file(path / CONFIG):
+            raise UserError(
+                f"{name} is a run, not a recipe; to resume it, add {command('--out', name, '--resume')} to the command"
+                " that started it"
+            )
+        raise unknown("recipe", name, RECIPES)
+    return name, overrides
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
+
+
+def check_needs(config: Config) -> None:
+    """Refuse a recipe without the setting that it needs."""
+    needs = RECIPES[config.recipe].needs
+    if needs and fields_of(config).get(needs.partition("=")[0]) is None:
+        raise UserError(f"{config.recipe} needs {needs}")
+    check_stands(config)
+
+
+def changes(config: Config, folder: Path | None = None) -> dict[str, Any] | None:
+    """The fields that a run changes in its recipe, with their values; None if the recipe is not known here.
+
+    Fields that come from the base run are no changes. The base run of a stranger's run, in `folder`, is not looked for
+    outside that folder.
+    """
+    if config.recipe == IMPORTED:
+        return {}
+    if config.recipe not in RECIPES:
+        return None
+    source = config.transfer.source
+    plain = resolve_recipe(config.recipe)
+    if source is None:
+        return {name: value for name, (_, value) in changed_fields(plain, config).items()}
+    inherited: tuple[str, ...] = ()
+    try:
+        if folder is not None:
+            check_path(folder, "transfer.from", source, "or leave it")
+        base = resolve_recipe(config.recipe, [f"transfer.from={json.dumps(source)}"])
+    except UserError:  # the base run has been moved or deleted
+        base, inherited = plain, tuple(f"{section}." for section in INHERITED)
+    own = {name: value for name, (_, value) in changed_fields(base, config).items() if not name.startswith(inherited)}
+    return {**{name: value for name, value in own.items() if name not in DERIVED}, "transfer.from": source}

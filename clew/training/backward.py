@@ -1,0 +1,175 @@
+"""The gradients of one step: forward and backward over this process's micro-batches.
+
+Counts are summed over micro-batches and processes before the first backward pass and each term is divided by its own
+count, so that means are exact however a batch is cut.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clew.core.batches import at_step, cut_rows, num_rows, rows_of, to_device
+from clew.core.processes import rank, seed_everything, sum_over_processes, world_size
+from clew.core.state import detach_state, map_tree
+from clew.core.types import State, Term
+from clew.layers.recurrence.norm_penalty import Steps, penalty_of_rows, seeing_steps
+from clew.training.captured import CapturedPasses, Pass
+from clew.training.feeding import Fed
+from clew.training.parallel import gradients_together
+from clew.training.records import Progress
+
+NORM = "norm"
+"""The name of the norm-preserving penalty's term."""
+
+Counts = Callable[[Any], dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How training steps are taken.
+
+    `carry` hands each row's state, detached, to the next step: truncated back-propagation through time. Each process
+    cuts its rows of a batch into `accumulate` micro-batches. `norm_penalty` is the weight of the penalty in
+    `layers.recurrence.norm_penalty`, a term of its own. `counts` are those of the plain task, for a task that is
+    compiled or replicated. `frozen(step)` are the parameters that a step leaves unchanged.
+
+    With `look` the host reads every step's losses and decides whether to skip it; otherwise the device decides where it
+    can, and the host runs ahead by up to `MOST_SKIPPED` steps. By default the host looks where that is free: not on
+    CUDA. `capture` runs passes of recurring shapes as CUDA graphs: see `CapturedPasses`.
+    """
+
+    seed: int = 0
+    carry: bool = False
+    accumulate: int = 1
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    norm_penalty: float = 0.0
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    counts: Counts | None = None
+    frozen: Callable[[int], Sequence[nn.Parameter]] = lambda step: ()
+    asked_to_stop: Callable[[], bool] = lambda: False
+    look: bool | None = None
+    capture: bool = False
+
+    def counts_of(self, task: nn.Module) -> Counts:
+        """The function that counts a batch's terms, the penalty's rows included."""
+        plain: Any = self.counts or task.counts
+        if not self.norm_penalty:
+            return plain  # type: ignore[no-any-return]
+        return lambda batch: {**plain(batch), NORM: torch.tensor(num_rows(batch))}
+
+
+class Gradients(NamedTuple):
+    """What a step's backward pass returns besides the gradients, which are on the parameters."""
+
+    sums: Tensor
+    """weight * sum of each term over all processes  (terms,)"""
+    counts: dict[str, float]
+    num_tokens: int
+    """The number of tokens that the batches say they read; 0 where they do not say."""
+    state: State
+    """The state to carry to the next step."""
+    stop: bool
+    """Whether any process was asked to stop."""
+
+
+def captured_passes(task: nn.Module, options: StepOptions, device: torch.device) -> CapturedPasses | None:
+    """Passes as CUDA graphs: where one process trains whole batches."""
+    can_capture = device.type == "cuda" and world_size() == 1 and options.accumulate == 1 and not options.norm_penalty
+    return CapturedPasses(one_pass(task, options), task) if options.capture and can_capture else None
+
+
+def backward(
+    task: nn.Module, fed: Fed, parts: int, progress: Progress, options: StepOptions, passes: CapturedPasses | None
+) -> Gradients:
+    """Add the gradient of the sum over terms of weight * sum / count to the parameters, in `parts` micro-batches."""
+    device = next(task.parameters()).device
+    batch = at_step(fed.batch, progress.step)
+    on_host = micro_batches(batch, parts)
+    on_device = on_host if fed.copy is None else micro_batches(at_step(fed.copy, progress.step), parts)
+    counts, num_tokens, stop = total_counts(fed, on_host, options.counts_of(task), options.asked_to_stop())
+    carried = carried_parts(progress.state, parts) if options.carry and not batch.fresh else [None] * parts
+    divisors = to_divisors(counts, device)
+    sums: dict[str, Tensor] = {}
+    states: list[State] = []
+    for number, (micro, has_rows) in enumerate(on_device):
+        is_real = has_rows and fed.is_real
+        seed_step = partial(seed_everything, options.seed, progress.step, rank(), number)
+        micro = to_device(micro, device)
+        if passes is not None and parts == 1:
+            added, state = passes(seed_step, micro, carried[number], divisors)
+        else:
+            seed_step()
+            with gradients_together(task, last=number == parts - 1):
+                added, state = one_pass(task, options, world_size() if is_real else 0)(micro, carried[number], divisors)
+        states.append(state)
+        for name, value in added.items():
+            sums[name] = sums.get(name, 0.0) + value * is_real
+    total = sum_over_processes(torch.stack(list(sums.values())))
+    state = states[0] if parts == 1 else map_tree(lambda *leaves: torch.cat(leaves), *states)
+    return Gradients(total, {name: counts[name] for name in sums}, num_tokens, state, stop)
+
+
+def one_pass(task: nn.Module, options: StepOptions, scale: int = 1) -> Pass:
+    """Forward and backward of a micro-batch. The gradient of scale * sum over terms of weight * sum / count is added to
+    the parameters' gradients."""
+
+    def run(micro: Any, carried: State, counts: dict[str, Tensor]) -> tuple[dict[str, Tensor], State]:
+        with options.autocast():
+            recorded: list[Steps] = []
+            with seeing_steps(recorded) if options.norm_penalty else nullcontext():
+                terms, state = task(micro, carried)
+            # Without carry the state is dropped here: every layer's keys and values would outlive the backward pass.
+            state = detach_state(state) if options.carry else None
+            # Gradients are averaged over processes; the counts are sums over them already.
+            loss = sum(term.weight * term.sum / counts[name].to(term.sum.dtype) for name, term in terms.items())
+            if options.norm_penalty:
+                penalty = penalty_of_rows(loss, recorded).sum()
+                terms = {**terms, NORM: Term(penalty, counts[NORM], options.norm_penalty)}
+                loss = loss + terms[NORM].weight * terms[NORM].sum / counts[NORM].to(loss.dtype)
+            (loss * scale).backward()
+        return {name: (term.weight * term.sum.detach()).to(counts[name].dtype) for name, term in terms.items()}, state
+
+    return run
+
+
+def to_divisors(counts: dict[str, float], device: torch.device) -> dict[str, Tensor]:
+    """The counts of the terms on the device, in float64 where the device supports it, copied without waiting."""
+    values = torch.tensor(list(counts.values()), dtype=torch.float32 if device.type == "mps" else torch.float64)
+    values = values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
+    return dict(zip(counts, values.unbind(), strict=True))
+
+
+def micro_batches(batch: Any, parts: int) -> list[tuple[Any, bool]]:
+    """The parts of a batch, and whether each has rows. An empty part gets the batch's first row, whose gradient is
+    multiplied by 0: every process must run as many passes."""
+    return [
+        (micro, True) if num_rows(micro) else (rows_of(batch, slice(0, 1)), False) for micro in cut_rows(batch, parts)
+    ]
+
+
+def carried_parts(state: State, parts: int) -> list[State]:
+    """The carried state of this process's rows, cut as the rows are."""
+    return [None] * parts if state is None else cut_rows(state, parts)
+
+
+def total_counts(
+    fed: Fed, parts: list[tuple[Any, bool]], counts: Counts, asked_to_stop: bool
+) -> tuple[dict[str, float], int, bool]:
+    """Every term's count over micro-batches and processes (1 instead of 0), the number of tokens read, and whether any
+    process was asked to stop.
+
+    It is one exchange between hosts, which no device waits for. Counts are whole numbers unless examples are weighted.
+    """
+    counted = [counts(micro) for micro, has_rows in parts if has_rows]
+    sums = {name: sum(float(part[name]) for part in counted) * fed.is_real for name in counted[0]}
+    num_tokens = getattr(fed.batch, "num_tokens", 0) * fed.is_real
+    values = torch.tensor([*sums.values(), num_tokens, asked_to_stop], dtype=torch.float64)
+    *totals, tokens, stop = sum_over_processes(values).tolist()
+    whole = {name: (int(total) if total.is_integer() else total) or 1 for name, total in zip(sums, totals, strict=True)}
+    return whole, int(tokens), stop > 0
