@@ -1,4 +1,4 @@
-"""Which format a file has: by its extension, else by what stands in its first lines."""
+"""Detect the format of a data file by its extension, or else by its first lines."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,75 +25,77 @@ from clew.data.formats.workbook_files import WORKBOOK
 from clew.data.lines import read_lines
 
 SAMPLE = 2**16
-"""Characters that are looked at."""
+"""Number of characters from which a format is detected."""
 
 
 def find_format(path: Path, format: str | None = None, *, tables_alone: bool = False) -> str:
-    """The format asked for, if it is one; else the one that the file seems to have. With `tables_alone` a .tsv is what
-    it says it is, and never CoNLL columns."""
+    """Check the requested format, or detect the format of the file. With `tables_alone` a .tsv file is always a table,
+    never CoNLL columns."""
     if format is None:
-        return recognise(path, tables_alone) if given_delimiter(path) is None else "csv"
+        return detect_format(path, tables_alone) if given_delimiter(path) is None else "csv"
     if format not in FORMATS:
         raise unknown("data.format", format, FORMATS)
     return format
 
 
-def recognise(path: Path, tables_alone: bool = False) -> str:
-    """By first bytes where these are no text; else by extension, .gz and its like aside; by content where several have
-    that, or none."""
+def detect_format(path: Path, tables_alone: bool = False) -> str:
+    """Detect a format by the first bytes if the file is not text, else by the extension (without that of a
+    compression). If several formats have the extension, or none has, the content decides."""
     kind = FOLDER if is_folder_of_tables(path) else kind_at(path)
-    if (name := next((name for name in in_order() if kind in FORMATS[name].kinds), None)) is not None:
+    if (name := next((name for name in format_names() if kind in FORMATS[name].kinds), None)) is not None:
         return name
-    able = {name: FORMATS[name] for name in formats_named(path)}
-    if len(able) == 1:
-        return next(iter(able))
+    candidates = {name: FORMATS[name] for name in formats_named(path)}
+    if len(candidates) == 1:
+        return next(iter(candidates))
     lines = list(sample(path))
-    if not able:
-        return recognise_lines(lines)
-    *others, last = able
-    fitting = (
-        name for name in others if may_be(able[name], lines) and not (tables_alone and able[name].may_fit_tables)
+    if not candidates:
+        return detect_by_lines(lines)
+    *specific, last = candidates
+    matches = (
+        name
+        for name in specific
+        if may_fit(candidates[name], lines) and not (tables_alone and candidates[name].may_fit_tables)
     )
-    return next(fitting, last)
+    return next(matches, last)
 
 
 def formats_named(path: Path) -> list[str]:
-    """Those that have the ending of a file's name."""
+    """Return the formats with the extension of a file."""
     suffix = ending(path)
-    return [name for name in in_order() if suffix in FORMATS[name].extensions]
+    return [name for name in format_names() if suffix in FORMATS[name].extensions]
 
 
-def told_by_name(path: Path) -> str | None:
-    """The format of a file whose name alone tells it."""
-    found = formats_named(path)
-    return found[0] if len(found) == 1 else None
+def format_by_name(path: Path) -> str | None:
+    """Return the format of a file if only one format has its extension."""
+    names = formats_named(path)
+    return names[0] if len(names) == 1 else None
 
 
-def in_order() -> list[str]:
-    """Formats of a user's own first, which are last in the table."""
+def format_names() -> list[str]:
+    """The names of the formats in the order of detection: a user's own formats, which are last in the table, first."""
     names = list(FORMATS)
-    return [*names[NUM_OURS:], *names[:NUM_OURS]]
+    return [*names[NUM_BUILT_IN:], *names[:NUM_BUILT_IN]]
 
 
-def may_be(format: Format, lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file do not speak against a format."""
+def may_fit(format: Format, lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file may be in a format; True for a format without a rule."""
     return format.fits is None or format.fits(lines)
 
 
 def sample(path: Path) -> Iterator[str]:
-    """The first lines."""
-    seen = 0
+    """Yield the first lines of a file."""
+    num_characters = 0
     for line in read_lines(path):
         yield line
-        seen += len(line) + 1
-        if seen > SAMPLE:
+        num_characters += len(line) + 1
+        if num_characters > SAMPLE:
             return
 
 
-def recognise_lines(lines: Sequence[str]) -> str:
-    """The first format whose rule fits; lines of text where none does."""
+def detect_by_lines(lines: Sequence[str]) -> str:
+    """Return the first format whose rule fits; lines of text if none does."""
     return next(
-        (name for name in in_order() if FORMATS[name].fits is not None and may_be(FORMATS[name], lines)), "lines"
+        (name for name in format_names() if FORMATS[name].fits is not None and may_fit(FORMATS[name], lines)), "lines"
     )
 
 
@@ -113,5 +115,5 @@ FORMATS: dict[str, Format] = {
     "lines": LINES,
     "parallel": PARALLEL,
 }
-"""Formats in the order in which a file is held against their rules: the strictest first."""
-NUM_OURS = len(FORMATS)
+"""Formats in the order in which their rules are tried: the strictest first."""
+NUM_BUILT_IN = len(FORMATS)

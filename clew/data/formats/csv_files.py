@@ -1,8 +1,8 @@
-"""Comma-separated values, as a rule with a header (RFC 4180): fields may be quoted, and then hold commas, newlines and
-doubled quotes.
+"""Comma-separated values (RFC 4180), usually with a header. Quoted fields may contain commas, newlines and doubled
+quotes.
 
-What parts fields (`,`, `;`, `|` or a tab) is seen from the first lines, where it was not given. Line ends are newlines
-in quoted fields too, as everywhere.
+If no delimiter is given (`,`, `;`, `|` or a tab), it is detected from the first lines. All line ends are read as
+newlines, in quoted fields too.
 """
 
 import csv
@@ -24,20 +24,21 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SEPARATED = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 QUOTED = re.compile(r'"[^"]*("|$)')
 LONGEST = 2**24
-"""Characters in a field at most: a quote that never closes is found before it takes in a file of any size."""
+"""Maximum number of characters in a field. The limit stops a quote that never closes from reading a whole large file
+into memory."""
 
 LOOKED_AT = 100
-"""Lines from which a first record that is no header is told."""
+"""Number of lines from which a header and a delimiter are detected."""
 LONG = 40
-"""Characters of a field that is a text rather than a name."""
+"""A field with more characters is a text rather than a name."""
 
 
 def read_csv(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The records; each is placed at the line where it begins. Where `header` does not say whether the first is one, it
-    is, unless it looks like the others (`looks_like_data`) and no column is `wanted` by name. Without a header columns
-    are numbered."""
+    """Yield the records, each with the line where it begins. If `header` is None, the first record is a header unless
+    it looks like the others (`looks_like_data`) and no column is `wanted` by name. Without a header, columns are
+    numbered."""
     notes = Notes() if notes is None else notes
     name = str(path)
     lines = ended_lines(path)
@@ -46,10 +47,10 @@ def read_csv(
     delimiter = delimiter_at(path, start)
     if header is None and all(as_number(column) is not None for column in wanted):
         header = not looks_like_data(rows_of(start, delimiter))
-    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # the module's own; it only ever grows here
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # global in the module, so it is never lowered
     reader = csv.reader(chain(blank, start, lines), delimiter=delimiter, strict=True)
     columns: list[str] = []
-    found = False
+    has_records = False
     while True:
         number = reader.line_num + 1
         try:
@@ -66,21 +67,21 @@ def read_csv(
         else:
             columns = columns or [str(i) for i in range(1, len(values) + 1)]
             if len(values) == len(columns):
-                found = True
+                has_records = True
                 yield Record(dict(zip(columns, values, strict=True)), name, number)
                 continue
             sentence = (
-                f"expected {len(columns)} columns between {DELIMITERS.get(delimiter, repr(delimiter))}, found"
-                f" {len(values)}"
+                f"expected {len(columns)} columns between {DELIMITERS.get(delimiter, repr(delimiter))},"
+                f" found {len(values)}"
             )
             if reader.line_num > number:
                 sentence += f" in the record that ends in line {reader.line_num}, where a quote may be missing"
             notes.fault("wrong number of fields", f"{name}:{number}", sentence)
-    check_found(found, path, header is not False, notes)
+    check_found(has_records, path, header is not False, notes)
 
 
 def first_line(lines: Iterator[str]) -> tuple[list[str], str]:
-    """The first line with something in it, and the empty ones before it."""
+    """Return the empty lines at the beginning, and the first line that is not empty."""
     blank: list[str] = []
     for line in lines:
         if line.strip():
@@ -90,7 +91,7 @@ def first_line(lines: Iterator[str]) -> tuple[list[str], str]:
 
 
 def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
-    """The records of some lines, up to the first that cannot be read."""
+    """Return the records of some lines, up to the first that cannot be read."""
     rows: list[list[str]] = []
     with suppress(csv.Error):
         rows.extend(row for row in csv.reader(lines, delimiter=delimiter) if row)
@@ -98,11 +99,11 @@ def rows_of(lines: Sequence[str], delimiter: str) -> list[list[str]]:
 
 
 def looks_like_data(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row is a record as those below it: a field comes again in its column; or none is what columns
-    are usually called, and one has a newline, or is a number, long, or ends as a sentence does, and so does another in
-    its column."""
+    """Whether the first row is a record rather than a header: one of its fields occurs again in its column; or no field
+    is a usual column name (`USUAL`), and one has a newline, or is a number, long, or a sentence like another in its
+    column."""
     names = [field.strip() for field in rows[0]] if rows else []
-    if names == [str(place) for place in range(len(names))]:
+    if names == [str(index) for index in range(len(names))]:
         return False
     columns = list(zip(*(row for row in rows[1:] if len(row) == len(names) and row != rows[0]), strict=True))
     if any(name and name in map(str.strip, column) for name, column in zip(names, columns, strict=False)):
@@ -124,7 +125,7 @@ def is_sentence(field: str) -> bool:
 
 
 def delimiter_at(path: Path, start: Sequence[str] | None = None) -> str:
-    """What parts the fields of a file: what was said of it, else what is seen in its first lines."""
+    """Return the delimiter of a file: the specified one, or else the one detected in its first lines."""
     given = given_delimiter(path)
     if given is not None:
         return check_delimiter(given)
@@ -135,40 +136,38 @@ def delimiter_at(path: Path, start: Sequence[str] | None = None) -> str:
 
 
 def find_delimiter(lines: Sequence[str]) -> str:
-    """What parts the records below into as many fields as the first, or most of them; of several that do, what parts
-    the first line most often, outside of quotes. A comma where nothing does."""
-    bare = QUOTED.sub("", lines[0])
-    there = [delimiter for delimiter in DELIMITERS if delimiter in bare]
+    """Detect the delimiter that gives most records as many fields as the first. Of several, take the most frequent in
+    the first line, outside quotes. The default is a comma."""
+    unquoted = QUOTED.sub("", lines[0])
+    candidates = [delimiter for delimiter in DELIMITERS if delimiter in unquoted]
 
     def fit(delimiter: str) -> tuple[bool, int]:
         rows = rows_of(lines, delimiter)
-        alike = sum(len(row) == len(rows[0]) for row in rows[1:])
-        return 10 * alike >= 9 * (len(rows) - 1), bare.count(delimiter)
+        num_alike = sum(len(row) == len(rows[0]) for row in rows[1:])
+        return 10 * num_alike >= 9 * (len(rows) - 1), unquoted.count(delimiter)
 
-    return max(there, key=fit, default=",")
+    return max(candidates, key=fit, default=",")
 
 
 def refuse(error: csv.Error, name: str, number: int, last: int, notes: Notes) -> None:
-    """Raise for a quote that never closes; a record with a quote in the wrong place is a fault like others."""
+    """Raise an error for a quote that never closes, and note a fault for a misplaced quote."""
     message = str(error)
     if "unexpected end of data" in message or "field larger" in message:
-        within = f"within {LONGEST:,} characters" if "larger" in message else "before the file ends"
+        limit = f"within {LONGEST:,} characters" if "larger" in message else "before the file ends"
         raise UserError(
-            f"{name}:{number}: a quote opens in the record that begins here and does not close {within}; close it, or"
+            f"{name}:{number}: a quote opens in the record that begins here and does not close {limit}; close it, or"
             ' double it ("") if it is part of a text, or set data.format=tsv if quotes mean nothing in this file'
         ) from None
     where = f", which ends in line {last}," if last > number else ""
-    sentence = (
-        f"a field of this record{where} goes on after the quote that closes it; double quotes that are part of a text"
-    )
+    sentence = f"a field of this record{where} continues after its closing quote; double quotes that are part of a text"
     notes.fault("misplaced quote", f"{name}:{number}", sentence)
 
 
 def is_csv(lines: Sequence[str]) -> bool:
-    """Short names between commas or semicolons, no space around them, and as many fields in most of the records."""
-    ended = [f"{line}\n" for line in lines if line.strip()]
+    """Whether the first line has short, unpadded names between delimiters, and most records have as many fields."""
+    filled = [f"{line}\n" for line in lines if line.strip()]
     try:
-        rows = [row for row in csv.reader(ended, delimiter=find_delimiter(ended[:LOOKED_AT] or [""])) if row]
+        rows = [row for row in csv.reader(filled, delimiter=find_delimiter(filled[:LOOKED_AT] or [""])) if row]
     except csv.Error:
         return False
     if len(rows) < 2 or len(rows[0]) < 2:

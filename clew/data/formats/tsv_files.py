@@ -1,8 +1,7 @@
-"""Tab-separated values, with or without a header: a line a record, a tab between fields, and nothing else that is
-special.
+"""Tab-separated values, with or without a header: one record per line and a tab between fields.
 
-Quotes are characters like others: a text that begins with one needs no other that closes it. A file whose fields are
-quoted, as spreadsheets write them, is read as CSV (data.format=csv).
+Quotes have no special meaning. A file with quoted fields, as spreadsheets write them, must be read as CSV
+(data.format=csv).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -49,17 +48,17 @@ USUAL = {
     *("text1", "text2", "title", "token", "tokens", "tree", "word", "words"),
     *("caption", "captions", "file_name", "filename", "image", "picture"),
 }
-"""What columns are usually called."""
+"""Usual names of columns."""
 
 LOOKED_AT = 20
-"""Lines from which a header is told."""
+"""Number of lines from which a header is detected."""
 
 
 def read_tsv(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The records. Where `header` does not say whether the first line is one, it is when a column is `wanted` by name,
-    or when it looks like one (`looks_like_header`)."""
+    """Yield the records. If `header` is None, the first line is a header if a column is `wanted` by name, or if it
+    looks like one (`looks_like_header`)."""
     notes = Notes() if notes is None else notes
     name = str(path)
     lines = filled_lines(path, notes)
@@ -71,11 +70,11 @@ def read_tsv(
         columns = header_columns(rows[0], f"{path}:{start.pop(0)[0]}")
     else:
         columns = [str(number) for number in range(1, len(rows[0]) + 1)] if rows else []
-    width, found = len(columns), False
+    width, has_records = len(columns), False
     for number, line in chain(start, lines):
         values = line.split("\t")
         if len(values) == width:
-            found = True
+            has_records = True
             yield Record(dict(zip(columns, values, strict=True)), name, number)
         else:
             notes.fault(
@@ -83,12 +82,11 @@ def read_tsv(
                 f"{name}:{number}",
                 f"expected {width} tab-separated columns, found {len(values)}",
             )
-    check_found(found, path, bool(header), notes)
+    check_found(has_records, path, bool(header), notes)
 
 
 def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
-    """The lines that have something in them, with their numbers; a line of nothing but tabs is a record of empty
-    fields."""
+    """Yield the lines that are not empty, with their numbers. A line of tabs only is a record of empty fields."""
     for number, line in enumerate(read_lines(path), start=1):
         if "\t" in line or line.strip():
             yield number, line
@@ -97,8 +95,8 @@ def filled_lines(path: Path, notes: Notes) -> Iterator[tuple[int, str]]:
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
-    """No field of the first row is empty, a number, or there twice; and one is what columns are usually called, or
-    stands above nothing but numbers."""
+    """Whether the first row is a header: no field is empty, a number or repeated, and one is a usual column name
+    (`USUAL`) or stands above a column of numbers."""
     names = [field.strip().lower() for field in rows[0]]
     if len(set(names)) < len(names) or any(is_value(name) for name in names):
         return False
@@ -109,7 +107,7 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def is_value(name: str) -> bool:
-    """What no column is called."""
+    """Whether a field cannot be the name of a column."""
     return not name or len(name) > 40 or is_number(name)
 
 
@@ -118,7 +116,7 @@ def is_number(field: str) -> bool:
 
 
 def is_tsv(lines: Sequence[str]) -> bool:
-    """As many tabs as in the first line, in most."""
+    """Whether most lines have as many tabs as the first."""
     counts = [line.count("\t") for line in lines if line.strip()]
     return bool(counts) and counts[0] > 0 and 2 * counts.count(counts[0]) > len(counts)
 

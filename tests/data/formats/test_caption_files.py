@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clew.data.corpora.samples import sample_path
-from clew.data.formats import recognise
+from clew.data.formats import detect_format
 from clew.data.formats.caption_files import CaptionRow, read_flickr, read_listed
 from clew.data.formats.coco_files import read_coco
 from clew.data.notes import Notes
@@ -34,7 +34,7 @@ def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
     captions = write(tmp_path / "token.txt", "a.jpg#1\tA dog .\nnonsense\n")
     images = write(tmp_path / "train.txt", "a.jpg\nz.jpg\n")
     assert refusal(lambda: read_listed(images, captions)).startswith(
-        f"{captions}:2: expected photograph#number, a tab and a caption; mend it"
+        f"{captions}:2: expected photograph#number, a tab and a caption; fix it"
     )
     notes = Notes(faults="skip")
     assert [row.image for row in read_listed(images, captions, notes=notes)] == ["a.jpg"]
@@ -98,32 +98,32 @@ def test_a_file_of_another_shape_is_refused(content: str, sentence: str, tmp_pat
     [
         (
             {**COCO, "annotations": [7]},
-            "annotation 1: expected an object with a number in 'image_id', found 7; mend it",
+            "annotation 1: expected an object with a number in 'image_id', found 7; fix it",
         ),
-        ({**COCO, "annotations": [{"image_id": 4}]}, "annotation 1: the field for data.caption is empty; mend it"),
+        ({**COCO, "annotations": [{"image_id": 4}]}, "annotation 1: the field for data.caption is empty; fix it"),
         (
             {**COCO, "annotations": [{"image_id": 4, "caption": " "}]},
-            "annotation 1: the field for data.caption is empty; mend it",
+            "annotation 1: the field for data.caption is empty; fix it",
         ),
         (
             {**COCO, "annotations": [{"image_id": 4, "caption": {}}]},
-            "annotation 1: the field for data.caption is empty; mend it",
+            "annotation 1: the field for data.caption is empty; fix it",
         ),
         (
             {**COCO, "annotations": [{"image_id": 77, "caption": "A dog."}]},
             "image 77: it has a caption, and 'images' has no such id; mend",
         ),
-        ({**COCO, "images": [{"id": 4}]}, "image {'id': 4}: the field for data.image is null; mend it"),
+        ({**COCO, "images": [{"id": 4}]}, "image {'id': 4}: the field for data.image is null; fix it"),
         (
             {**COCO, "images": [COCO["images"][0]] * 2},
             "image {'file_name': 'nine.jpg', 'id': 9}: another picture above has the same id;",
         ),
         ([5], "picture 1: expected an object, found a number; the shape is"),
-        ([{"image": "a.jpg"}], "picture 1: the field for data.caption is empty; mend it"),
-        ([{"captions": ["A dog."]}], "picture 1: the field for data.image is null; mend it"),
+        ([{"image": "a.jpg"}], "picture 1: the field for data.caption is empty; fix it"),
+        ([{"captions": ["A dog."]}], "picture 1: the field for data.image is null; fix it"),
         (
             [{"image": "a.jpg", "captions": ["A dog.", 3, {}]}],
-            "picture 1: data.caption takes a text, found an object; mend it",
+            "picture 1: data.caption takes a text, found an object; fix it",
         ),
         ([{"image": "a.jpg", "captions": ["\ud800"]}], "picture 1: the field for data.caption has half a character"),
     ],
@@ -149,11 +149,11 @@ def test_a_faulty_record_is_told_with_its_place(content: Any, sentence: str, tmp
     ],
 )
 def test_files_of_captions_are_told_by_what_is_in_them(name: str, content: str, format: str, tmp_path: Path) -> None:
-    assert recognise(write(tmp_path / name, content)) == format
+    assert detect_format(write(tmp_path / name, content)) == format
 
 
 def test_the_embedded_file_is_told_and_read() -> None:
     path = sample_path("coco") / "captions.json"
-    assert recognise(path) == "coco"
+    assert detect_format(path) == "coco"
     rows = list(read_coco(path))
     assert len(rows) == 76 and sum(len(row.captions) for row in rows) == 380

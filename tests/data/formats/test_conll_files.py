@@ -64,7 +64,7 @@ def test_a_faulty_sentence_is_refused_or_left_out_whole(tmp_path, lines, place, 
     path = write(tmp_path / "a.conll", f"a A\nb B\n\n{lines}\ne E\n")
     assert (
         refusal(lambda: read_conll(path))
-        == f"{path}:{place}: {sentence}; mend it, or leave such records out with data.faults=skip"
+        == f"{path}:{place}: {sentence}; fix it, or skip such records with data.faults=skip"
     )
     notes = Notes(faults="skip")
     assert [sentence.words for sentence in read_conll(path, notes=notes)] == [("a", "b"), ("e",)]

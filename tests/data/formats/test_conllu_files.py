@@ -1,7 +1,7 @@
 import pytest
 
 from clew.data.examples import Sentence
-from clew.data.formats.conllu_files import dependency_graphs, read_conllu, written_graphs
+from clew.data.formats.conllu_files import dependency_graphs, parse_conllu, read_conllu
 from clew.data.notes import Notes
 from tests.data.written import refusal, write
 
@@ -81,10 +81,10 @@ def test_a_text_that_is_conllu_is_read_as_a_file_is(tmp_path):
     text = "# text = Dogs run\n1\tDogs\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\trun\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
     (tmp_path / "one.conllu").write_text(text, encoding="utf-8")
     (read,) = dependency_graphs(tmp_path / "one.conllu", None, Notes())
-    (found,) = written_graphs(text, "the text")
+    (found,) = parse_conllu(text, "the text")
     assert (
         (found.words, found.heads, found.relations)
         == (read.words, read.heads, read.relations)
         == (("Dogs", "run"), (2, 0), ("nsubj", "root"))
     )
-    assert written_graphs("Dogs run", "the text") == []
+    assert parse_conllu("Dogs run", "the text") == []

@@ -114,7 +114,7 @@ def test_another_number_of_fields_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,b\nyes, no, b\nc,d\n")
     assert (
         refusal(lambda: read_csv(path))
-        == f"{path}:3: expected 2 columns between commas, found 3; mend it, or leave such records out with"
+        == f"{path}:3: expected 2 columns between commas, found 3; fix it, or skip such records with"
         " data.faults=skip"
     )
     assert [record.line for record in read_csv(path, notes=Notes(faults="skip"))] == [2, 4]
@@ -123,7 +123,7 @@ def test_another_number_of_fields_is_a_fault(tmp_path):
 def test_a_record_that_swallowed_others_says_where_it_ends(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"a,b\nc,d\n"e,f"\n')
     assert refusal(lambda: read_csv(path)).startswith(
-        f"{path}:2: a field of this record, which ends in line 4, goes on after the quote"
+        f"{path}:2: a field of this record, which ends in line 4, continues after its closing quote"
     )
     path = write(tmp_path / "b.csv", 'text;label\n"a;b\nc;d\ne";f;g\n')
     assert refusal(lambda: read_csv(path)).startswith(
@@ -162,8 +162,8 @@ def test_a_field_that_goes_on_after_its_quote_is_a_fault(tmp_path):
     path = write(tmp_path / "a.csv", 'text,label\n"so" they say,b\nc,d\n')
     assert (
         refusal(lambda: read_csv(path))
-        == f"{path}:2: a field of this record goes on after the quote that closes it; double quotes that are part of a"
-        " text; mend it, or leave such records out with data.faults=skip"
+        == f"{path}:2: a field of this record continues after its closing quote; double quotes that are part of a"
+        " text; fix it, or skip such records with data.faults=skip"
     )
     assert [record.values for record in read_csv(path, notes=Notes(faults="skip"))] == [{"text": "c", "label": "d"}]
 
@@ -213,7 +213,7 @@ def test_a_delimiter_that_is_given_is_taken(said: str, between: str, tmp_path: P
 
 def test_a_delimiter_that_is_none_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "text::label\na::b\n")
-    rule = "what parts fields is one character, such as , ; | or tab, and no quote"
+    rule = "a delimiter is one character, such as , ; | or tab, and not a quote"
     assert refusal(lambda: read_csv(given_file(path, delimiter="::"))) == f"data.delimiter=::: {rule}"
     assert refusal(lambda: read_csv(given_file(path, delimiter='"'))) == f"data.delimiter='\"': {rule}"
 

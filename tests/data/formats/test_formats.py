@@ -9,7 +9,7 @@ from clew.core.errors import UserError
 from clew.data.corpora.samples import sample_path
 from clew.data.descriptions import describe
 from clew.data.format import Format, table_rows
-from clew.data.formats import FORMATS, find_format, recognise
+from clew.data.formats import FORMATS, detect_format, find_format
 from clew.data.formats.json_files import list_rows
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
@@ -50,8 +50,8 @@ TABLE = "Hi.\tHallo!\nRun!\tLauf!\nGo on.\tMach weiter.\n"
     ],
 )
 def test_a_format_is_told_by_extension_then_by_content(tmp_path, name, content, format):
-    assert recognise(write(tmp_path / name, content)) == format
-    assert recognise(write(tmp_path / f"{name}.gz", gzip.compress(content.encode()))) == format
+    assert detect_format(write(tmp_path / name, content)) == format
+    assert detect_format(write(tmp_path / f"{name}.gz", gzip.compress(content.encode()))) == format
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_format_is_told_by_extension_then_by_content(tmp_path, name, content, 
     ],
 )
 def test_the_samples_are_told_apart(sample, file, format):
-    assert recognise(sample_path(sample) / file) == format
+    assert detect_format(sample_path(sample) / file) == format
 
 
 def test_a_format_can_be_forced(tmp_path):
@@ -109,9 +109,9 @@ def piped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("piped")
 def test_a_format_of_ones_own_is_told_by_its_extension_or_its_content_before_all_others(tmp_path: Path) -> None:
-    assert recognise(write(tmp_path / "a.pipe", "")) == "pipe"
-    assert recognise(write(tmp_path / "a.txt", "a|b\nc|d\n")) == "pipe"
-    assert recognise(write(tmp_path / "a.csv", "a,b\n")) == "slash"
+    assert detect_format(write(tmp_path / "a.pipe", "")) == "pipe"
+    assert detect_format(write(tmp_path / "a.txt", "a|b\nc|d\n")) == "pipe"
+    assert detect_format(write(tmp_path / "a.csv", "a,b\n")) == "slash"
     with pytest.raises(UserError, match="unknown data.format 'pip'; did you mean 'pipe'"):
         find_format(tmp_path / "a.txt", "pip")
 

@@ -58,8 +58,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
 def test_what_is_no_object_is_a_fault(tmp_path, line, sentence):
     path = write(tmp_path / "a.jsonl", f'{{"a": 1}}\n{line}\n{{"a": 3}}\n')
     assert (
-        refusal(lambda: read_jsonl(path))
-        == f"{path}:2: {sentence}; mend it, or leave such records out with data.faults=skip"
+        refusal(lambda: read_jsonl(path)) == f"{path}:2: {sentence}; fix it, or skip such records with data.faults=skip"
     )
     assert [record.line for record in read_jsonl(path, notes=Notes(faults="skip"))] == [1, 3]
 
@@ -110,7 +109,7 @@ def test_a_broken_array_is_told_with_its_line(tmp_path):
     path = write(tmp_path / "b.json", '[{"a": 1},\n3]')
     assert (
         refusal(lambda: read_json_array(path))
-        == f"{path}:2: expected an object ({{...}}), found a number; mend it, or leave such records out with"
+        == f"{path}:2: expected an object ({{...}}), found a number; fix it, or skip such records with"
         " data.faults=skip"
     )
     path = write(tmp_path / "c.json", '[{"a": 1},\n')

@@ -56,7 +56,7 @@ def test_a_line_that_is_empty_on_one_side_is_a_fault(tmp_path):
     source, target = pair_of(tmp_path, "a\n\nb\nc\n", "x\ny\n \nz\n")
     assert (
         refusal(lambda: read_parallel(source, target))
-        == f"{source}:2: this line is empty, and line 2 of {target} is not; mend it, or leave such records out with"
+        == f"{source}:2: this line is empty, and line 2 of {target} is not; fix it, or skip such records with"
         " data.faults=skip"
     )
     notes = Notes(faults="skip")
@@ -66,7 +66,7 @@ def test_a_line_that_is_empty_on_one_side_is_a_fault(tmp_path):
 
 
 def test_files_of_unequal_length_are_refused_with_both_counts(tmp_path):
-    rule = "line n of one must translate line n of the other, so look for a line that is missing or broken in two"
+    rule = "line n of one must translate line n of the other, so look for a missing or broken line"
     source, target = pair_of(tmp_path, "a\nb\nc\nd\n", "x\ny\n")
     for faults in ("refuse", "skip"):
         assert (
@@ -87,7 +87,7 @@ def test_the_two_files_are_found_by_their_languages(tmp_path):
     assert find_parallel(str(tmp_path / "train"), "fr", "en") == (zipped, source)
     assert (
         refusal(lambda: find_parallel(tmp_path / "train", "en", "cs"))
-        == f"no such file: {tmp_path}/train.cs, though {source} is there; parallel text is two files"
+        == f"no such file: {tmp_path}/train.cs, but {source} exists; parallel text is two files"
     )
     assert (
         refusal(lambda: find_parallel(tmp_path / "tran", "en", "de"))

@@ -13,7 +13,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.data.descriptions import describe
 from clew.data.files.text_files import find_text
-from clew.data.formats import recognise, table_files
+from clew.data.formats import detect_format, table_files
 from clew.data.formats.table_files import read_table, table_columns
 from clew.data.readers import read_labelled, read_pairs, read_sentences
 from clew.data.uses import find_use
@@ -58,7 +58,7 @@ WRITERS: dict[str, Callable[[Any, Path], Any]] = {
 def test_a_table_is_read_as_it_was_written_whatever_it_is_called(writer: str, name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     WRITERS[writer](TABLE, path)
-    assert recognise(path) == "table"
+    assert detect_format(path) == "table"
     records = list(read_table(path))
     assert [dict(record.values) for record in records] == [{**row, "seen": "2020-01-02"} for row in ROWS]
     assert [record.place for record in records] == [f"{path}:{number}" for number in range(1, 51)]

@@ -61,7 +61,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
 def test_another_number_of_fields_is_a_fault(tmp_path):
     path = write(tmp_path / "a.tsv", "a\tb\nc\td\te\nf\n\t\t\ng\th\n")
     assert refusal(lambda: read_tsv(path)) == (
-        f"{path}:2: expected 2 tab-separated columns, found 3; mend it, or leave such records out with data.faults=skip"
+        f"{path}:2: expected 2 tab-separated columns, found 3; fix it, or skip such records with data.faults=skip"
     )
     notes = Notes(faults="skip")
     assert [record.line for record in read_tsv(path, notes=notes)] == [1, 5]
@@ -71,7 +71,7 @@ def test_another_number_of_fields_is_a_fault(tmp_path):
 def test_a_name_that_is_there_twice_is_refused(tmp_path):
     path = write(tmp_path / "a.tsv", "text\tlabel\ttext\na\tb\tc\n")
     assert refusal(lambda: read_tsv(path, header=True)) == (
-        f"{path}:1: the column 'text' is there twice; rename one, or set data.header=false if this line is no header"
+        f"{path}:1: there are two columns 'text'; rename one, or set data.header=false if this line is not a header"
     )
 
 

@@ -86,7 +86,7 @@ def test_a_row_wider_than_the_header_is_a_fault(tmp_path: Path) -> None:
     path = book(tmp_path / "a.xlsx", [["text", "label"], ["a", "b", "c"]])
     assert (
         refusal(lambda: read_workbook(path))
-        == f"{path}:2: expected 2 cells, found 3; mend it, or leave such records out with data.faults=skip"
+        == f"{path}:2: expected 2 cells, found 3; fix it, or skip such records with data.faults=skip"
     )
 
 
