@@ -1,5 +1,5 @@
-"""What is told of a data file: a field of a record, a column over all records, and what the file can be used for. Knows
-no format."""
+"""The description of a data file: a field of a record, a column over all records, and what the file can be used for.
+Knows no format."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Field(NamedTuple):
-    """A value as text, how many words it has, and what may be labels in it."""
+    """A value as text, its number of words, and the labels it may contain."""
 
     text: str
     num_words: int
@@ -17,9 +17,9 @@ class Field(NamedTuple):
 
 
 Row = tuple[str, dict[str, Field]]
-"""Where a record stands, and its fields by column."""
+"""The place of a record, and its fields by column."""
 Shown = Sequence[tuple[str, Mapping[str, str]]]
-"""Some records as texts."""
+"""Example records: the place of each, and its texts by column."""
 
 
 def text_field(text: str) -> Field:
@@ -39,9 +39,9 @@ class Distribution:
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """One column. `labels` counts its values where they are few and come again; in CoNLL files those of every word, in
-    trees those of every phrase. `is_list` says that a record has a list of strings there, `is_blank` that every word
-    has `_`, and `is_comment` that it is no column but what a comment tells of a whole sentence."""
+    """One column. `labels` counts its values if they are few and repeat; in CoNLL files those of every word, in trees
+    those of every phrase. `is_list` says that each record has a list of strings, `is_blank` that every word has `_`,
+    and `is_comment` that this is not a column but a comment on a whole sentence."""
 
     name: str
     num_empty: int
@@ -53,14 +53,14 @@ class ColumnDescription:
     is_blank: bool = False
     is_comment: bool = False
     is_score: bool = False
-    """Every value is a number, and some have a fraction: 2.75 is no class."""
+    """Every value is a number, and some have a fraction: 2.75 is not a class."""
 
 
 Columns = Sequence[ColumnDescription]
 
 
 class Use(NamedTuple):
-    """A recipe, its settings by name, and other columns that may be the label."""
+    """A recipe, its settings by name, and other columns that could be the label."""
 
     recipe: str
     settings: dict[str, str]
@@ -72,6 +72,6 @@ class Use(NamedTuple):
 
 
 def is_of_numbers(examples: Shown, name: str) -> bool:
-    """Whether the examples have more digits than letters there."""
+    """Whether the examples have more digits than letters in a column."""
     text = "".join(fields.get(name, "") for _, fields in examples)
     return sum(map(str.isdigit, text)) > sum(map(str.isalpha, text))

@@ -1,7 +1,6 @@
-"""What was understood of a data file: its format, columns, lengths, labels, duplicates, and the lines that cannot be
-used.
+"""Inspect a data file: its format, columns, lengths, labels, duplicates, and the lines that cannot be used.
 
-A description is made in one pass that holds a few numbers a record, no text.
+This takes one pass over the file, which keeps a few numbers for each record and no text.
 """
 
 from array import array
@@ -18,7 +17,7 @@ from clew.core.errors import UserError, counted
 from clew.data.described import ColumnDescription, Distribution, Field, Row, text_field
 from clew.data.files.encodings import Guess
 from clew.data.files.folders import OBJECTS, TEXTS, ending, files_below, has_bytes
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.files.text_files import FIELD
 from clew.data.format import table_rows
 from clew.data.formats import FORMATS, find_format
@@ -32,15 +31,15 @@ from clew.data.records import check_found
 
 NUM_EXAMPLES = 3
 MOST_LABELS = 100
-"""A column with more different values than this holds no labels."""
+"""A column with more distinct values than this holds no labels."""
 SHOWN_LABELS = 12
 SHOWN_CHARACTERS = 100
 
 
 @dataclass(frozen=True)
 class Description:
-    """A file as it was read. `stopped` is the sentence of what kept the rest from being read; `ratio` the words of the
-    second text for each word of the first, where there are two."""
+    """The result of inspecting a file. `stopped` is the error that ended reading early, if any. With two texts, `ratio`
+    is the number of words of the second for each word of the first."""
 
     path: str
     format: str
@@ -54,28 +53,29 @@ class Description:
     stopped: str | None
     ratio: Distribution | None
     num_files: int | None = None
-    """Of a folder."""
+    """For a folder."""
     encoding: Guess | None = None
-    """Of a file that is not UTF-8."""
+    """For a file that is not UTF-8."""
     delimiter: str | None = None
-    """What parts the fields of a CSV file."""
+    """The character that separates the fields of a CSV file."""
 
     def __repr__(self) -> str:
-        return "\n".join(shown(self))
+        return "\n".join(report_lines(self))
 
 
 def describe(
     path: Path | str, target: Path | str | None = None, *, format: str | None = None, header: bool | None = None
 ) -> Description:
-    """What is in a file, or of text and JSON lines in a folder; with `target`, in two files of parallel text. A file of
-    which nothing can be read is refused."""
-    path = at_home(path)
+    """Inspect a file, or the text and JSON lines files of a folder; with `target`, two files of parallel text. Refuses
+    data without a single readable record."""
+    path = expand_home(path)
     notes, num_files = Notes(faults="skip"), None
     rows: Iterator[Row]
     if target is None and path.is_dir() and (files := files_below(path, (*TEXTS, *OBJECTS), has_bytes)):
         if format is not None or header is not None:
             raise UserError(
-                f"{path} is a folder, of which .txt files are text and .jsonl files JSON lines; a format is for a file"
+                f"{path} is a folder: its .txt files are read as text and its .jsonl files as JSON lines; give a format"
+                " for a single file only"
             )
         format, num_files = "jsonl" if all(ending(file) in OBJECTS for file in files) else "lines", len(files)
         rows = chain.from_iterable(folder_rows(file, format, notes) for file in files)
@@ -84,7 +84,7 @@ def describe(
         rows = FORMATS[format].rows(path, header, notes)
     else:
         format = "parallel"
-        rows = table_rows(lambda path, **_: read_parallel(path, at_home(target), notes=notes))(path, None, notes)
+        rows = table_rows(lambda path, **_: read_parallel(path, expand_home(target), notes=notes))(path, None, notes)
     survey, stopped = Survey(), None
     try:
         for place, fields in rows:
@@ -96,12 +96,13 @@ def describe(
     check_found(survey.num_records > 0, path, False, notes)
     encoding = find_encoding(path) if num_files is None and path.is_file() else None
     delimiter = delimiter_at(path) if format == "csv" and num_files is None else None
-    found = survey.description(str(path), format, notes, stopped)
-    return replace(found, num_files=num_files, encoding=encoding, delimiter=delimiter)
+    description = survey.description(str(path), format, notes, stopped)
+    return replace(description, num_files=num_files, encoding=encoding, delimiter=delimiter)
 
 
 def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
-    """A file of a folder as training reads it: of JSON lines, where others are plain text, the field `text` alone."""
+    """Read a file of a folder as training does: if the folder has plain text too, only the field `text` of JSON
+    lines."""
     if ending(path) in TEXTS:
         for number, line in enumerate(read_lines(path), start=1):
             if line.strip():
@@ -116,11 +117,13 @@ def folder_rows(path: Path, format: str, notes: Notes) -> Iterator[Row]:
             yield place, {FIELD: fields[FIELD]}
         else:
             notes.fault(
-                "no text", place, f"this object has no field '{FIELD}', which is what is read beside plain text"
+                "no text", place, f"this object has no field '{FIELD}', the only one read in a folder with plain text"
             )
 
 
 class ColumnSurvey:
+    """Running counts of one column."""
+
     def __init__(self) -> None:
         self.words = array("I")
         self.characters = array("I")
@@ -165,7 +168,7 @@ class ColumnSurvey:
 
 
 class Survey:
-    """Counts, filled row by row."""
+    """Running counts of a file, filled row by row."""
 
     def __init__(self) -> None:
         self.num_records = 0
@@ -212,13 +215,13 @@ class Survey:
         )
 
     def is_label(self, comment: ColumnDescription) -> bool:
-        """Whether every sentence has the comment, with a value of few that come again."""
+        """Whether every sentence has the comment, and its values are few and repeat."""
         return (
             comment.labels is not None and len(comment.labels) > 1 and sum(comment.labels.values()) == self.num_records
         )
 
     def ratio(self, texts: list[str]) -> Distribution | None:
-        """Words of the second text for each of the first, where there are just two in every record."""
+        """The words of the second text for each word of the first, if every record has exactly two texts."""
         if len(texts) != 2 or any(len(self.columns[name].words) != self.num_records for name in texts):
             return None
         first, second = (np.asarray(self.columns[name].words, dtype=float) for name in texts)
@@ -227,7 +230,7 @@ class Survey:
 
 
 def is_text(column: ColumnDescription, format: str) -> bool:
-    """Whether a column holds texts: no labels, and not a word each as names and numbers are."""
+    """Whether a column holds texts: not labels, and not single words such as names and numbers."""
     return format == "parallel" or (column.labels is None and column.words.max > 1)
 
 
@@ -237,17 +240,17 @@ def distribution(values: Any) -> Distribution:
     return Distribution(float(numbers.mean()), float(median), float(percentile_95), float(numbers.max()))
 
 
-def shown(description: Description) -> Iterator[str]:
-    """The lines of a description."""
-    files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
+def report_lines(description: Description) -> Iterator[str]:
+    """Yield the lines of the report that users see."""
+    num_files = "" if description.num_files is None else f", {counted(description.num_files, 'file')}"
     about = FORMATS[description.format].about
     if description.delimiter is not None:
         about = f"{SEPARATED.get(description.delimiter, repr(description.delimiter))}-separated values"
-    yield f"{description.path}: {about}{files}, {counted(description.num_records, 'record')}"
+    yield f"{description.path}: {about}{num_files}, {counted(description.num_records, 'record')}"
     if description.encoding is not None:
         yield (
-            f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME says"
-            " otherwise"
+            f"encoding: {description.encoding.encoding}, as {description.encoding.reason}; data.encoding=NAME"
+            " overrides this"
         )
     for column in description.columns:
         num_different = column.num_different if column.labels is None else len(column.labels)
@@ -260,7 +263,7 @@ def shown(description: Description) -> Iterator[str]:
             yield f"  words: {column.words}"
             yield f"  characters: {column.characters}"
         else:
-            yield f"  labels: {shown_labels(column.labels)}"
+            yield f"  labels: {format_labels(column.labels)}"
     if description.format == "lines":
         (column,) = description.columns
         words, characters = (
@@ -269,7 +272,7 @@ def shown(description: Description) -> Iterator[str]:
         num_lines = description.num_records + sum(description.skipped.values())
         yield f"in all: {counted(words, 'word')}, {counted(characters + num_lines, 'character')} with the line ends"
     if description.ratio is not None:
-        yield f"words of the second text for each word of the first: {shown_ratio(description.ratio)}"
+        yield f"words of the second text for each word of the first: {format_ratio(description.ratio)}"
     repeat = "repeats" if description.num_duplicates == 1 else "repeat"
     yield f"duplicates: {counted(description.num_duplicates, 'record')} {repeat} an earlier one"
     for reason, count in description.skipped.items():
@@ -285,14 +288,14 @@ def shown(description: Description) -> Iterator[str]:
         yield from (f"  {name}: {shortened(text)}" for name, text in fields.items() if name not in blank)
 
 
-def shown_labels(labels: Mapping[str, int]) -> str:
+def format_labels(labels: Mapping[str, int]) -> str:
     total = sum(labels.values())
     first = list(labels.items())[:SHOWN_LABELS]
     more = f" and {len(labels) - len(first)} more" if len(labels) > len(first) else ""
     return ", ".join(f"{label or '(empty)'} {count:,} ({count / total:.1%})" for label, count in first) + more
 
 
-def shown_ratio(ratio: Distribution) -> str:
+def format_ratio(ratio: Distribution) -> str:
     return f"mean {ratio.mean:.2f}, median {ratio.median:.2f}, 95 % {ratio.percentile_95:.2f}, max {ratio.max:.2f}"
 
 

@@ -1,8 +1,9 @@
-"""Documents: texts of several sentences, in files or corpora. They are read a sentence at a time, so that none has to
-fit into memory.
+"""Documents: texts of several sentences, from files or corpora. They are read one sentence at a time, so a document
+need not fit into memory.
 
-In plain text a line is a sentence and a blank line parts documents; in JSON lines a document is an object, its text in
-one field, and the text's lines are its sentences. A line of more than LONG characters is cut where sentences end in it.
+In plain text, a line is a sentence and a blank line separates documents. In JSON lines, a document is an object: one
+field holds its text, and the lines of the text are its sentences. A line of more than LONG characters is split at its
+sentence ends.
 """
 
 import json
@@ -18,21 +19,21 @@ from clew.data.corpora import find_corpus, get_corpus, read_corpus
 from clew.data.corpora.contents import ParallelText, RunningText
 from clew.data.files.extents import Extent, extent_of
 from clew.data.files.folders import OBJECTS, TEXTS, ending, files_at, has_bytes
-from clew.data.files.given_files import at_home
-from clew.data.files.measures import measured
+from clew.data.files.given_files import expand_home
+from clew.data.files.measures import cached_extent
 from clew.data.files.text_files import FIELD, Stamp, TextFiles
 from clew.data.formats.json_files import KINDS, dotted_names, read_jsonl, value_at
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 
 LONG = 250
-"""Characters of a line that is read as one sentence, whatever is in it."""
+"""A line of up to this many characters is one sentence, whatever it contains."""
 END = re.compile(r"[.!?…]+[\"')\]»”’]*\s+(?![a-z])|[。！？]+[」』”’]*\s*")
-"""What ends a sentence in a longer line."""
+"""The end of a sentence within a longer line."""
 
 
 class Line(NamedTuple):
-    """A sentence; `opens` says that a document begins with it."""
+    """A sentence; `opens` says that it begins a document."""
 
     text: str
     opens: bool
@@ -44,13 +45,13 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents that can be read again and again; iterating gives their sentences, and `str` says which they are."""
+    """Documents that can be read repeatedly. Iterating yields their sentences; `str` gives their name."""
 
     name: str
     lines: Callable[[], Iterator[Line]]
     stamp: Callable[[], Stamp | None] = lambda: None
-    """What tells them from what they were before without reading them, where they are files that are read without a
-    fault."""
+    """Identifies the current contents of files without reading them. None for other sources, and if faulty records are
+    skipped."""
 
     def __iter__(self) -> Iterator[str]:
         return (line.text for line in self.lines())
@@ -64,39 +65,39 @@ def measure(documents: Documents) -> Extent:
 
 
 def joined(parts: Sequence[Documents]) -> Documents:
-    """Several as one, in their order."""
+    """Concatenate several into one."""
     if len(parts) == 1:
         return parts[0]
     name = f"{parts[0]} and {len(parts) - 1} more"
-    return Documents(name, lambda: (line for part in parts for line in part.lines()), lambda: stamped(parts))
+    return Documents(name, lambda: (line for part in parts for line in part.lines()), lambda: joined_stamp(parts))
 
 
-def stamped(parts: Sequence[Documents], *more: Any) -> Stamp | None:
-    """One stamp of all parts, and of what else tells what is read of them."""
-    stamps = [part.stamp() for part in parts]
-    found = [stamp for stamp in stamps if stamp is not None]
-    if len(found) < len(stamps):
+def joined_stamp(parts: Sequence[Documents], *span: int) -> Stamp | None:
+    """Return one stamp for all parts, and for the `span` of characters that is read of them; None if a part has
+    none."""
+    stamps = [stamp for part in parts if (stamp := part.stamp()) is not None]
+    if len(stamps) < len(parts):
         return None
-    text = json.dumps([*(stamp.text for stamp in found), *more])
-    return Stamp(text, sum(stamp.size for stamp in found), max(stamp.changed for stamp in found))
+    text = json.dumps([*(stamp.text for stamp in stamps), *span])
+    return Stamp(text, sum(stamp.size for stamp in stamps), max(stamp.changed for stamp in stamps))
 
 
 def documents_at(path: Path | str, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
-    """Those of a file, or of all text and JSON lines files below a folder in the order of their names. `format` is
-    lines or jsonl, told from a file's name where it is not given."""
+    """The documents of a file, or of all text and JSON lines files below a folder in the order of their names. `format`
+    is lines or jsonl; by default it is detected from a file's name."""
     if format not in (None, "lines", "jsonl"):
         raise UserError(
             f"data.format={format}: documents are plain text (lines) or JSON lines (jsonl); convert them, or leave"
             " it out"
         )
-    found = [
-        documents_in(file, notes, field, format) for file in files_at(at_home(path), (*TEXTS, *OBJECTS), has_bytes)
+    files = [
+        documents_in(file, notes, field, format) for file in files_at(expand_home(path), (*TEXTS, *OBJECTS), has_bytes)
     ]
-    return replace(joined(found), name=str(path))
+    return replace(joined(files), name=str(path))
 
 
 def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | None = None) -> Documents:
-    """Those of one file. What is passed over in it is noted when it is first read."""
+    """The documents of one file. Skipped records are noted only the first time it is read."""
     if format == "lines" or (format is None and ending(path) not in OBJECTS):
         return Documents(str(path), lambda: plain_lines(read_lines(path)), lambda: file_stamp(path, "lines"))
     unread = [notes]
@@ -107,31 +108,32 @@ def documents_in(path: Path, notes: Notes, field: str = FIELD, format: str | Non
     return Documents(str(path), lines, lambda: None if notes.faults == "skip" else file_stamp(path, "jsonl", field))
 
 
-def file_stamp(path: Path, *how: str) -> Stamp | None:
-    """Of a file that is read in some way."""
-    found = TextFiles((path,)).stamp()
-    return None if found is None else found._replace(text=json.dumps(["documents", LONG, found.text, *how]))
+def file_stamp(path: Path, *options: str) -> Stamp | None:
+    """The stamp of a file and of the options with which it is read."""
+    stamp = TextFiles((path,)).stamp()
+    return None if stamp is None else stamp._replace(text=json.dumps(["documents", LONG, stamp.text, *options]))
 
 
 def plain_lines(lines: Iterable[str]) -> Iterator[Line]:
     opens = True
     for line in lines:
         text = line.strip()
-        for sentence in sentences_of(text):
+        for sentence in split_sentences(text):
             yield Line(sentence, opens)
             opens = False
         opens = opens or not text
 
 
 def object_lines(path: Path, field: str, notes: Notes) -> Iterator[Line]:
-    """The texts of JSON lines; one that lacks its text is a fault."""
+    """Read the texts of JSON lines; an object without its text is a fault."""
     for record in read_jsonl(path, notes=notes):
         try:
             text = value_at(record.values, field)
         except KeyError:
             names = dotted_names(record.values)
             remedy = (
-                f"{did_you_mean(field, names)} there are: {', '.join(names[:10])}; name the text's with data.text=NAME"
+                f"{did_you_mean(field, names)} there are: {', '.join(names[:10])}; name the right one with"
+                " data.text=NAME"
             )
             notes.fault("no text", record.place, f"this object has no field '{field}'{remedy}")
             continue
@@ -144,18 +146,18 @@ def object_lines(path: Path, field: str, notes: Notes) -> Iterator[Line]:
             opens = False
 
 
-def sentences_of(line: str) -> list[str]:
-    """A line, or what is between the ends of sentences in a long one."""
+def split_sentences(line: str) -> list[str]:
+    """Return a line as one sentence, or a long line split at its sentence ends."""
     if len(line) <= LONG:
         return [line] if line else []
     edges = [0, *(match.end() for match in END.finditer(line)), len(line)]
-    found = (line[start:stop].strip() for start, stop in zip(edges, edges[1:], strict=False))
-    return [sentence for sentence in found if sentence]
+    sentences = (line[start:stop].strip() for start, stop in zip(edges, edges[1:], strict=False))
+    return [sentence for sentence in sentences if sentence]
 
 
 def corpus_documents(name: str, language: str | None = None) -> dict[str, Documents]:
-    """The parts of a corpus by name. One of sentences is a document a part; of pairs it is the side in `language`, or
-    in the first one."""
+    """Return the parts of a corpus by name. In a corpus of sentences, each part is one document. In a corpus of pairs,
+    it is the side in `language`, by default the first."""
     content = get_corpus(name).content
     if isinstance(content, RunningText):
         files = find_corpus(name)._asdict().items()
@@ -168,19 +170,18 @@ def corpus_documents(name: str, language: str | None = None) -> dict[str, Docume
 
 
 def sentence_lines(examples: Sequence[Any]) -> Iterator[Line]:
-    """Examples as one document; the same one again at once, as where a sentence has several translations, is left
-    out."""
-    before = None
+    """Read examples as one document. Repeats in a row are dropped, as when a sentence has several translations."""
+    previous = None
     for example in examples:
         text = " ".join(example.key.split())
-        if text and text != before:
-            yield Line(text, before is None)
-            before = text
+        if text and text != previous:
+            yield Line(text, previous is None)
+            previous = text
 
 
-def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | None = None) -> dict[str, Documents]:
-    """`train`, and what `fractions` says of the last sentences, by name; a document that is cut through becomes two.
-    How long a large file is may be remembered in a `cache`."""
+def hold_out(documents: Documents, fractions: dict[str, float], cache: Path | None = None) -> dict[str, Documents]:
+    """Split documents into `train` and the parts that `fractions` names, which are taken off the end. A cut inside a
+    document makes two of it. The length of a large file may be remembered in `cache`."""
     held_out = round(sum(fractions.values()), 9)
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
@@ -188,12 +189,12 @@ def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | Non
     wanted = {"train": 1 - held_out, **{name: fraction for name, fraction in fractions.items() if fraction}}
     if len(wanted) == 1:
         return {"train": documents}
-    size = measured(documents, cache, measure).num_characters
+    size = cached_extent(documents, cache, measure).num_characters
     parts, start, share = {}, 0, 0.0
     for name, fraction in wanted.items():
         share += fraction
         stop = int(round(share, 9) * size)
-        parts[name] = part_of(documents, start, stop)
+        parts[name] = documents_between(documents, start, stop)
         if next(parts[name].lines(), None) is None:
             raise UserError(
                 f"{documents}: the {name} part of its {size} characters has no sentence; give more text, or another"
@@ -203,8 +204,8 @@ def cut_off(documents: Documents, fractions: dict[str, float], cache: Path | Non
     return parts
 
 
-def part_of(documents: Documents, start: int, stop: int) -> Documents:
-    """The sentences that end behind character `start`, and not behind `stop`."""
+def documents_between(documents: Documents, start: int, stop: int) -> Documents:
+    """The sentences that end after character `start` and not after `stop`."""
 
     def lines() -> Iterator[Line]:
         place, opens = 0, True
@@ -216,4 +217,4 @@ def part_of(documents: Documents, start: int, stop: int) -> Documents:
                 yield Line(line.text, opens or line.opens)
                 opens = False
 
-    return Documents(str(documents), lines, lambda: stamped([documents], start, stop))
+    return Documents(str(documents), lines, lambda: joined_stamp([documents], start, stop))

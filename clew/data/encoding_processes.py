@@ -1,6 +1,6 @@
-"""Several processes that encode shards at once. Each is a program of its own that reads JSON lines, a tokenizer and
-then shards, and writes JSON lines, how far it is and then what it wrote; it ends with its input, and so with whoever
-started it."""
+"""Encode shards in several processes. Each process is a program of its own: it reads a tokenizer and then shards as
+JSON lines, and writes its progress and then the entry of each shard as JSON lines. It ends when its input closes, and
+so with the program that started it."""
 
 import json
 import os
@@ -21,11 +21,11 @@ from clew.data.files.text_files import Piece
 from clew.text.tokenizer import Tokenizer
 
 TICK = 0.1
-"""Seconds between two looks at how far the processes are, and at whether to stop."""
+"""Seconds between two checks of the progress, and of whether to stop."""
 
 
 class Job(NamedTuple):
-    """A shard to be written, or one that is there already, whose entry it has."""
+    """A shard to be written, or the entry of a shard that exists already."""
 
     path: Path
     pieces: Sequence[Piece]
@@ -34,38 +34,38 @@ class Job(NamedTuple):
 
 
 def encode_shards(
-    jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, tell: Callable[[int], None]
+    jobs: Iterable[Job], tokenizer: Tokenizer, workers: int, report: Callable[[int], None]
 ) -> Iterator[Entry]:
-    """What was written of every shard, in their order, which is the same for any number of processes. `tell` is called
-    here, often, with the characters done since, and may raise to stop everything."""
+    """Yield the entry of every shard, in order; the entries do not depend on the number of processes. `report` is
+    called here, often, with the number of characters done since the last call. It may raise to stop everything."""
     if workers == 1:
         for job in jobs:
-            yield encode_here(job, tokenizer, tell)
+            yield encode_here(job, tokenizer, report)
         return
-    told: SimpleQueue[int] = SimpleQueue()
+    progress: SimpleQueue[int] = SimpleQueue()
     children: list[subprocess.Popen[str]] = []
     free: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
     threads = ThreadPoolExecutor(workers)
     waiting: list[Future[Entry]] = []
     folder = Path()
 
-    def tell_all() -> None:
-        tell(sum(told.get() for _ in range(told.qsize())))
+    def report_all() -> None:
+        report(sum(progress.get() for _ in range(progress.qsize())))
 
     def first() -> Entry:
         while not wait_for(waiting[:1], timeout=TICK).done:
-            tell_all()
-        tell_all()  # a process that a signal has ended is no fault
+            report_all()
+        report_all()  # may raise first: a process that was stopped by a signal is not an error
         return waiting.pop(0).result()
 
     try:
         for job in jobs:
             folder = job.path.parent
             if job.entry is None and len(children) < workers:
-                children.append(start())
-                introduce(children[-1], tokenizer)
+                children.append(start_process())
+                send_tokenizer(children[-1], tokenizer)
                 free.put(children[-1])
-            waiting.append(threads.submit(encode_there, job, free, told.put))
+            waiting.append(threads.submit(encode_there, job, free, progress.put))
             if len(waiting) > workers:
                 yield first()
         while waiting:
@@ -80,17 +80,17 @@ def encode_shards(
                 path.unlink(missing_ok=True)
 
 
-def encode_here(job: Job, tokenizer: Tokenizer, tell: Callable[[int], None]) -> Entry:
+def encode_here(job: Job, tokenizer: Tokenizer, report: Callable[[int], None]) -> Entry:
     if job.entry is not None:
-        tell(job.entry["num_characters"])
+        report(job.entry["num_characters"])
         return job.entry
-    return encode_shard(job.path, job.pieces, job.begins, tokenizer, tell)
+    return encode_shard(job.path, job.pieces, job.begins, tokenizer, report)
 
 
-def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Callable[[int], None]) -> Entry:
-    """Has a process that is free write a shard."""
+def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", report: Callable[[int], None]) -> Entry:
+    """Let a free process write a shard."""
     if job.entry is not None:
-        tell(job.entry["num_characters"])
+        report(job.entry["num_characters"])
         return job.entry
     child = free.get()
     assert child.stdin is not None and child.stdout is not None
@@ -102,9 +102,9 @@ def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Cal
                 raise OSError(answer["number"], answer["error"])
             if "file" in answer:
                 return answer
-            tell(answer["done"])
+            report(answer["done"])
     except (BrokenPipeError, ValueError):
-        pass  # its end is told below
+        pass  # reported below
     finally:
         free.put(child)
     raise UserError(
@@ -113,19 +113,19 @@ def encode_there(job: Job, free: "SimpleQueue[subprocess.Popen[str]]", tell: Cal
     )
 
 
-def start() -> "subprocess.Popen[str]":
+def start_process() -> "subprocess.Popen[str]":
     root = str(Path(__file__).parents[2])
     paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-m", "clew.data.encoding_processes"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "encoding": "utf-8"}
-    # Ctrl-C reaches every process of a terminal's session: those of another are ended by the one that started them
+    # Ctrl-C reaches every process of the terminal's session; in its own session, a process is ended by its parent alone
     return subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
 
 
-def introduce(child: "subprocess.Popen[str]", tokenizer: Tokenizer) -> None:
+def send_tokenizer(child: "subprocess.Popen[str]", tokenizer: Tokenizer) -> None:
     assert child.stdin is not None
-    with suppress(BrokenPipeError):  # of one that has died already its first shard tells
+    with suppress(BrokenPipeError):  # its first shard reports a process that has died
         send(child.stdin, tokenizer.to_json())
 
 
@@ -134,16 +134,16 @@ def send(stream: IO[str], content: object) -> None:
     stream.flush()
 
 
-def encode_as_told() -> None:
-    """What such a process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where a system has no sessions
+def encode_from_input() -> None:
+    """Encode the shards named on standard input: the program of each process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for systems without sessions
     tokenizer = Tokenizer.from_json(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
         job = json.loads(line)
         pieces = [Piece(*piece) for piece in job["pieces"]]
         done = 0
 
-        def tell(count: int) -> None:
+        def report(count: int) -> None:
             nonlocal done
             done += count
             if done >= 2**16:
@@ -151,7 +151,7 @@ def encode_as_told() -> None:
                 done = 0
 
         try:
-            entry = encode_shard(Path(job["path"]), pieces, job["begins"], tokenizer, tell)
+            entry = encode_shard(Path(job["path"]), pieces, job["begins"], tokenizer, report)
         except OSError as error:
             send(sys.stdout, {"error": error.strerror or str(error), "number": error.errno or 0})
             continue
@@ -160,4 +160,4 @@ def encode_as_told() -> None:
 
 
 if __name__ == "__main__":
-    encode_as_told()
+    encode_from_input()

@@ -1,14 +1,14 @@
-"""One set of examples into training, validation and test parts, by hash; and what given parts have in common.
+"""Split examples into training, validation and test parts by hash, and find what the parts have in common.
 
-Every example has a key (its text, its source) and every key a number, a hash of the seed and the key with its white
-space evened out. Keys are put in the order of their numbers; the first make up the test part, the next the validation
-part, the rest is to train on. So a part depends on the seed and on which examples there are, not on their order;
-examples with the same key are on one side; and when examples are added, few others change sides. A part has the number
-of examples it should have, rounded, and is off by no more than half of what its last key has; a key that has more
-examples than the smallest held-out part is trained on.
+Every example has a key (its text, its source). Every key has a number: a hash of the seed and of the key with its white
+space normalised. Keys are sorted by their numbers: the first make up the test part, the next the validation part, and
+the rest the training part. So a part depends on the seed and on the set of examples, not on their order; examples with
+the same key are in the same part; and when examples are added, few others move. The size of a part is its share of the
+examples, rounded, and off by at most half of the examples of its last key. A key with more examples than the smallest
+held-out part goes to the training part.
 
-With strata (labels) the same is done within each, what rounding left over or took too much going to the next stratum.
-Every stratum keeps a key to train on. A key whose examples differ in label counts for the most frequent of them.
+With strata (labels), each stratum is split in this way, and its rounding error is carried over to the next. Every
+stratum keeps a key to train on. A key whose examples differ in label belongs to the most frequent of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,10 +39,10 @@ def split_examples(
     key: Key | None = None,
     stratify: Key | None = None,
 ) -> dict[str, Sequence[E]]:
-    """The parts by name: `train`, and `valid` and `test` where there are any, each in the order of the file.
+    """Return the parts by name: `train`, and `valid` and `test` if there are any, each in the order of the file.
 
-    Given parts stay as they are; a part that is not given is taken out of the training examples. `key` says what makes
-    two examples the same, `stratify` gives the label whose shares every part should have.
+    Given parts are kept; a missing part is taken out of the training examples. Examples with the same `key` count as
+    the same. `stratify` gives the label whose proportions every part should keep.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
@@ -70,8 +70,8 @@ def assign_parts(
     valid_fraction: float,
     test_fraction: float,
 ) -> np.ndarray:
-    """The part of every example, (example,): 0 to train on, 1 to validate, 2 to test. Holds 8 bytes an example of the
-    keys."""
+    """Return the part of every example, (example,): 0 train, 1 valid, 2 test. Of the keys, only 8 bytes for each
+    example are held in memory."""
     fractions = {"test": test_fraction, "valid": valid_fraction}
     held_out = test_fraction + valid_fraction
     if held_out >= 1:
@@ -98,19 +98,19 @@ def assign_parts(
 
 
 def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, float], stratified: bool) -> np.ndarray:
-    """The part of every group; groups are in the order in which they are taken."""
+    """Return the part of every group. Groups come in the order in which they are taken."""
     parts = np.zeros(len(counts), dtype=np.int8)
     smallest_part = min(counts.sum() * fraction for fraction in wanted.values())
     largest = max(
         smallest_part, np.partition(counts, len(wanted) - 1)[len(wanted) - 1]
-    )  # there is a group for every part
-    shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # the only group of a stratum is trained on
+    )  # so that every part gets a group
+    shared = np.flatnonzero(np.bincount(stratum_of)[stratum_of] > 1)  # a stratum's only group is trained on
     order = shared[np.argsort(stratum_of[shared], kind="stable")]
     carried = dict.fromkeys(wanted, 0.0)
     for members in np.split(order, np.flatnonzero(np.diff(stratum_of[order])) + 1):
         size = counts[members].sum()
         free = members[counts[members] <= largest]
-        keep = 1 if len(free) == len(members) else 0  # what trains of the groups that could be taken
+        keep = 1 if len(free) == len(members) else 0  # groups left to train on
         for later, (name, fraction) in zip(reversed(range(len(wanted))), wanted.items(), strict=True):
             share = size * fraction + carried[name]
             spare = len(free) - keep - (0 if stratified else later)
@@ -122,27 +122,27 @@ def assign_groups(counts: np.ndarray, stratum_of: np.ndarray, wanted: dict[str, 
 
 
 def num_groups(counts: np.ndarray, share: float) -> int:
-    """How many of the first groups come nearest to a share of the examples; the fewer where two do."""
+    """Return how many of the first groups come nearest to a share of the examples; on a tie, the fewer."""
     edges = np.concatenate([[0], np.cumsum(counts)])
     return int(np.argmin(np.abs(edges - share)))
 
 
 def group_strata(group_of: np.ndarray, strata: Iterable[str]) -> np.ndarray:
-    """The most frequent stratum of every group, the first in the alphabet where several are."""
-    met: dict[str, int] = {}
-    numbers = np.fromiter((met.setdefault(str(name), len(met)) for name in strata), np.int64)
-    code = {name: number for number, name in enumerate(sorted(met))}
-    stratum_of = np.array([code[name] for name in met], np.int64)[numbers]
-    assert len(stratum_of) == len(group_of), "a stratum an example"
-    both, counts = np.unique(group_of * len(code) + stratum_of, return_counts=True)
-    groups, numbers = np.divmod(both, len(code))
+    """Return the most frequent stratum of every group; on a tie, the first in the alphabet."""
+    first_numbers: dict[str, int] = {}
+    numbers = np.fromiter((first_numbers.setdefault(str(name), len(first_numbers)) for name in strata), np.int64)
+    code = {name: number for number, name in enumerate(sorted(first_numbers))}
+    stratum_of = np.array([code[name] for name in first_numbers], np.int64)[numbers]
+    assert len(stratum_of) == len(group_of), "one stratum for each example"
+    pairs, counts = np.unique(group_of * len(code) + stratum_of, return_counts=True)
+    groups, numbers = np.divmod(pairs, len(code))
     order = np.lexsort((numbers, -counts, groups))
     _, first = np.unique(groups[order], return_index=True)
     return numbers[order][first]
 
 
 def hash_keys(keys: Iterable[str], seed: int = 0) -> np.ndarray:
-    """A number of 64 bits a key, the same on every machine; white space of any kind and length is one space."""
+    """Return a 64-bit number for each key, the same on every machine. Any run of white space counts as one space."""
     start = blake2b(digest_size=8, key=blake2b(str(seed).encode(), digest_size=32).digest())
     digests = bytearray()
     for key in keys:
@@ -169,7 +169,7 @@ def too_few(num_keys: int, num_examples: int, wanted: dict[str, float], stratifi
 
 
 class Overlap(NamedTuple):
-    """How many examples of a held-out part have a key that the training part has too."""
+    """How many examples of a held-out part have a key that is also in the training part."""
 
     part: str
     num_shared: int
@@ -183,7 +183,7 @@ class Overlap(NamedTuple):
 
 
 def find_overlaps(parts: Mapping[str, Sequence[E]], key: Key | None = None) -> list[Overlap]:
-    """What `valid` and `test` share with `train`, where they share anything."""
+    """Find the examples that `valid` and `test` share with `train`."""
     key = key_of if key is None else key
     seen = np.sort(hash_keys(map(key, parts["train"])))
     overlaps = []

@@ -1,7 +1,6 @@
-"""What a task is given to learn from: plain tuples of strings, each with where it came from. Knows no file.
+"""The examples that tasks learn from: plain tuples of strings, each with its origin. Knows no file.
 
-`key` is what decides whether two examples are the same one again, when a set is split: what a model reads, not what it
-answers.
+`key` decides whether two examples are the same when a set is split: it is what a model reads, not what it answers.
 """
 
 import math
@@ -32,7 +31,7 @@ class Text(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """A text, or two texts together, with a label; with several, or none, where labels do not exclude each other."""
+    """A text, or two texts together, with a label; with several labels, or none, if they do not exclude each other."""
 
     text: str
     labels: tuple[str, ...] = ()
@@ -50,7 +49,7 @@ class Labelled(NamedTuple):
 
 
 class Answered(Protocol):
-    """An example, as far as its answer is concerned."""
+    """An example with an answer."""
 
     @property
     def label(self) -> str: ...
@@ -60,19 +59,19 @@ class Answered(Protocol):
 
 
 def number_of(example: Answered) -> float:
-    """The number that an example has for a label."""
+    """Return the label of an example as a number."""
     try:
         number = float(example.label)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f"{example.id}: '{example.label}' is no number, and task.labels=number asks for one")
+        raise UserError(f"{example.id}: '{example.label}' is not a number, as task.labels=number requires")
     return number
 
 
 class Pair(NamedTuple):
-    """A text and what becomes of it: a translation, a summary, an answer. `into` says what is asked for, where a model
-    can do several: the target's language."""
+    """A text and what it is turned into: a translation, a summary, an answer. For a model with several kinds of output,
+    `into` names the one wanted: the target's language."""
 
     source: str
     target: str
@@ -85,15 +84,15 @@ class Pair(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer in its passage: its text, and the character at which it begins."""
+    """An answer in its passage: its text, and the index of its first character."""
 
     text: str
     start: int
 
 
 class Question(NamedTuple):
-    """A question on a passage, and the answers that are right; none where the passage has none. Questions on one
-    passage stay together."""
+    """A question on a passage, and its correct answers; none if the passage does not answer it. Questions on the same
+    passage stay in one part."""
 
     question: str
     passage: str
@@ -110,7 +109,7 @@ class Question(NamedTuple):
 
 
 class Dialogue(NamedTuple):
-    """What people said in turn, from a line of a file on."""
+    """The turns of a conversation, which begins at `line` of a file."""
 
     turns: tuple[str, ...]
     file: str = ""
@@ -126,7 +125,7 @@ class Dialogue(NamedTuple):
 
 
 Deps = tuple[tuple[tuple[int, str], ...], ...]
-"""Of each word its heads in an enhanced graph, counted from 1 (0: the root), and how it relates to each."""
+"""For each word, its heads in an enhanced graph, counted from 1 (0: the root), and its relation to each."""
 
 
 NamedEdges = tuple[tuple[int, int, str], ...]
@@ -134,8 +133,8 @@ NamedEdges = tuple[tuple[int, int, str], ...]
 
 
 class Sentence(NamedTuple):
-    """Words, and for each a tag, or the number of its head counted from 1 (0: the root) and how it relates to it. Of a
-    graph that is no sentence the words are what stands at its nodes, and `edges` lead between these."""
+    """Words, and for each a tag, or its head, counted from 1 (0: the root), and its relation to the head. For a graph
+    that is not a sentence, the words are the contents of its nodes, and `edges` connect them."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -151,7 +150,7 @@ class Sentence(NamedTuple):
 
 
 class LabelledGraph(NamedTuple):
-    """A graph with a label; with several, or none, where labels do not exclude each other."""
+    """A graph with a label; with several, or none, if labels do not exclude each other."""
 
     graph: Sentence
     labels: tuple[str, ...] = ()
@@ -180,8 +179,8 @@ class Parsed(NamedTuple):
 
 
 class LabelledTree(NamedTuple):
-    """A sentence's tree, node by node in the order of `core.tree_nodes`, words first: the words, each node's class,
-    None where it has none, and where phrases have names besides (NP), those."""
+    """A sentence's tree, its nodes in the order of `core.tree_nodes`, words first. `labels` has each node's class, None
+    if it has none; `phrases` has the names of phrases (NP), if the tree has them as well."""
 
     words: tuple[str, ...]
     nodes: Nodes
@@ -209,11 +208,11 @@ class LabelledTree(NamedTuple):
 
 
 class Picture(Protocol):
-    """A picture, which is opened or drawn when it is read and not before."""
+    """A picture, opened or drawn only when it is read."""
 
     @property
     def key(self) -> str:
-        """What tells it from other pictures."""
+        """A string that identifies the picture."""
         ...
 
     def pixels(self, mode: Literal["rgb", "grey"] = "rgb") -> np.ndarray:
@@ -222,7 +221,7 @@ class Picture(Protocol):
 
 
 class Captioned(NamedTuple):
-    """A picture and what was said of it."""
+    """A picture with its captions."""
 
     picture: Picture
     captions: tuple[str, ...]
@@ -243,7 +242,7 @@ class Captioned(NamedTuple):
 
 
 class Regions(NamedTuple):
-    """A picture with the boxes (left, top, right, bottom) of its things, in pixels without the last column and row. It
+    """A picture with the boxes (left, top, right, bottom) of its objects, in pixels; right and bottom are exclusive. It
     is a `Picture`."""
 
     picture: Picture
@@ -279,8 +278,8 @@ class Crop(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A picture and the sentences of a paragraph on it; `phrases` are what a captioner of regions says of each box,
-    where there are any."""
+    """A picture and the sentences of a paragraph about it. `phrases`, if there are any, describe each of its boxes, as
+    a region captioner does."""
 
     picture: Picture
     sentences: tuple[str, ...]
@@ -302,8 +301,8 @@ class Described(NamedTuple):
 
 
 class LabelledInput(NamedTuple):
-    """A picture or a sound with a label; with several, or none, where labels do not exclude each other. A sound is as
-    in `Transcribed`."""
+    """A picture or a sound with a label; with several, or none, if labels do not exclude each other. A sound is as in
+    `Transcribed`."""
 
     input: Any
     labels: tuple[str, ...] = ()
@@ -320,7 +319,7 @@ class LabelledInput(NamedTuple):
 
 
 class PixelLabels(Protocol):
-    """What a picture's pixels are, read or drawn when it is needed and not before."""
+    """The labels of a picture's pixels, read or drawn only when needed."""
 
     def levels(self) -> np.ndarray:
         """A number for each pixel (height, width), from 0 on."""
@@ -328,8 +327,8 @@ class PixelLabels(Protocol):
 
 
 class LabelledPixels(NamedTuple):
-    """A picture with a number for each of its pixels. `names` has what the numbers are called, which are their own
-    names where there are none; pixels of the number `ignored` have no label."""
+    """A picture with a number for each of its pixels. `names` are the names of the numbers; without them, each number
+    is its own name. Pixels with the number `ignored` have no label."""
 
     picture: Picture
     pixels: PixelLabels
@@ -347,7 +346,7 @@ class LabelledPixels(NamedTuple):
 
 
 class Transcribed(NamedTuple):
-    """A sound and what is said in it. The sound is a file's path, or anything with `sound()`, read when it is
+    """A sound and its transcript. The sound is the path of a file, or anything with `sound()`; it is read when it is
     needed."""
 
     input: Any

@@ -1,5 +1,4 @@
-"""A format of data files as one value: how a file of it is told, and what it can be read as. Knows no format by
-name."""
+"""A data file format as one value: how it is detected, and what it can be read as. Knows no format by name."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ Reader = Callable[..., Iterator[Record]]
 
 
 class SentenceReader(Protocol):
-    """Words with tags, and heads where they are asked for; a column that is None is where the format has it."""
+    """Reads words with tags, and with heads on request. A column that is None is found where the format has it."""
 
     def __call__(
         self,
@@ -34,44 +33,43 @@ class SentenceReader(Protocol):
 
 @dataclass(frozen=True)
 class Format:
-    """A format. What a file of it can be read as it has a reader for; a table is read as anything that has columns."""
+    """A file format, with a reader for each kind of data it can hold. A table is read as anything that has columns."""
 
     about: str
-    """What it is called in a sentence."""
+    """Its name in messages."""
     rows: Callable[[Path, bool | None, Notes], Iterator[Row]]
-    """`rows(path, header, notes)`: its records, to be described."""
+    """`rows(path, header, notes)`: the records, as a description counts them."""
     extensions: tuple[str, ...] = ()
-    """How the names of its files end. Where several formats have an ending, the file is looked at."""
+    """The endings of its file names. If several formats share an ending, the content of the file decides."""
     fits: Callable[[Sequence[str]], bool] | None = None
-    """Whether the first lines of a file are in it."""
+    """Whether the first lines of a file are in this format."""
     may_fit_tables: bool = False
-    """Whether that may be so of a table."""
+    """Whether `fits` may be True for a table."""
     kinds: tuple[str, ...] = ()
-    """What `first_bytes` calls its files, where they are not text."""
+    """The kinds that `first_bytes` finds its files to be, if they are not text."""
     records: Reader | None = None
     columns: Callable[[Path], Sequence[str]] | None = None
-    """The columns of a file that can be read without the others; `wanted` are then all that its records need."""
+    """The columns of a file, if they can be read separately; `wanted` then lists all that its records need."""
     has_lists: bool = False
-    """Of a table: its fields may be lists, or have fields themselves."""
+    """For a table: its fields may be lists, or have fields of their own."""
     is_single: bool = False
-    """Of a table: it has one column."""
+    """For a table: it has one column."""
     sentences: SentenceReader | None = None
     labelled_trees: Callable[[Path, Column | None, Notes], Iterator[LabelledTree]] | None = None
     """`labelled_trees(path, label, notes)`."""
     dependency_graphs: Callable[[Path, str | None, Notes], Iterator[Sentence]] | None = None
-    """`dependency_graphs(path, label, notes)`: sentences with heads; what `label` names is their tags, and None leaves
-    these out."""
+    """`dependency_graphs(path, label, notes)`: sentences with heads; their tags come from what `label` names, and None
+    gives no tags."""
     questions: Callable[[Path, Notes, bool], Iterator[Question]] | None = None
     """`questions(path, notes, with_answers)`."""
     captions: Callable[[Path, Notes], Iterator[tuple[str, tuple[str, ...], str]]] | None = None
-    """`captions(path, notes)`: of every picture the name that the file calls it by, its captions, and where they
-    stand."""
+    """`captions(path, notes)`: for every picture, its name in the file, its captions, and their place."""
     use: Callable[[Columns, Shown], Use | None] | None = None
-    """What a file of it is for; told from the columns of a table where not given."""
+    """What a file of this format is for; by default this is guessed from the columns of a table."""
 
 
 def table_rows(read: Reader) -> Callable[[Path, bool | None, Notes], Iterator[Row]]:
-    """The records of a table of texts."""
+    """Return the `rows` of a table of texts."""
 
     def rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
         for record in read(path, header=header, notes=notes):

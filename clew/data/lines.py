@@ -1,8 +1,8 @@
-"""A file's lines, one at a time. Knows no format.
+"""Read a file's lines, one at a time. Knows no format.
 
-A file that is packed is unpacked as it is read, and what is not text is named (`first_bytes`). The text is UTF-8, or in
-the encoding that was given or is guessed; a byte order mark is dropped, and every line end (LF, CRLF, CR) is read as a
-newline. What cannot be read so is told with the file's name and, where it has one, the line.
+Compressed files are decompressed while they are read; for a file that is not text, the error names its kind
+(`first_bytes`). The text is UTF-8, or in the encoding that is given or guessed. A byte order mark is dropped, and every
+line end (LF, CRLF, CR) is read as a newline. Errors name the file and, where possible, the line.
 """
 
 import io
@@ -15,37 +15,36 @@ from pathlib import Path
 from typing import TextIO
 
 from clew.core.errors import UserError, shortened
-from clew.data.files.encodings import Guess, Recoded, begins_as_utf8, guess_encoding, of_beginning
-from clew.data.files.first_bytes import HEAD, PACKED, is_foreign, kind_of
+from clew.data.files.encodings import Guess, Recoded, begins_as_utf8, detect_encoding, guess_encoding
+from clew.data.files.first_bytes import HEAD, PACKED, foreign_file_error, kind_of
 from clew.data.files.given_files import TRIED, check_encoding, given_encoding
 from clew.data.files.unpacking import PIECE, kind_at, open_bytes
 
 FEW = 5
 LOOKED_AT = 2**26
-"""Bytes of a file in which an encoding is looked for, to be told."""
+"""Bytes of a file that `find_encoding` reads at most."""
 
 
 def read_lines(path: Path, longest: int | None = None) -> Iterator[str]:
-    """The lines without their ends; one of more than `longest` characters is refused."""
+    """Yield the lines without their ends; refuse a line of more than `longest` characters."""
     return (line.rstrip("\n") for line in ended_lines(path, longest))
 
 
 def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
-    """The lines, each with the newline that ends it; the last may have none. A file without a single character is
-    refused."""
+    """Yield the lines, each with its newline, which the last may lack. Refuse a file without a single character."""
     number = 0
     with opened(path) as stream:
         lines = stream if longest is None else iter(lambda: stream.readline(longest + 1), "")
         for number, line in enumerate(lines, start=1):
             if longest is not None and len(line) > longest:
                 raise UserError(
-                    f"{path}:{number}: a line of more than {longest:,} characters; see whether it is the file that you"
-                    " mean"
+                    f"{path}:{number}: this line has more than {longest:,} characters; check that this is the right"
+                    " file"
                 )
             if "\0" in line:
                 raise UserError(
-                    f"{path}:{number}: a NUL character, so this is no plain text, or is damaged; mend it, or give"
-                    " another file"
+                    f"{path}:{number}: there is a NUL character, so this is not plain text, or it is damaged; repair"
+                    " it, or give another file"
                 )
             yield line
     if not number:
@@ -54,18 +53,18 @@ def ended_lines(path: Path, longest: int | None = None) -> Iterator[str]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
-    """The decoded stream of a file; whatever goes wrong with it is one sentence with the file's name."""
+    """Open a file as a decoded stream. Any error becomes one message with the file's name."""
     with reading(path):
         try:
             with open_text(path) as stream:
                 yield stream
         except UnicodeDecodeError:
-            raise no_text(path) from None
+            raise not_text(path) from None
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever goes wrong with a file that is read inside is one sentence with its name."""
+    """Turn any error in reading a file inside the block into one message with its name."""
     try:
         check_file(path)
         yield
@@ -78,12 +77,12 @@ def open_text(path: Path) -> TextIO:
     try:
         head = stream.peek(HEAD)[:HEAD]
         if (kind := kind_of(head)) is not None and given_encoding(path) is None:
-            raise is_foreign(path, kind)
+            raise foreign_file_error(path, kind)
         if (encoding := known_encoding(path, head)) is not None:
             return io.TextIOWrapper(stream, encoding=encoding, newline=None)
-        if begins_as_utf8(stream.peek(PIECE)):  # as it is, which is a fifth faster
+        if begins_as_utf8(stream.peek(PIECE)):  # without recoding, which is a fifth faster
             return io.TextIOWrapper(stream, encoding="utf-8-sig", newline=None)
-        recoded = Recoded(stream, partial(guess_of, path))
+        recoded = Recoded(stream, partial(guess_file_encoding, path))
         return io.TextIOWrapper(io.BufferedReader(recoded, PIECE), encoding="utf-8-sig", newline=None)
     except BaseException:
         stream.close()
@@ -91,36 +90,36 @@ def open_text(path: Path) -> TextIO:
 
 
 def known_encoding(path: Path, head: bytes) -> str | None:
-    """The encoding that was given, or that the first bytes tell."""
+    """The encoding that was given, or that the first bytes show."""
     if (given := given_encoding(path)) is not None:
         return check_encoding(given)
-    told = of_beginning(head)
-    return None if told is None else told.encoding
+    detected = detect_encoding(head)
+    return None if detected is None else detected.encoding
 
 
-def guess_of(path: Path) -> Guess | None:
-    """The encoding of a whole file that is not UTF-8."""
+def guess_file_encoding(path: Path) -> Guess | None:
+    """Guess the encoding of a file that is not UTF-8, from all of its bytes."""
     with open_bytes(path) as stream:
         return guess_encoding(iter(lambda: stream.read(PIECE), b""))
 
 
 def find_encoding(path: Path) -> Guess | None:
-    """The encoding that a file is read in, and why, where that is not UTF-8; of a large file only the beginning is
-    looked at."""
+    """Return the encoding that a file is read in, and why, if it is not UTF-8. Of a large file, only the beginning is
+    read."""
     if kind_at(path) not in (None, *PACKED):
         return None
     with reading(path), open_bytes(path) as stream:
         head = stream.peek(HEAD)[:HEAD]
         if (given := given_encoding(path)) is not None:
             return Guess(given, "it was given")
-        if (told := of_beginning(head)) is not None:
-            return None if told.encoding == "utf-8-sig" else told
-        found: list[Guess | None] = []
-        recoded = Recoded(stream, lambda: found.append(guess_of(path)) or found[0])  # type: ignore[func-returns-value]
+        if (detected := detect_encoding(head)) is not None:
+            return None if detected.encoding == "utf-8-sig" else detected
+        guesses: list[Guess | None] = []
+        recoded = Recoded(stream, lambda: guesses.append(guess_file_encoding(path)) or guesses[0])  # type: ignore[func-returns-value]
         for _ in range(LOOKED_AT // PIECE):
             if recoded.is_settled or not recoded.read(PIECE):
                 break
-        return found[0] if found else None
+        return guesses[0] if guesses else None
 
 
 def is_zipped(path: Path) -> bool:
@@ -128,17 +127,17 @@ def is_zipped(path: Path) -> bool:
 
 
 def check_file(path: Path) -> None:
-    """A sentence where a path is no file. Files are read more than once, which a pipe is not."""
+    """Refuse a path that is not a regular file. Files are read more than once, which a pipe does not allow."""
     if path.is_dir():
         raise UserError(f"{path}: this is a folder; name a file in it: {near(path / '*')}")
     if not path.exists():
         raise UserError(f"no such file: {path}; {near(path)}")
     if not path.is_file():
-        raise UserError(f"{path}: this is a pipe or a device; write what comes from it to a file, and name that")
+        raise UserError(f"{path}: this is a pipe or a device; save its output to a file, and give that file")
 
 
 def near(path: Path) -> str:
-    """What stands where a missing path was looked for."""
+    """Describe what there is in place of a missing path."""
     folder = path.parent
     if not folder.is_dir():
         return f"nor is there a folder {shortened(str(folder))}"
@@ -157,11 +156,11 @@ def near(path: Path) -> str:
     )
 
 
-def no_text(path: Path) -> UserError:
-    """Where the first byte is that the encoding does not have, and what makes text of it."""
+def not_text(path: Path) -> UserError:
+    """The error for a file that its encoding cannot decode: the first bad byte, and how to convert the file."""
     if (given := given_encoding(path)) is not None:
         return UserError(
-            f"{path}: this is not {given}, which data.encoding says; leave it out to have it guessed, or try"
+            f"{path}: this is not {given}, as data.encoding says; leave that out to have the encoding guessed, or try"
             f" {', '.join(TRIED)}"
         )
     offset, number, start = 0, 1, b""
@@ -181,21 +180,21 @@ def no_text(path: Path) -> UserError:
                 )
             offset += len(line)
             number += num_ends(line)
-    return UserError(f"{path}: it was not UTF-8 when it was read, and now it is; let no other program write there")
+    return UserError(f"{path}: it changed while it was read; let no other program write to it")
 
 
 LONGEST_COMMAND = 240
-"""Characters of a command that a sentence holds."""
+"""Characters of the longest command that a message includes."""
 
 
 def remedy(path: Path, is_zero: bool) -> str:
-    """What makes text of bytes for which there is no guess, or takes zeros out."""
+    """How to convert bytes whose encoding cannot be guessed, or how to remove zeros."""
     file, new = shlex.quote(str(path)), shlex.quote(str(path.with_name(f"utf8-{path.name}")))
     if is_zero:
-        return f"take it out, e.g. tr -d '\\000' < {file} > {new}"
+        return f"remove it, e.g. tr -d '\\000' < {file} > {new}"
     command = f", e.g. iconv -f latin1 -t utf-8 {file} > {new}"
-    said = f"say what it is with data.encoding={'|'.join(TRIED[1:])}, or convert it"
-    return said + (command if len(command) <= LONGEST_COMMAND else " to UTF-8")
+    advice = f"set data.encoding={'|'.join(TRIED[1:])}, or convert it"
+    return advice + (command if len(command) <= LONGEST_COMMAND else " to UTF-8")
 
 
 def num_ends(line: bytes) -> int:

@@ -1,5 +1,6 @@
-"""Which tokens of a row are to be guessed, and what is read in their places (Devlin et al. 2019). What is drawn for a
-place is a hash of (seed, epoch, example, place): no order of examples, rows or processes changes it."""
+"""Choose the tokens of a row that a model must predict, and what it reads in their places (Devlin et al. 2019). The
+random numbers of a place are a hash of (seed, epoch, example, place), so they do not depend on the order of examples,
+rows or processes."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,42 +9,42 @@ import numpy as np
 
 from clew.text.tokenizer import Tokenizer
 
-BEGINS = ("Ġ", "▁", " ", "Ċ", "\n")
-"""What pieces begin with that begin a word, where pieces inside words have no mark of their own."""
+WORD_STARTS = ("Ġ", "▁", " ", "Ċ", "\n")
+"""What a piece that begins a word starts with, in tokenizers that do not mark the pieces inside words."""
 CHOICE, FATE, REPLACEMENT = range(3)
 IGNORED = -100
 
 
 class Hidden(NamedTuple):
-    tokens: np.ndarray  # (rows, length), as they are read
+    tokens: np.ndarray  # (rows, length), as the model reads them
     places: np.ndarray  # (rows, chosen), 0 where a row has fewer
     targets: np.ndarray  # (rows, chosen), IGNORED there
 
 
 @dataclass(frozen=True, eq=False)
 class Masking:
-    """The share `chosen` of each row's tokens, one at least: of these `masked` are read as `mask`, `replaced` as a
-    random token, and the others as they are. Special tokens are neither chosen nor drawn. `goes_on` (vocabulary,) is
-    True of pieces that go on with a word, where whole words are to be chosen."""
+    """Of each row's tokens, the share `chosen` must be predicted, at least one. Of these, the share `masked` is read as
+    `mask`, the share `replaced` as a random token, and the rest unchanged. Special tokens are neither chosen nor drawn.
+    To choose whole words, `continues_word` (vocabulary,) is True for the pieces that continue a word."""
 
     chosen: float
     masked: float
     replaced: float
     mask: int
     is_ordinary: np.ndarray  # (vocabulary,)
-    goes_on: np.ndarray | None = None
+    continues_word: np.ndarray | None = None
 
     def hide(self, tokens: np.ndarray, real: np.ndarray, seed: int, epoch: int, examples: np.ndarray) -> Hidden:
-        """Rows (rows, length), real where `real` says so, of the `examples` with these numbers."""
+        """Mask rows (rows, length), real where `real` is True, of the `examples` with these numbers."""
         draws = Draws(seed, epoch, examples, tokens.shape[1])
         can_be_chosen = self.is_ordinary[tokens] & real
         counts = can_be_chosen.sum(1)
         wanted = np.where(counts > 0, np.maximum(np.rint(self.chosen * counts), 1), 0).astype(np.int64)
         order = np.where(can_be_chosen, draws.uniform(CHOICE), 2.0)
-        if self.goes_on is None:
+        if self.continues_word is None:
             places = np.argsort(order, axis=1)[:, : wanted.max(initial=0)]
         else:
-            words = [whole_words(*row) for row in zip(order, self.goes_on[tokens], wanted.tolist(), strict=True)]
+            words = [whole_words(*row) for row in zip(order, self.continues_word[tokens], wanted.tolist(), strict=True)]
             wanted = np.array([len(row) for row in words], dtype=np.int64)
             places = np.zeros((len(words), wanted.max(initial=0)), dtype=np.int64)
             for row, chosen in enumerate(words):
@@ -55,7 +56,7 @@ class Masking:
         return Hidden(self.replace(tokens, rows, places[rows, columns], draws), places, targets)
 
     def replace(self, tokens: np.ndarray, rows: np.ndarray, places: np.ndarray, draws: "Draws") -> np.ndarray:
-        """The tokens with what is read at the chosen places."""
+        """Return the tokens with what the model reads at the chosen places."""
         ordinary = np.flatnonzero(self.is_ordinary)
         fate = draws.uniform(FATE)[rows, places]
         drawn = ordinary[(draws.uniform(REPLACEMENT)[rows, places] * len(ordinary)).astype(np.int64)]
@@ -67,18 +68,18 @@ class Masking:
 
 
 class Draws:
-    """Uniform numbers in [0, 1), (rows, length) of a kind."""
+    """Uniform numbers in [0, 1), an array (rows, length) for each kind."""
 
     def __init__(self, seed: int, epoch: int, examples: np.ndarray, length: int):
         key = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
-        self.rows = mixed(key ^ examples.astype(np.uint64))[:, None]
+        self.rows = mix_bits(key ^ examples.astype(np.uint64))[:, None]
         self.columns = np.arange(length, dtype=np.uint64)
 
     def uniform(self, kind: int) -> np.ndarray:
-        return (mixed(self.rows ^ (self.columns * np.uint64(4) + np.uint64(kind))) >> np.uint64(11)) * 2.0**-53
+        return (mix_bits(self.rows ^ (self.columns * np.uint64(4) + np.uint64(kind))) >> np.uint64(11)) * 2.0**-53
 
 
-def mixed(numbers: np.ndarray) -> np.ndarray:
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
     """SplitMix64's step (Steele et al. 2014): every bit of the result depends on every bit of the number."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -86,33 +87,33 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
     return numbers ^ (numbers >> np.uint64(31))
 
 
-def whole_words(order: np.ndarray, goes_on: np.ndarray, wanted: int) -> list[int]:
-    """Places of whole words, drawn in the order of their first pieces, those that would be too many passed over; one
-    word at least."""
+def whole_words(order: np.ndarray, continues_word: np.ndarray, wanted: int) -> list[int]:
+    """Choose the places of whole words, in the order of their first pieces' random numbers. Words that would exceed
+    `wanted` places are skipped, but at least one word is chosen."""
     can_be_chosen = order < 1
-    begins = np.flatnonzero(can_be_chosen & ~(goes_on & np.concatenate([[False], can_be_chosen[:-1]])))
+    begins = np.flatnonzero(can_be_chosen & ~(continues_word & np.concatenate([[False], can_be_chosen[:-1]])))
     words = []
     for begin in begins[np.argsort(order[begins])].tolist():
         end = begin + 1
-        while end < len(order) and can_be_chosen[end] and goes_on[end]:
+        while end < len(order) and can_be_chosen[end] and continues_word[end]:
             end += 1
         words.append(range(begin, end))
-    found: list[int] = []
+    chosen: list[int] = []
     for word in words:
-        if len(found) + len(word) <= wanted:
-            found += word
-    return found or [place for word in words[:1] for place in word]
+        if len(chosen) + len(word) <= wanted:
+            chosen += word
+    return chosen or [place for word in words[:1] for place in word]
 
 
 def masking_of(tokenizer: Tokenizer, chosen: float, masked: float, replaced: float, *, whole: bool) -> Masking:
-    """What a tokenizer calls special, and how its pieces go on with a word, where whole words are wanted."""
+    """Build the masking for a tokenizer: its special tokens and, for whole words, the pieces that continue a word."""
     assert tokenizer.mask is not None
     is_ordinary = np.ones(tokenizer.vocabulary, dtype=bool)
     is_ordinary[[*tokenizer.specials.values(), *([] if tokenizer.unknown is None else [tokenizer.unknown])]] = False
-    goes_on = None
+    continues_word = None
     if whole:
         by_mark = tokenizer.kind == "wordpiece"
-        goes_on = np.array(
-            [token.startswith("##") if by_mark else not token.startswith(BEGINS) for token in tokenizer.tokens]
+        continues_word = np.array(
+            [token.startswith("##") if by_mark else not token.startswith(WORD_STARTS) for token in tokenizer.tokens]
         )
-    return Masking(chosen, masked, replaced, tokenizer.mask, is_ordinary, goes_on)
+    return Masking(chosen, masked, replaced, tokenizer.mask, is_ordinary, continues_word)

@@ -1,9 +1,8 @@
-"""What readers pass over and what they refuse: one policy for every format.
+"""What readers skip and what they refuse: one policy for every format.
 
-An empty line holds nothing: it is skipped, and counted. A faulty record (a field that is asked for and empty, too many
-or too few fields, bad JSON, a head that is no word) is refused with its place; with `faults="skip"` it is left out, and
-counted. What spoils the rest of a file (bytes that are no text, a quote that never closes, files of unequal length) is
-always refused.
+An empty line is skipped and counted. A faulty record (a required field that is empty, too many or too few fields, bad
+JSON, a head that is not a word) is refused with its place; with `faults="skip"`, it is left out and counted. An error
+that spoils the rest of a file (bytes that are not text, an unclosed quote, files of unequal length) is always refused.
 """
 
 from collections import Counter
@@ -19,15 +18,15 @@ SENTENCES = 5
 
 @dataclass
 class Notes:
-    """Filled while readers are consumed; `str(notes)` is the report, empty where nothing was passed over."""
+    """Counts of skipped records, filled while readers run. `str(notes)` is the report, empty if nothing was skipped."""
 
     faults: Faults = "refuse"
     skipped: Counter[str] = field(default_factory=Counter)
-    """How many, by reason; faulty records too."""
+    """The number of skipped records by reason, faulty ones included."""
     first: dict[str, str] = field(default_factory=dict)
-    """Where the first was, by reason."""
+    """The place of the first one, by reason."""
     sentences: list[str] = field(default_factory=list)
-    """The first few faults, in words."""
+    """The messages of the first few faults."""
     num_faults: int = 0
 
     def __post_init__(self) -> None:
@@ -35,21 +34,21 @@ class Notes:
             raise unknown("value for data.faults", self.faults, ("refuse", "skip"))
 
     def skip(self, reason: str, place: str) -> None:
-        """Something empty, which is no fault."""
+        """Count something empty, which is not a fault."""
         self.skipped[reason] += 1
         self.first.setdefault(reason, place)
 
     def fault(self, reason: str, place: str, sentence: str) -> None:
-        """A record that cannot be used: raises, or counts it for the reader to leave out."""
+        """Refuse a record that cannot be used, or count it, so that the reader leaves it out."""
         if self.faults == "refuse":
-            raise UserError(f"{place}: {sentence}; mend it, or leave such records out with data.faults=skip")
+            raise UserError(f"{place}: {sentence}; fix it, or skip such records with data.faults=skip")
         self.skip(reason, place)
         self.num_faults += 1
         if len(self.sentences) < SENTENCES:
             self.sentences.append(f"{place}: {sentence}")
 
     def to_json(self) -> dict[str, Any]:
-        """What was passed over, for `add`."""
+        """Return the counts, for `add`."""
         return {
             "skipped": dict(self.skipped),
             "first": self.first,
@@ -58,14 +57,14 @@ class Notes:
         }
 
     def add(self, other: Mapping[str, Any]) -> None:
-        """What other readers passed over, as they say in JSON."""
+        """Add the counts of other readers, as their `to_json` returned them."""
         self.skipped.update(other["skipped"])
         self.first = {**other["first"], **self.first}
         self.sentences = [*self.sentences, *other["sentences"]][:SENTENCES]
         self.num_faults += other["num_faults"]
 
     def report(self) -> list[str]:
-        """A line a reason: how many were passed over, and where the first was."""
+        """Return a line for each reason: how many were skipped, and the place of the first."""
         return [
             f"skipped {count:,} x {reason} (first: {self.first[reason]})"
             for reason, count in self.skipped.most_common()

@@ -1,11 +1,11 @@
-"""Which tokens go into which batch: pure functions of the number of tokens, a seed and an epoch. Knows no text and no
-model.
+"""Decide which tokens go into which batch: pure functions of the number of tokens, a seed and an epoch. Knows no text
+and no model.
 
-A plan says how many batches an epoch has and makes any of them directly, so that (epoch, batch) is all there is to a
-position. Targets are the tokens one later. Where rows are not all full, `mask` says what is real, and a row's real
-places come first; at the end of uneven streams a row may have none. With documents `apart`, `mask` has the number of
-each place's document. A target in another document than the token before it counts where it is that document's end,
-which opens the next; where documents have no such token, it does not.
+A plan says how many batches an epoch has, and builds any of them directly, so (epoch, batch) is a complete position.
+Targets are the tokens one later. If rows are not all full, `mask` says which places are real. A row's real places come
+first; at the end of uneven streams, a row may have none. With documents `apart`, `mask` holds the document number of
+each place. A target in another document than the token before it counts only if it is an end token, which closes one
+document and opens the next.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ Tokens = np.ndarray | Shards
 class TokenBatch(NamedTuple):
     tokens: Tensor  # (batch, length)
     targets: Tensor  # (batch, length)
-    mask: Tensor | None = None  # (batch, length), None where all are real; numbers of documents where they are apart
-    fresh: bool = True  # streams start here: nothing is carried over from the batch before
-    rate: float = 1.0  # the learning rate's factor for this batch: its length over the usual one where lengths vary
-    within: Tensor | None = None  # (batch, length), True where a real target counts; None where all do
+    mask: Tensor | None = None  # (batch, length), None if all are real; document numbers if documents are apart
+    fresh: bool = True  # streams start here: no state is carried over from the previous batch
+    rate: float = 1.0  # factor of the learning rate for this batch: its length over the usual one, if lengths vary
+    within: Tensor | None = None  # (batch, length), True where a real target counts; None if all do
 
     @property
     def counted(self) -> Tensor | None:
-        """Which targets count; None where all do."""
+        """Which targets count; None if all do."""
         return real_positions(self.mask) if self.within is None else self.within
 
 
@@ -79,12 +79,12 @@ class StreamPlan:
 
 @dataclass(frozen=True, eq=False)
 class VariedStreamPlan:
-    """Parallel streams of equal size, each read in order in chunks of varied length: batch k is each stream from edge k
-    to edge k + 1."""
+    """Parallel streams of equal size, each read in order in chunks of varying length: batch k holds every stream from
+    edge k to edge k + 1."""
 
     starts: np.ndarray  # (stream,)
     edges: np.ndarray  # (batch + 1,), in targets, from 0 to a stream's size
-    length: int  # the usual one, for which the learning rate is meant
+    length: int  # the usual one, for which the learning rate is set
 
     @property
     def num_batches(self) -> int:
@@ -98,7 +98,7 @@ class VariedStreamPlan:
         check_number(number, self.num_batches)
         first, last = self.edges[number], self.edges[number + 1]
         rows = part_of(len(self.starts), part, parts)
-        made = gather(
+        batch = gather(
             tokens,
             self.starts + first,
             np.full(len(self.starts), last - first),
@@ -106,12 +106,12 @@ class VariedStreamPlan:
             apart=apart,
             rows=rows,
         )
-        return made._replace(rate=int(last - first) / self.length)
+        return batch._replace(rate=int(last - first) / self.length)
 
 
 @dataclass(frozen=True, eq=False)
 class WindowPlan:
-    """Windows that know nothing of each other, `batch_size` of them a batch."""
+    """Independent windows, `batch_size` of them in a batch."""
 
     starts: np.ndarray  # (window,)
     sizes: np.ndarray  # (window,), in targets
@@ -134,7 +134,7 @@ class WindowPlan:
 
 @dataclass(frozen=True, eq=False)
 class ExamplePlan:
-    """Which examples go into which batch."""
+    """Batches as lists of examples."""
 
     batches: list[np.ndarray]  # each (rows,), numbers of examples
 
@@ -147,9 +147,9 @@ class ExamplePlan:
         return self.batches[number]
 
     def own_rows(self, number: int, part: int, parts: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
-        """The examples of a part, and how many they are; behind them those by which the whole batch is padded, to be
-        made with them and cut off: on every side the longest, and the shortest, without which no mask might be needed.
-        `lengths` is (example, side)."""
+        """Return the examples of a part of a batch, and their number. After them come the examples that decide the
+        padding of the whole batch, to be collated with the part and then cut off: the longest on every side, and the
+        shortest, without which the part might not need a mask. `lengths` is (example, side)."""
         rows = self.rows(number)
         own, sides = rows[part_of(len(rows), part, parts)], lengths[rows].reshape(len(rows), -1)
         deciding = np.setdiff1d(rows[np.concatenate([sides.argmax(0), sides.argmin(0)])], own)
@@ -157,12 +157,12 @@ class ExamplePlan:
 
 
 def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, multiple: int = 1) -> ExamplePlan:
-    """Every example once, those of like length together, as many a batch as fit into `batch_tokens` with their padding;
-    the batches in random order, and cut anew each epoch.
+    """Plan every example once. Examples of similar length are together, as many in a batch as fit into `batch_tokens`
+    with their padding. Batches are in random order, and cut anew each epoch.
 
-    `lengths` is (example,), or (example, side) where an example has several sequences, such as a sentence and its
-    translation. An example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows,
-    where so many fit.
+    `lengths` is (example,), or (example, side) if an example has several sequences, such as a sentence and its
+    translation. An example longer than the budget is a batch of its own. Batches have a multiple of `multiple` rows, if
+    that many fit.
     """
     if batch_tokens < 1:
         raise UserError(f"training.batch_tokens ({batch_tokens}) must be at least 1")
@@ -175,14 +175,14 @@ def bucket_plan(lengths: np.ndarray, batch_tokens: int, seed: int, epoch: int, m
 
 
 def shuffled_plan(num_examples: int, batch_size: int, seed: int, epoch: int) -> ExamplePlan:
-    """Every example once, `batch_size` a batch, in random order."""
+    """Plan every example once, `batch_size` in a batch, in random order."""
     order = np.random.default_rng([seed, epoch]).permutation(num_examples)
     return ExamplePlan([order[start : start + batch_size] for start in range(0, num_examples, batch_size)])
 
 
 def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> list[slice]:
-    """Neighbours (example, side) in batches: as many as keep rows * sum over sides of the longest within the budget,
-    and at least one; a multiple of `multiple` where so many fit."""
+    """Cut neighbouring examples (example, side) into batches: as many rows as keep rows * (the sum over sides of the
+    longest) within the budget, at least one, and a multiple of `multiple` if that many fit."""
     batches, start = [], 0
     while start < len(sides):
         shortest = max(1, int(sides[start].sum()))
@@ -196,15 +196,14 @@ def cut_by_budget(sides: np.ndarray, batch_tokens: int, multiple: int = 1) -> li
 
 
 def batches_by_length(sides: np.ndarray, batch_tokens: int) -> list[list[int]]:
-    """Which examples (example, side) share a batch where their order is free: those of like length, within the
-    budget."""
+    """Group examples (example, side) whose order is free into batches of similar length, within the budget."""
     order = np.argsort(sides.sum(1), kind="stable")
     return [order[cut].tolist() for cut in cut_by_budget(sides[order], batch_tokens)]
 
 
 def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
-    """Training on `batch_size` streams of equal size: every token but the first is a target once, less at most
-    batch_size - 1."""
+    """Plan training on `batch_size` streams of equal size: every token but the first is a target once, except at most
+    batch_size - 1 tokens at the end."""
     check_sizes(num_tokens, batch_size, length)
     size = (num_tokens - 1) // batch_size
     if size < length:
@@ -216,9 +215,9 @@ def stream_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
 
 
 def varied_stream_plan(num_tokens: int, batch_size: int, length: int, seed: int, epoch: int) -> VariedStreamPlan:
-    """As `stream_plan`, cut anew each epoch (Merity et al. 2018): a chunk's length is drawn from N(mean, 5), the mean
-    being `length`, or half of it once in twenty times; at least 5 and at most 20 above the mean. The last chunk of an
-    epoch is what is left."""
+    """Plan training as `stream_plan` does, with chunks cut anew each epoch (Merity et al. 2018). A chunk's length is
+    drawn from N(mean, 5), where the mean is `length`, or one time in twenty half of it; it is at least 5, and at most
+    20 above the mean. The last chunk of an epoch is the rest."""
     streams = stream_plan(num_tokens, batch_size, length)
     size = int(streams.sizes[0])
     random = np.random.default_rng([seed, epoch])
@@ -233,8 +232,8 @@ def varied_stream_plan(num_tokens: int, batch_size: int, length: int, seed: int,
 
 
 def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> StreamPlan:
-    """Every token but the first is a target exactly once; streams differ in size by at most one. One stream has the
-    whole context."""
+    """Plan evaluation: every token but the first is a target exactly once, and streams differ in size by at most one.
+    With a single stream, every token has its whole context."""
     check_sizes(num_tokens, batch_size, length)
     num_streams = min(batch_size, num_tokens - 1)
     size, longer = divmod(num_tokens - 1, num_streams)
@@ -243,10 +242,11 @@ def stream_evaluation_plan(num_tokens: int, batch_size: int, length: int) -> Str
 
 
 def window_plan(num_tokens: int, length: int, batch_size: int, seed: int, epoch: int) -> WindowPlan:
-    """Training on windows that do not overlap, shuffled, cut anew each epoch at a random offset: a token is a target at
-    most once.
+    """Plan training on windows that do not overlap, shuffled and cut anew each epoch at a random offset: a token is a
+    target at most once.
 
-    Every epoch has as many windows; those that do not fill a batch are left out, unless there is no other batch.
+    Every epoch has the same number of windows. Those that do not fill a batch are dropped, unless that would leave no
+    batch.
     """
     check_sizes(num_tokens, batch_size, length)
     if num_tokens - 1 < length:
@@ -264,37 +264,37 @@ def window_plan(num_tokens: int, length: int, batch_size: int, seed: int, epoch:
 
 
 def window_evaluation_plan(num_tokens: int, length: int, batch_size: int) -> WindowPlan:
-    """All windows in order, the last one short: every token but the first is a target exactly once."""
+    """Plan evaluation on all windows in order, the last one short: every token but the first is a target once."""
     check_sizes(num_tokens, batch_size, length)
     starts = np.arange(0, num_tokens - 1, length)
     return WindowPlan(starts, np.minimum(length, num_tokens - 1 - starts), batch_size)
 
 
 USUAL, SPREAD, SHORTEST, LONGER = 0.95, 5.0, 5, 20
-"""How chunk lengths vary: how often their mean is the usual one, their deviation, the least, and how far above its mean
-the most is."""
+"""How chunk lengths vary: the probability of the usual mean, the standard deviation, the minimum, and how far the
+maximum is above the mean."""
 
 
 def gather(
     tokens: Tokens, starts: np.ndarray, sizes: np.ndarray, fresh: bool, apart: bool = False, rows: slice = slice(None)
 ) -> TokenBatch:
-    """Rows of `sizes` tokens from `starts` on, and the tokens one later; what is not real is 0. Of all `rows` alone are
-    read, padded as all of them are."""
+    """Gather rows of `sizes` tokens from `starts` on, and the tokens one later; padding is 0. Only `rows` of them are
+    read, padded to the length of all."""
     columns = np.arange(sizes.max() + 1)
     is_full = bool((sizes == sizes.max()).all())
     starts, sizes = starts[rows], sizes[rows]
     places = np.where(columns <= sizes[:, None], starts[:, None] + columns, 0)
     real = columns[:-1] < sizes[:, None]  # (batch, length)
     ids = tokens[places]
-    made = TokenBatch(as_ids(ids[:, :-1]), as_ids(ids[:, 1:]), None, fresh)
+    batch = TokenBatch(as_ids(ids[:, :-1]), as_ids(ids[:, 1:]), None, fresh)
     if not is_full:
-        made = TokenBatch(as_ids(ids[:, :-1] * real), as_ids(ids[:, 1:] * real), torch.from_numpy(real), fresh)
+        batch = TokenBatch(as_ids(ids[:, :-1] * real), as_ids(ids[:, 1:] * real), torch.from_numpy(real), fresh)
     if not apart:
-        return made
+        return batch
     assert isinstance(tokens, Shards), "only an encoded text knows its documents"
     documents = tokens.documents(places)
     within = None if tokens.opened else torch.from_numpy(real & (documents[:, :-1] == documents[:, 1:]))
-    return made._replace(mask=torch.from_numpy(documents[:, :-1] * real), within=within)
+    return batch._replace(mask=torch.from_numpy(documents[:, :-1] * real), within=within)
 
 
 def as_ids(tokens: np.ndarray) -> Tensor:
@@ -307,13 +307,13 @@ def check_sizes(num_tokens: int, batch_size: int, length: int) -> None:
             raise UserError(f"training.{name} ({value}) must be at least 1")
     if num_tokens < 2:
         raise UserError(
-            f"a text needs 2 tokens, one to read and one to predict, and this one has {num_tokens}; give more text"
+            f"a text needs 2 tokens, one to read and one to predict, but this one has {num_tokens}; give more text"
         )
 
 
 def check_number(number: int, num_batches: int) -> None:
     if not 0 <= number < num_batches:
-        raise IndexError(f"batch {number} of an epoch that has {num_batches}")
+        raise IndexError(f"there is no batch {number}; the epoch has {num_batches}")
 
 
 def stream_remedy(num_tokens: int, length: int) -> str:
@@ -323,11 +323,11 @@ def stream_remedy(num_tokens: int, length: int) -> str:
 
 
 def power_below(number: float) -> int:
-    """The largest power of two that is not above, and at least 1."""
+    """Return the largest power of two that is not above `number`, at least 1."""
     return 1 << max(int(number).bit_length() - 1, 0)
 
 
 def shortest_first(lengths: Sequence[Any], size: int) -> Iterator[list[int]]:
-    """Rows in the order of their lengths, so many at a time."""
+    """Yield the rows in the order of their lengths, `size` at a time."""
     order = sorted(range(len(lengths)), key=lambda row: lengths[row])
     return (order[start : start + size] for start in range(0, len(order), size))

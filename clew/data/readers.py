@@ -1,8 +1,9 @@
-"""Examples from a file of any format that can hold them, or from a list of tuples. One function a kind of example.
+"""Read examples from a file of any format that can hold them, or from a list of tuples. One function for each kind of
+example.
 
-Files are read as they are consumed. Columns are given by name or by number from 1. Where none is given, a column that
-is called like its role is taken (`text`, `label`, `source`, `target`, `words`, `tags`); in a table without names, the
-only column is the text, and of two the first is the source. Texts stay as they stand; white space around labels goes.
+Files are read lazily. Columns are given by name or by number from 1. By default, a column with the name of its role is
+used (`text`, `label`, `source`, `target`, `words`, `tags`); in a table without column names, the only column is the
+text, and of two columns the first is the source. Texts are not changed; white space around labels is removed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,12 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from clew.core.errors import UserError
 from clew.data.examples import Labelled, Pair, Parsed, Question, Sentence, Text
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
 from clew.data.formats.json_files import dotted_names, value_at
 from clew.data.formats.line_files import find_parallel, read_parallel
-from clew.data.formats.squad_files import made_from_row
+from clew.data.formats.squad_files import question_from_row
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, are_numbered, check_found, find_role
 from clew.data.syntax.heads import read_heads
@@ -28,7 +29,7 @@ FilePath = Path | str
 OPTIONAL = ("id", "answer", "answer_start")
 FORMS = [("question", "passage"), ("question", "passage", "answer"), ("question", "passage", "answer", "answer_start")]
 Row = tuple[Mapping[str, Any], str]
-"""Values by role, and their place."""
+"""The values of a record by role, and its place."""
 
 E = TypeVar("E")
 
@@ -41,13 +42,13 @@ def read_texts(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Text]:
-    """Texts: a line each, or a column. From Python: strings."""
+    """Read texts: one for each line, or a column. From Python: strings."""
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
-        rows = table_rows(at_home(data), "texts", {"text": text}, format, header, notes)
+        rows = table_rows(expand_home(data), "texts", {"text": text}, format, header, notes)
     else:
         rows = listed_rows(data, Text, [("text",)])
-    return built(rows, lambda values, place: Text(as_text(values, "text"), place), data, notes)
+    return build_examples(rows, lambda values, place: Text(as_text(values, "text"), place), data, notes)
 
 
 def read_labelled(
@@ -62,10 +63,10 @@ def read_labelled(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Labelled]:
-    """Texts with labels: columns. From Python: (text, label) or (text, second, label).
+    """Read texts with labels from columns. From Python: (text, label) or (text, second, label).
 
-    A label is one string; with a `label_separator`, or where JSON has a list, several, or none. Without `with_labels`
-    (to predict them) the label column need not be there.
+    A label is one string; with a `label_separator`, or if JSON has a list, there may be several labels, or none.
+    Without `with_labels` (to predict them), the label column may be missing.
     """
     notes = Notes() if notes is None else notes
     if isinstance(data, (Path, str)):
@@ -74,7 +75,7 @@ def read_labelled(
             **({} if second is None else {"second": second}),
             **({"label": label} if with_labels else {}),
         }
-        rows = table_rows(at_home(data), "labelled texts", wanted, format, header, notes)
+        rows = table_rows(expand_home(data), "labelled texts", wanted, format, header, notes)
     else:
         forms = [("text", "label"), ("text", "second", "label")] if with_labels else [("text",), ("text", "second")]
         rows = listed_rows(data, Labelled, forms)
@@ -85,7 +86,7 @@ def read_labelled(
             as_text(values, "text"), labels, as_text(values, "second") if "second" in values else None, place
         )
 
-    return built(rows, make, data, notes)
+    return build_examples(rows, make, data, notes)
 
 
 def read_pairs(
@@ -97,8 +98,8 @@ def read_pairs(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Pair]:
-    """Pairs: two columns of a table; or two files line by line, given as a list of both, or as what their names begin
-    with, `source` and `target` then being what they end with (corpus/train, en, de: corpus/train.en and
+    """Read pairs from two columns of a table, or line by line from two files. Two files are given as a list, or as the
+    beginning of their names, with `source` and `target` as the endings (corpus/train, en, de: corpus/train.en and
     corpus/train.de). From Python: (source, target)."""
     notes = Notes() if notes is None else notes
     rows: Iterable[Row]
@@ -106,10 +107,10 @@ def read_pairs(
     if files is not None:
         rows = ((record.values, record.place) for record in read_parallel(*files, notes=notes))
     elif isinstance(data, (Path, str)):
-        rows = table_rows(at_home(data), "pairs", {"source": source, "target": target}, format, header, notes)
+        rows = table_rows(expand_home(data), "pairs", {"source": source, "target": target}, format, header, notes)
     else:
         rows = listed_rows(data, Pair, [("source", "target")])
-    return built(
+    return build_examples(
         rows,
         lambda values, place: Pair(as_text(values, "source"), as_text(values, "target"), place, values.get("into", "")),
         data,
@@ -129,27 +130,29 @@ def read_sentences(
     format: str | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
-    """Words with tags and, where there are any, heads: CoNLL columns (words are the first and tags the last where no
-    number is given), CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags)
-    or (words, tags, heads)."""
+    """Read words with tags and, if there are any, heads: from CoNLL columns (by default, words are the first and tags
+    the last), CoNLL-U (`form`, `upos`, `head`, `deprel`), or JSON lines with lists. From Python: (words, tags) or
+    (words, tags, heads)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         forms = [("words", "tags"), ("words", "tags", "heads")] if with_tags else [("words",)]
-        return built(listed_rows(data, Sentence, forms), make_sentence, data, notes)
-    path = at_home(data)
+        return build_examples(listed_rows(data, Sentence, forms), make_sentence, data, notes)
+    path = expand_home(data)
     format = find_format(path, format)
     reader = FORMATS[format].sentences
     if reader is not None:
         columns = {"words": words, "tags": tags, "heads": heads, "relations": relations}
         return reader(path, **columns, with_tags=with_tags, with_heads=with_heads, notes=notes)
     if not FORMATS[format].has_lists:
-        raise holds_no(path, format, "words with tags", lambda other: other.sentences is not None or other.has_lists)
+        raise wrong_format(
+            path, format, "words with tags", lambda other: other.sentences is not None or other.has_lists
+        )
     wanted = {
         "words": words,
         **({"tags": tags} if with_tags else {}),
         **({"heads": heads} if heads and with_heads else {}),
     }
-    return built(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
+    return build_examples(table_rows(path, "words with tags", wanted, format, None, notes), make_sentence, data, notes)
 
 
 def read_questions(
@@ -164,12 +167,13 @@ def read_questions(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Question]:
-    """Questions of a file of either kind. From Python: (question, passage, answer), with the character where it begins
-    behind it where that is not the first; without an answer where there is none."""
+    """Read questions on passages from SQuAD's JSON or a table. From Python: (question, passage, answer), with the index
+    of the answer's first character as a fourth value if it is not its first occurrence; without an answer if there is
+    none."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
-        return built(listed_rows(data, Question, FORMS), made_from_row, data, notes)
-    path = at_home(data)
+        return build_examples(listed_rows(data, Question, FORMS), question_from_row, data, notes)
+    path = expand_home(data)
     format = find_format(path, format)
     if (reader := FORMATS[format].questions) is not None:
         return reader(path, notes, with_answers)
@@ -178,13 +182,13 @@ def read_questions(
         wanted |= {"answer": answer, "answer_start": answer_start}
     optional = tuple(role for role in OPTIONAL if role != "answer")
     rows = table_rows(path, "questions on passages", wanted, format, header, notes, optional=optional)
-    return built(rows, made_from_row, data, notes)
+    return build_examples(rows, question_from_row, data, notes)
 
 
 def read_parsed(paths: FilePath | Sequence[FilePath]) -> Iterator[Parsed]:
-    """Bracketed trees, each numbered within its file. A file that cannot be read to its end is refused."""
+    """Read bracketed trees, numbered within their file. A file that cannot be read to its end is refused."""
     for path in [paths] if isinstance(paths, (Path, str)) else paths:
-        for number, tree in enumerate(read_trees(at_home(path)), start=1):
+        for number, tree in enumerate(read_trees(expand_home(path)), start=1):
             yield Parsed(tree, f"{path}:tree {number}")
 
 
@@ -197,22 +201,22 @@ def table_rows(
     notes: Notes,
     optional: Collection[str] = (),
 ) -> Iterator[Row]:
-    """The columns that are wanted, by role, of every record; those that are `optional` need not be there."""
+    """Yield the wanted columns of every record, by role; `optional` ones may be missing."""
     format = find_format(path, format, tables_alone=True)
     read, has_lists, columns_of = FORMATS[format].records, FORMATS[format].has_lists, FORMATS[format].columns
     if read is None or (FORMATS[format].is_single and len(wanted) > 1):
-        raise holds_no(path, format, kind, lambda other: other.records is not None)
+        raise wrong_format(path, format, kind, lambda other: other.records is not None)
     named = [column for column in wanted.values() if column is not None]
     if columns_of is not None:
         columns = list(columns_of(path))
-        places = find_roles(columns, roles_there(columns, wanted, optional), str(path))
+        places = find_roles(columns, available_roles(columns, wanted, optional), str(path))
         return json_rows(read(path, header=header, wanted=list(places.values()), notes=notes), places, notes, optional)
     records = read(path, header=header, wanted=named, notes=notes)
     first = next(records, None)
     check_found(first is not None, path, False, notes)
     assert first is not None
     columns = dotted_names(first.values) if has_lists else list(first.values)
-    places = find_roles(columns, roles_there(columns, wanted, optional), first.place if has_lists else str(path))
+    places = find_roles(columns, available_roles(columns, wanted, optional), first.place if has_lists else str(path))
     if has_lists:
         return json_rows(chain([first], records), places, notes, optional)
     return (
@@ -221,14 +225,14 @@ def table_rows(
     )
 
 
-def roles_there(
+def available_roles(
     columns: Sequence[str], wanted: Mapping[str, Column | None], optional: Collection[str]
 ) -> dict[str, Column | None]:
-    """What is wanted, without what is optional and not there."""
+    """Return the wanted roles, without optional ones that are missing."""
     return {
         role: column
         for role, column in wanted.items()
-        if column is not None or role not in optional or other_name(columns, role)
+        if column is not None or role not in optional or column_for(columns, role)
     }
 
 
@@ -247,28 +251,28 @@ def json_rows(
         if missing is None:
             yield values, record.place
         else:
-            there = ", ".join(dotted_names(record.values)) or "none"
-            notes.fault("missing field", record.place, f"no field '{missing}'; there are: {there}")
+            names = ", ".join(dotted_names(record.values)) or "none"
+            notes.fault("missing field", record.place, f"no field '{missing}'; there are: {names}")
 
 
 def find_roles(columns: list[str], wanted: Mapping[str, Column | None], place: str) -> dict[str, str]:
-    """A column for every role."""
-    instead: dict[str, str] = {}
+    """Find a column for every role."""
+    defaults: dict[str, str] = {}
     if are_numbered(columns) and len(columns) == len(wanted) and list(wanted) in (["text"], ["source", "target"]):
-        instead = dict(zip(wanted, columns, strict=True))
+        defaults = dict(zip(wanted, columns, strict=True))
     elif list(wanted) == ["text"] and len(columns) == 1:
-        instead = {"text": columns[0]}
-    instead |= {role: name for role in wanted if (name := other_name(columns, role)) is not None}
-    return {role: find_role(columns, column, role, place, instead.get(role)) for role, column in wanted.items()}
+        defaults = {"text": columns[0]}
+    defaults |= {role: name for role in wanted if (name := column_for(columns, role)) is not None}
+    return {role: find_role(columns, column, role, place, defaults.get(role)) for role, column in wanted.items()}
 
 
-def other_name(columns: Collection[str], role: str) -> str | None:
-    """The column that is called like a role, or as it is called elsewhere."""
+def column_for(columns: Collection[str], role: str) -> str | None:
+    """Return the column with the name of a role, or with one of its other names."""
     return next((name for name in (role, *OTHER_NAMES.get(role, ())) if name in columns), None)
 
 
 def listed_rows(data: Iterable[Any], kind: type[NamedTuple], forms: Sequence[tuple[str, ...]]) -> Iterator[Row]:
-    """What a list from Python holds: examples, or tuples of values in the order of one of the forms."""
+    """Yield the rows of a list in Python: examples, or tuples of values in the order of one of the forms."""
     by_length = {len(form): form for form in forms}
     for number, item in enumerate(data, start=1):
         place = f"example {number}"
@@ -296,33 +300,33 @@ OTHER_NAMES = {
     "caption": ("captions",),
     "sound": ("audio", "image", "picture", "file", "file_name", "filename", "path"),
 }
-"""What columns are called besides their role."""
+"""Other names of the columns for a role."""
 ROLES = {"labels": "label"}
-"""Fields of examples that are called otherwise than the column they come from."""
+"""Fields of examples whose column has another name."""
 
 
-def built(
+def build_examples(
     rows: Iterable[Row], make: Callable[[Mapping[str, Any], str], E], data: FilePath | Iterable[Any], notes: Notes
 ) -> Iterator[E]:
-    """Examples of rows; a faulty one is refused or left out as the notes say."""
-    found = False
+    """Build examples from rows; a faulty row is refused or left out, as the notes say."""
+    has_examples = False
     for values, place in rows:
         try:
             example = make(values, place)
         except Faulty as fault:
             notes.fault(fault.reason, place, str(fault))
             continue
-        found = True
+        has_examples = True
         yield example
-    check_found(found, data if isinstance(data, (Path, str)) else "the list of examples", False, notes)
+    check_found(has_examples, data if isinstance(data, (Path, str)) else "the list of examples", False, notes)
 
 
 def make_sentence(values: Mapping[str, Any], place: str) -> Sentence:
     columns = {role: as_words(values[role], role) for role in values if role != "heads"}
-    given = values.get("heads")
+    numbers = values.get("heads")
     heads = None
-    if given is not None:
-        heads, fault = read_heads([str(head) for head in given])
+    if numbers is not None:
+        heads, fault = read_heads([str(number) for number in numbers])
         if fault is not None:
             raise Faulty("bad head", fault.sentence)
     lengths = {role: len(column) for role, column in [*columns.items(), ("heads", heads)] if column is not None}
@@ -335,9 +339,9 @@ def make_sentence(values: Mapping[str, Any], place: str) -> Sentence:
 def parallel_files(
     data: FilePath | Iterable[Any], source: Column | None, target: Column | None, format: str | None
 ) -> tuple[Path, Path] | None:
-    """The two files of parallel text, where `data` is such; None where it is a table or a list of tuples."""
+    """Return the two files of parallel text, if `data` names such; None for a table or a list of tuples."""
     if isinstance(data, (list, tuple)) and len(data) == 2 and all(isinstance(path, (Path, str)) for path in data):
-        return at_home(data[0]), at_home(data[1])
+        return expand_home(data[0]), expand_home(data[1])
     if not isinstance(data, (Path, str)):
         return None
     if source is None or target is None:
@@ -347,7 +351,7 @@ def parallel_files(
                 " data.target=de"
             )
         return None
-    path = at_home(data)
+    path = expand_home(data)
     return (
         find_parallel(path, str(source), str(target))
         if format == "parallel" or (format is None and not path.exists())
@@ -355,9 +359,10 @@ def parallel_files(
     )
 
 
-def holds_no(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
+def wrong_format(path: Path, format: str, kind: str, is_able: Callable[[Format], bool]) -> UserError:
+    """The error for a file whose format cannot hold a kind of example; it names the formats that can."""
     able = [name for name, other in FORMATS.items() if is_able(other) and name != format and not other.kinds]
     return UserError(
-        f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is something else, say so"
-        f" with data.format: {', '.join(able)}"
+        f"{path}: this is {FORMATS[format].about} ({format}), which holds no {kind}; if it is in another format, set"
+        f" data.format to one of: {', '.join(able)}"
     )

@@ -1,4 +1,4 @@
-"""Records with named columns, whatever file they stand in; and how a column is found by name or by number."""
+"""Records with named columns, from a file of any format; and how a column is found by name or by number."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from clew.data.notes import Notes
 
 
 class Record(NamedTuple):
-    """One record: its fields by column, and where it begins. Columns without names are numbered from 1."""
+    """One record: its fields by column, and where it begins. Unnamed columns are numbered from 1."""
 
     values: Mapping[str, Any]
     path: str
@@ -25,7 +25,7 @@ Column = str | int
 
 
 def find_column(columns: Sequence[str], wanted: Column, role: str, path: str) -> str:
-    """The name of the column that is wanted, or a sentence with those that there are."""
+    """Return the name of the wanted column. If there is none, the error lists the columns."""
     if str(wanted) in columns:
         return str(wanted)
     number = as_number(wanted)
@@ -38,22 +38,19 @@ def find_column(columns: Sequence[str], wanted: Column, role: str, path: str) ->
     raise UserError(f"{path}: {rule}: {listed(columns)}")
 
 
-def find_role(columns: Sequence[str], wanted: Column | None, role: str, path: str, instead: str | None = None) -> str:
-    """The column for a role: the one that is wanted; where none is, the one that is called like the role, or
-    `instead`."""
+def find_role(columns: Sequence[str], wanted: Column | None, role: str, path: str, default: str | None = None) -> str:
+    """Return the column for a role: the wanted one; by default the one with the name of the role, or else `default`."""
     if wanted is not None:
         return find_column(columns, wanted, role, path)
     if role in columns:
         return role
-    if instead is not None:
-        return instead
-    raise UserError(
-        f"{path}: no column '{role}'; say which one it is with data.{role}=NAME; there are: {listed(columns)}"
-    )
+    if default is not None:
+        return default
+    raise UserError(f"{path}: no column '{role}'; name it with data.{role}=NAME; there are: {listed(columns)}")
 
 
 def as_number(column: Column) -> int | None:
-    """A column's number; None for a name."""
+    """Return a column's number; None for a name."""
     if isinstance(column, int):
         return column
     return int(column) if column.isascii() and column.removeprefix("-").isdigit() else None
@@ -69,19 +66,19 @@ def listed(columns: Sequence[str], few: int = 20) -> str:
 
 
 def header_columns(fields: Sequence[str], place: str) -> list[str]:
-    """The columns' names; one without a name is called by its number."""
+    """Return the names of the columns; an unnamed column is called by its number."""
     columns = [field.strip() or str(number) for number, field in enumerate(fields, start=1)]
-    twice = next((column for i, column in enumerate(columns) if column in columns[:i]), None)
-    if twice is not None:
+    duplicate = next((column for i, column in enumerate(columns) if column in columns[:i]), None)
+    if duplicate is not None:
         raise UserError(
-            f"{place}: the column '{twice}' is there twice; rename one, or set data.header=false if this line is no"
+            f"{place}: there are two columns '{duplicate}'; rename one, or set data.header=false if this line is not a"
             " header"
         )
     return columns
 
 
 def check_found(found: bool, path: Path | str, header: bool, notes: Notes) -> None:
-    """A file without a single record is refused."""
+    """Refuse a file without a single record."""
     if found:
         return
     if notes.num_faults:

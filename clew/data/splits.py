@@ -1,11 +1,11 @@
-"""One text into training, validation and test parts, counted in characters, without holding it in memory."""
+"""Split one text into training, validation and test parts by characters, without holding it in memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clew.core.errors import UserError
-from clew.data.files.measures import measured
+from clew.data.files.measures import cached_extent
 from clew.data.files.text_files import FIELD, Piece, Stamp, TextSource, find_text
 
 Paths = Path | str | Sequence[Path | str]
@@ -33,9 +33,9 @@ class TextPart:
         return (piece.text for piece in self.pieces())
 
     def stamp(self) -> Stamp | None:
-        stamp = getattr(self.whole, "stamp", None)
-        found = None if stamp is None else stamp()
-        return None if found is None else found._replace(text=f"{found.text}[{self.start}:{self.stop}]")
+        whole_stamp = getattr(self.whole, "stamp", None)
+        stamp = None if whole_stamp is None else whole_stamp()
+        return None if stamp is None else stamp._replace(text=f"{stamp.text}[{self.start}:{self.stop}]")
 
     def __str__(self) -> str:
         return str(self.whole)
@@ -43,7 +43,7 @@ class TextPart:
 
 @dataclass(frozen=True)
 class Spread:
-    """About `most` characters of texts that have `length` together, in pieces spread evenly over them."""
+    """About `most` characters of texts that have `length` characters in all, in pieces spread evenly over them."""
 
     texts: Iterable[str]
     length: int
@@ -68,11 +68,10 @@ def split_text(
     field: str = FIELD,
     cache: Path | None = None,
 ) -> dict[str, TextSource]:
-    """The parts by name: `train`, and `valid` and `test` where there are any.
+    """Return the parts by name: `train`, and `valid` and `test` if there are any.
 
-    A part that is not given is cut off the end of the training text, test last. The cuts are int(fraction *
-    characters). `field` is the one that has the text in JSON lines. How long a large text is may be remembered in
-    `cache`.
+    A missing part is cut off the end of the training text, test last. The cuts are at int(fraction * characters). In
+    JSON lines, `field` holds the text. The length of a large text may be remembered in `cache`.
     """
     check_fraction("valid_fraction", valid_fraction)
     check_fraction("test_fraction", test_fraction)
@@ -86,14 +85,14 @@ def split_text(
 
 
 def cut_parts(whole: TextSource, fractions: dict[str, float], cache: Path | None = None) -> dict[str, TextSource]:
-    """`train` and the last parts of a text, as large as `fractions` says; a part of no size is left out."""
+    """Cut the parts that `fractions` names off the end of a text; a part of size 0 is left out."""
     held_out = sum(fractions.values())
     if held_out >= 1:
         sizes = " + ".join(f"{name}_fraction ({fraction})" for name, fraction in fractions.items())
         raise UserError(f"{sizes} must be below 1, or nothing is left to train on")
     if held_out == 0:
         return {"train": whole}
-    length = measured(whole, cache).num_characters
+    length = cached_extent(whole, cache).num_characters
     # 1 - 0.05 - 0.05 is 0.8999999999999999 in floating point
     valid_start = int(round(1 - held_out, 9) * length)
     test_start = int(round(1 - fractions["test"], 9) * length)

@@ -1,4 +1,4 @@
-"""Values of records as texts, words and labels; what is none of these is a fault."""
+"""Read values of records as texts, words and labels; any other value is a fault."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from clew.data.formats.json_files import KINDS, NUMBERS_FOR_NAMES, is_list_of_nu
 
 
 class Faulty(Exception):
-    """A record that cannot be made an example: the reason by which it is counted, and the sentence."""
+    """A record that cannot become an example: the reason under which it is counted, and the message."""
 
     def __init__(self, reason: str, sentence: str):
         super().__init__(sentence)
@@ -27,7 +27,7 @@ def as_words(value: Any, role: str) -> tuple[str, ...]:
 
 
 def as_text(values: Mapping[str, Any], role: str) -> str:
-    """A text that is not empty; a number is its digits."""
+    """Return a text, which may not be empty; a number becomes its digits."""
     value = values[role]
     if isinstance(value, str):
         if not value or value.isspace():
@@ -49,7 +49,7 @@ def as_labels(value: Any, separator: str | None) -> tuple[str, ...]:
 
 
 def as_captions(value: Any) -> tuple[str, ...]:
-    """One caption, or a list of them, none empty; white space around them goes."""
+    """Return one caption or a list of them as a tuple, none empty, without surrounding white space."""
     if value is None or not value:
         raise Faulty("no caption", "the field for data.caption is empty")
     return tuple(
@@ -59,7 +59,7 @@ def as_captions(value: Any) -> tuple[str, ...]:
 
 
 def check_unicode(text: str, role: str) -> str:
-    r"""A text that UTF-8 can write; JSON's \ud800 is half a character."""
+    r"""Return a text, if UTF-8 can encode it; JSON's \ud800 is half a character."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

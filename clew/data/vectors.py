@@ -1,11 +1,10 @@
-"""Word vectors from text files, as GloVe, word2vec and fastText write them: a word and its numbers a line, with spaces
-between; and from word2vec's binary files, which have the same first line, and behind each word and a space its numbers
-in four bytes each.
+"""Read word vectors from text files, as GloVe, word2vec and fastText write them: on each line a word and its numbers,
+separated by spaces. Also from word2vec's binary files: the same first line, then each word, a space, and its numbers in
+four bytes each.
 
-word2vec and fastText begin with a line that says how many words there are and how many numbers each has; GloVe does
-not. Only the words that are asked for are kept, so that memory is theirs alone; of the other lines just the number of
-columns is looked at. A word may have spaces inside, as some of GloVe's do. Of a word that is there twice the first line
-counts.
+word2vec and fastText begin with a line of the number of words and of numbers for each word; GloVe does not. Only the
+requested words are kept in memory; of the other lines, only the number of columns is checked. A word may contain
+spaces, as some of GloVe's do. If a word appears twice, its first line counts.
 """
 
 import re
@@ -24,45 +23,45 @@ from clew.data.files.unpacking import PIECE, open_bytes
 from clew.data.lines import read_lines, reading
 
 LARGEST = float(np.finfo(np.float32).max)
-RULE = "a line is a word and its numbers, with spaces between"
+RULE = "each line must be a word and its numbers, separated by spaces"
 LONGEST = 2**22
-"""Characters of a line."""
+"""Characters of a line, at most."""
 LONGEST_WORD = 2**12
-"""Bytes of a word in a binary file."""
+"""Bytes of a word in a binary file, at most."""
 HEADER = re.compile(rb"\d+ \d+\r?\n")
 FIRST, FEWEST = 20, 8
-"""Lines that tell a file of vectors, and numbers on each at least."""
-SEE = "see whether it is a file of word vectors"
+"""Lines by which a file of vectors is detected, and the fewest numbers on each."""
+SEE = "check that this is a file of word vectors"
 
 
 @dataclass(frozen=True, eq=False)
 class WordVectors:
-    """A row a word that was asked for; `found` is True where the file has it, and other rows are 0."""
+    """A row for each requested word; `found` is True if the file has the word, and other rows are 0."""
 
     values: np.ndarray  # (words, dim), float32
     found: np.ndarray  # (words,)
-    num_lowercased: int  # of these, how many were found in lower case alone
+    num_lowercased: int  # of the words found, how many only in lower case
     num_in_file: int
-    num_told: int | None = None  # how many its first line says that it has, if it does
+    num_told: int | None = None  # the number of vectors in the first line, if it has one
 
     @property
     def dim(self) -> int:
         return self.values.shape[1]
 
     def describe(self) -> str:
-        """One line."""
+        """Return a summary in one line."""
         found, asked = int(self.found.sum()), len(self.found)
         lowercased = f" ({self.num_lowercased:,} in lower case)" if self.num_lowercased else ""
         fewer = self.num_told is not None and self.num_in_file < self.num_told
-        missing = f", of {self.num_told:,} that the file's first line tells: its end is missing" if fewer else ""
+        missing = f"; the file's first line says {self.num_told:,}, so its end is missing" if fewer else ""
         return f"{found:,} of {asked:,} words{lowercased} among {self.num_in_file:,} vectors of {self.dim}{missing}"
 
 
 def read_vectors(
     path: Path | str, words: Sequence[str], *, dim: int | None = None, lowercase: bool = True
 ) -> WordVectors:
-    """The vectors of `words`. `lowercase` takes paris for Paris where there is no Paris; `dim` is what the width must
-    be, if any will not do."""
+    """Read the vectors of `words`. With `lowercase`, the vector of paris is used for Paris if there is no Paris. `dim`
+    is the required width; None accepts any."""
     path = Path(path).expanduser()
     exact: dict[str, list[int]] = {}
     lowered: dict[str, list[int]] = {}
@@ -100,12 +99,12 @@ def read_vectors(
 
 
 def first_words(path: Path | str, most: int) -> list[str]:
-    """The file's words, so many of the first: where it is sorted as usual, the most frequent."""
+    """Return the first `most` words of the file: in the usual order, the most frequent ones."""
     return [line.word for line in islice(vector_lines(Path(path).expanduser()), most)]
 
 
 def vector_width(path: Path | str) -> int:
-    """How many numbers a word has, as the first line tells."""
+    """Return how many numbers a word has, judged by the first line."""
     path = Path(path).expanduser()
     line = next(vector_lines(path), None)
     if line is None:
@@ -121,7 +120,7 @@ class Line(NamedTuple):
 
 
 def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
-    """Every line with a vector; `dim` is what the width must be, if any will not do."""
+    """Yield every line with a vector. `dim` is the required width; None accepts any."""
     if is_binary(path):
         yield from binary_vectors(path, dim)
         return
@@ -129,10 +128,10 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
     for number, line in enumerate(read_lines(path, LONGEST), start=1):
         line = line.replace("\t", " ").rstrip(" ")
         if number == 1:
-            said = header(line)[1]
-            width = said or num_numbers(line.split(" "))
+            header_width = header(line)[1]
+            width = header_width or num_numbers(line.split(" "))
             check_width(f"{path}:1", dim, width)
-            if said:
+            if header_width:
                 continue
         if line:
             where = f"{path}:{number}"
@@ -141,31 +140,31 @@ def vector_lines(path: Path, dim: int | None = None) -> Iterator[Line]:
 
 
 def width_of_vectors(path: Path) -> int | None:
-    """How many numbers a word has in a file of word vectors; None where the file is another."""
+    """Return how many numbers a word has; None if this is not a file of word vectors."""
     if is_binary(path):
         return first_line(path)[1]
     lines = [line.replace("\t", " ").rstrip(" ") for line in islice(read_lines(path, LONGEST), FIRST)]
-    said = header(lines[0])[1]
-    widths = {num_numbers(line.split(" ")) for line in (lines if said is None else lines[1:])}
+    header_width = header(lines[0])[1]
+    widths = {num_numbers(line.split(" ")) for line in (lines if header_width is None else lines[1:])}
     width = widths.pop() if len(widths) == 1 else 0
-    return width if width >= FEWEST and said in (None, width) else None
+    return width if width >= FEWEST and header_width in (None, width) else None
 
 
 def is_binary(path: Path) -> bool:
-    """Whether there are bytes behind a first line of two numbers that no text has."""
+    """Whether a first line of two numbers is followed by bytes that text never has."""
     with reading(path), open_bytes(path) as file:
         head = file.peek(PIECE)[:PIECE]
         return HEADER.match(head) is not None and not CONTROLS.isdisjoint(head)
 
 
 def binary_vectors(path: Path, dim: int | None) -> Iterator[Line]:
-    """Up to the end of the file, or to a vector that is cut off. Some programs write a newline before each word but the
-    first."""
+    """Yield vectors up to the end of the file, or to one that is cut short. Some programs write a newline before each
+    word except the first."""
     with reading(path), open_bytes(path) as file:
         num_words, width = map(int, file.readline(LONGEST_WORD).split())
         check_width(f"{path}:1", dim, width)
         if 4 * width > LONGEST:
-            raise UserError(f"{path}:1: vectors of {width:,} numbers are none of words; {SEE}")
+            raise UserError(f"{path}:1: vectors of {width:,} numbers cannot be word vectors; {SEE}")
         for number in range(1, num_words + 1):
             word = read_word(file, f"{path}: word {number}")
             numbers = np.frombuffer(data, dtype="<f4") if len(data := file.read(4 * width)) == 4 * width else None
@@ -175,7 +174,7 @@ def binary_vectors(path: Path, dim: int | None) -> Iterator[Line]:
 
 
 def read_word(file: BinaryIO, where: str) -> str:
-    """The bytes up to the next space."""
+    """Read the bytes up to the next space as a word."""
     word = bytearray()
     while (byte := file.read(1)) not in (b" ", b""):
         word += byte
@@ -185,7 +184,7 @@ def read_word(file: BinaryIO, where: str) -> str:
 
 
 def first_line(path: Path) -> tuple[int | None, int | None]:
-    """What the first line tells."""
+    """Return the number of words and the width in the first line; None if it has none."""
     if not is_binary(path):
         return header(next(read_lines(path, LONGEST)))
     with reading(path), open_bytes(path) as file:
@@ -193,7 +192,7 @@ def first_line(path: Path) -> tuple[int | None, int | None]:
 
 
 def header(line: str) -> tuple[int | None, int | None]:
-    """The number of words and the width that a first line of two numbers tells; None where it is no such line."""
+    """Return the number of words and the width from a first line of two numbers; None for any other line."""
     fields = line.replace("\t", " ").rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
         return int(fields[0]), int(fields[1])
@@ -201,20 +200,20 @@ def header(line: str) -> tuple[int | None, int | None]:
 
 
 def word_end(line: str, width: int, where: str) -> int:
-    """Where the word ends on a line that has not a space before each number and no other: the word has some too, or the
+    """Return where the word ends on a line whose number of spaces is not its width: the word contains spaces, or the
     line is wrong."""
     fields = line.split(" ")
     numbers = num_numbers(fields)
     if numbers != width:
         raise UserError(
-            f"{where}: expected a word and {counted(width, 'number')}, as the first line has it, found"
+            f"{where}: expected a word and {counted(width, 'number')}, as on the first line, found"
             f" {counted(numbers, 'number')}"
         )
     return len(" ".join(fields[:-width]))
 
 
 def num_numbers(fields: Sequence[str]) -> int:
-    """How many stand at the end of a line; the first field is a word, or its beginning."""
+    """Count the numbers at the end of a line; the first field is a word, or its beginning."""
     return next((place for place, field in enumerate(reversed(fields[1:])) if not is_number(field)), len(fields) - 1)
 
 
@@ -228,7 +227,7 @@ def parse_numbers(text: str | np.ndarray, where: str) -> Sequence[float] | np.nd
         numbers = list(map(float, fields))
     except ValueError:
         wrong = next(field for field in fields if not is_number(field))
-        raise UserError(f"{where}: {shown(wrong)} is no number; {RULE}") from None
+        raise UserError(f"{where}: {shown(wrong)} is not a number; {RULE}") from None
     if not sum(map(abs, numbers)) < LARGEST:
         raise not_finite(where)
     return numbers
@@ -251,5 +250,6 @@ def check_width(where: str, dim: int | None, width: int) -> None:
         raise UserError(f"{where}: there is no number on the line; {RULE}")
     if dim is not None and dim != width:
         raise UserError(
-            f"{where}: vectors of {width} numbers, and {dim} are wanted; name another file, or set the width to {width}"
+            f"{where}: vectors have {width} numbers, but {dim} are required; give another file, or set the width to"
+            f" {width}"
         )

@@ -119,7 +119,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     Path("table.tsv").write_text(f"asked\ttext\nWhere?\t{' '.join(PASSAGE.split())}\n", encoding="utf-8")
     assert_refused(
         clew("answer", run, "--file", "table.tsv"),
-        "table.tsv: no column 'question'; say which one it is with --question NAME; there are: ",
+        "table.tsv: no column 'question'; name it with --question NAME; there are: ",
     )
     assert_refused(
         clew("answer", run, "--file", "table.tsv", "Where?"),
@@ -129,7 +129,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert named_columns.status == 0 and named_columns.out.endswith("\tWhere?\n")
     Path("holes.csv").write_text("question,passage\nWhere?,Ada lives in Rome.\nWhat?,\n", encoding="utf-8")
     refused = clew("answer", run, "--file", "holes.csv")
-    assert refused.err == "clew: holes.csv:3: the field for --passage is empty; mend it\n" and refused.status == 2
+    assert refused.err == "clew: holes.csv:3: the field for --passage is empty; fix it\n" and refused.status == 2
     assert_refused(
         clew("answer", run, "--question", "asked", "Where?"),
         "--question is a column of a table; name its file with --file",
@@ -137,7 +137,7 @@ def test_what_cannot_be_answered_is_refused_in_a_line(clew: Clew, facts: dict[st
     assert_refused(
         clew("answer", run, "--file", facts["dev"], "--question", "asked"), "--question is a column of a table, and "
     )
-    of_task = f"{run} is a run of the task question_answering, which does not classify; `clew answer` is what it does"
+    of_task = f"{run} is a run of the task question_answering, which cannot classify; use `clew answer`"
     assert_refused(clew("classify", run), of_task)
     with pytest.raises(UserError, match="the passage is empty; give a text that may hold the answer"):
         library.load(run).answer("Where?", "")

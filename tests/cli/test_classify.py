@@ -115,7 +115,7 @@ def test_an_empty_cell_has_an_empty_line(clew: Clew, runs: dict[str, Path]) -> N
     Path("wide.csv").write_text("id,body\n1,I paid,twice\n", encoding="utf-8")
     refused = clew("classify", runs["tickets"], "--file", "wide.csv")
     assert_refused(refused, "wide.csv:2: ")
-    assert refused.err.endswith("; mend it\n")
+    assert refused.err.endswith("; fix it\n")
 
 
 def test_two_texts_stand_in_a_line_with_a_tab_between(clew: Clew, runs: dict[str, Path]) -> None:
@@ -251,15 +251,15 @@ def test_what_is_no_text_is_refused(runs: dict[str, Path]) -> None:
             "examples are given by data=, and by data__train='a.csv' too; leave one of them out",
         ),
         ("classify", [], {"trian": ROWS}, "unknown part of data 'trian'; did you mean 'train'"),
-        ("classify", [], [], "data= has an empty list for the part 'train'; give a list with examples in it"),
-        ("classify", [], 5, "data= takes a list of examples, or one for each part, and the part 'train' is 5"),
+        ("classify", [], [], "data= has no examples for the part 'train'; pass a list with at least one"),
+        ("classify", [], 5, "data= takes a list of examples, or a list for each part, but the part 'train' is 5"),
         ("tag", [], [(["a", "b"], ["X"])], "example 1: expected as many tags as words, found 2 words and 1 tags"),
         (
             "parse",
             [],
             ["a"],
             (
-                "data= takes texts, labelled texts, tagged words, pairs and questions from memory, and this task learns"
+                "data= takes texts, labelled texts, tagged words, pairs and questions from memory, but this task learns"
                 " from"
             ),
         ),
@@ -280,7 +280,7 @@ def test_mistakes_in_a_table_are_one_line(clew: Clew) -> None:
         (
             rows + "x,\n",
             [],
-            "t.csv:22: the field for data.label is empty; mend it, or leave such records out with data.faults=skip",
+            "t.csv:22: the field for data.label is empty; fix it, or skip such records with data.faults=skip",
         ),
         (rows, ["data.test=more.csv"], "more.csv:2: unknown label 'biling'; did you mean 'billing'?"),
         (

@@ -178,7 +178,7 @@ def test_sounds_that_a_table_names_are_measured_by_their_headers(clew: Clew, tmp
     )
     out = clew("data", str(tmp_path / "said.csv")).out
     assert "3 sound files, 3.0 seconds: mean 1.50 s, longest 2.00 s; rates: 8,000 Hz (2)\n" in out
-    assert f"cannot be read: {tmp_path}/broken.wav: this is no sound file" in out
+    assert f"cannot be read: {tmp_path}/broken.wav: this is not a sound file" in out
     assert out.endswith(f"clew train transcribe data.train={tmp_path}/said.csv data.sound=file data.text=said\n")
 
 

@@ -30,15 +30,12 @@ def write(name: str, text: str) -> None:
         (
             "a\n\nc\n",
             "A\nB\nC\n",
-            "train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out with",
+            "train.de:2: this line is empty, and line 2 of train.en is not; fix it, or skip such records with",
         ),
         (
             "a\nb\n",
             "A\n\n",
-            (
-                "train.en:2: this line is empty, and line 2 of train.de is not; mend it, or leave such records out with"
-                " data."
-            ),
+            ("train.en:2: this line is empty, and line 2 of train.de is not; fix it, or skip such records with data."),
         ),
         (
             "a\n",
@@ -51,7 +48,7 @@ def write(name: str, text: str) -> None:
         (
             "a\nb\0\n",
             "A\nB\n",
-            "train.de:2: a NUL character, so this is no plain text, or is damaged; mend it, or give another file",
+            "train.de:2: there is a NUL character, so this is not plain text, or it is damaged; repair it, or give another file",
         ),
         ("", "A\n", "train.de: the file is empty; give one with text in it"),
     ],
@@ -70,7 +67,7 @@ def test_parallel_files_that_are_no_pairs_are_refused(clew: Clew, source: str, t
             "p.tsv",
             "a\tb\nc\n",
             [],
-            "p.tsv:2: expected 2 tab-separated columns, found 1; mend it, or leave such records out with data.fau",
+            "p.tsv:2: expected 2 tab-separated columns, found 1; fix it, or skip such records with data.fau",
         ),
         (
             "p.csv",

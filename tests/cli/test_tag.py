@@ -122,7 +122,7 @@ def test_words_of_conll_files_and_cells_of_tables_are_tagged(clew: Clew, names: 
     assert words("--file", "a.csv", "--text", "body") == ["Ada", ",", "Bo", "", "", "Rome", ""]
     assert_refused(
         clew("tag", names, "--file", "a.csv"),
-        "a.csv: no column 'text'; say which one it is with --text NAME; there are",
+        "a.csv: no column 'text'; name it with --text NAME; there are",
     )
     assert_refused(
         clew("tag", names, "--file", "a.csv", "--text", "boddy"),
@@ -158,7 +158,7 @@ def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
     assert_refused(clew("tag", "runs/none", stdin="a"), "runs/none is not a run directory (it has no config.json)")
     assert_refused(
         clew("tag", lstm, stdin="a"),
-        f"{lstm} is a run of the task language_model, which does not tag; `clew generate` is what it does",
+        f"{lstm} is a run of the task language_model, which cannot tag; use `clew generate`",
     )
     assert_refused(clew("tag", names, "--file", "none.txt"), "no such file: none.txt")
     assert_refused(
@@ -176,7 +176,7 @@ def test_mistakes_are_one_line(clew: Clew, names: Path, lstm: Path) -> None:
         (
             CONLL + "Ada NNP\n",
             [],
-            "a.conll:37: expected 3 space-separated columns, found 2; mend it, or leave such records out with",
+            "a.conll:37: expected 3 space-separated columns, found 2; fix it, or skip such records with",
         ),
         (
             CONLL,

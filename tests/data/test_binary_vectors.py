@@ -68,15 +68,15 @@ def test_what_is_no_vector_is_refused(tmp_path: Path) -> None:
     )
     path = write(tmp_path / "b.bin", binary(WORDS, VALUES))
     assert refusal(lambda: read_vectors(path, WORDS, dim=9)).startswith(
-        f"{path}:1: vectors of 7 numbers, and 9 are wanted"
+        f"{path}:1: vectors have 7 numbers, but 9 are required"
     )
     path = write(tmp_path / "c.bin", b"1 99999999\na " + bytes(range(100)))
     assert refusal(lambda: read_vectors(path, WORDS)).startswith(
-        f"{path}:1: vectors of 99,999,999 numbers are none of words; see whether"
+        f"{path}:1: vectors of 99,999,999 numbers cannot be word vectors; check that"
     )
     path = write(tmp_path / "d.bin", b"2 2\na " + bytes(8) + b"x" * 5000)
     assert refusal(lambda: read_vectors(path, WORDS)).startswith(
-        f"{path}: word 2 has more than 4,096 bytes; see whether"
+        f"{path}: word 2 has more than 4,096 bytes; check that"
     )
 
 

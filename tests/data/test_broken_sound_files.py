@@ -33,93 +33,110 @@ def floats(*values: float, kind: str = "f") -> bytes:
 
 FLAC, OGG, MP3 = encoded("FLAC"), encoded("OGG"), encoded("MP3")
 WHOLE = riff(form(), PCM)
-NO_SOUND = "this is no sound file that can be read: it begins with"
-CUT = "it was cut short; copy it again"
+NO_SOUND = "this is not a sound file in a known format (WAV, FLAC, Ogg, MP3, AIFF, AU); it begins with"
 BROKEN: dict[str, tuple[bytes, str]] = {
     # empty
-    "nothing.wav": (b"", "the file is empty; give one with sound in it"),
-    "nothing.mp3": (b"", "the file is empty; give one with sound in it"),
-    "no-samples.wav": (riff(form(), chunk(b"data", b"")), "there is no sound in it: it has 0 frames"),
+    "nothing.wav": (b"", "the file is empty; use a sound file"),
+    "nothing.mp3": (b"", "the file is empty; use a sound file"),
+    "no-samples.wav": (riff(form(), chunk(b"data", b"")), "the sound has no samples"),
     "no-samples-then-list.wav": (
         riff(form(), chunk(b"data", b""), chunk(b"LIST", b"INFO")),
-        "there is no sound in it: it has 0 frames",
+        "the sound has no samples",
     ),
-    "half-a-sample.wav": (riff(form(), chunk(b"data", b"\1")), "there is no sound in it: it has 0 frames"),
+    "half-a-sample.wav": (riff(form(), chunk(b"data", b"\1")), "the sound has no samples"),
     "half-a-frame.wav": (
         riff(form(channels=8), chunk(b"data", pcm(1, 2, 3))),
-        "there is no sound in it: it has 0 frames",
+        "the sound has no samples",
     ),
     "streamed-nothing.wav": (
         riff(form(), chunk(b"data", b"", size=0xFFFFFFFF)),
-        "there is no sound in it: it has 0 frames",
+        "the sound has no samples",
     ),
-    "no-samples.aiff": (encoded("AIFF", length=0), "there is no sound in it: it has 0 frames"),
-    "no-samples.ogg": (encoded("OGG", length=0), "there is no sound in it: it has 0 frames"),
+    "no-samples.aiff": (encoded("AIFF", length=0), "the sound has no samples"),
+    "no-samples.ogg": (encoded("OGG", length=0), "the sound has no samples"),
     # cut short
     "r.wav": (WHOLE[:1], f"{NO_SOUND} b'R'"),
-    "riff.wav": (WHOLE[:4], "this is no WAV file, which begins with RIFF, a size and WAVE; it begins with b'RIFF'"),
-    "riff-size.wav": (WHOLE[:8], "this is no WAV file"),
-    "riff-wave.wav": (WHOLE[:12], f"the file ends before the chunk that says how samples are written (fmt); {CUT}"),
-    "in-an-id.wav": (WHOLE[:15], f"the file ends before the chunk that says how samples are written (fmt); {CUT}"),
+    "riff.wav": (WHOLE[:4], "this is not a WAV file, which begins with RIFF, a size and WAVE; it begins with b'RIFF'"),
+    "riff-size.wav": (WHOLE[:8], "this is not a WAV file"),
+    "riff-wave.wav": (
+        WHOLE[:12],
+        "the file is truncated: it ends before the chunk with the encoding (fmt); copy it again",
+    ),
+    "in-an-id.wav": (
+        WHOLE[:15],
+        "the file is truncated: it ends before the chunk with the encoding (fmt); copy it again",
+    ),
     "in-the-form.wav": (
         WHOLE[:30],
-        "the chunk that says how samples are written (fmt) has 10 bytes, and needs 16; it is damaged",
+        "the chunk with the encoding (fmt) has 10 bytes, but needs 16, so the file is damaged",
     ),
-    "after-the-form.wav": (WHOLE[:36], f"the file ends before the chunk that has the samples (data); {CUT}"),
-    "in-the-size.wav": (WHOLE[:41], f"the file ends before the chunk that has the samples (data); {CUT}"),
-    "before-the-samples.wav": (WHOLE[:44], f"the header tells of 50 frames and the file has 0; {CUT}"),
+    "after-the-form.wav": (
+        WHOLE[:36],
+        "the file is truncated: it ends before the chunk with the samples (data); copy it again",
+    ),
+    "in-the-size.wav": (
+        WHOLE[:41],
+        "the file is truncated: it ends before the chunk with the samples (data); copy it again",
+    ),
+    "before-the-samples.wav": (
+        WHOLE[:44],
+        "the file is truncated: its header says 50 frames, but it has 0; copy it again",
+    ),
     "in-the-samples.wav": (
         WHOLE[:77],
-        f"the header tells of 50 frames and the file has 16; {CUT}, or read what is there with stop=16",
+        "its header says 50 frames, but it has 16; copy it again, or read these with stop=16",
     ),
-    "one-byte-less.wav": (WHOLE[:-1], "the header tells of 50 frames and the file has 49"),
+    "one-byte-less.wav": (WHOLE[:-1], "its header says 50 frames, but it has 49"),
     "in-a-list.wav": (
         riff(form(), chunk(b"LIST", b"INFO", size=900)),
-        f"before the chunk that has the samples (data); {CUT}",
+        "before the chunk with the samples (data); copy it again",
     ),
     "cut.flac": (FLAC[: len(FLAC) // 2], "cannot be read as FLAC: "),
     "head.flac": (FLAC[:4], "cannot be read as FLAC: "),
     "head.ogg": (OGG[:40], "cannot be read as Ogg: "),
-    "cut.mp3": (MP3[: len(MP3) // 2], "the header tells of 6,000 frames and the file has "),
+    "cut.mp3": (MP3[: len(MP3) // 2], "its header says 6,000 frames, but it has "),
     "head.mp3": (b"ID3\x04\0\0\0\0\0\0", "cannot be read as MP3: "),
     "cut.aiff": (encoded("AIFF")[:20], "cannot be read as AIFF: "),
     # a header that cannot be
-    "not-wave.wav": (riff(form(), PCM, kind=b"AVI "), "this is no WAV file"),
+    "not-wave.wav": (riff(form(), PCM, kind=b"AVI "), "this is not a WAV file"),
     "only-zeros.wav": (
         b"RIFF\0\0\0\0WAVE" + bytes(100_000),
-        "there are more than 10,000 chunks and no samples in them",
+        "the file has more than 10,000 chunks without samples",
     ),
     "data-first.wav": (
         riff(PCM, form()),
-        "its samples stand before the chunk that says how they are written (fmt); convert it anew",
+        "its samples come before the chunk with their encoding (fmt); convert it again",
     ),
-    "short-form.wav": (riff(chunk(b"fmt ", bytes(14)), PCM), "(fmt) has 14 bytes, and needs 16; it is damaged"),
+    "short-form.wav": (
+        riff(chunk(b"fmt ", bytes(14)), PCM),
+        "(fmt) has 14 bytes, but needs 16, so the file is damaged",
+    ),
     "no-channels.wav": (
         riff(form(channels=0, block=2), PCM),
-        "the header tells of 0 channels, and there are 1 to 1,024",
+        "the header says 0 channels, but only 1 to 1,024 are possible",
     ),
-    "channels.wav": (riff(form(channels=65_535), PCM), "the header tells of 65,535 channels, and there are 1 to 1,024"),
-    "no-rate.wav": (riff(form(rate=0), PCM), "the header tells of 0 samples a second, and there are 1 to 10,000,000"),
-    "rate.wav": (riff(form(rate=2**32 - 1), PCM), "the header tells of 4,294,967,295 samples a second"),
+    "channels.wav": (riff(form(channels=65_535), PCM), "the header says 65,535 channels, but only 1 to 1,024"),
+    "no-rate.wav": (riff(form(rate=0), PCM), "the header says 0 samples per second, but only 1 to 10,000,000"),
+    "rate.wav": (riff(form(rate=2**32 - 1), PCM), "the header says 4,294,967,295 samples per second"),
     "no-bits.wav": (
         riff(form(bits=0), PCM),
-        "samples of 0 bits as pcm, in frames of 0 bytes with 1 of them, are not read",
+        "pcm samples of 0 bits, 1 in a frame of 0 bytes, are not supported",
     ),
-    "bits.wav": (riff(form(bits=65_000), PCM), "samples of 65000 bits as pcm"),
+    "bits.wav": (riff(form(bits=65_000), PCM), "pcm samples of 65000 bits"),
     "more-bits-than-bytes.wav": (
         riff(form(bits=24, block=2), PCM),
-        "samples of 24 bits as pcm, in frames of 2 bytes with 1 of them",
+        "pcm samples of 24 bits, 1 in a frame of 2 bytes",
     ),
-    "pcm-64.wav": (riff(form(bits=64), PCM), "samples of 64 bits as pcm, in frames of 8 bytes"),
-    "float-16.wav": (riff(form(3, bits=16), PCM), "samples of 16 bits as float, in frames of 2 bytes"),
+    "pcm-64.wav": (riff(form(bits=64), PCM), "pcm samples of 64 bits, 1 in a frame of 8 bytes"),
+    "float-16.wav": (riff(form(3, bits=16), PCM), "float samples of 16 bits, 1 in a frame of 2 bytes"),
     "uneven-frames.wav": (
         riff(form(channels=2, block=5), PCM),
-        "samples of 16 bits as pcm, in frames of 5 bytes with 2 of them",
+        "pcm samples of 16 bits, 2 in a frame of 5 bytes",
     ),
     # codecs
     "adpcm.wav": (
         encoded("WAV", "IMA_ADPCM"),
-        "its codec is IMA ADPCM (0x0011); PCM, floats and G.711 are read; convert it, e.g. ffmpeg",
+        "its codec is IMA ADPCM (0x0011); only PCM, floats and G.711 are supported; convert it, e.g. ffmpeg",
     ),
     "ms-adpcm.wav": (encoded("WAV", "MS_ADPCM"), "its codec is Microsoft ADPCM (0x0002)"),
     "gsm.wav": (encoded("WAV", "GSM610"), "its codec is GSM 6.10 (0x0031)"),
@@ -127,14 +144,14 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "codec-0.wav": (riff(form(0), PCM), "its codec is unknown (0x0000)"),
     "guid.wav": (
         riff(extensible(guid=bytes(14)), PCM),
-        "its codec is told by the GUID 01000000000000000000000000000000, which is not read",
+        "its codec has the GUID 01000000000000000000000000000000, which is not supported",
     ),
-    "short-guid.wav": (riff(form(0xFFFE, more=b"\x16\0"), PCM), "its codec is told by the GUID of no bytes"),
+    "short-guid.wav": (riff(form(0xFFFE, more=b"\x16\0"), PCM), "its codec has the GUID of no bytes"),
     "extensible-twice.wav": (riff(extensible(0xFFFE), PCM), "its codec is unknown (0xfffe)"),
     # enormous
     "gigantic.wav": (
         riff(form(), chunk(b"data", pcm(1, 2), size=4_000_000_000)),
-        "tells of 2,000,000,000 frames and the file has 2",
+        "says 2,000,000,000 frames, but it has 2",
     ),
     "trillion.wav": (
         riff(
@@ -143,19 +160,19 @@ BROKEN: dict[str, tuple[bytes, str]] = {
             chunk(b"data", pcm(1, 2), size=0xFFFFFFFF),
             id=b"RF64",
         ),
-        f"the header tells of 1,000,000,000,000 frames and the file has 2; {CUT}, or read what is there with stop=2",
+        "its header says 1,000,000,000,000 frames, but it has 2; copy it again, or read these with stop=2",
     ),
     "billions.flac": (FLAC[:21] + b"\xff\xff\xff\xff\xff" + FLAC[26:], "68,719,476,735 samples would need "),
     "no-length.flac": (
         FLAC[:21] + bytes([FLAC[21] & 0xF0]) + bytes(4) + FLAC[26:],
-        "its header does not tell how long it is",
+        "its header does not contain its length",
     ),
     # samples that are none
-    "nan.wav": (floats(0.5, float("nan"), 0.5), "sample 1 is no finite number; write the file anew, with integers"),
-    "infinite.wav": (floats(0.5, 0.1, float("-inf")), "sample 2 is no finite number"),
-    "too-large.wav": (floats(1e300, 0.0, kind="d"), "sample 0 is no finite number"),
+    "nan.wav": (floats(0.5, float("nan"), 0.5), "sample 1 is not a finite number; save the file again with"),
+    "infinite.wav": (floats(0.5, 0.1, float("-inf")), "sample 2 is not a finite number"),
+    "too-large.wav": (floats(1e300, 0.0, kind="d"), "sample 0 is not a finite number"),
     # something else
-    "text.wav": (b"three one four\n", f"{NO_SOUND} b'three one four\\n'; WAV, FLAC, Ogg, MP3, AIFF, AU are read"),
+    "text.wav": (b"three one four\n", f"{NO_SOUND} b'three one four\\n'"),
     "page.wav": (b"<!DOCTYPE html><html>404 not found</html>", f"{NO_SOUND} b'<!DOCTYPE html><'"),
     "pointer.wav": (b"version https://git-lfs.github.com/spec/v1\n", f"{NO_SOUND} b'version https://'"),
     "json.mp3": (b'{"a": 1}', f"{NO_SOUND} b'" + '{"a": 1}'),
@@ -164,7 +181,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "zeros.mp3": (bytes(1000), NO_SOUND),
     "song.m4a": (
         b"\0\0\0 ftypM4A \0\0\0\0",
-        "this is MPEG-4 audio, which is not read; convert it, e.g. ffmpeg -i IN OUT.wav",
+        "MPEG-4 audio files are not supported; convert it, e.g. ffmpeg -i IN OUT.wav",
     ),
     "video.wav": (b"\x1aE\xdf\xa3\x01\0\0\0\0\0\0\x1f", "this is Matroska or WebM, which is not read"),
     "windows.wma": (bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), "this is Windows Media, which is not read"),
@@ -206,7 +223,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
     for name, sentence in (
         (
             "pipe.wav",
-            f"{tmp_path / 'pipe.wav'}: this is a pipe or a device; write what comes from it to a file, and name that",
+            f"{tmp_path / 'pipe.wav'}: this is a pipe or a device; save its output to a file, and give that file",
         ),
         ("socket.wav", f"{tmp_path / 'socket.wav'}: this is a pipe or a device"),
         ("missing.wav", f"no such file: {tmp_path / 'missing.wav'}; "),
@@ -223,7 +240,7 @@ def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None
     server.close()
     assert (
         refusal(lambda: read_sound("/dev/zero"))
-        == "/dev/zero: this is a pipe or a device; write what comes from it to a file, and name that"
+        == "/dev/zero: this is a pipe or a device; save its output to a file, and give that file"
     )
 
 

@@ -51,13 +51,13 @@ def test_boxes_and_phrases_stand_beside_them_and_are_written_again(tmp_path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ({"sentences": "one"}, r"the field for data.sentences must be a list of texts, one at least"),
+        ({"sentences": "one"}, r"the field for data.sentences must be a list with at least one text"),
         ({"boxes": [[1, 2, 3]]}, r"expected \[left, top, right, bottom\] in pixels, found \[1, 2, 3\]"),
         (
             {"boxes": [[3, 0, 1, 4]]},
-            r"a box has left < right and top < bottom, none below 0, and this one is \[3, 0, 1, 4\]",
+            r"a box must have left < right and top < bottom, and no number below 0; this one is \[3, 0, 1, 4\]",
         ),
-        ({"phrases": ["one"]}, r"there are 1 phrases and 0 boxes; give a phrase for each box"),
+        ({"phrases": ["one"]}, r"there are 1 phrases and 0 boxes; give one phrase for each box"),
         ({"image": "b.png"}, r"there is no picture 'b.png' in"),
     ],
 )

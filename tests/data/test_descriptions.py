@@ -28,7 +28,7 @@ def test_a_table_is_described_as_it_was_read(tmp_path):
             "skipped: 1 x misplaced quote",
             "skipped: 1 x wrong number of fields",
             (
-                f"bad: {path}:8: a field of this record goes on after the quote that closes it; double quotes that are"
+                f"bad: {path}:8: a field of this record continues after its closing quote; double quotes that are"
                 " part of a text"
             ),
             f"bad: {path}:9: expected 2 columns between commas, found 3",
@@ -147,7 +147,7 @@ def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path):
     path = write(tmp_path / "b.mrg", "\n")
     assert refusal(lambda: describe(path)) == f"{path}: there is no record in it; give a file with records in it"
     assert refusal(lambda: describe(tmp_path / "train", format="parallel")).endswith(
-        "parallel text is two files; name both, first the one that is read and then its translation"
+        "parallel text is two files; give both, first the source and then its translation"
     )
     assert refusal(lambda: describe(tmp_path / "b.csv")).startswith(f"no such file: {tmp_path / 'b.csv'}; ")
 

@@ -13,13 +13,13 @@ from clew.data.documents import (
     Documents,
     Line,
     corpus_documents,
-    cut_off,
     documents_at,
+    hold_out,
     measure,
     plain_lines,
-    sentences_of,
+    split_sentences,
 )
-from clew.data.files.measures import measured
+from clew.data.files.measures import cached_extent
 from clew.data.notes import Notes
 from clew.text.train import train_wordpiece
 
@@ -41,14 +41,14 @@ def test_blank_lines_part_documents_and_a_line_is_a_sentence(tmp_path: Path) -> 
 
 def test_a_long_line_is_cut_where_sentences_end() -> None:
     line = "It cost 3.50 pounds at St. james' shop. “Who?” he asked... then left. Ja! 終わり。はい。 " + "word " * LONG
-    assert sentences_of(line)[:4] == [
+    assert split_sentences(line)[:4] == [
         "It cost 3.50 pounds at St. james' shop.",
         "“Who?” he asked... then left.",
         "Ja!",
         "終わり。",
     ]
-    assert "".join(sentences_of(line)).replace(" ", "") == line.replace(" ", "")
-    assert sentences_of("One. Two.") == ["One. Two."] and sentences_of("") == []
+    assert "".join(split_sentences(line)).replace(" ", "") == line.replace(" ", "")
+    assert split_sentences("One. Two.") == ["One. Two."] and split_sentences("") == []
 
 
 def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
@@ -74,16 +74,13 @@ def test_a_folder_has_text_and_json_lines_zipped_or_not(tmp_path: Path) -> None:
         (
             {"txt": "One."},
             (
-                "this object has no field 'text'; did you mean 'txt'? there are: txt; name the text's with"
-                " data.text=NAME; mend it"
+                "this object has no field 'text'; did you mean 'txt'? there are: txt; name the right one with"
+                " data.text=NAME; fix it"
             ),
         ),
         (
             {"text": ["One."]},
-            (
-                "expected a string in the field 'text', found a list; mend it, or leave such records out with"
-                " data.faults=skip"
-            ),
+            ("expected a string in the field 'text', found a list; fix it, or skip such records with data.faults=skip"),
         ),
     ],
 )
@@ -123,17 +120,17 @@ def test_parts_are_cut_off_the_end_between_sentences() -> None:
         Line(text, opens) for text, opens in (("aaaa", True), ("bb", False), ("cc", True), ("d", False), ("e", False))
     ]
     whole = Documents("it", lambda: iter(lines))
-    parts = cut_off(whole, {"valid": 0.2, "test": 0.1})
+    parts = hold_out(whole, {"valid": 0.2, "test": 0.1})
     assert {name: documents_of(part) for name, part in parts.items()} == {
         "train": [["aaaa", "bb"]],
         "valid": [["cc", "d"]],
         "test": [["e"]],
     }
-    assert cut_off(whole, {"valid": 0.0, "test": 0.0})["train"] is whole
+    assert hold_out(whole, {"valid": 0.0, "test": 0.0})["train"] is whole
     with pytest.raises(UserError, match="must be below 1, or nothing is left to train on"):
-        cut_off(whole, {"valid": 0.5, "test": 0.5})
+        hold_out(whole, {"valid": 0.5, "test": 0.5})
     with pytest.raises(UserError, match="it: the valid part of its 10 characters has no sentence"):
-        cut_off(whole, {"valid": 0.05, "test": 0.25})
+        hold_out(whole, {"valid": 0.05, "test": 0.25})
 
 
 def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
@@ -165,7 +162,7 @@ def test_documents_are_encoded_once_with_their_borders(tmp_path: Path) -> None:
     assert encode_documents(source, tokenizer, tmp_path).sentences.tolist() == starts
     other = encode_documents(Documents("it", lambda: plain_lines(["", *text[:2], *text[4:]])), tokenizer, tmp_path)
     assert other.documents.tolist() == [0, 3]  # the same sentences in one document are other documents
-    with pytest.raises(UserError, match="there is no token in its 1 characters"):
+    with pytest.raises(UserError, match="it has no tokens, only 1 characters"):
         encode_documents(Documents("it", lambda: plain_lines(["\u200b"])), tokenizer, tmp_path)
 
 
@@ -184,15 +181,17 @@ def written(path: Path, text: str, changed: int = 10**18) -> Path:
 @pytest.mark.usefixtures("all_large")
 def test_a_large_file_is_measured_again_when_its_size_or_its_nanosecond_is_another(tmp_path: Path) -> None:
     documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
-    first = measured(documents, cache, measure)
+    first = cached_extent(documents, cache, measure)
     written(tmp_path / "a.txt", "two one\n")
-    assert measured(documents, cache, measure) == first != measure(documents)  # nothing tells it from what it was
+    assert cached_extent(documents, cache, measure) == first != measure(documents)  # nothing tells it from what it was
     for text, changed in (("two one\n", 10**18 + 1), ("two one one\n", 10**18)):
         written(tmp_path / "a.txt", text, changed)
-        assert measured(documents, cache, measure) == measure(documents) != first
-    parts = cut_off(documents_at(written(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
-    assert len({measured(part, cache, measure) for part in (*parts.values(), documents)}) == 3
-    assert [measured(part, cache, measure) for part in parts.values()] == [measure(part) for part in parts.values()]
+        assert cached_extent(documents, cache, measure) == measure(documents) != first
+    parts = hold_out(documents_at(written(tmp_path / "b.txt", "a\nb\nc\nd\n"), Notes()), {"valid": 0.5}, cache)
+    assert len({cached_extent(part, cache, measure) for part in (*parts.values(), documents)}) == 3
+    assert [cached_extent(part, cache, measure) for part in parts.values()] == [
+        measure(part) for part in parts.values()
+    ]
 
 
 @pytest.mark.usefixtures("all_large")
@@ -200,20 +199,20 @@ def test_what_is_passed_over_is_told_each_time(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", '{"text": "One."}\n{"body": "Two."}\n')
     for _ in range(2):
         notes = Notes(faults="skip")
-        measured(documents_at(path, notes), tmp_path / "cache", measure)
+        cached_extent(documents_at(path, notes), tmp_path / "cache", measure)
         assert notes.skipped["no text"] == 1
     with pytest.raises(UserError, match="a.jsonl:2: this object has no field 'text'"):
-        measured(documents_at(path, Notes()), tmp_path / "cache", measure)
-    assert measured(documents_at(path, Notes(), format="lines"), tmp_path / "cache", measure).num_characters == 32
+        cached_extent(documents_at(path, Notes()), tmp_path / "cache", measure)
+    assert cached_extent(documents_at(path, Notes(), format="lines"), tmp_path / "cache", measure).num_characters == 32
 
 
 @pytest.mark.usefixtures("all_large")
 def test_documents_that_are_not_what_was_remembered_are_told_and_then_encoded(tmp_path: Path) -> None:
     documents, cache = documents_at(written(tmp_path / "a.txt", "one two\n"), Notes()), tmp_path / "cache"
-    measured(documents, cache, measure)
+    cached_extent(documents, cache, measure)
     written(tmp_path / "a.txt", "two one\n")
     tokenizer = train_wordpiece(["one two"])
-    with pytest.raises(UserError, match="it changed while it was read; let no other program write there and try again"):
+    with pytest.raises(UserError, match="it changed while it was read; make sure that no other program writes to it"):
         encode_documents(documents, tokenizer, cache)
     assert encode_documents(documents, tokenizer, cache).tokens.tolist() == tokenizer.encode("two one")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clew.core.errors import UserError
 from clew.data.descriptions import describe
-from clew.data.formats import recognise
+from clew.data.formats import detect_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_questions, read_sentences, read_texts
 from tests.data.written import write
@@ -111,7 +111,7 @@ def test_any_bytes_give_examples_or_a_sentence_with_the_file(content, name, form
                 assert example.id.startswith(str(path))
                 for text in example[:-1]:
                     assert text != ""
-        for look in (recognise, describe):
+        for look in (detect_format, describe):
             try:
                 repr(look(path))
             except UserError as error:

@@ -80,7 +80,7 @@ def test_faulty_records_are_left_out_where_that_is_asked_for() -> None:
     write("train.en", "A\nB\n\nD\n\n")
     with pytest.raises(
         UserError,
-        match=r"train.de:2: this line is empty, and line 2 of train.en is not; mend it, or leave such records out",
+        match=r"train.de:2: this line is empty, and line 2 of train.en is not; fix it, or skip such records",
     ):
         read(train=["train.de", "train.en"])
     notes = Notes(faults="skip")
@@ -161,7 +161,7 @@ def test_a_dialogue_of_one_turn_is_a_fault() -> None:
     write("talk.txt", "\nhello\nhi\n\nalone\n\nbye\ngood bye\n")
     with pytest.raises(
         UserError,
-        match="talk.txt:5: this turn has no other after it before an empty line, so there is no reply; mend it",
+        match="talk.txt:5: this turn has no other after it before an empty line, so there is no reply; fix it",
     ):
         read(train="talk.txt", turns=1)
     parts = read(train="talk.txt", turns=1, faults="skip")

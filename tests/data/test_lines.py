@@ -47,7 +47,8 @@ def test_a_line_of_ten_thousand_words_is_a_line(tmp_path):
 def test_a_nul_is_told_with_its_line(tmp_path):
     path = write(tmp_path / "a.tsv", b"one\ntwo\0\n")
     assert refusal(lambda: read_lines(path)) == (
-        f"{path}:2: a NUL character, so this is no plain text, or is damaged; mend it, or give another file"
+        f"{path}:2: there is a NUL character, so this is not plain text, or it is damaged; repair it, or give another"
+        " file"
     )
 
 
@@ -55,7 +56,7 @@ def test_a_nul_is_told_with_its_line(tmp_path):
 def test_a_byte_that_spoils_utf8_is_told_with_its_line(tmp_path, end):
     path = write(tmp_path / "a.txt", "öne".encode() + end + b"two" + end + b"thr\xe9e" + end)
     assert refusal(lambda: read_lines(path)) == (
-        f"{path}: byte 0xe9 at offset {10 + 2 * len(end)} (line 3) is not UTF-8; say what it is with "
+        f"{path}: byte 0xe9 at offset {10 + 2 * len(end)} (line 3) is not UTF-8; set "
         "data.encoding=cp1252|latin-1|utf-16|cp1251|shift_jis|gb18030, or convert it, "
         f"e.g. iconv -f latin1 -t utf-8 {path} > {tmp_path / 'utf8-a.txt'}"
     )
@@ -74,7 +75,7 @@ def test_a_broken_zip_is_refused(tmp_path):
     for name, content in {"cut.gz": whole[:-12], "bad.gz": whole[:20] + b"\0\0\0\0" + whole[24:]}.items():
         path = write(tmp_path / name, content)
         sentence = refusal(lambda path=path: read_lines(path))
-        assert sentence.startswith(f"{path}: cannot be unzipped (")
+        assert sentence.startswith(f"{path}: cannot be unpacked (")
         assert sentence.endswith("); it is damaged, so copy it again")
 
 
@@ -93,7 +94,7 @@ def test_what_is_no_file_is_refused(tmp_path):
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert refusal(lambda: read_lines(tmp_path / "pipe")) == (
-        f"{tmp_path / 'pipe'}: this is a pipe or a device; write what comes from it to a file, and name that"
+        f"{tmp_path / 'pipe'}: this is a pipe or a device; save its output to a file, and give that file"
     )
 
 
@@ -110,7 +111,7 @@ def test_a_small_gzip_file_that_becomes_a_large_one_is_refused(tmp_path: Path, l
     path = bomb(tmp_path / "bomb.txt.gz", line, 2**27)
     assert path.stat().st_size < 2**19
     with pytest.raises(
-        UserError, match=r"bomb.txt.gz: unzipped, it is more than 100 times its size, as no text is; .* unzip it first"
+        UserError, match=r"bomb.txt.gz: unpacks to more than 100 times its size, which no text does; .* unpack it first"
     ):
         for _ in read_lines(path):
             pass
@@ -129,5 +130,5 @@ def test_a_gzip_file_of_a_text_is_read_whole_however_large_it_becomes(tmp_path: 
 def test_a_line_may_be_bounded(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("ab\nabcdef\n", encoding="utf-8")
     assert list(read_lines(tmp_path / "long.txt", 7)) == ["ab", "abcdef"]
-    with pytest.raises(UserError, match=r"long.txt:2: a line of more than 5 characters"):
+    with pytest.raises(UserError, match=r"long.txt:2: this line has more than 5 characters"):
         list(read_lines(tmp_path / "long.txt", 5))

@@ -9,9 +9,9 @@ SPECIALS = 5
 MASK = 4
 
 
-def masking(goes_on: np.ndarray | None = None, **shares: float) -> Masking:
+def masking(continues_word: np.ndarray | None = None, **shares: float) -> Masking:
     options = {"chosen": 0.15, "masked": 0.8, "replaced": 0.1, **shares}
-    return Masking(**options, mask=MASK, is_ordinary=np.arange(WORDS) >= SPECIALS, goes_on=goes_on)
+    return Masking(**options, mask=MASK, is_ordinary=np.arange(WORDS) >= SPECIALS, continues_word=continues_word)
 
 
 def rows_of(rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
@@ -75,15 +75,15 @@ def test_a_mask_is_of_its_example_seed_and_epoch_whatever_stands_beside_it() -> 
 
 
 def test_whole_words_are_chosen_together() -> None:
-    goes_on = np.arange(WORDS) % 3 == 0
+    continues_word = np.arange(WORDS) % 3 == 0
     tokens, real = rows_of(500, 60)
-    hidden = masking(goes_on).hide(tokens, real, 1, 0, np.arange(500))
+    hidden = masking(continues_word).hide(tokens, real, 1, 0, np.arange(500))
     assert np.array_equal(originals(tokens, hidden), tokens)
     count = 0
     for row, places, targets in zip(range(500), hidden.places, hidden.targets, strict=True):
         chosen = set(places[targets != IGNORED].tolist())
         for place in range(1, 59):
-            if real[row, place] and goes_on[tokens[row, place]] and tokens[row, place - 1] >= SPECIALS:
+            if real[row, place] and continues_word[tokens[row, place]] and tokens[row, place - 1] >= SPECIALS:
                 assert (place in chosen) == (place - 1 in chosen)
         count += len(chosen)
     assert count == pytest.approx(0.15 * real[:, 1:59].sum(), rel=0.1)
@@ -103,8 +103,8 @@ def test_a_tokenizer_tells_specials_and_words() -> None:
         "[SEP]",
         "[MASK]",
     ]
-    assert found.goes_on is not None
-    assert {token[:2] == "##" for token, on in zip(tokenizer.tokens, found.goes_on, strict=True) if on} == {True}
+    assert found.continues_word is not None
+    assert {token[:2] == "##" for token, on in zip(tokenizer.tokens, found.continues_word, strict=True) if on} == {True}
     bytes_ = train_bpe(["one two"], size=300, specials=["<mask>"])
-    goes_on = masking_of(bytes_, 0.15, 0.8, 0.1, whole=True).goes_on
-    assert goes_on is not None and not goes_on[bytes_.id("Ġ")] and goes_on[bytes_.id("o")]
+    continues_word = masking_of(bytes_, 0.15, 0.8, 0.1, whole=True).continues_word
+    assert continues_word is not None and not continues_word[bytes_.id("Ġ")] and continues_word[bytes_.id("o")]

@@ -7,7 +7,7 @@ from clew.data.notes import Notes
 def test_a_fault_is_refused_with_its_place_and_remedy():
     with pytest.raises(UserError) as caught:
         Notes().fault("bad JSON", "a.jsonl:3", "this is not JSON")
-    assert str(caught.value) == "a.jsonl:3: this is not JSON; mend it, or leave such records out with data.faults=skip"
+    assert str(caught.value) == "a.jsonl:3: this is not JSON; fix it, or skip such records with data.faults=skip"
 
 
 def test_what_is_skipped_is_counted_by_reason_with_the_first_place():

@@ -8,7 +8,7 @@ import pytest
 from clew.data.descriptions import describe
 from clew.data.examples import Labelled, Pair
 from clew.data.format import Format, table_rows
-from clew.data.formats import FORMATS, recognise
+from clew.data.formats import FORMATS, detect_format
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs
 from clew.data.records import Column, Record
@@ -48,10 +48,10 @@ def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_format_of_ones_own_is_told_read_described_and_used(bars: Path) -> None:
-    assert recognise(bars) == "bars"
+    assert detect_format(bars) == "bars"
     other = bars.with_suffix(".txt")
     other.write_bytes(bars.read_bytes())
-    assert recognise(other) == "bars"
+    assert detect_format(other) == "bars"
     assert next(read_labelled(bars)) == Labelled("a good film 0", ("+",), id=f"{bars}:2")
     assert next(read_pairs(bars, source="text", target="label")) == Pair("a good film 0", "+", f"{bars}:2")
     found = describe(bars)

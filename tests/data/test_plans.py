@@ -228,7 +228,7 @@ def test_the_remedies_help(num_tokens, batch_size, length):
 
 @pytest.mark.parametrize("plan", [stream_evaluation_plan, window_evaluation_plan])
 def test_one_token_cannot_be_predicted(plan):
-    message = "a text needs 2 tokens, one to read and one to predict, and this one has 1; give more text"
+    message = "a text needs 2 tokens, one to read and one to predict, but this one has 1; give more text"
     with pytest.raises(UserError, match=message):
         plan(1, 4, 4)
 
@@ -241,9 +241,9 @@ def test_sizes_below_one_are_refused():
 
 
 def test_a_batch_beyond_the_epoch_is_refused():
-    with pytest.raises(IndexError, match="batch 2 of an epoch that has 2"):
+    with pytest.raises(IndexError, match="there is no batch 2; the epoch has 2"):
         stream_plan(10, 2, 3).batch(np.arange(10), 2)
-    with pytest.raises(IndexError, match="batch -1 of an epoch"):
+    with pytest.raises(IndexError, match="there is no batch -1"):
         varied_stream_plan(10, 2, 3, 0, 0).batch(np.arange(10), -1)
 
 

@@ -9,7 +9,7 @@ from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs, read_sentences, read_texts
 from tests.data.written import refusal, write, written
 
-REMEDY = "; mend it, or leave such records out with data.faults=skip"
+REMEDY = "; fix it, or skip such records with data.faults=skip"
 WORDS = st.text(st.characters(exclude_characters="\r\n\0\t", exclude_categories=["Cs"]), min_size=1, max_size=9).filter(
     str.strip
 )
@@ -71,11 +71,11 @@ def test_a_column_that_is_not_there_is_told_before_anything_is_read(tmp_path):
 def test_names_are_needed_where_roles_are_not_plain(tmp_path):
     path = write(tmp_path / "a.csv", "de,en\na,b\n")
     assert refusal(lambda: read_pairs(path)) == (
-        f"{path}: no column 'source'; say which one it is with data.source=NAME; there are: de, en"
+        f"{path}: no column 'source'; name it with data.source=NAME; there are: de, en"
     )
     path = write(tmp_path / "a.tsv", "good\ta film\nbad\tanother\n")
     assert refusal(lambda: read_labelled(path)) == (
-        f"{path}: no column 'text'; say which one it is with data.text=NAME; there are: 1, 2"
+        f"{path}: no column 'text'; name it with data.text=NAME; there are: 1, 2"
     )
 
 
@@ -173,8 +173,8 @@ def test_a_list_of_something_else_is_refused():
 def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
     path = write(tmp_path / "a.txt", "one line\nanother line\n")
     assert refusal(lambda: read_pairs(path)) == (
-        f"{path}: this is a text a line (lines), which holds no pairs; "
-        "if it is something else, say so with data.format: json, jsonl, tsv, csv"
+        f"{path}: this is one text per line (lines), which holds no pairs; "
+        "if it is in another format, set data.format to one of: json, jsonl, tsv, csv"
     )
     path = write(tmp_path / "a.mrg", "(S (NP a))")
     assert refusal(lambda: read_texts(path)).startswith(
@@ -183,7 +183,7 @@ def test_a_format_that_cannot_hold_the_examples_is_told(tmp_path):
     path = write(tmp_path / "a.csv", "a,b\nc,d\n")
     assert refusal(lambda: read_sentences(path)) == (
         f"{path}: this is comma-separated values (csv), which holds no words with tags; "
-        "if it is something else, say so with data.format: json, jsonl, conllu, conll"
+        "if it is in another format, set data.format to one of: json, jsonl, conllu, conll"
     )
 
 

@@ -22,9 +22,9 @@ def test_a_column_that_is_not_there_is_told_with_those_that_are():
 
 def test_a_role_takes_the_column_of_its_name_or_asks():
     assert find_role(["label", "text"], None, "text", "a.csv") == "text"
-    assert find_role(["1", "2"], None, "text", "a.csv", instead="2") == "2"
+    assert find_role(["1", "2"], None, "text", "a.csv", default="2") == "2"
     assert refusal(lambda: find_role(["a", "b"], None, "text", "a.csv")) == (
-        "a.csv: no column 'text'; say which one it is with data.text=NAME; there are: a, b"
+        "a.csv: no column 'text'; name it with data.text=NAME; there are: a, b"
     )
 
 

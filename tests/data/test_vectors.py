@@ -42,7 +42,7 @@ def test_a_file_that_breaks_off_says_so(tmp_path):
     found = read_vectors(write(tmp_path / "v.txt", "30 3\n" + GLOVE), WORDS)
     assert (
         found.describe()
-        == "4 of 6 words (1 in lower case) among 4 vectors of 3, of 30 that the file's first line tells: its end is"
+        == "4 of 6 words (1 in lower case) among 4 vectors of 3; the file's first line says 30, so its end is"
         " missing"
     )
 
@@ -80,18 +80,18 @@ def test_no_word_asked_for_or_found(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 number"),
-        ("a 1 2\nb 1 2 3\n", ":2: expected a word and 2 numbers, as the first line has it, found 3 numbers"),
-        ("2 3\na 1 2\n", ":2: expected a word and 3 numbers, as the first line has it, found 2 numbers"),
-        ("a 1 2\nb 1 x\n", ":2: 'x' is no number; a line is a word and its numbers, with spaces between"),
-        ("a 1 2\nb 1  2\n", ":2: expected a word and 2 numbers, as the first line has it, found 1 number"),
+        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers, as on the first line, found 1 number"),
+        ("a 1 2\nb 1 2 3\n", ":2: expected a word and 2 numbers, as on the first line, found 3 numbers"),
+        ("2 3\na 1 2\n", ":2: expected a word and 3 numbers, as on the first line, found 2 numbers"),
+        ("a 1 2\nb 1 x\n", ":2: 'x' is not a number; each line must be a word and its numbers, separated by spaces"),
+        ("a 1 2\nb 1  2\n", ":2: expected a word and 2 numbers, as on the first line, found 1 number"),
         ("a 1 2\nb 1 nan\n", ":2: the vector has a number that is not finite; leave the line out"),
         ("b 1 1e300\n", ":1: the vector has a number that is not finite; leave the line out"),
-        ("word\n", ":1: there is no number on the line; a line is a word and its numbers, with spaces between"),
-        ("2 3\n", ": there are no vectors in it; a line is a word and its numbers, with spaces between"),
+        ("word\n", ":1: there is no number on the line; each line must be a word and its numbers, separated by spaces"),
+        ("2 3\n", ": there are no vectors in it; each line must be a word and its numbers, separated by spaces"),
         (
             "4 99999999999999\na 1\n",
-            ":2: expected a word and 99,999,999,999,999 numbers, as the first line has it, found 1 number",
+            ":2: expected a word and 99,999,999,999,999 numbers, as on the first line, found 1 number",
         ),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_width_that_is_not_wanted_is_refused(tmp_path):
     assert read_vectors(path, ["the"], dim=3).dim == 3
     assert (
         refusal(lambda: read_vectors(path, ["the"], dim=50))
-        == f"{path}:1: vectors of 3 numbers, and 50 are wanted; name another file, or set the width to 3"
+        == f"{path}:1: vectors have 3 numbers, but 50 are required; give another file, or set the width to 3"
     )
 
 
@@ -116,7 +116,7 @@ def test_a_missing_or_damaged_file_is_told(tmp_path):
         == f"no such file: {tmp_path / 'glov.txt'}; near it there is {tmp_path / 'glove.txt'}"
     )
     broken = write(tmp_path / "broken.txt.gz", gzip.compress(GLOVE.encode(), mtime=0)[:-12])
-    assert "cannot be unzipped" in refusal(lambda: read_vectors(broken, []))
+    assert "cannot be unpacked" in refusal(lambda: read_vectors(broken, []))
     binary = write(Path(tmp_path / "binary.bin"), b"1 2\nword \xff\xfe\x00\n")
     assert "there are no vectors in it" in refusal(lambda: read_vectors(binary, []))
 
@@ -153,7 +153,7 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path):
     with gzip.GzipFile(tmp_path / "bomb.txt.gz", "wb", mtime=0) as file:
         for _ in range(400):
             file.write(b" 0" * 2**19)
-    with pytest.raises(UserError, match=r"bomb.txt.gz:1: a line of more than 4,194,304 characters"):
+    with pytest.raises(UserError, match=r"bomb.txt.gz:1: this line has more than 4,194,304 characters"):
         read_vectors(tmp_path / "bomb.txt.gz", ["a"])
 
 

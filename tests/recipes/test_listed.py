@@ -118,9 +118,7 @@ def test_a_missing_value_in_a_tuple_is_no_text(recipe: str, examples: list[Any],
 
 def test_faulty_tuples_are_left_out_and_counted_where_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [("", "x"), *zip(TEXTS, LABELS, strict=True), ("a", None)]
-    with pytest.raises(
-        UserError, match="^example 1: the field for data.text is empty; mend it, or leave such records out"
-    ):
+    with pytest.raises(UserError, match="^example 1: the field for data.text is empty; fix it, or skip such records"):
         listed_settings("classify", [], examples)
     said: list[str] = []
     assert kept(listed_settings("classify", ["data.faults=skip"], examples, said.append)) == ROWS
@@ -171,15 +169,15 @@ def test_mistakes_are_told() -> None:
             "data= takes examples, and data={'text': 'review'} has none; a column is named by data.text=review",
         ),
         ({"valid": [("a", "x")]}, "data= has no part 'train'; give examples to train on"),
-        ([], "data= has an empty list for the part 'train'; give a list with examples in it"),
-        (3, "data= takes a list of examples, or one for each part, and the part 'train' is 3"),
+        ([], "data= has no examples for the part 'train'; pass a list with at least one"),
+        (3, "data= takes a list of examples, or a list for each part, but the part 'train' is 3"),
     ):
         with pytest.raises(UserError) as caught:
             listed_settings("classify", [], data)
         assert str(caught.value).startswith(sentence)
     for data, sentence in (
-        (" ", "data= has an empty list for the part 'train'"),
-        (["a", 3], "data= is a text, a list of them, or a table with a column 'text', and example 2 has 3"),
+        (" ", "data= has no examples for the part 'train'"),
+        (["a", 3], "data= takes a text, a list of texts, or a table with a column 'text', but example 2 has 3"),
     ):
         with pytest.raises(UserError) as caught:
             listed_settings("text-lstm", [], data)
@@ -205,7 +203,7 @@ def test_a_file_takes_the_place_of_examples() -> None:
         listed_settings("classify", [], {"train": Path("a.csv"), "valid": ROWS})
     with pytest.raises(
         UserError,
-        match=r"'a.csv' is a file; to read it give pathlib.Path\('a.csv'\), since a string is the text itself",
+        match=r"'a.csv' is a file, but a string is taken as the text itself; to read the file, pass pathlib.Path\('a.csv'\)",
     ):
         listed_settings("text-lstm", [], "a.csv")
 

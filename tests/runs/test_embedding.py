@@ -258,7 +258,7 @@ def test_words_of_a_file_of_vectors_are_known_and_stay_as_they_are(tmp_path: Pat
 def test_vectors_of_another_width_are_refused_with_their_line(tmp_path: Path) -> None:
     file = write_text(tmp_path, "the 1 2 3\nball 7 8\n", "vectors.txt")
     with pytest.raises(
-        UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as the first line has it, found 2 numbers"
+        UserError, match=r"vectors.txt:2: expected a word and 3 numbers, as on the first line, found 2 numbers"
     ):
         train_tagger(tmp_path, "run", [f"embedding.vectors={file}", "embedding.dim=null"])
     with pytest.raises(

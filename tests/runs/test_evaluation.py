@@ -77,7 +77,7 @@ def test_faulty_examples_are_left_out_where_that_is_asked_for(runs: dict[str, Ru
     run = runs["classifier"]
     rows = [*ROWS, ("", "pos")]
     with pytest.raises(
-        UserError, match="example 25: the field for data__text is empty; mend it, or leave such records out with"
+        UserError, match="example 25: the field for data__text is empty; fix it, or skip such records with"
     ):
         run.evaluate(rows)
     evaluation = run.evaluate(rows, data__faults="skip")
@@ -95,7 +95,7 @@ def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
     assert run.evaluate(text).measures == run.evaluate(Path("text.txt")).measures
     assert run.evaluate(["the thread was red.", "she went."]).loss > 0
     with pytest.raises(
-        UserError, match=r"'text.txt' is a file; to read it give pathlib.Path\('text.txt'\), since a string is"
+        UserError, match=r"'text.txt' is a file, but a string is taken as the text itself; to read the file, pass"
     ):
         run.evaluate("text.txt")
 
@@ -103,7 +103,7 @@ def test_a_text_is_scored_as_its_file_is(runs: dict[str, Run]) -> None:
 def test_a_language_model_chooses_labels(runs: dict[str, Run]) -> None:
     evaluation = runs["text"].evaluate(ROWS[:6], choices={"pos": "good", "neg": "bad"})
     assert {"accuracy", "macro_f1"} <= evaluation.measures.keys() and len(evaluation.scores) == 6
-    with pytest.raises(UserError, match="choices= needs texts with labels; give them as data="):
+    with pytest.raises(UserError, match="choices= needs labelled texts; pass them as data="):
         runs["text"].evaluate(choices=["good", "bad"])
     with pytest.raises(UserError, match="which does not take choices=, a language model does"):
         runs["classifier"].evaluate(ROWS, choices=["pos", "neg"])
@@ -125,7 +125,7 @@ def test_mistakes_are_told(runs: dict[str, Run]) -> None:
         (lambda: run.evaluate("none.csv"), "no such file: none.csv; data= takes a pathlib.Path of a file, or examples"),
         (
             lambda: run.evaluate(ROWS, model__dim=3),
-            "a trained run keeps its model; model__dim=3 cannot be changed, only data",
+            "model__dim=3 cannot be changed: a trained run keeps its model; only data",
         ),
         (
             lambda: run.evaluate(ROWS, prat="valid"),
@@ -140,10 +140,10 @@ def test_mistakes_are_told(runs: dict[str, Run]) -> None:
         ),
         (
             lambda: runs["text"].evaluate("a text", decoding__beams=2),
-            "decoding__beams=2 is for tasks that have a target",
+            "decoding__beams=2 is for tasks with a target",
         ),
         (lambda: runs["text"].evaluate(streams=0), "streams= (0) must be at least 1"),
-        (lambda: run.evaluate([]), "data= has an empty list for the part 'data'; give a list with examples in it"),
+        (lambda: run.evaluate([]), "data= has no examples for the part 'data'; pass a list with at least one"),
     ):
         with pytest.raises(UserError) as caught:
             call()

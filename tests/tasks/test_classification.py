@@ -299,7 +299,7 @@ def test_mistakes_have_their_sentences() -> None:
         classifier(EXAMPLES[:2])
     with pytest.raises(
         UserError,
-        match="task.best=f1 is not measured where task.labels=one; take score, loss, accuracy, macro_f1, matthews",
+        match="task.best=f1 is not measured with task.labels=one; choose score, loss, accuracy, macro_f1, matthews",
     ):
         classifier(best="f1")
     with pytest.raises(UserError, match="task.positive: unknown label 'psitive'"):
@@ -313,7 +313,7 @@ def test_mistakes_have_their_sentences() -> None:
         classifier([EXAMPLES[0]._replace(labels=("1",))], labels="number", class_weights="balanced")
     many = [Labelled(f"text {n}", (f"{n / 7}",), id=str(n)) for n in range(60)]
     with pytest.raises(
-        UserError, match="60 training examples have 60 different labels; if these are numbers set task.labels=number"
+        UserError, match="60 training examples have 60 different labels; if these are numbers, set task.labels=number"
     ):
         classifier(many)
 

@@ -68,7 +68,7 @@ def test_edges_are_those_of_the_graph_and_a_type_that_was_not_there_is_one_more(
 
 def test_a_cycle_is_refused_where_nodes_are_read_along_the_edges():
     with pytest.raises(
-        UserError, match="g:2: the edges of this graph make a cycle, .* no order for it; set model.layer.order=rounds"
+        UserError, match="g:2: the edges of this graph form a cycle, .* no order for the nodes; set model.layer.order=rounds"
     ):
         build(order="given").encode(EXAMPLES)
 
@@ -106,7 +106,7 @@ def test_json_lines_are_graphs_with_labels_of_nodes_or_of_the_whole(tmp_path):
 )
 def test_mistakes_in_graphs_have_their_sentences(tmp_path, change, sentence):
     path = written(tmp_path, {**RIGHT, **change})
-    with pytest.raises(UserError, match=f"graphs.jsonl:1: {sentence}; mend it"):
+    with pytest.raises(UserError, match=f"graphs.jsonl:1: {sentence}; fix it"):
         list(labelled_graphs(path, "label", Notes()))
 
 

@@ -12,13 +12,13 @@ from clew.data.caching.parts import gather
 from clew.data.corpora import CORPORA, find_files, get_corpus
 from clew.data.corpora.contents import Tagged
 from clew.data.examples import Sentence
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.formats import FORMATS, find_format
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import ExampleData
 from clew.data.notes import Notes
-from clew.data.readers import holds_no
+from clew.data.readers import wrong_format
 from clew.data.synthetic.scene_regions import REGIONS, region_scenes
 
 
@@ -61,7 +61,7 @@ def has_graphs(corpus: str) -> bool:
 
 
 def graphs_in(files: Given, data: DependencyGraphsData, notes: Notes) -> Iterator[Sentence]:
-    return chain.from_iterable(read_graphs(at_home(file), data.label, data.format, notes) for file in files)
+    return chain.from_iterable(read_graphs(expand_home(file), data.label, data.format, notes) for file in files)
 
 
 def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes) -> Iterator[Sentence]:
@@ -69,7 +69,7 @@ def read_graphs(path: Path, label: str | None, format: str | None, notes: Notes)
     format = find_format(path, format)
     reader = FORMATS[format].dependency_graphs
     if reader is None:
-        raise holds_no(path, format, "words with heads", lambda other: other.dependency_graphs is not None)
+        raise wrong_format(path, format, "words with heads", lambda other: other.dependency_graphs is not None)
     return reader(path, label, notes)
 
 

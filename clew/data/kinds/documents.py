@@ -6,7 +6,7 @@ from pydantic import Field
 
 from clew.core.errors import UserError
 from clew.core.files import cache_folder
-from clew.data.documents import Documents, corpus_documents, cut_off, documents_at, joined
+from clew.data.documents import Documents, corpus_documents, documents_at, hold_out, joined
 from clew.data.example_splits import PARTS
 from clew.data.kinds.section import Column
 from clew.data.kinds.text import PlainTextData
@@ -36,7 +36,7 @@ def find_documents(data: DocumentsData, notes: Notes) -> dict[str, Documents]:
     whole = []
     for source in sources:
         lacking = {part: 0.0 if part in source else fraction for part, fraction in fractions.items()}
-        whole.append({**source, **cut_off(source["train"], lacking, cache_folder())})
+        whole.append({**source, **hold_out(source["train"], lacking, cache_folder())})
     return {
         part: joined([source[part] for source in whole if part in source])
         for part in PARTS

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from clew.core.errors import unknown
 from clew.data.examples import LabelledGraph
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.formats.graph_files import labelled_graphs
 from clew.data.kinds.captioned import sizes_of
 from clew.data.kinds.kind import Given, Kind, Parts, cut_files
@@ -42,7 +42,7 @@ def labelled_graphs_of(data: LabelledGraphsData, seed: int, notes: Notes) -> Par
 
 
 def labelled_graphs_in(files: Given, data: LabelledGraphsData, notes: Notes) -> Iterator[LabelledGraph]:
-    return chain.from_iterable(labelled_graphs(at_home(file), data.label, notes) for file in files)
+    return chain.from_iterable(labelled_graphs(expand_home(file), data.label, notes) for file in files)
 
 
 LABELLED_GRAPHS = Kind(

@@ -9,7 +9,7 @@ from clew.core.errors import unknown
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.corpora.picture_contents import IdxPictures
 from clew.data.examples import LabelledInput
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.kinds.captioned import PicturesData, sizes_of
 from clew.data.kinds.kind import Parts
 from clew.data.kinds.labelled_inputs import LabelledData, labelled_inputs
@@ -54,7 +54,7 @@ def label_of(scene: Scene, about: About) -> str:
 
 
 def folder_of(data: LabelledPicturesData) -> Path | None:
-    return None if data.pictures is None else check_folder(at_home(data.pictures))
+    return None if data.pictures is None else check_folder(expand_home(data.pictures))
 
 
 LABELLED_PICTURES = labelled_inputs(LabelledPicturesData, PICTURE_FILES, corpus_of, "photographs", folder_of)

@@ -11,7 +11,7 @@ from clew.data.caching.parts import gather
 from clew.data.corpora import CORPORA, read_corpus
 from clew.data.example_splits import PARTS
 from clew.data.examples import Dialogue, Pair
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.formats.dialogue_files import read_dialogues, replies
 from clew.data.kinds.kind import Given, Kind, Parts, cut, cut_files
 from clew.data.kinds.section import Column, DrawnData
@@ -138,7 +138,7 @@ def dialogues_of(data: PairsData, seed: int, notes: Notes) -> Parts:
 
 def dialogues_in(files: Given, notes: Notes) -> Iterator[Dialogue]:
     for file in files:
-        yield from read_dialogues(at_home(file), notes=notes)
+        yield from read_dialogues(expand_home(file), notes=notes)
 
 
 def language(name: str | int | None, role: str) -> str | None:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from clew.core.config import Section
 from clew.core.errors import UserError
-from clew.data.files.given_files import at_home, given_file
+from clew.data.files.given_files import expand_home, given_file
 from clew.data.formats import FORMATS
 from clew.data.lines import find_encoding
 
@@ -65,7 +65,9 @@ class DataSection(Section):
             for each in (files if isinstance(files, list) else [files])
         ]
         paths = [
-            path for file in named if file is not None and self.encoding is None and (path := at_home(file)).is_file()
+            path
+            for file in named
+            if file is not None and self.encoding is None and (path := expand_home(file)).is_file()
         ]
         guesses = [(path, guess) for path in paths if (guess := find_encoding(path)) is not None]
         return [

@@ -1,7 +1,8 @@
-"""Pictures with captions from files of every format, or from Python; and how the files of labelled pictures are found.
+"""Readers of pictures with captions, from files of every format or from Python; and how the files of labelled pictures
+are found.
 
-A data file names pictures by paths from its own folder, or from `pictures`, a folder or a tar archive. No picture is
-opened here; one that is not there is a fault at its line.
+A data file names pictures by paths relative to its own folder, or to `pictures`, a folder or a tar archive. No picture
+is opened here; a missing picture is an error at its line.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.examples import Captioned, Picture
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
 from clew.data.formats.caption_files import CaptionRow, read_listed
@@ -19,14 +20,14 @@ from clew.data.notes import Notes
 from clew.data.pictures.picture_decoding import ENDINGS
 from clew.data.pictures.picture_files import picture_size
 from clew.data.pictures.references import PictureRef, check_folder, find_picture, path_of
-from clew.data.readers import FilePath, built, holds_no, listed_rows, table_rows
+from clew.data.readers import FilePath, build_examples, listed_rows, table_rows, wrong_format
 from clew.data.records import Column, check_found
 from clew.data.values import Faulty, as_captions, as_text
 
 CAPTION_FILES = tuple(
     f"{name}{ending}" for name in ("captions", "metadata") for ending in (".jsonl", ".json", ".csv", ".tsv", ".txt")
 )
-"""What a folder of pictures calls the file of their captions."""
+"""Names of the file of captions in a folder of pictures."""
 
 
 def read_captioned(
@@ -41,37 +42,39 @@ def read_captioned(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Captioned]:
-    """Pictures with captions: COCO's JSON, a list in JSON, Flickr8k's file, or a table with columns `image` and
-    `caption`, or `captions` where JSON lines have lists. Rows of one picture become one example. From Python: (path,
-    caption) or (path, captions).
+    """Read pictures with captions.
 
-    Where `captions` names a file as Flickr8k's, the data file is a list of photographs. Pictures that `may_lack` are
-    passed over.
+    A file is COCO's JSON, a list in JSON, Flickr8k's file, or a table with columns `image` and `caption`, or `captions`
+    if JSON lines have lists. Rows with the same picture become one example. From Python: (path, caption) or (path,
+    captions).
+
+    If `captions` names a file in Flickr8k's format, the data file is a list of photographs. With `may_lack`, missing
+    pictures are skipped.
     """
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
-        yield from built(listed_rows(data, Captioned, [("picture", "captions")]), made_captioned, data, notes)
+        yield from build_examples(listed_rows(data, Captioned, [("picture", "captions")]), made_captioned, data, notes)
         return
-    path = caption_file(at_home(data))
-    folder = path.parent if pictures is None else check_folder(at_home(pictures))
+    path = caption_file(expand_home(data))
+    folder = path.parent if pictures is None else check_folder(expand_home(pictures))
     if captions is not None:
-        rows = read_listed(path, at_home(captions), notes)
+        rows = read_listed(path, expand_home(captions), notes)
     else:
         rows = caption_rows(path, image, caption, format, header, notes)
-    found: dict[PictureRef, tuple[str, dict[str, None]]] = {}
+    texts_by_picture: dict[PictureRef, tuple[str, dict[str, None]]] = {}
     for row in rows:
         picture = find_picture(row.image, folder)
         if picture is None:
-            miss_picture(row.image, folder, row.place, notes, may_lack)
+            report_missing(row.image, folder, row.place, notes, may_lack)
             continue
-        _, texts = found.setdefault(picture, (row.place, {}))
+        _, texts = texts_by_picture.setdefault(picture, (row.place, {}))
         for text in row.captions:
             if text in texts:
-                notes.skip("caption that its picture has twice", row.place)
+                notes.skip("duplicate caption of a picture", row.place)
             texts[text] = None
-    for picture, (place, texts) in found.items():
+    for picture, (place, texts) in texts_by_picture.items():
         yield Captioned(picture, tuple(texts), place)
-    check_found(bool(found), path, False, notes)
+    check_found(bool(texts_by_picture), path, False, notes)
 
 
 def caption_rows(
@@ -82,7 +85,7 @@ def caption_rows(
         yield from (CaptionRow(*row) for row in reader(path, notes))
         return
     if not has_columns(FORMATS[format]):
-        raise holds_no(
+        raise wrong_format(
             path, format, "pictures with captions", lambda other: other.captions is not None or has_columns(other)
         )
     for values, place in table_rows(
@@ -99,16 +102,16 @@ def has_columns(format: Format) -> bool:
 
 
 def caption_file(path: Path) -> Path:
-    """The file of captions in a folder of pictures; a file is itself."""
+    """Return the file of captions in a folder of pictures; a path of a file is returned unchanged."""
     if not path.is_dir():
         return path
-    found = next((path / name for name in CAPTION_FILES if (path / name).is_file()), None)
-    if found is None:
+    file = next((path / name for name in CAPTION_FILES if (path / name).is_file()), None)
+    if file is None:
         raise UserError(
-            f"{path}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its"
+            f"{path}: this folder has no file of captions; name it captions.jsonl, .json, .csv or .tsv, or give its"
             " path"
         )
-    return found
+    return file
 
 
 def made_captioned(values: Mapping[str, Any], place: str) -> Captioned:
@@ -116,33 +119,34 @@ def made_captioned(values: Mapping[str, Any], place: str) -> Captioned:
 
 
 def given_picture(given: Any) -> Picture:
-    """What Python gives for a picture: one, or the path of a file."""
+    """Return a picture passed from Python, as a picture or as the path of a file."""
     if not isinstance(given, (Path, str)):
         picture: Picture = given
         return picture
-    if (found := find_picture(str(given), Path())) is None:
+    if (file := find_picture(str(given), Path())) is None:
         raise Faulty("missing picture", missing(str(given), Path.cwd()))
-    return found
+    return file
 
 
-def miss_picture(name: str, folder: Path, place: str, notes: Notes, may_lack: bool) -> None:
+def report_missing(name: str, folder: Path, place: str, notes: Notes, may_lack: bool) -> None:
     if may_lack:
         notes.skip(f"picture that is not in {folder}", place)
     else:
         notes.fault("missing picture", place, missing(name, folder))
 
 
-def found_picture(name: str, folder: Path) -> PictureRef:
-    """The picture that a data file names."""
-    found = find_picture(name, folder)
-    if found is None:
+def named_picture(name: str, folder: Path) -> PictureRef:
+    """Return the picture that a data file names."""
+    picture = find_picture(name, folder)
+    if picture is None:
         raise Faulty("missing picture", missing(name, folder))
-    return found
+    return picture
 
 
 def missing(name: str, folder: Path) -> str:
     return (
-        f"there is no picture '{name}' in {folder}; data.pictures names the folder or .tar archive, where it is another"
+        f"there is no picture '{name}' in {folder}; if pictures are in another folder or a .tar archive, set"
+        " data.pictures"
     )
 
 
@@ -151,7 +155,7 @@ PICTURE_FILES = InputFiles(
     column="image",
     endings=ENDINGS,
     at=lambda path: PictureRef(str(path)),
-    find=found_picture,
+    find=named_picture,
     given=given_picture,
     path=path_of,
     check=picture_size,

@@ -1,5 +1,5 @@
-"""Sounds with what is said in them: tables, whose paths are relative to the table; and how the files of labelled sounds
-are found. No sound is opened here; one that is not there is a fault at its line."""
+"""Readers of sounds with transcripts, from tables whose paths are relative to the table; and how the files of labelled
+sounds are found. No sound is opened here; a missing sound is an error at its line."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.data.examples import Transcribed
-from clew.data.files.given_files import at_home
+from clew.data.files.given_files import expand_home
 from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
-from clew.data.readers import FilePath, built, listed_rows, table_rows
+from clew.data.readers import FilePath, build_examples, listed_rows, table_rows
 from clew.data.records import Column
 from clew.data.sounds.sound_files import ENDINGS, sound_length
 from clew.data.values import Faulty, as_text
@@ -25,36 +25,37 @@ def read_transcribed(
     header: bool | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Transcribed]:
-    """Sounds with texts: a table with columns `sound` and `text`. From Python: (path, text)."""
+    """Read sounds with transcripts: a table with columns `sound` and `text`. From Python: (path, text)."""
     notes = Notes() if notes is None else notes
     if not isinstance(data, (Path, str)):
         rows = listed_rows(data, Transcribed, [("sound", "text")])
-        return built(
+        return build_examples(
             rows, lambda values, place: Transcribed(values["sound"], as_text(values, "text"), place), data, notes
         )
-    path = at_home(data)
+    path = expand_home(data)
     rows = table_rows(path, "transcribed sounds", {"sound": sound, "text": text}, format, header, notes)
 
     def make(values: Mapping[str, Any], place: str) -> Transcribed:
-        return Transcribed(found_sound(as_text(values, "sound").strip(), path.parent), as_text(values, "text"), place)
+        return Transcribed(named_sound(as_text(values, "sound").strip(), path.parent), as_text(values, "text"), place)
 
-    return built(rows, make, data, notes)
+    return build_examples(rows, make, data, notes)
 
 
 def given_path(sound: Any) -> str:
-    """A sound from Python as a data file names it."""
+    """Return the name of a sound passed from Python for a data file."""
     if not isinstance(sound, (Path, str)):
         raise UserError(
-            f"examples are written to a file, which names sounds by their paths, and a {type(sound).__name__} has none"
+            f"examples cannot be written to a file, which names sounds by path: a {type(sound).__name__} has no path;"
+            " save it as a sound file first"
         )
     return str(Path(sound).expanduser().absolute())
 
 
-def found_sound(name: str, folder: Path) -> str:
-    """The path of the sound file that a table names."""
+def named_sound(name: str, folder: Path) -> str:
+    """Return the path of the sound file that a table names."""
     path = folder / Path(name).expanduser()
     if not path.is_file():
-        raise Faulty("no such sound", f"there is no file {path}; paths are relative to {folder}")
+        raise Faulty("missing sound", f"there is no file {path}; paths are relative to {folder}")
     return str(path)
 
 
@@ -63,7 +64,7 @@ SOUND_FILES = InputFiles(
     column="sound",
     endings=ENDINGS,
     at=str,
-    find=found_sound,
+    find=named_sound,
     given=lambda sound: sound,
     path=given_path,
     check=sound_length,

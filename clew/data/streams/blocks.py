@@ -1,9 +1,9 @@
-"""The documents of a stream in numbered blocks, each of which can be read without those before it: a range of bytes of
-a plain text or of JSON lines, some row groups of a Parquet file, and a whole file of any other kind. Knows no tokenizer
-and no order of blocks.
+"""Divides a stream into blocks of documents, each readable without the blocks before it. Knows no tokenizer and no
+order of blocks.
 
-A document is a text: a row, a line of JSON, and of a plain text a stretch of at most `PIECE` characters that ends where
-a line does.
+A block is a byte range of a plain-text or JSON Lines file, some row groups of a Parquet file, or a whole file of any
+other format. A document is the text of a row or of a JSON line; in plain text it is a stretch of at most `PIECE`
+characters that ends where a line ends.
 """
 
 import codecs
@@ -17,24 +17,24 @@ from typing import IO, NamedTuple, Protocol
 
 from clew.core.errors import UserError
 from clew.core.files import open_file
-from clew.data.files.encodings import of_beginning
+from clew.data.files.encodings import detect_encoding
 from clew.data.files.folders import ending
 from clew.data.files.given_files import check_encoding, given_encoding
-from clew.data.files.text_files import PIECE, documents_in, joined_again, read_documents, text_in
+from clew.data.files.text_files import PIECE, documents_in, join_pieces, read_documents, text_in
 from clew.data.files.unpacking import kind_at
 from clew.data.formats.json_files import why
 from clew.data.formats.table_files import TABLE, Group, file_rows, row_groups, table_columns
-from clew.data.lines import no_text
+from clew.data.lines import not_text
 from clew.data.records import find_column
 
 BLOCK = 2**22
-"""Bytes of a block, about, where a file can be cut."""
+"""Approximate size of a block in bytes, if a file can be cut."""
 AHEAD = 2**20
-"""Bytes in which the end of a line is looked for where a plain text is cut; a longer line is cut at a space."""
+"""Bytes after a cut in a plain text in which the end of the line is searched for; a longer line is cut at a space."""
 SAMPLE = 2000
-"""Rows that tell how long the others are."""
+"""Rows that are read to estimate the length of all."""
 PACKED_RATIO = 3.0
-"""Characters that a byte of a packed file becomes, as a guess."""
+"""Estimated number of characters per byte of a compressed file."""
 UTF8 = "utf-8-sig"
 """UTF-8 with or without a byte order mark, as `check_encoding` names it."""
 
@@ -42,17 +42,17 @@ UTF8 = "utf-8-sig"
 class Block(Protocol):
     @property
     def size(self) -> int:
-        """Bytes, or another measure that blocks of one stream share."""
+        """The size in bytes, or in another unit that all blocks of a stream share."""
 
     def documents(self) -> Iterator[str]: ...
 
     def characters(self) -> float:
-        """How many characters the documents have, about, without reading more than some megabytes."""
+        """Estimate the number of characters, without reading more than a few megabytes."""
 
 
 class FileState(NamedTuple):
-    """A file as it was when its stream was opened. What changes under a stream would change what a place in it
-    means."""
+    """A file's size and modification time when its stream was opened. If the file changes, positions in the stream
+    become invalid."""
 
     path: Path
     size: int
@@ -64,7 +64,7 @@ class FileState(NamedTuple):
         return cls(path, stat.st_size, stat.st_mtime_ns)
 
     def check(self) -> None:
-        """Refuses a file that is gone or another."""
+        """Raise if the file has changed or is gone."""
         try:
             if FileState.of(self.path) == self:
                 return
@@ -72,13 +72,15 @@ class FileState(NamedTuple):
         except OSError as error:
             fault = f"it can no longer be read ({error.strerror or error})"
         raise UserError(
-            f"{self.path}: {fault}; put it back as it was, let no other program write there, and go on by --resume"
+            f"{self.path}: {fault}; restore it, make sure that no other program writes to it, and continue with"
+            " --resume"
         )
 
 
 @dataclass(frozen=True)
 class WholeFile:
-    """A file that can only be read from its beginning: packed, an Arrow table, or of another encoding than UTF-8."""
+    """A file that can only be read from its beginning: a compressed file, an Arrow table, or a text that is not
+    UTF-8."""
 
     state: FileState
     field: str
@@ -90,7 +92,7 @@ class WholeFile:
     def documents(self) -> Iterator[str]:
         self.state.check()
         for pieces in read_documents(self.state.path, self.field):
-            yield from joined_again(pieces)
+            yield from join_pieces(pieces)
 
     def characters(self) -> float:
         if self.size <= BLOCK:
@@ -101,8 +103,7 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class ByteRange:
-    """The lines of a UTF-8 file that begin after `start` and up to `stop`; documents of JSON where a `field` of it is
-    named."""
+    """The lines of a UTF-8 file that begin after byte `start` and up to byte `stop`. With a `field`, lines are JSON."""
 
     state: FileState
     start: int
@@ -123,9 +124,9 @@ class ByteRange:
         try:
             text = content.decode("utf-8-sig" if first == 0 else "utf-8")
         except UnicodeDecodeError:
-            raise no_text(path) from None
+            raise not_text(path) from None
         if "\0" in text:
-            raise no_text(path)
+            raise not_text(path)
         if self.field is None:
             yield from documents_in(text)
         else:
@@ -139,35 +140,39 @@ class ByteRange:
                 continue
             try:
                 values = json.loads(line)
-                fault = "" if isinstance(values, dict) else "expected an object ({...})"
+                problem = "" if isinstance(values, dict) else "expected an object ({...})"
             except (ValueError, RecursionError) as error:
-                fault = f"this is not JSON: {why(error)}"
-            if fault:
+                problem = f"this is not JSON: {why(error)}"
+            if problem:
                 raise UserError(
-                    f"{self.place(first, number)}: {fault}; mend it, and go on by --resume where training was under way"
+                    f"{self.place(first, number)}: {problem}; correct the line, and continue with --resume if training"
+                    " had begun"
                 )
             try:
                 document = text_in(values, self.field, "")
-            except UserError:  # once more, with a place that takes a while to count
+            except UserError:  # raise again with the line number, which is slow to compute
                 document = text_in(values, self.field, self.place(first, number))
             yield from documents_in(document)
 
     def place(self, first: int, number: int) -> str:
-        """The file and the line, which are counted only where something is wrong."""
+        """Return the path and line number for an error message. Lines are counted only when this is called."""
         with open_file(self.state.path) as file:
-            before, left = 0, first
-            while left > 0 and (chunk := file.read(min(left, 2**20))):
-                before += chunk.count(b"\n")
-                left -= len(chunk)
-        return f"{self.state.path}:{before + number + 1}"
+            num_lines, num_bytes = 0, first
+            while num_bytes > 0 and (chunk := file.read(min(num_bytes, 2**20))):
+                num_lines += chunk.count(b"\n")
+                num_bytes -= len(chunk)
+        return f"{self.state.path}:{num_lines + number + 1}"
 
     def characters(self) -> float:
         return float(sum(map(len, self.documents())))
 
 
 def edge(file: IO[bytes], place: int, size: int, may_cut_lines: bool) -> int:
-    """Where the first line after a place begins: what one block ends with, the next begins after. In a plain text of
-    very long lines it is behind a space, or at a character."""
+    """Return the byte position where the first line after `place` begins: one block ends there and the next begins.
+
+    With `may_cut_lines`, if the end of the line is too far away, return a position after a space, or else the next
+    character boundary.
+    """
     if place == 0 or place >= size:
         return min(place, size)
     file.seek(place - 1)
@@ -175,14 +180,14 @@ def edge(file: IO[bytes], place: int, size: int, may_cut_lines: bool) -> int:
         return place - 1 + len(file.readline())
     ahead = file.read(AHEAD)
     for separator in (b"\n", b" "):
-        if (found := ahead.find(separator)) >= 0:
-            return place + found
+        if (index := ahead.find(separator)) >= 0:
+            return place + index
     return next((place + offset for offset, byte in enumerate(ahead[1:]) if byte & 0xC0 != 0x80), size)
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Some row groups of a Parquet file, one after the other."""
+    """Consecutive row groups of a Parquet file."""
 
     state: FileState
     column: str
@@ -198,14 +203,14 @@ class RowGroups:
             yield from documents_in(text)
 
     def characters(self) -> float:
-        """A row may be several documents, and the first `SAMPLE` documents stand for all rows."""
-        found = [len(document) for document in islice(self.documents(), SAMPLE)]
-        return sum(found) * max(self.num_rows / SAMPLE, 1.0)
+        """Estimate from the first `SAMPLE` documents; a row may have several."""
+        lengths = [len(document) for document in islice(self.documents(), SAMPLE)]
+        return sum(lengths) * max(self.num_rows / SAMPLE, 1.0)
 
 
 @dataclass(frozen=True)
 class Rest:
-    """A block without its first documents, and the share of it that this is."""
+    """A block without its first documents. `share` is the remaining fraction of the block."""
 
     block: Block
     skipped: int
@@ -223,52 +228,54 @@ class Rest:
 
 
 def blocks_of(path: Path, field: str) -> list[Block]:
-    """A file in blocks of about `BLOCK` bytes where it can be cut."""
+    """Divide a file into blocks of about `BLOCK` bytes, if it can be cut."""
     state, kind = FileState.of(path), kind_at(path)
     if kind == "parquet":
         column = find_column(table_columns(path), field, "text", str(path))
-        return [of_groups(state, column, numbers, groups) for numbers, groups in gathered(row_groups(path, column))]
+        blocks = group_blocks(row_groups(path, column))
+        return [block_of_groups(state, column, numbers, groups) for numbers, groups in blocks]
     name = field if ending(path) == ".jsonl" else None
     if kind is not None or not is_plain_utf8(path) or (name is not None and is_array(path)):
         return [WholeFile(state, field)]
     return [ByteRange(state, start, min(start + BLOCK, state.size), name) for start in range(0, state.size, BLOCK)]
 
 
-def of_groups(state: FileState, column: str, numbers: Sequence[int], groups: Sequence[Group]) -> RowGroups:
+def block_of_groups(state: FileState, column: str, numbers: Sequence[int], groups: Sequence[Group]) -> RowGroups:
     num_rows, size = sum(group.num_rows for group in groups), sum(group.size for group in groups)
     return RowGroups(state, column, tuple(numbers), groups[0].first_row, num_rows, max(size, 1))
 
 
-def gathered(groups: Sequence[Group]) -> Iterator[tuple[list[int], list[Group]]]:
-    """Row groups that follow each other, as many as come to a block; a large one is a block of its own."""
+def group_blocks(groups: Sequence[Group]) -> Iterator[tuple[list[int], list[Group]]]:
+    """Join consecutive row groups until they reach the size of a block."""
     numbers: list[int] = []
-    some: list[Group] = []
+    joined: list[Group] = []
     for number, group in enumerate(groups):
         numbers.append(number)
-        some.append(group)
-        if sum(each.size for each in some) >= BLOCK:
-            yield numbers, some
-            numbers, some = [], []
-    if some:
-        yield numbers, some
+        joined.append(group)
+        if sum(each.size for each in joined) >= BLOCK:
+            yield numbers, joined
+            numbers, joined = [], []
+    if joined:
+        yield numbers, joined
 
 
 def is_plain_utf8(path: Path) -> bool:
-    """Whether a file can be cut at any newline: it is plain UTF-8, as declared or as its first bytes show."""
+    """Return whether a file is plain UTF-8, by its declared encoding or its first bytes. Such a file can be cut at any
+    newline."""
     given = given_encoding(path)
     if given is not None:
         return check_encoding(given) == UTF8
     head = beginning_of(path)
-    told = of_beginning(head)
+    detected = detect_encoding(head)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
         return False
-    return told is None or told.encoding == UTF8
+    return detected is None or detected.encoding == UTF8
 
 
 def is_array(path: Path) -> bool:
-    """Whether a file of JSON is one array, as it is read where it is called otherwise."""
+    """Return whether a file holds one JSON array, whatever its name says."""
     return beginning_of(path).lstrip(codecs.BOM_UTF8 + b" \t\r\n").startswith(b"[")
 
 

@@ -55,7 +55,7 @@ def test_a_picture_in_an_archive_is_read_as_its_file_is(tmp_path: Path) -> None:
         assert picture_size(picture) == picture_size(alone) == (5, 9)
     broken = find_picture("b.png", path)
     assert broken is not None and refusal(broken.pixels).startswith(
-        f"{path}/b.png: this is no picture that can be read"
+        f"{path}/b.png: this is not a picture in a known format"
     )
 
 
@@ -77,8 +77,8 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     assert refusal(lambda: read_member(cut, "a")).startswith(f"{cut}: ")
     assert (
         refusal(lambda: check_folder(tmp_path / "d.tar"))
-        == f"data.pictures={tmp_path / 'd.tar'}: there is no such folder, nor an archive that ends in .tar; name where"
-        " the pictures are"
+        == f"data.pictures={tmp_path / 'd.tar'}: there is no such folder or .tar archive; give the path"
+        " of the pictures"
     )
 
 

@@ -16,7 +16,7 @@ from clew.core.errors import UserError
 from clew.data.documents import documents_at
 from clew.data.files import unpacking
 from clew.data.files.text_files import find_text
-from clew.data.formats import recognise
+from clew.data.formats import detect_format
 from clew.data.lines import read_lines
 from clew.data.notes import Notes
 from clew.data.readers import read_labelled, read_pairs
@@ -45,7 +45,7 @@ PACKED = {
 @pytest.mark.parametrize("name", ["a.csv{}", "a.csv", "a.txt", "a"])
 def test_a_packed_file_reads_like_the_file_whatever_it_is_called(suffix: str, name: str, tmp_path: Path) -> None:
     path = write(tmp_path / name.format(suffix), PACKED[suffix](TABLE.encode()))
-    assert recognise(path) == "csv"
+    assert detect_format(path) == "csv"
     assert [(example.text, example.label) for example in read_labelled(path)] == [("ä film", "good"), ("a book", "bad")]
 
 

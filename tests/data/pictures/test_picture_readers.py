@@ -81,7 +81,7 @@ def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
     (folder / "metadata.csv").unlink()
     assert (
         refusal(lambda: read_captioned(folder))
-        == f"{folder}: no file with captions in this folder; name it captions.jsonl, .json, .csv or .tsv, or give its"
+        == f"{folder}: this folder has no file of captions; name it captions.jsonl, .json, .csv or .tsv, or give its"
         " path"
     )
 
@@ -92,31 +92,31 @@ def test_a_folder_has_its_file_of_captions(folder: Path) -> None:
         (
             "a.csv",
             "image,caption\nimages/a.png,A\nimages/z.png,B\n",
-            ":3: there is no picture 'images/z.png' in {}; data.pictures names",
+            ":3: there is no picture 'images/z.png' in {}; if pictures are in another",
         ),
-        ("a.csv", "image,caption\nimages/a.png,\n", ":2: the field for data.caption is empty; mend it"),
-        ("a.csv", "image,caption\n,A dog\n", ":2: the field for data.image is empty; mend it"),
+        ("a.csv", "image,caption\nimages/a.png,\n", ":2: the field for data.caption is empty; fix it"),
+        ("a.csv", "image,caption\n,A dog\n", ":2: the field for data.image is empty; fix it"),
         (
             "a.csv",
             "image,text\nimages/a.png,A dog\n",
-            ": no column 'caption'; say which one it is with data.caption=NAME; there are: image,",
+            ": no column 'caption'; name it with data.caption=NAME; there are: image,",
         ),
         (
             "a.jsonl",
             '{"image": "images/a.png", "captions": [1, []]}\n',
-            ":1: data.caption takes a text, found a list; mend it",
+            ":1: data.caption takes a text, found a list; fix it",
         ),
         (
             "a.jsonl",
             '{"image": ["images/a.png"], "captions": ["A"]}\n',
-            ":1: data.image takes a text, found a list; mend it",
+            ":1: data.image takes a text, found a list; fix it",
         ),
         (
             "a.txt",
             "a text of lines\nand no captions\n",
             (
-                ": this is a text a line (lines), which holds no pictures with captions; if it is something else, say "
-                "so with data.format: coco, flickr, "
+                ": this is one text per line (lines), which holds no pictures with captions; if it is in another"
+                " format, set data.format to one of: coco, flickr, "
             ),
         ),
         (
@@ -139,7 +139,7 @@ def test_what_is_passed_over_is_counted(folder: Path) -> None:
     notes = Notes(faults="skip")
     assert [example.captions for example in read_captioned(path, notes=notes)] == [("A",), ("C",)]
     assert sorted(notes.report()) == [
-        f"skipped 1 x caption that its picture has twice (first: {path}:3)",
+        f"skipped 1 x duplicate caption of a picture (first: {path}:3)",
         f"skipped 1 x missing picture (first: {path}:4)",
         f"skipped 1 x no caption (first: {path}:5)",
     ]
@@ -182,7 +182,7 @@ def test_examples_from_python_come_back_from_their_file(folder: Path) -> None:
     assert refusal(lambda: read_captioned([("z.png",)])).startswith(
         "example 1: expected (picture, captions), found ('z.png',)"
     )
-    with pytest.raises(UserError, match="which names pictures by their paths, and a Scene has none"):
+    with pytest.raises(UserError, match="which names pictures by path: a Scene has no path"):
         list(CAPTIONED.rows([(scenes(1, 1)[0], "a square")], Notes()) if CAPTIONED.rows else ())
 
 
@@ -205,13 +205,13 @@ def test_a_folder_for_each_class_labels_its_pictures(folder: Path) -> None:
         for name, label in (("cat/a.png", "cat"), ("cat/deep/b.JPG", "cat"), ("dog/c.jpeg", "dog"))
     ]
     assert sorted(notes.report()) == [
-        f"skipped 1 x file that is no picture by its ending (first: {root / 'dog/readme.txt'})",
-        f"skipped 1 x picture outside of the folders of classes (first: {root / 'outside.png'})",
+        f"skipped 1 x file without a picture's extension (first: {root / 'dog/readme.txt'})",
+        f"skipped 1 x picture outside the class folders (first: {root / 'outside.png'})",
     ]
     (folder / "empty").mkdir()
     assert (
         refusal(lambda: read_labelled_inputs(folder / "empty", PICTURE_FILES))
-        == f"{folder / 'empty'}: no picture in this folder; expected class/picture.png, a folder for each class; "
+        == f"{folder / 'empty'}: no picture in this folder; expected one folder per class, as in class/picture.png; "
         f"the folder {folder / 'empty'} is empty"
     )
 
@@ -229,7 +229,7 @@ def test_a_table_labels_its_pictures(folder: Path) -> None:
         (ref(folder, "a"), ("cat",)),
     ]
     assert found[1].label == "cat|red" and found[1].id == f"{path}:3"
-    assert notes.report() == [f"skipped 1 x picture that is there twice with the same label (first: {path}:4)"]
+    assert notes.report() == [f"skipped 1 x picture listed twice with the same label (first: {path}:4)"]
     missing = write(folder / "missing.csv", "image,label\nimages/a.png,dog\n../z.png,dog\n")
     assert refusal(lambda: read_labelled_inputs(missing, PICTURE_FILES)).startswith(
         f"{missing}:3: there is no picture '../z.png' in {folder}; "

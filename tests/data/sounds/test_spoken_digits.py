@@ -156,8 +156,8 @@ def test_names_that_say_no_digit_are_told_or_counted(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"1_anna_0.wav": spoken(1), "noise.wav": spoken(2), "._1_anna_0.wav": b"x"})
     assert (
         refusal(lambda: read_recordings(path))
-        == f"{path}:noise.wav: expected a recording's name to be {{digit}}_{{speaker}}_{{take}}.wav; mend it, or leave"
-        " such records out with data.faults=skip"
+        == f"{path}:noise.wav: a recording must be named {{digit}}_{{speaker}}_{{take}}.wav; fix it, or skip"
+        " such records with data.faults=skip"
     )
     notes = Notes("skip")
     assert len(list(read_recordings(path, notes=notes))) == 1 and notes.skipped == {"bad name": 1}
@@ -173,38 +173,41 @@ def test_archives_that_are_none_are_refused(tmp_path: Path) -> None:
     )
     assert (
         refusal(lambda: read_recordings(archive(tmp_path / "empty.tar", {"README.md": b"x"})))
-        == f"{tmp_path / 'empty.tar'}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav"
-        " into the tar"
+        == f"{tmp_path / 'empty.tar'}: there are no recordings in it; add files named"
+        " {digit}_{speaker}_{take}.wav to the archive"
     )
     cut = (
-        f"{tmp_path / 'cut.tar'}:1_anna_0.wav: the archive ends before the recording does; mend it, or leave such"
-        " records out"
+        f"{tmp_path / 'cut.tar'}:1_anna_0.wav: the archive ends before the recording does; fix it, or skip such records"
     )
     assert refusal(lambda: read_recordings(write(tmp_path / "cut.tar", whole[:2000]))).startswith(cut)
     for end in (second, second + 200):
         assert (
             refusal(lambda end=end: read_recordings(write(tmp_path / "cut.tar", whole[:end])))
-            == f"{tmp_path / 'cut.tar'}: the archive is damaged or cut short at byte {second:,}; copy it again"
+            == f"{tmp_path / 'cut.tar'}: the archive is damaged or truncated at byte {second:,}; copy it again"
         )
     assert refusal(lambda: read_recordings(tmp_path / "missing.tar")).startswith(
         f"no such file: {tmp_path / 'missing.tar'}"
     )
     damaged = archive(tmp_path / "damaged.tar", {"1_anna_0.wav": b"hello, world"})
     (recording,) = read_recordings(damaged)
-    assert refusal(recording.sound).startswith(f"{damaged}:1_anna_0: this is no sound file that can be read")
+    assert refusal(recording.sound).startswith(f"{damaged}:1_anna_0: this is not a sound file in a known format")
 
 
 def test_strings_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", {"1_anna_0.wav": spoken(1), "2_anna_0.wav": spoken(2, rate=500)})
     one, two = read_recordings(path)
-    with pytest.raises(UserError, match="there are no recordings to make strings of; give at least one"):
+    with pytest.raises(UserError, match="there are no recordings to build strings from; give at least one"):
         digit_strings([], 1, 1, 2, 1)
-    with pytest.raises(UserError, match=r"strings have from shortest \(3\) to longest \(2\) digits"):
+    with pytest.raises(
+        UserError, match=r"the shortest string \(3 digits\) must .* not be longer than the longest \(2\)"
+    ):
         digit_strings([one], 1, 3, 2, 1)
-    with pytest.raises(UserError, match="silences last from 0.5 to 0.1 seconds"):
+    with pytest.raises(
+        UserError, match=r"the shortest silence \(0.5 seconds\) must .* longer than the longest \(0.1\)"
+    ):
         digit_strings([one], 1, 1, 2, 1, silence=(0.5, 0.1))
     with pytest.raises(
-        UserError, match=r"recordings of one string have one rate, and these have \[500, 1000\]; resample them first"
+        UserError, match=r"recordings in a string must have the same rate, but these have \[500, 1000\]; resample"
     ):
         DigitString((one, two), (0.0, 0.0, 0.0)).sound()
     assert torch.equal(DigitString((one,), (0.0, 0.0)).sound().samples, one.sound().samples)

@@ -192,6 +192,6 @@ def test_data_without_dependencies_are_refused(tmp_path):
     path = write(tmp_path / "a.csv", "text,label\na,b\n")
     with pytest.raises(
         UserError,
-        match="which holds no words with heads; if it is something else, say so with data.format: jsonl, conllu",
+        match="which holds no words with heads; if it is in another format, set data.format to one of: jsonl, conllu",
     ):
         DEPENDENCY_GRAPHS.read(DependencyGraphsData(train=str(path)), seed=1)

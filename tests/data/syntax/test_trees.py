@@ -185,7 +185,7 @@ def test_files_that_are_missing_or_hold_no_trees(tmp_path):
     write(tmp_path / "train.mrg", b"(S (NN \xff))")
     with pytest.raises(UserError, match=r"^no such file: .*trein.mrg; near it there is .*train.mrg$"):
         read_trees(tmp_path / "trein.mrg")
-    with pytest.raises(UserError, match=r"train.mrg: byte 0xff at offset 7 \(line 1\) is not UTF-8; say what it is"):
+    with pytest.raises(UserError, match=r"train.mrg: byte 0xff at offset 7 \(line 1\) is not UTF-8; set"):
         read_trees(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(
