@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_the_field_and_the_view_stays(p
     page.wait_for_selector(".steps .stage")
     drop(page, SOUND)
     page.wait_for_selector(".drop.refused")
-    assert "3.wav: this is no picture that can be read" in page.inner_text(".drop .state")
+    assert "3.wav: this is not a picture in a known format" in page.inner_text(".drop .state")
     assert page.inner_text(".named strong") == "scene 1.png" and page.query_selector(".steps .stage")
 
 

@@ -127,11 +127,19 @@ def test_a_file_is_described_and_its_bytes_are_no_page(app: Any, inspector: Insp
 
 
 REFUSED = [
-    ("captioning", b"no picture", "mine: this is no picture that can be read"),
+    ("captioning", b"no picture", "mine: this is not a picture in a known format"),
     ("captioning", b"", "mine: the file is empty"),
-    ("captioning", (FROZEN / "captioning" / "0.png").read_bytes()[:-30], "mine: the picture is damaged or cut off"),
-    ("transcription", (FROZEN / "captioning" / "0.png").read_bytes(), "mine: this is no sound file that can be read"),
-    ("transcription", (FROZEN / "transcription" / "3.wav").read_bytes()[:500], "mine: the header tells of"),
+    ("captioning", (FROZEN / "captioning" / "0.png").read_bytes()[:-30], "mine: the picture is damaged or truncated"),
+    (
+        "transcription",
+        (FROZEN / "captioning" / "0.png").read_bytes(),
+        "mine: this is not a sound file in a known format",
+    ),
+    (
+        "transcription",
+        (FROZEN / "transcription" / "3.wav").read_bytes()[:500],
+        "mine: the file is truncated: its header says",
+    ),
 ]
 
 

@@ -104,7 +104,7 @@ def test_a_name_is_only_a_name(serve: Serve, monkeypatch: pytest.MonkeyPatch) ->
     found = ask(service, "/caption", {"picture": sent(content("captioning"), "../../1.png")})
     assert found.json()["answers"][0]["picture"] == "1.png"
     broken = ask(service, "/caption", {"picture": sent(b"no picture", "0.png")})  # which there is, beside the server
-    assert broken.status_code == 400 and "0.png: this is no picture that can be read" in broken.json()["error"]
+    assert broken.status_code == 400 and "0.png: this is not a picture in a known format" in broken.json()["error"]
 
 
 def wav(frames: int, claimed: int | None = None) -> bytes:
@@ -123,20 +123,20 @@ def bomb() -> bytes:
 
 
 BROKEN: dict[str, tuple[str, bytes, str]] = {
-    "nothing": ("captioning", b"", "the file is empty; give a picture"),
-    "text": ("captioning", b"hello, world", "this is no picture that can be read"),
-    "cut off": ("captioning", content("captioning")[:-30], "the picture is damaged or cut off"),
-    "a sound": ("captioning", wav(400), "this is no picture that can be read"),
+    "nothing": ("captioning", b"", "the file is empty; use a picture file"),
+    "text": ("captioning", b"hello, world", "this is not a picture in a known format"),
+    "cut off": ("captioning", content("captioning")[:-30], "the picture is damaged or truncated"),
+    "a sound": ("captioning", wav(400), "this is not a picture in a known format"),
     "a bomb": (
         "captioning",
         png(np.zeros((1, 1, 3), np.uint8)).replace(struct.pack(">II", 1, 1), struct.pack(">II", 60000, 60000)),
         "damaged",
     ),
-    "a picture": ("transcription", content("captioning"), "this is no sound file that can be read"),
-    "an empty sound": ("transcription", wav(0), "0 frames"),
-    "a short sound": ("transcription", wav(100, 4000), "was cut short"),
+    "a picture": ("transcription", content("captioning"), "this is not a sound file in a known format"),
+    "an empty sound": ("transcription", wav(0), "the sound has no samples"),
+    "a short sound": ("transcription", wav(100, 4000), "the file is truncated"),
     "too long a sound": ("transcription", wav(4000 * 900), "frames, but at most 10,000 are read here"),
-    "a pickle": ("captioning", b"\x80\x04\x95\x10", "this is no picture that can be read"),
+    "a pickle": ("captioning", b"\x80\x04\x95\x10", "this is not a picture in a known format"),
 }
 
 
@@ -162,7 +162,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"picture": {"data": "", "name": 5}}, "name takes"),
     ({"picture": {"data": "", "name": "x" * 300}}, "name"),
     ({"texts": [{"data": ""}] * 33}, "texts takes 1 to 32 items in a request, not 33"),
-    ({"texts": [sent(content("captioning")), {"data": "AAAA"}]}, "picture 2: this is no picture"),
+    ({"texts": [sent(content("captioning")), {"data": "AAAA"}]}, "picture 2: this is not a picture"),
 ]
 
 

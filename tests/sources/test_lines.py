@@ -76,7 +76,7 @@ def test_four_lines_are_learnt_by_heart_and_read_again(tmp_path: Path, capsys: p
 def test_data_of_another_kind_is_refused_by_name() -> None:
     recording = Recording(7, "anna", 1, Path("speech.tar"), 0, 10)
     with pytest.raises(
-        UserError, match=r"speech.tar:7_anna_1: this is no picture; choose data of pictures, or another reader"
+        UserError, match=r"speech.tar:7_anna_1: this is not a picture; use data with pictures, or another reader"
     ):
         ColumnsReader().measured(recording)
     with pytest.raises(UserError, match=r"lines so\+3: this is no sound; choose data of sounds, or another reader"):

@@ -26,7 +26,7 @@ from clew.serving.inspector import AskedLook, AskedUpload, Inspector
 from clew.serving.service import Service
 from clew.serving.worker import Worker
 from clew.tasks.captioning import CAPTIONING
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.paragraphs import PARAGRAPHS, sentences_of, with_phrases
 from clew.tasks.shared.paragraph_measures import paragraph_measures
 from clew.tasks.uses.writing import DecodingConfig
@@ -136,7 +136,7 @@ def boxes_and_phrases(example: Described) -> list[str]:
 def test_words_and_plans_look_where_the_equations_say(run, examples):
     task = randomise(clew.load(run / "run", device="cpu").task)
     example = examples[1]
-    given = Given(str(run / "1.png"), example.target, boxes=example.picture.boxes, phrases=example.phrases)
+    given = ModelInput(str(run / "1.png"), example.target, boxes=example.picture.boxes, phrases=example.phrases)
     found = task.looks(given)
     assert [each.text for each in found] == list(example.sentences)
     batch = task.collate(task.encode([example]))
@@ -182,7 +182,7 @@ def test_where_each_word_of_each_sentence_looks_is_laid_over_the_regions(run, ex
     [
         ([], "this model reads the regions of a picture; give their boxes, such as boxes=[[0,0,24,24],[8,24,40,48]]"),
         (["boxes=[[0,0"], "expected lists in brackets, such as [[0,0,24,24],[8,24,40,48]], found '[[0,0'"),
-        (["boxes=[[4,0,2,8]]"], "a box has left < right and top < bottom, none below 0, and this one is [4, 0, 2, 8]"),
+        (["boxes=[[4,0,2,8]]"], "a box must have left < right and top < bottom, and no number below 0"),
         (
             ["boxes=[[0,0,99,8]]", "phrases=a"],
             "the box [0, 0, 99, 8] leaves the picture, which is 32 pixels wide and 32 high",
@@ -252,7 +252,7 @@ def test_sentences_over_a_grid_look_at_its_rows_and_columns(run, tmp_path):
     for name, weights, row in zip(overlay.names, overlay.maps, table.rows, strict=True):
         assert (name, weights[row[1] - 1, row[2] - 1]) == (row[0], weights.max())
     with pytest.raises(
-        UserError, match=r"boxes are for models that read regions, and this one reads whole pictures \(patches\)"
+        UserError, match=r"boxes are for models that read regions, but this model reads whole pictures \(patches\)"
     ):
         clew.look(loaded, "caption", text=str(run / "0.png"), boxes=[[0, 0, 8, 8]])
 
@@ -271,7 +271,7 @@ def test_a_given_paragraph_is_cut_into_its_sentences():
 
 def test_only_the_best_paragraph_is_written(run, capsys):
     assert main(["caption", str(run / "run"), "--file", str(run / "asked.jsonl"), "--n-best", "2"]) == 2
-    assert "--n-best (2) must be 1: a paragraph is written sentence by sentence" in capsys.readouterr().err
+    assert "--n-best (2) must be 1: each sentence of a paragraph is generated after" in capsys.readouterr().err
     with pytest.raises(
         UserError, match=r"coverage_penalty \(0.2\) must be 0: a sentence need not look at the whole picture"
     ):

@@ -50,14 +50,14 @@ def test_tones_of_a_folder_a_class_are_told_apart(folder: Path, capsys: pytest.C
     told = json.loads(capsys.readouterr().out)
     assert told["label"] == "high" and sum(told["probabilities"].values()) == pytest.approx(1)
     assert main(["predict", str(folder / "run"), str(folder / "tones" / "low" / "about.txt")]) == 2
-    assert "about.txt: this is no sound file that can be read" in capsys.readouterr().err
+    assert "about.txt: this is not a sound file in a known format" in capsys.readouterr().err
 
 
 def test_a_table_and_a_list_label_sounds_as_a_folder_does(folder: Path) -> None:
     notes = Notes()
     found = list(read_labelled_inputs(folder / "tones", SOUND_FILES, notes=notes))
     assert len(found) == 16 and notes.report() == [
-        f"skipped 1 x file that is no sound by its ending (first: {folder / 'tones/low/about.txt'})"
+        f"skipped 1 x file without a sound's extension (first: {folder / 'tones/low/about.txt'})"
     ]
     rows = [(str(Path(each.input).relative_to(folder)), each.label) for each in found]
     table = folder / "table.csv"
@@ -83,10 +83,11 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         list(read_labelled_inputs(folder / "none.csv", SOUND_FILES))
     (folder / "empty").mkdir()
     with pytest.raises(
-        UserError, match=f"{folder}/empty: no sound in this folder; expected class/sound.wav, a folder for each class; "
+        UserError,
+        match=f"{folder}/empty: no sound in this folder; expected one folder per class, as in class/sound.wav; ",
     ):
         list(read_labelled_inputs(folder / "empty", SOUND_FILES))
-    with pytest.raises(UserError, match="names sounds by their paths, and a Tensor has none"):
+    with pytest.raises(UserError, match="names sounds by path: a Tensor has no path"):
         list(LABELLED_SOUNDS.rows([(torch.zeros(3), "low")], Notes()) if LABELLED_SOUNDS.rows else ())
     with pytest.raises(
         UserError,

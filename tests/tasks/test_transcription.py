@@ -165,7 +165,7 @@ def test_a_sound_longer_than_the_positions_is_refused() -> None:
 def test_one_example_that_is_no_sound_is_refused_by_its_name(tmp_path: Path, recipe: str, column: str) -> None:
     (tmp_path / "x.wav").write_text("not a sound", encoding="utf-8")
     (tmp_path / "sounds.csv").write_text(f"sound,{column}\nx.wav,hello\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{tmp_path}/x.wav: this is no sound file that can be read"):
+    with pytest.raises(UserError, match=f"{tmp_path}/x.wav: this is not a sound file in a known format"):
         run_recipe(recipe, [f"data.train={tmp_path}/sounds.csv", "device=cpu"], out=tmp_path / "run")
 
 

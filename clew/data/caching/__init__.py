@@ -1,4 +1,4 @@
-"""What is computed from data once and kept in the cache, memory-mapped: examples, ids, lengths."""
+"""The cache of prepared data: examples, token ids and lengths, computed once and memory-mapped."""
 
 from clew.core.rooms import show_modules
 

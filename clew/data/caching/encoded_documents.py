@@ -1,8 +1,8 @@
-"""Documents encoded once, into memory maps that are found again by what the documents and the tokenizer are.
+"""The cache of encoded documents: memory-mapped arrays, keyed by a hash of the documents and of the tokenizer.
 
-Four files an encoding: KEY.tokens, the ids of all sentences; KEY.sentences, where each begins among them, and the end;
-KEY.documents, with which sentence each document begins, and the end; and KEY.json, written last, which says what is in
-them.
+An encoding has four files: KEY.tokens, the ids of all sentences; KEY.sentences, the index of each sentence's first id,
+and the number of ids; KEY.documents, the index of each document's first sentence, and the number of sentences; and
+KEY.json, which describes them and is written last.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from clew.core.errors import UserError
 from clew.core.files import create_private, private_folder, write_private
 from clew.data.caching.verified import HASHED, is_whole
 from clew.data.documents import Documents, Line, measure
-from clew.data.files.extents import Extent, Measuring
-from clew.data.files.measures import forget, measured
+from clew.data.files.extents import Extent, ExtentCounter
+from clew.data.files.measures import cached_extent, forget
 from clew.text.tokenizer import Tokenizer
 
 FORMAT = 2
@@ -30,13 +30,16 @@ BATCH = 1024
 PARTS = ("tokens", "sentences", "documents")
 
 Progress = Callable[[int, int], None]
-"""Called with the characters done and the characters in all."""
+"""Called with the number of characters encoded so far and their total number."""
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedDocuments:
-    """Sentence s is tokens[sentences[s] : sentences[s + 1]], and document d the sentences documents[d] to documents[d +
-    1]."""
+    """Documents as token ids, with the offsets of sentences and documents.
+
+    Sentence s is tokens[sentences[s] : sentences[s + 1]]; document d is sentences documents[d] up to, but not
+    including, documents[d + 1].
+    """
 
     tokens: np.ndarray
     sentences: np.ndarray
@@ -60,76 +63,78 @@ class EncodedDocuments:
 def encode_documents(
     source: Documents, tokenizer: Tokenizer, cache: Path | str, progress: Progress | None = None
 ) -> EncodedDocuments:
-    """The ids of documents, from the cache where they are there and whole."""
-    extent = measured(source, cache, measure)
+    """Return the token ids of documents, from the cache if they are there and intact."""
+    extent = cached_extent(source, cache, measure)
     key = hashlib.sha256(f"documents {FORMAT} {extent.digest} {tokenizer.hash}".encode()).hexdigest()[:32]
     path = Path(cache) / f"{key}.json"
-    found = load(path)
-    if found is None:
+    documents = load(path)
+    if documents is None:
         try:
             private_folder(path.parent)
             write(path, source, extent, tokenizer, progress)
         except OSError as error:
             raise UserError(
-                f"the encoded documents cannot be kept in {cache}: {error.strerror or error}; make room there, allow"
-                " writing to it, or name another folder in the environment variable CLEW_CACHE"
+                f"the encoded documents cannot be stored in {cache}: {error.strerror or error}; free some space, make"
+                " the folder writable, or set the environment variable CLEW_CACHE to another folder"
             ) from None
         except UserError:
             forget(source, cache)
             raise
-        found = load(path)
-        assert found is not None, f"{path} cannot be read back"
-    return found
+        documents = load(path)
+        assert documents is not None, f"{path} cannot be read back"
+    return documents
 
 
 def load(path: Path) -> EncodedDocuments | None:
-    """The encoding at a path; None where there is none, or part of one, or a changed one."""
+    """Load the encoding at a path; return None if it is missing, incomplete or changed."""
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-        is_small = sum(about[part]["size"] for part in PARTS) <= HASHED
-        if not all(is_whole(path.parent, about[part], hashed=is_small) for part in PARTS):
+        index = json.loads(path.read_text(encoding="utf-8"))
+        is_small = sum(index[part]["size"] for part in PARTS) <= HASHED
+        if not all(is_whole(path.parent, index[part], hashed=is_small) for part in PARTS):
             return None
         tokens, sentences, documents = (
-            np.memmap(path.with_suffix(f".{part}"), about[part]["dtype"], "r") for part in PARTS
+            np.memmap(path.with_suffix(f".{part}"), index[part]["dtype"], "r") for part in PARTS
         )
         return EncodedDocuments(
-            tokens, sentences, documents, about["num_characters"], about["num_unknown"], about["digest"]
+            tokens, sentences, documents, index["num_characters"], index["num_unknown"], index["digest"]
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def write(path: Path, source: Documents, extent: Extent, tokenizer: Tokenizer, progress: Progress | None) -> None:
-    """All files, each written aside and renamed; two processes that do it at once write the same."""
-    aside = {part: path.with_suffix(f".{part}.partial-{os.getpid()}") for part in (*PARTS, "json")}
+    """Write all files, each under a temporary name at first. Two processes that do this at once write the same
+    bytes."""
+    partial = {part: path.with_suffix(f".{part}.partial-{os.getpid()}") for part in (*PARTS, "json")}
     try:
-        about: dict[str, Any] = write_arrays(aside, source, extent, tokenizer, progress)
+        index: dict[str, Any] = write_arrays(partial, source, extent, tokenizer, progress)
         for part in PARTS:
-            with aside[part].open("rb") as file:
-                about[part]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
+            with partial[part].open("rb") as file:
+                index[part]["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
             final = path.with_suffix(f".{part}")
-            aside[part].replace(final)
-            about[part] |= {"file": final.name, "size": final.stat().st_size, "changed": final.stat().st_mtime_ns}
-        write_private(aside["json"], json.dumps(about, indent=1))
-        aside["json"].replace(path)
+            partial[part].replace(final)
+            index[part] |= {"file": final.name, "size": final.stat().st_size, "changed": final.stat().st_mtime_ns}
+        write_private(partial["json"], json.dumps(index, indent=1))
+        partial["json"].replace(path)
     finally:
-        for left in aside.values():
+        for leftover in partial.values():
             with suppress(OSError):
-                left.unlink()
+                leftover.unlink()
 
 
 def write_arrays(
     paths: dict[str, Path], source: Documents, extent: Extent, tokenizer: Tokenizer, progress: Progress | None
 ) -> dict[str, Any]:
-    """The three arrays; what the JSON says of them. The documents must be those that were measured."""
+    """Write the three arrays and return their description for the JSON file. Check that the documents are the ones
+    that were measured."""
     dtypes = {
         "tokens": np.dtype(np.uint16 if tokenizer.vocabulary < 2**16 else np.uint32),
         "sentences": np.dtype(np.int64),
     }
     dtypes["documents"] = dtypes["sentences"]
     num_tokens = num_sentences = num_unknown = 0
-    opens = False
-    measuring = Measuring()
+    opens_document = False
+    measuring = ExtentCounter()
     with ExitStack() as stack:
         files = {part: stack.enter_context(create_private(paths[part], "wb")) for part in PARTS}
 
@@ -142,12 +147,12 @@ def write_arrays(
             firsts: list[int] = []
             for line, encoded in zip(lines, tokenizer.encode_batch([line.text for line in lines]), strict=True):
                 measuring.add(line)
-                opens = opens or line.opens
-                if not encoded:  # of characters that the tokenizer drops
+                opens_document = opens_document or line.opens
+                if not encoded:  # the tokenizer drops all its characters
                     continue
-                if opens:
+                if opens_document:
                     firsts.append(num_sentences + len(starts))
-                    opens = False
+                    opens_document = False
                 starts.append(num_tokens + len(ids))
                 ids += encoded
             put("tokens", ids)
@@ -161,10 +166,12 @@ def write_arrays(
         put("sentences", [num_tokens])
         put("documents", [num_sentences])
     if measuring.extent() != extent:
-        raise UserError(f"{source}: it changed while it was read; let no other program write there and try again")
+        raise UserError(
+            f"{source}: it changed while it was read; make sure that no other program writes to it, and try again"
+        )
     if not num_tokens:
         raise UserError(
-            f"{source}: there is no token in its {extent.num_characters} characters; give documents with words in them"
+            f"{source}: it has no tokens, only {extent.num_characters} characters; use documents with words"
         )
     arrays = {part: {"dtype": dtypes[part].name} for part in PARTS}
     counts = {"num_characters": extent.num_characters, "num_unknown": num_unknown}

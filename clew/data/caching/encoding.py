@@ -1,4 +1,4 @@
-"""One shard of a text: its pieces as ids in a file."""
+"""One shard of an encoded text: the token ids of some pieces, in a file."""
 
 import hashlib
 import os
@@ -17,51 +17,59 @@ from clew.text.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 2**21
 MOST_PIECES = 4096
-"""What is encoded at a time."""
+"""The most characters and pieces that are encoded in one batch."""
 LEAD = 64
+"""The first token of a text is searched for from the beginning up to a space or newline after this many characters."""
 
 
 def encode_shard(
     path: Path, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
 ) -> Entry:
-    """Writes the ids of pieces, aside and then in place; `begins` says that a document does with the first. `tell` is
-    called with the characters that were done since it was called before."""
-    aside = path.with_suffix(f".partial-{os.getpid()}")
+    """Write the token ids of pieces to a file, under a temporary name until it is complete.
+
+    With `begins`, the first piece begins a document. `tell` is called with the number of characters encoded since the
+    previous call.
+    """
+    partial = path.with_suffix(f".partial-{os.getpid()}")
     entry: Entry = {}
     try:
-        with create_private(aside, "wb") as file:
+        with create_private(partial, "wb") as file:
             entry = write_ids(file, pieces, begins, tokenizer, tell)
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        partial.replace(path)
     finally:
         with suppress(OSError):
-            aside.unlink()
-    found = path.stat()
-    return {"file": path.name, **entry, "size": found.st_size, "changed": found.st_mtime_ns}
+            partial.unlink()
+    stat = path.stat()
+    return {"file": path.name, **entry, "size": stat.st_size, "changed": stat.st_mtime_ns}
 
 
 def write_ids(
     file: Any, pieces: Sequence[Piece], begins: bool, tokenizer: Tokenizer, tell: Callable[[int], None]
 ) -> Entry:
-    """A document begins with the id that ends the one before, where there is such an id: what is read before its first
-    token.
+    """Write the ids of pieces and the positions where documents begin; return their entry.
 
-    `before_targets` are the characters of the shard up to the end of its first token; `first_tokens` those that
-    documents' first tokens stand for, with what comes before them."""
+    If the tokenizer has an end id, a document begins with the end id of the document before: a model reads it before
+    the document's first token.
+
+    `before_targets` counts the characters of the shard up to the end of its first token. `first_tokens` counts the
+    characters up to the end of each document's first token.
+    """
     dtype = dtype_of(tokenizer)
     sha256 = hashlib.sha256()
-    begins_at: list[int] = []
+    # Stored, since they cannot be found among the ids: characters have no end token, and for words it ends every line.
+    starts: list[int] = []
     num_tokens = num_unknown = num_characters = before_targets = first_tokens = 0
-    waiting = 0 if begins else None  # characters of a document before its first token
+    num_waiting = 0 if begins else None  # characters of the document so far; None after its first token
     for piece, ids in encoded_pieces(pieces, tokenizer):
-        if ids and (not num_tokens or waiting is not None):
+        if ids and (not num_tokens or num_waiting is not None):
             lead = first_stop(piece.text, tokenizer)
             before_targets = before_targets if num_tokens else num_characters + lead
-            if waiting is not None:
-                first_tokens, waiting = first_tokens + waiting + lead, None
-        elif waiting is not None:
-            waiting += len(piece.text)
+            if num_waiting is not None:
+                first_tokens, num_waiting = first_tokens + num_waiting + lead, None
+        elif num_waiting is not None:
+            num_waiting += len(piece.text)
         array = np.array(ids, dtype=dtype)
         file.write(array.data)
         sha256.update(array.data)
@@ -69,15 +77,15 @@ def write_ids(
         num_unknown += 0 if tokenizer.unknown is None else int((array == tokenizer.unknown).sum())
         num_characters += len(piece.text)
         if piece.closes:
-            begins_at.append(num_tokens - (ids[-1:] == [tokenizer.end]))
-            waiting = 0
+            starts.append(num_tokens - (ids[-1:] == [tokenizer.end]))
+            num_waiting = 0
         tell(len(piece.text))
-    tail = bytes(padding(num_tokens * dtype.itemsize)) + np.array(begins_at, dtype=np.uint32).tobytes()
+    tail = bytes(padding(num_tokens * dtype.itemsize)) + np.array(starts, dtype=np.uint32).tobytes()
     file.write(tail)
     sha256.update(tail)
     return {
         "num_tokens": num_tokens,
-        "num_begins": len(begins_at),
+        "num_begins": len(starts),
         "num_characters": num_characters,
         "num_unknown": num_unknown,
         "before_targets": before_targets if num_tokens else num_characters,
@@ -91,12 +99,12 @@ def dtype_of(tokenizer: Tokenizer) -> np.dtype:
 
 
 def encoded_pieces(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[tuple[Piece, list[int]]]:
-    """Each piece with its ids, and with the id that ends a document; a word tokenizer's `end` is the newline that is
-    there already."""
+    """Encode pieces; append the end id where a piece closes a document. A word tokenizer's `end` is the newline, which
+    the text has already."""
     end = [tokenizer.end] if tokenizer.end is not None and tokenizer.unit != "word" else []
-    for some in batched(pieces):
-        encoded = tokenizer.encode_batch([piece.text for piece in some])
-        for piece, ids in zip(some, encoded, strict=True):
+    for batch in batched(pieces):
+        encoded = tokenizer.encode_batch([piece.text for piece in batch])
+        for piece, ids in zip(batch, encoded, strict=True):
             yield piece, ids + end if piece.closes else ids
 
 
@@ -114,8 +122,10 @@ def batched(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
 
 
 def first_stop(text: str, tokenizer: Tokenizer) -> int:
-    """Where the characters of a text's first token end; its length, where it has none. No kind joins what a newline
-    parts, so that the first line, or its beginning up to a space, is enough to know."""
+    """Return the index in a text where its first token ends, or the text's length if it has no token.
+
+    No tokenizer joins characters across a newline, so the first line, or its beginning up to a space, is enough.
+    """
     line = text.find("\n", LEAD) + 1 or len(text)
     space = text.find(" ", LEAD, line)
     for part in (text[: space if space > 0 else line], text):

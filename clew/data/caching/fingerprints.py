@@ -1,5 +1,5 @@
-"""What decides which examples a config reads: its data section, the content of its files, and the code that reads them.
-Two that are alike have the same key in the cache."""
+"""Cache keys for the examples that a config reads: hashes of its data section, of its files' contents and of the code
+that reads them."""
 
 import hashlib
 import json
@@ -16,29 +16,29 @@ from clew.core.files import cache_folder, file_hash
 from clew.data.corpora import CORPORA, find_files
 from clew.data.example_splits import PARTS
 from clew.data.files.extents import Extent
-from clew.data.files.given_files import at_home
-from clew.data.files.measures import measured
+from clew.data.files.given_files import expand_home
+from clew.data.files.measures import cached_extent
 from clew.data.files.text_files import Stamp
 from clew.data.formats import FORMATS
 from clew.data.kinds.section import ExampleData
 
 READERS = ("core", "data", "text", "sources", "tasks")
-"""The packages whose code decides what examples and their ids are."""
+"""The packages whose code affects examples and their ids."""
 
 
 @dataclass(frozen=True)
 class FileContents:
-    """Files of any kind, all their bytes."""
+    """The bytes of files of any format."""
 
     paths: tuple[Path, ...]
 
     def stamp(self) -> Stamp:
-        found = [(str(path.absolute()), path.stat()) for path in self.paths]
-        rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+        stats = [(str(path.absolute()), path.stat()) for path in self.paths]
+        rows = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
         return Stamp(
             f"bytes {json.dumps(rows)}",
             sum(size for _, size, _ in rows),
-            max((stat.st_mtime for _, stat in found), default=0.0),
+            max((stat.st_mtime for _, stat in stats), default=0.0),
         )
 
     def digest(self) -> Extent:
@@ -49,29 +49,31 @@ class FileContents:
 
 
 def data_key(data: ExampleData, seed: int, readers: Iterable[Any] = ()) -> str | None:
-    """The key of the parts that a config reads; None where they do not come from files, or by code that has none."""
+    """Return the cache key of the splits that a config reads; None if they are not read from files, or if the code of a
+    reader has no file."""
     try:
         files = tuple(files_of_config(data))
-        content = measured(FileContents(files), cache_folder(), FileContents.digest).digest if files else None
-    except (OSError, UserError):  # the reader says what is wrong
+        content = cached_extent(FileContents(files), cache_folder(), FileContents.digest).digest if files else None
+    except (OSError, UserError):  # the reader reports the problem
         return None
     of_formats = (value for each in FORMATS.values() for value in vars(each).values() if callable(value))
     of_corpus = type(CORPORA[data.corpus].content) if data.corpus in CORPORA else None
     code = code_digest((*readers, *of_formats, of_corpus))
     if content is None or code is None:
         return None
-    # Names too: a file that moves from one part's folder to another's changes no content.
+    # Names too: moving a file from one split's folder to another's leaves the content unchanged.
     names = [str(path) for path in files]
-    about = [type(data).__qualname__, data.model_dump(mode="json"), seed, names, content, code]
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    inputs = [type(data).__qualname__, data.model_dump(mode="json"), seed, names, content, code]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def files_of_config(data: ExampleData) -> Iterator[Path]:
-    """All files that it names: themselves, those below folders, and those whose names begin so."""
+    """Yield all files that a data section names: as a path, as a folder above them, or as the beginning of their
+    names."""
     for part in PARTS:
-        given = getattr(data, part)
-        for name in [] if given is None else given if isinstance(given, list) else [given]:
-            path = at_home(name)
+        paths = getattr(data, part)
+        for name in [] if paths is None else paths if isinstance(paths, list) else [paths]:
+            path = expand_home(name)
             if path.is_dir():
                 yield from sorted(below for below in path.rglob("*") if below.is_file())
             elif path.exists():
@@ -85,8 +87,11 @@ def files_of_config(data: ExampleData) -> Iterator[Path]:
 
 
 def code_digest(readers: Iterable[Any], packages: tuple[str, ...] = READERS) -> str | None:
-    """A hash of clew's code in some packages, by default those that read and encode, and of other files that `readers`
-    are defined in, with those beside them, which they may import; None where one has no file."""
+    """Return a hash of the code that reads and encodes.
+
+    It covers the given packages of clew, and the modules outside clew that define `readers`, with the Python files in
+    the same folders, which they may import. Return None if such a module has no file.
+    """
     hashes = [own_code(packages)]
     modules = {getattr(innermost(reader), "__module__", None) for reader in readers if reader is not None}
     for module in sorted(str(name) for name in modules if name is not None and name.partition(".")[0] not in KNOWN):
@@ -106,13 +111,14 @@ def innermost(reader: Any) -> Any:
 
 
 KNOWN = ("clew", "builtins", "functools", "torch", "typing")
-"""Packages whose code is not looked at, or is known."""
+"""Packages that are not hashed as readers: clew's own code is hashed by package, and the others do not matter."""
 
 
 @cache
 def own_code(packages: tuple[str, ...]) -> str:
+    """Return a hash of all Python files in some packages of clew."""
     root = Path(__file__).parents[2]
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for path in sorted(path for package in packages for path in (root / package).rglob("*.py")):
-        found.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return found.hexdigest()
+        sha256.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return sha256.hexdigest()

@@ -1,9 +1,8 @@
-"""A value made of strings and numbers as bytes, and back: nested tuples, NamedTuples and lists, whatever their classes.
-Knows no file.
+"""Converts values to bytes and back: strings and numbers in nested tuples, NamedTuples and lists. Knows no file.
 
-A packed row is three counts of 32 bits, the integers (32 bits each), the numbers (64 bits each) and the text in UTF-8.
-The integers say how the value is nested: a code, and what belongs to it. A list of ids is a code, its length and the
-ids.
+A packed row has three 32-bit counts, the integers (32 bits each), the floats (64 bits each) and the text in UTF-8. The
+integers also encode how the value is nested: each value is a code and its operands. For example, a list of ids is a
+code, its length and the ids.
 """
 
 import sys
@@ -16,21 +15,21 @@ import numpy as np
 
 NONE, FALSE, TRUE, INTEGER, NUMBER, STRING, ARRAY = range(7)
 LISTS = (7, 8, 9, 10)
-"""A list of values, of integers, of numbers, of strings."""
+"""Codes of a list of mixed values, of integers, of floats and of strings."""
 TUPLES = (11, 12, 13, 14)
 CLASSES = 16
-"""From here on a code stands for a NamedTuple's class."""
+"""Codes from this one on stand for NamedTuple classes."""
 VALUES, INTEGERS, NUMBERS, STRINGS = range(4)
 COUNTS = Struct("3i")
 HEADER = COUNTS.size
 
 
 class Unpackable(Exception):
-    """A value that is not made of strings and numbers alone, such as a picture that is opened when it is read."""
+    """A value that contains anything but strings and numbers, such as a picture that is opened lazily."""
 
 
 class Packer:
-    """Packs values. `classes` lists the NamedTuples that it met, in the order of their codes."""
+    """Packs values. `classes` lists the NamedTuple classes in them, in the order of their codes."""
 
     def __init__(self) -> None:
         self.classes: list[type] = []
@@ -97,7 +96,7 @@ class Packer:
 
 
 class Unpacker:
-    """Gives back what was packed with these classes."""
+    """Unpacks values that were packed with the same classes."""
 
     def __init__(self, classes: list[type]):
         self.classes = [(kind, range(len(kind._fields))) for kind in classes]  # type: ignore[attr-defined]
@@ -108,13 +107,13 @@ class Unpacker:
         text_at = numbers_at + 8 * num_numbers
         text = row[text_at:].decode("utf-8", "surrogatepass")
         integers = array("i", row[HEADER:numbers_at]).tolist()
-        return Reading(
+        return RowReader(
             self.classes, integers, array("d", row[numbers_at:text_at]) if num_numbers else None, text
         ).value()
 
 
-class Reading:
-    """One packed row, and how far it is read."""
+class RowReader:
+    """A reader of one packed row, with its current positions."""
 
     __slots__ = ("character", "classes", "integers", "number", "numbers", "place", "text")
 
@@ -178,15 +177,15 @@ class Reading:
 
 
 def name_of(kind: Any) -> str:
-    """Where a NamedTuple is defined, and its fields: rows hold values in their order."""
+    """Return the name of a NamedTuple class: its module, its qualified name and its fields, whose order rows follow."""
     return f"{kind.__module__}:{kind.__qualname__}:{','.join(kind._fields)}"
 
 
 def class_named(name: str) -> type | None:
-    """The NamedTuple of that name with those fields, where the program has loaded it."""
+    """Return the NamedTuple class of a name, if it is loaded and has the same fields."""
     module, path, fields = name.split(":")
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    is_tuple = isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")
-    return found if is_tuple and ",".join(found._fields) == fields else None
+        value = getattr(value, part, None)
+    is_tuple = isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields")
+    return value if is_tuple and ",".join(value._fields) == fields else None

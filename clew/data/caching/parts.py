@@ -1,8 +1,7 @@
-"""Parts of the data: a list where they are small, and a `Part` on disk where they are large. Both are sequences, and
-equal ones.
+"""The splits of a dataset as sequences of examples: a list if small, a `Part` on disk if large.
 
-`gather` decides which it is while examples are read, `take` chooses some of a part, `keep_parts` and `load_parts` put
-parts into the cache and find them again, and `remembered` keeps what takes a pass over all examples to find out.
+`gather` chooses between the two while examples are read, `take` selects rows, `keep_parts` and `load_parts` store parts
+in the cache and load them, and `remembered` caches values that need a pass over all examples.
 """
 
 import json
@@ -38,16 +37,16 @@ T = TypeVar("T")
 FORMAT = 2
 INDEX, NUMBERS = "index.json", "numbers"
 LARGE = 2**24
-"""Bytes of packed examples from which a part is on disk; as Python objects they take about five times as much."""
+"""Parts of more packed bytes than this are kept on disk; as Python objects they take about five times as much."""
 MEASURED = 64
-"""Every so many examples one is packed to see how large they are."""
+"""One in so many examples is packed, to estimate the size of all."""
 ATTEMPTS = 5
-"""How often a folder is put in place while other processes do the same."""
+"""How often a finished folder is renamed while other processes do the same."""
 
 
 class Part(Sequence[Any]):
-    """Rows of a store, all of them or those of some `numbers`. `arrays` are what is known of each row besides, such as
-    its lengths."""
+    """All rows of a store, or those of the given `numbers`. `arrays` hold further values for each row, such as its
+    length."""
 
     def __init__(
         self,
@@ -77,65 +76,66 @@ class Part(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), BLOCK):
             yield from self[start : start + BLOCK]
-            self.store.give_back()
+            self.store.release_pages()
 
     @property
     def key(self) -> str | None:
-        """What tells this part from any other; None for one that is not in the cache."""
+        """A string that identifies this part; None if it is not in the cache."""
         return None if self.folder is None else f"{self.folder.name} {self.name}"
 
 
 def gather(examples: Iterable[T], *, large: int | None = None, cache: Path | None = None) -> Sequence[T]:
-    """The examples of an iterator: a list, or a part on disk where they are many and made of strings and numbers
-    alone."""
+    """Collect examples: in a list, or in a part on disk if they are large and contain only strings and numbers."""
     large = LARGE if large is None else large
-    packer, held, size = Packer(), list[T](), 0
+    packer, in_memory, size = Packer(), list[T](), 0
     rest = iter(examples)
     for number, example in enumerate(rest):
-        held.append(example)
+        in_memory.append(example)
         if number % MEASURED == 0:
             try:
                 size += len(packer.pack(example)) * MEASURED
             except Unpackable:
-                return [*held, *rest]
+                return [*in_memory, *rest]
         if size > large:
-            held.reverse()
-            return write_part(chain(emptied(held), rest), cache)
-    return held
+            in_memory.reverse()
+            return write_part(chain(pop_all(in_memory), rest), cache)
+    return in_memory
 
 
-def emptied(held: list[T]) -> Iterator[T]:
-    """From the last to the first, each let go of."""
-    while held:
-        yield held.pop()
+def pop_all(items: list[T]) -> Iterator[T]:
+    """Yield the items from last to first and remove each from the list, so that its memory is freed."""
+    while items:
+        yield items.pop()
 
 
 def write_part(examples: Iterator[Any], cache: Path | None = None) -> Sequence[Any]:
-    """All examples on disk, in a folder that goes with the part; a list where one of them cannot be packed."""
+    """Write examples to a temporary folder, which is removed with the part; return a list if one cannot be packed."""
     folder = folder_aside(cache_folder() if cache is None else cache)
-    odd = []
+    unpackable = []
     with removed_after_errors(folder), StoreWriter(folder) as writer:
         for example in examples:
             try:
                 writer.add(example)
             except Unpackable:
-                odd.append(example)
+                unpackable.append(example)
                 break
         store = Store(folder, writer.close())
     store.temporary = weakref.finalize(store, shutil.rmtree, folder, ignore_errors=True)
-    return [*store, *odd, *examples] if odd else Part(store)
+    return [*store, *unpackable, *examples] if unpackable else Part(store)
 
 
 def take(examples: Sequence[T], rows: np.ndarray) -> Sequence[T]:
-    """Some of the examples, by their numbers."""
+    """Select examples by their row numbers."""
     if isinstance(examples, Part):
         return Part(examples.store, rows.astype(np.int64) if examples.numbers is None else examples.numbers[rows])
     return [examples[row] for row in rows.tolist()]
 
 
 def keep_parts(place: Path, parts: Mapping[str, Sequence[Any]], extra: Any = None) -> dict[str, Sequence[Any]]:
-    """The parts as they are found in the folder `place` from now on, where `extra` is kept with them. Parts that are
-    all small, or that cannot be packed, stay as they are."""
+    """Store parts, with a JSON value `extra`, in the folder `place`, and return the stored parts.
+
+    Return the parts unchanged if all are small or if one cannot be packed.
+    """
     if not any(isinstance(part, Part) for part in parts.values()):
         return dict(parts)
     written = {
@@ -145,59 +145,64 @@ def keep_parts(place: Path, parts: Mapping[str, Sequence[Any]], extra: Any = Non
     stores = list({id(part.store): part.store for part in drafts.values()}.values())
     if len(drafts) < len(parts) or any(store.temporary is None for store in stores):
         return dict(parts)
-    aside = folder_aside(place.parent)
-    with removed_after_errors(aside):
-        described = {}
+    partial = folder_aside(place.parent)
+    with removed_after_errors(partial):
+        descriptions = {}
         for name, part in drafts.items():
             arrays = {**part.arrays, **({} if part.numbers is None else {NUMBERS: part.numbers})}
-            kept = {key: write_array(aside / f"{name}.{key}", array) for key, array in arrays.items()}
-            described[name] = {"store": stores.index(part.store), "arrays": kept}
+            entries = {key: write_array(partial / f"{name}.{key}", array) for key, array in arrays.items()}
+            descriptions[name] = {"store": stores.index(part.store), "arrays": entries}
         with keeping(place.parent):
             for number, store in enumerate(stores):
                 assert store.temporary is not None
                 store.temporary.detach()
                 store.close()
-                store.folder.rename(aside / str(number))
-            about = {"format": FORMAT, "stores": [store.about for store in stores], "parts": described, "extra": extra}
-            write_private(aside / INDEX, json.dumps({**about, "sha256": digest(about)}, indent=1))
-            put_in_place(aside, place)
-    found = load_parts(place)
-    assert found is not None, f"{place} cannot be read back"
-    return dict(found[0])
+                store.folder.rename(partial / str(number))
+            index = {
+                "format": FORMAT,
+                "stores": [store.about for store in stores],
+                "parts": descriptions,
+                "extra": extra,
+            }
+            write_private(partial / INDEX, json.dumps({**index, "sha256": digest(index)}, indent=1))
+            put_in_place(partial, place)
+    loaded = load_parts(place)
+    assert loaded is not None, f"{place} cannot be read back"
+    return dict(loaded[0])
 
 
-def put_in_place(aside: Path, place: Path) -> None:
-    """Renames a finished folder, unless another process was faster; one that is damaged gives way."""
+def put_in_place(partial: Path, place: Path) -> None:
+    """Rename a finished folder, unless another process was faster. A damaged folder in its place is removed."""
     for _ in range(ATTEMPTS):
         with suppress(OSError):
-            aside.rename(place)
+            partial.rename(place)
             return
         if load_parts(place) is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
             return
         shutil.rmtree(place, ignore_errors=True)
-    aside.rename(place)
+    partial.rename(place)
 
 
 def load_parts(place: Path) -> tuple[dict[str, Part], Any] | None:
-    """The parts in a folder, and what was kept with them; None where there are none, or damaged ones."""
+    """Load the parts in a folder and the `extra` value stored with them; return None if missing or damaged."""
     try:
-        about = json.loads((place / INDEX).read_text(encoding="utf-8"))
-        if about.pop("sha256") != digest(about) or about["format"] != FORMAT:
+        index = json.loads((place / INDEX).read_text(encoding="utf-8"))
+        if index.pop("sha256") != digest(index) or index["format"] != FORMAT:
             return None
         files = [
-            (place / str(number), entry) for number, store in enumerate(about["stores"]) for entry in store["files"]
+            (place / str(number), entry) for number, store in enumerate(index["stores"]) for entry in store["files"]
         ]
-        files += [(place, entry) for part in about["parts"].values() for entry in part["arrays"].values()]
+        files += [(place, entry) for part in index["parts"].values() for entry in part["arrays"].values()]
         is_small = sum(entry["size"] for _, entry in files) <= HASHED
         if not all(is_whole(folder, entry, hashed=is_small) for folder, entry in files):
             return None
-        stores = [Store(place / str(number), each) for number, each in enumerate(about["stores"])]
+        stores = [Store(place / str(number), each) for number, each in enumerate(index["stores"])]
         parts = {}
-        for name, part in about["parts"].items():
+        for name, part in index["parts"].items():
             arrays = {key: read_array(place, entry) for key, entry in part["arrays"].items()}
             parts[name] = Part(stores[part["store"]], arrays.pop(NUMBERS, None), arrays, place, name)
-        return parts, about["extra"]
+        return parts, index["extra"]
     except DAMAGE:
         return None
 
@@ -209,26 +214,26 @@ def write_array(path: Path, array: np.ndarray) -> Entry:
 
 
 def read_array(folder: Path, entry: Entry) -> np.ndarray:
-    found = mapped(folder / entry["file"], np.dtype(entry["dtype"]), math.prod(entry["shape"]))
-    return found.reshape(entry["shape"])
+    array = mapped(folder / entry["file"], np.dtype(entry["dtype"]), math.prod(entry["shape"]))
+    return array.reshape(entry["shape"])
 
 
 def remembered(part: Sequence[Any], name: str, make: Callable[[], T]) -> T:
-    """What `make` gives, made of JSON. Of a part in the cache it is kept beside the part, so that a pass over all
-    examples is made once."""
+    """Return the JSON value that `make` computes. If the part is in the cache, the value is stored in the same folder
+    and computed only once."""
     if not isinstance(part, Part) or part.folder is None:
         return make()
-    about = {"format": FORMAT, "part": part.name, "name": name}
-    path = part.folder / f"{digest(about)[:32]}.json"
+    key = {"format": FORMAT, "part": part.name, "name": name}
+    path = part.folder / f"{digest(key)[:32]}.json"
     with suppress(*DAMAGE):
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept.pop("sha256") == digest(kept) and {key: kept.get(key) for key in about} == about:
-            found: T = kept["value"]
-            return found
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content.pop("sha256") == digest(content) and {field: content.get(field) for field in key} == key:
+            cached: T = content["value"]
+            return cached
     value = make()
-    kept = {**about, "value": value}
-    with suppress(OSError):  # what cannot be remembered is found out again
-        aside = path.with_suffix(f".partial-{os.getpid()}")
-        write_private(aside, json.dumps({**kept, "sha256": digest(kept)}))
-        aside.replace(path)
+    content = {**key, "value": value}
+    with suppress(OSError):  # if it cannot be stored, it is computed again next time
+        partial = path.with_suffix(f".partial-{os.getpid()}")
+        write_private(partial, json.dumps({**content, "sha256": digest(content)}))
+        partial.replace(path)
     return value

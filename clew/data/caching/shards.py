@@ -1,7 +1,7 @@
-"""Ids in many files, read through one array that loads none of them whole. Knows no text and no tokenizer.
+"""Token ids in many files, read as one memory-mapped array. Knows no text and no tokenizer.
 
-A shard file has its ids first and then, from the next multiple of four bytes on, where documents but the first begin,
-as 32-bit integers.
+A shard file has its ids and then, from the next multiple of four bytes on, the positions where documents other than the
+first begin, as 32-bit integers.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 OPEN = 128
-"""Shards that are mapped at a time: each takes a file descriptor."""
+"""The most shards that are mapped at a time, since each takes a file descriptor."""
 
 
 class Shard(NamedTuple):
@@ -22,10 +22,10 @@ class Shard(NamedTuple):
 
 
 class Shards:
-    """The ids of all shards one after the other; indexed by a place, a slice, or an array of places of any shape.
+    """The concatenated ids of all shards, indexed by a position, a slice, or an array of positions of any shape.
 
-    Where documents are `opened`, each but the first begins with the end of the one before, so that its first word is
-    predicted too.
+    With `opened`, each document but the first begins with the end token of the document before, so that its first word
+    is predicted too.
     """
 
     def __init__(self, shards: Sequence[Shard], dtype: str, opened: bool = False):
@@ -38,7 +38,7 @@ class Shards:
 
     @classmethod
     def of_arrays(cls, ids: np.ndarray, begins: np.ndarray, opened: bool = False) -> "Shards":
-        """Ids that are in memory, and where documents but the first begin in them."""
+        """Build from ids in memory and the positions where documents other than the first begin."""
         shards = cls([Shard(Path(), len(ids), len(begins))], ids.dtype.name, opened)
         shards.mapped[0] = ids, begins
         return shards
@@ -46,48 +46,50 @@ class Shards:
     def __len__(self) -> int:
         return int(self.edges[-1])
 
-    def __getitem__(self, places: Any) -> np.ndarray:
-        if isinstance(places, slice):
-            places = np.arange(*places.indices(len(self)))
-        places = np.asarray(places)
+    def __getitem__(self, positions: Any) -> np.ndarray:
+        if isinstance(positions, slice):
+            positions = np.arange(*positions.indices(len(self)))
+        positions = np.asarray(positions)
         if len(self.shards) == 1:
-            return self.map(0)[0][places]
-        found = np.empty(places.size, self.dtype)
-        for number, here, local in self.located(places.ravel()):
-            found[here] = self.map(number)[0][local]
-        return found.reshape(places.shape)
+            return self.map(0)[0][positions]
+        ids = np.empty(positions.size, self.dtype)
+        for number, indices, local in self.locate(positions.ravel()):
+            ids[indices] = self.map(number)[0][local]
+        return ids.reshape(positions.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         whole = np.concatenate([self.map(number)[0] for number in range(len(self.shards))])
         return whole if dtype is None else whole.astype(dtype)
 
-    def documents(self, places: np.ndarray) -> np.ndarray:
-        """The number of each place's document, from 1 on."""
-        found = np.empty(places.size, np.int64)
-        for number, here, local in self.located(places.ravel()):
-            found[here] = self.begins_before[number] + 1 + np.searchsorted(self.map(number)[1], local, side="right")
-        return found.reshape(places.shape)
+    def documents(self, positions: np.ndarray) -> np.ndarray:
+        """Return the document number of each position, counted from 1."""
+        documents = np.empty(positions.size, np.int64)
+        for number, indices, local in self.locate(positions.ravel()):
+            begins = self.map(number)[1]
+            documents[indices] = self.begins_before[number] + 1 + np.searchsorted(begins, local, side="right")
+        return documents.reshape(positions.shape)
 
     @property
     def boundaries(self) -> np.ndarray:
-        """The places whose token is of another document than the token before."""
+        """The positions whose token belongs to another document than the token before."""
         begins = [self.edges[number] + np.asarray(self.map(number)[1], np.int64) for number in range(len(self.shards))]
         inside = np.unique(np.concatenate(begins))
         return inside[(inside > 0) & (inside < len(self))]
 
-    def located(self, places: np.ndarray) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        """For every shard that some places are in: its number, which they are, and where in it."""
-        numbers = np.searchsorted(self.edges, places, side="right") - 1
-        if places.size and (numbers.max() >= len(self.shards) or numbers.min() < 0):
-            raise IndexError(f"a place outside the {len(self)} tokens")
+    def locate(self, positions: np.ndarray) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        """Yield, for every shard that contains some of the positions: its number, the indices of these positions, and
+        the positions within the shard."""
+        numbers = np.searchsorted(self.edges, positions, side="right") - 1
+        if positions.size and (numbers.max() >= len(self.shards) or numbers.min() < 0):
+            raise IndexError(f"positions must be from 0 to {len(self) - 1}")
         order = np.argsort(numbers, kind="stable")
         cuts = np.flatnonzero(np.diff(numbers[order])) + 1
-        for here in np.split(order, cuts) if places.size else ():
-            number = int(numbers[here[0]])
-            yield number, here, places[here] - self.edges[number]
+        for indices in np.split(order, cuts) if positions.size else ():
+            number = int(numbers[indices[0]])
+            yield number, indices, positions[indices] - self.edges[number]
 
     def map(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """A shard's ids, and where documents begin in it."""
+        """Return a shard's ids and the positions where documents begin in it, memory-mapped."""
         if number in self.mapped:
             self.mapped.move_to_end(number)
             return self.mapped[number]
@@ -107,5 +109,5 @@ class Shards:
 
 
 def padding(size: int) -> int:
-    """Bytes between ids of this size and what follows them."""
+    """Return the number of padding bytes after ids of this size in bytes."""
     return -size % 4

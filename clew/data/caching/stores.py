@@ -1,5 +1,5 @@
-"""Packed rows in two files: `rows`, one after the other, and `starts`, where each begins. They are mapped, not loaded,
-so that processes share them."""
+"""Stores of packed rows, in two files: `rows`, concatenated, and `starts`, the byte offset of each. They are
+memory-mapped, so that processes share the memory."""
 
 import hashlib
 import mmap
@@ -24,20 +24,22 @@ from clew.data.caching.verified import Entry
 
 ROWS, STARTS = "rows", "starts"
 BLOCK = 2**14
-"""Rows that are read one after the other before their pages are given back, and starts that are held before they are
-written."""
+"""Rows that an iteration reads before it releases their pages, and starts that are buffered before they are written."""
 ABANDONED = 2 * 24 * 3600
-"""Seconds after which a folder that a process of another host never finished is removed: it was killed."""
+"""Seconds after which another host's unfinished folder is removed: its process must have been killed."""
 
 
 class Store(Sequence[Any]):
-    """Values that are unpacked when they are asked for. An iteration gives the pages back that it has read. `about` is
-    what its writer said when it closed. Raises ValueError where a class of its values is not there any more."""
+    """A sequence of values that are unpacked on access. An iteration releases the pages that it has read.
+
+    `about` is the description that `StoreWriter.close` returned. Raises ValueError if a class of the values no longer
+    exists.
+    """
 
     def __init__(self, folder: Path, about: dict[str, Any]):
         classes = [class_named(name) for name in about["classes"]]
         if None in classes or about["byteorder"] != sys.byteorder:
-            raise ValueError(f"{folder} was written by another program")
+            raise ValueError(f"{folder} was written by another version of the program or on another kind of machine")
         self.folder, self.about = folder, about
         self.size: int = about["count"]
         self.unpacker = Unpacker([kind for kind in classes if kind is not None])
@@ -46,7 +48,7 @@ class Store(Sequence[Any]):
             size = os.fstat(file.fileno()).st_size
             self.rows: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
         self.temporary: weakref.finalize[Any, Any] | None = None
-        """Removes the folder of a store that is not kept, when nobody holds it any more."""
+        """Removes the folder of a temporary store when the store is garbage-collected."""
 
     def __len__(self) -> int:
         return self.size
@@ -61,7 +63,7 @@ class Store(Sequence[Any]):
         return self.take([in_range(row, self.size)])[0]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> list[Any]:
-        """The values of these rows, none of them counted from the end."""
+        """Return the values of these rows; negative row numbers are not allowed."""
         edges = self.starts[np.asarray(rows, np.int64)[:, None] + np.arange(2)].tolist()
         unpack, packed = self.unpacker.unpack, self.rows
         return [unpack(packed[start:stop]) for start, stop in edges]
@@ -69,28 +71,28 @@ class Store(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self.size, BLOCK):
             yield from self[start : start + BLOCK]
-            self.give_back()
+            self.release_pages()
 
     def close(self) -> None:
-        """Ends the maps, so that the folder can be moved on every system."""
+        """Close the memory maps, so that the folder can be moved on every operating system."""
         if isinstance(self.rows, mmap.mmap):
             self.rows.close()
         self.starts = np.empty(0, np.int64)
 
-    def give_back(self) -> None:
-        """Lets go of the pages that were read. They stay in the system's cache of files."""
+    def release_pages(self) -> None:
+        """Release the pages that were read. They stay in the operating system's page cache."""
         if hasattr(mmap, "MADV_DONTNEED") and isinstance(self.rows, mmap.mmap):
             self.rows.madvise(mmap.MADV_DONTNEED)
 
 
 class StoreWriter:
-    """Writes values into a folder, within its context."""
+    """Writes values to a folder; a context manager, which closes the files."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.packer = Packer()
         self.rows, self.starts = (HashedFile(private_folder(folder) / name) for name in (ROWS, STARTS))
-        self.held = [0]
+        self.buffered_starts = [0]
         self.count = self.size = 0
 
     def __enter__(self) -> Self:
@@ -104,17 +106,17 @@ class StoreWriter:
         row = self.packer.pack(value)
         self.rows.write(row)
         self.size += len(row)
-        self.held.append(self.size)
+        self.buffered_starts.append(self.size)
         self.count += 1
-        if len(self.held) >= BLOCK:
+        if len(self.buffered_starts) >= BLOCK:
             self.write_starts()
 
     def write_starts(self) -> None:
-        self.starts.write(np.array(self.held, np.int64).tobytes())
-        self.held = []
+        self.starts.write(np.array(self.buffered_starts, np.int64).tobytes())
+        self.buffered_starts = []
 
     def close(self) -> dict[str, Any]:
-        """What an index says of the store, once all is on the disk."""
+        """Flush everything to the disk and return the store's description for an index."""
         self.write_starts()
         entries = [self.rows.close(), self.starts.close()]
         classes = [name_of(kind) for kind in self.packer.classes]
@@ -122,8 +124,7 @@ class StoreWriter:
 
 
 class HashedFile:
-    """A new file in the cache for this user alone, hashed while it is written, and closed after its context if not
-    before."""
+    """A new file in the cache that only this user can read, hashed while it is written. Its context closes it."""
 
     def __init__(self, path: Path):
         self.path, self.sha256 = path, hashlib.sha256()
@@ -134,7 +135,7 @@ class HashedFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        with suppress(OSError):  # what is left to write is of a file that nobody keeps
+        with suppress(OSError):  # unflushed content belongs to a file that is discarded
             self.file.close()
 
     def write(self, content: bytes) -> None:
@@ -147,44 +148,45 @@ class HashedFile:
             self.file.flush()
             os.fsync(self.file.fileno())
             self.file.close()
-            found = self.path.stat()
+            stat = self.path.stat()
         return {
             "file": self.path.name,
-            "size": found.st_size,
+            "size": stat.st_size,
             "sha256": self.sha256.hexdigest(),
-            "changed": found.st_mtime_ns,
+            "changed": stat.st_mtime_ns,
         }
 
 
 def mapped(path: Path, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    """An array of a file, mapped."""
-    found: np.ndarray = np.asarray(np.memmap(path, dtype, "r", shape=(count,))) if count else np.empty(0, dtype)
-    return found
+    """Return the memory-mapped array in a file."""
+    array: np.ndarray = np.asarray(np.memmap(path, dtype, "r", shape=(count,))) if count else np.empty(0, dtype)
+    return array
 
 
 def in_range(row: Any, count: int) -> int:
-    place = int(row)
-    if not -count <= place < count:
-        raise IndexError(f"row {place} of {count}")
-    return place % count
+    """Return a row number from 0 to count - 1; negative ones count from the end."""
+    number = int(row)
+    if not -count <= number < count:
+        raise IndexError(f"row {number} of {count}")
+    return number % count
 
 
 def folder_aside(cache: Path) -> Path:
-    """A new folder in the cache, for what is not finished yet; those that killed processes left are removed."""
+    """Create a folder in the cache for unfinished files, and remove those that killed processes have left."""
     with keeping(cache):
         private_folder(cache)
         host = socket.gethostname()
-        for left in cache.glob("*.partial-rows"):
-            process, _, place = left.name.partition("@")
-            is_ours = place.startswith(f"{host}@")
+        for folder in cache.glob("*.partial-rows"):
+            process, _, owner = folder.name.partition("@")
+            is_ours = owner.startswith(f"{host}@")
             with suppress(OSError):
-                if not is_running(process) if is_ours else time.time() - left.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(left)
+                if not is_running(process) if is_ours else time.time() - folder.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(folder)
         return private_folder(cache / f"{os.getpid()}@{host}@{uuid4().hex}.partial-rows")
 
 
 def is_running(process: str) -> bool:
-    if not process.isdigit() or os.name == "nt":  # where a signal of 0 would end it
+    if not process.isdigit() or os.name == "nt":  # on Windows, signal 0 would kill the process
         return True
     try:
         os.kill(int(process), 0)
@@ -197,7 +199,7 @@ def is_running(process: str) -> bool:
 
 @contextmanager
 def removed_after_errors(folder: Path) -> Iterator[None]:
-    """Within this context an error, or an interruption, removes a folder that is not finished."""
+    """Remove an unfinished folder if the context raises an error or is interrupted."""
     try:
         yield
     except BaseException:
@@ -207,11 +209,11 @@ def removed_after_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def keeping(path: Path) -> Iterator[None]:
-    """Within this context what the system refuses is a sentence on the cache."""
+    """Turn the context's OSErrors into a UserError about the cache."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f"the examples cannot be kept in {path}: {error.strerror or error}; make room there, allow writing to it,"
-            " or name another folder in the environment variable CLEW_CACHE"
+            f"the examples cannot be stored in {path}: {error.strerror or error}; free some space, make the folder"
+            " writable, or set the environment variable CLEW_CACHE to another folder"
         ) from None

@@ -1,5 +1,4 @@
-"""Files in the cache with an index that says how large they are and what their hash is, so that damage is found. Knows
-no content."""
+"""Detects damaged files in the cache, by the sizes and hashes in an index. Knows no content."""
 
 import hashlib
 import json
@@ -7,22 +6,22 @@ from pathlib import Path
 from typing import Any
 
 HASHED = 2**28
-"""Bytes that are hashed whenever kept files are opened. Of larger ones, a file is hashed whose time of change is
-another."""
+"""Cached files of up to this many bytes are hashed every time they are opened. Of larger ones, only files whose
+modification time has changed are hashed."""
 DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""What reading an index or a kept file may raise where it is not what was written."""
+"""Exceptions that reading a damaged index or cached file may raise."""
 
 Entry = dict[str, Any]
-"""What an index says of a file: `file`, `size`, `sha256`, and the time of change, `changed`."""
+"""An index's description of a file: `file`, `size`, `sha256` and `changed`, its modification time."""
 
 
 def is_whole(folder: Path, entry: Entry, *, hashed: bool) -> bool:
-    """Whether a file has the size and hash of its entry. Without `hashed`, a file whose time of change is unchanged is
-    not read."""
-    found = (folder / entry["file"]).stat()
-    if found.st_size != entry["size"]:
+    """Return whether a file has the size and hash of its entry. Without `hashed`, a file with an unchanged modification
+    time is not read."""
+    stat = (folder / entry["file"]).stat()
+    if stat.st_size != entry["size"]:
         return False
-    if not hashed and found.st_mtime_ns == entry["changed"]:
+    if not hashed and stat.st_mtime_ns == entry["changed"]:
         return True
     with (folder / entry["file"]).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"]

@@ -1,4 +1,4 @@
-"""Pictures in files, as arrays, and with what is said of them."""
+"""Pictures: files, pixels, and readers of pictures with text."""
 
 from clew.core.rooms import show_modules
 

@@ -1,5 +1,5 @@
-"""Label pictures: PNG files whose grey levels or palette entries are the numbers of their pixels' labels. Written
-without Pillow, which would give a palette's colours in the place of its numbers."""
+"""Label pictures: PNG files whose grey levels or palette indices are the labels of the pixels. Read without Pillow,
+which would return a palette's colours instead of its indices."""
 
 import zlib
 from pathlib import Path
@@ -13,11 +13,11 @@ from clew.data.lines import check_file
 from clew.data.pictures.png_files import PNG, chunks, png_header, unfiltered
 
 GREY, PALETTE = 0, 3
-"""Types of colour whose pixels are single numbers."""
+"""PNG colour types whose pixels are single numbers."""
 
 
 class LabelFile(NamedTuple):
-    """The label picture at a path. It is a `PixelLabels`."""
+    """The label picture at a path, a `PixelLabels`."""
 
     path: str
 
@@ -31,26 +31,26 @@ class LabelFile(NamedTuple):
 
 
 def read_levels(data: bytes, place: str) -> np.ndarray:
-    """The number of each pixel (height, width): its grey level, or its entry of the palette, as it is stored."""
+    """Return the stored number of each pixel (height, width): its grey level or palette index."""
     if not data.startswith(PNG):
-        raise UserError(f"{place}: a label picture is a PNG file, and this is none; save it as PNG")
+        raise UserError(f"{place}: a label picture must be a PNG file, but this is not; save it as PNG")
     try:
         header = png_header(data)
         if header.colour not in (GREY, PALETTE) or header.bits > 8 or header.interlaced:
             raise UserError(
-                f"{place}: a label picture has one number a pixel, grey or of a palette, with at most 8 bits and not"
-                f" interlaced; this one has colours of type {header.colour} with {header.bits}"
-                f" bits{', interlaced' if header.interlaced else ''}; save it as such a PNG"
+                f"{place}: a label picture must be a grey or palette PNG of at most 8 bits, not interlaced, but this"
+                f" one has colour type {header.colour} with {header.bits}"
+                f" bits{', interlaced' if header.interlaced else ''}; convert it"
             )
         return unpacked(data, header.width, header.height, header.bits)
     except (ValueError, zlib.error) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError(f"{place}: a damaged PNG file: {error}; give a whole one") from None
+        raise UserError(f"{place}: the PNG file is damaged: {error}; copy it again") from None
 
 
 def unpacked(data: bytes, width: int, height: int, bits: int) -> np.ndarray:
-    """Pixels of so many bits each, several of them to a byte, the first in its highest bits."""
+    """Unpack pixels of `bits` bits each. A byte holds several, the first in the highest bits."""
     length = -(-width * bits // 8)
     packed = b"".join(content for kind, content in chunks(data) if kind == b"IDAT")
     filtered = zlib.decompressobj().decompress(packed, height * (1 + length) + 1)
@@ -67,18 +67,20 @@ def unpacked(data: bytes, width: int, height: int, bits: int) -> np.ndarray:
 
 
 def cell_levels(levels: np.ndarray, size: int, ignored: int | None = None) -> np.ndarray:
-    """The number of each square of `size` x `size` pixels (rows, columns): that of most of its pixels, the lower of two
-    that have as many; -1 where all are `ignored`."""
+    """Return the most frequent number in each square of `size` x `size` pixels (rows, columns).
+
+    Of equally frequent numbers, take the lowest; -1 if all pixels of a square are `ignored`.
+    """
     rows, columns = (-(-side // size) for side in levels.shape)
     whole = np.full((rows * size, columns * size), -1, np.int64)
     whole[: levels.shape[0], : levels.shape[1]] = (
         levels if ignored is None else np.where(levels == ignored, -1, levels.astype(np.int64))
     )
     squares = whole.reshape(rows, size, columns, size).swapaxes(1, 2).reshape(rows, columns, -1)
-    there = np.unique(whole)
-    there = there[there >= 0]
-    if not len(there):
+    present = np.unique(whole)
+    present = present[present >= 0]
+    if not len(present):
         return np.full((rows, columns), -1)
-    counts = np.stack([(squares == level).sum(-1) for level in there], -1)
-    found: np.ndarray = np.where(counts.any(-1), there[counts.argmax(-1)], -1)
-    return found
+    counts = np.stack([(squares == level).sum(-1) for level in present], -1)
+    most_frequent: np.ndarray = np.where(counts.any(-1), present[counts.argmax(-1)], -1)
+    return most_frequent

@@ -1,8 +1,9 @@
-"""The bytes of a picture file as an array (height, width, channels), by Pillow, an extra; plain PNG files are read
-without it.
+"""Decodes picture files to arrays (height, width, channels), with Pillow, an optional dependency; plain PNG files are
+read without it.
 
-A format is told by a file's first bytes, never by its name. The header is read first: a small file that would become a
-picture of any size is refused before it is decoded. What is damaged, cut off or no picture is refused with a sentence.
+A format is detected by a file's first bytes, never by its name. The header is read first, so that a small file that
+would expand to a huge picture is refused before it is decoded. Damaged or truncated files, and files that are not
+pictures, raise a UserError.
 """
 
 import io
@@ -22,11 +23,11 @@ Mode = Literal["rgb", "grey"]
 CHANNELS = {"rgb": 3, "grey": 1}
 
 LARGEST_PICTURE = 2**26
-"""Pixels of a picture at most: 200 MB of RGB."""
+"""The most pixels of a picture: 200 MB of RGB."""
 ORIENTATION = 0x0112
-"""EXIF's number for how a camera was held."""
+"""EXIF's tag for the orientation of the camera."""
 GREYS = (19595, 38470, 7471)
-"""Of red, green and blue in 65,536 parts of grey (ITU-R BT.601)."""
+"""Weights of red, green and blue in grey, in units of 1 / 65,536 (ITU-R BT.601)."""
 
 PLUGINS = {
     PNG: ("PngImagePlugin", "PngImageFile"),
@@ -39,7 +40,8 @@ PLUGINS = {
     b"P5": ("PpmImagePlugin", "PpmImageFile"),
     b"P6": ("PpmImagePlugin", "PpmImageFile"),
 }
-"""Pillow's readers by how files begin. Its others are left alone: some hand a file to other programs."""
+"""Pillow's readers by the first bytes of files. Its other readers are not used: some pass the file to other
+programs."""
 KINDS = "PNG, JPEG, GIF, BMP, TIFF, WebP or PPM"
 ENDINGS = (
     ".png",
@@ -57,7 +59,7 @@ ENDINGS = (
     ".pgm",
     ".pnm",
 )
-"""Of the names of picture files, where a folder is looked through."""
+"""Endings of picture file names, for searching a folder."""
 
 
 class Size(NamedTuple):
@@ -66,19 +68,19 @@ class Size(NamedTuple):
 
 
 def decode_picture(data: bytes, name: str, mode: Mode = "rgb") -> np.ndarray:
-    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; `name` is what a
-    sentence calls it.
+    """Decode a picture to pixels (height, width, 3) in RGB, or (height, width, 1) in grey, from 0 to 255, upright.
 
-    Transparent pixels are laid on white; of an animation it is the first frame; 16 bits become 8.
+    Transparent pixels are blended with white; an animation gives its first frame; 16 bits become 8. `name` stands for
+    the picture in error messages.
     """
     if mode not in CHANNELS:
-        raise unknown("mode of a picture", mode, CHANNELS)
+        raise unknown("picture mode", mode, CHANNELS)
     pixels = decoded_plain(data, name) if not has_pillow() else decoded(data, name)
-    return np.array(in_mode(pixels, mode), order="C")  # a copy: Pillow's memory may not be written
+    return np.array(in_mode(pixels, mode), order="C")  # a copy, since Pillow's memory is read-only
 
 
 def size_of(file: BinaryIO, name: str) -> Size:
-    """Height and width as `decode_picture` gives them, from the header of an open file alone."""
+    """Return the height and width that `decode_picture` gives, reading only the header of an open file."""
     if not has_pillow():
         header = plain_header(file.read(LARGEST_WHOLE), name)
         return Size(header.height, header.width)
@@ -88,7 +90,7 @@ def size_of(file: BinaryIO, name: str) -> Size:
 
 
 def decoded(data: bytes, name: str) -> np.ndarray:
-    """Bytes (height, width, 1 or 3), by Pillow."""
+    """Decode a picture with Pillow to bytes (height, width, 1 or 3)."""
     image = opened(io.BytesIO(data), name)
     orientation = orientation_of(image)
     try:
@@ -98,19 +100,19 @@ def decoded(data: bytes, name: str) -> np.ndarray:
             return upright(pixels_of(image, name), orientation)
     except (UserError, MemoryError):
         raise
-    except Exception as error:  # whatever a damaged file makes Pillow raise
+    except Exception as error:  # Pillow raises many kinds of exceptions for damaged files
         raise damaged(name, error) from None
 
 
 def opened(file: BinaryIO, name: str) -> Any:
-    """Pillow's image of a file whose header is right; nothing is decoded yet."""
+    """Open a file with Pillow and check its header; nothing is decoded yet."""
     start = file.read(12)
     file.seek(0)
     if not start:
-        raise UserError(f"{name}: the file is empty; give a picture")
+        raise UserError(f"{name}: the file is empty; use a picture file")
     plugin = next((plugin for beginning, plugin in PLUGINS.items() if start.startswith(beginning)), None)
     if plugin is None or (start.startswith(b"RIFF") and start[8:] != b"WEBP"):
-        raise UserError(f"{name}: this is no picture that can be read, which is {KINDS}; it begins with {shown(start)}")
+        raise UserError(f"{name}: this is not a picture in a known format ({KINDS}); it begins with {shown(start)}")
     module, reader = plugin
     try:
         with quiet():
@@ -124,16 +126,19 @@ def opened(file: BinaryIO, name: str) -> Any:
 
 
 def pixels_of(image: Any, name: str) -> np.ndarray:
-    """Bytes (height, width, channels) of what Pillow has decoded."""
+    """Return the bytes (height, width, channels) of an image that Pillow has decoded."""
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > 65535:
             raise UserError(
-                f"{name}: its pixels are numbers of 32 bits, which have no white; save it with 8 or 16 bits"
+                f"{name}: its pixels are 32-bit integers, whose value for white is not defined; save it with 8 or 16"
+                " bits"
             )
         return ((values * 255 + 32767) // 65535).astype(np.uint8)[..., None]
     if image.mode == "F":
-        raise UserError(f"{name}: its pixels are fractions, which have no white; save it with 8 or 16 bits")
+        raise UserError(
+            f"{name}: its pixels are floats, whose value for white is not defined; save it with 8 or 16 bits"
+        )
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         layers = np.asarray(image.convert("RGBA")).astype(np.int32)
         alpha = layers[..., 3:]
@@ -150,20 +155,20 @@ def in_mode(pixels: np.ndarray, mode: Mode) -> np.ndarray:
 
 
 def orientation_of(image: Any) -> int:
-    """From 1, upright, to 8. TIFF files are turned by Pillow itself; where the note on it is damaged, a picture is
-    taken as it is."""
+    """Return a picture's EXIF orientation, from 1 (upright) to 8; 1 if the tag is damaged, and for TIFF files, which
+    Pillow turns itself."""
     if image.format == "TIFF":
         return 1
     try:
-        with quiet():  # not image.getexif(), which of a PNG decodes everything to look behind the pixels
-            found = import_module("PIL.Image").Image.getexif(image).get(ORIENTATION, 1)
+        with quiet():  # not image.getexif(), which decodes a whole PNG to search behind its pixels
+            orientation = import_module("PIL.Image").Image.getexif(image).get(ORIENTATION, 1)
     except Exception:
         return 1
-    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+    return orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """A picture turned and mirrored as EXIF says: from 5 on rows are columns."""
+    """Turn and mirror a picture by its EXIF orientation; from 5 on, rows and columns are swapped."""
     if orientation >= 5:
         pixels = pixels.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -175,8 +180,7 @@ def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Pillow's own warnings on notes in a file that are damaged: the pixels are read all the same, or
-    refused."""
+    """Suppress Pillow's warnings about damaged metadata: the pixels are read anyway, or the file is refused."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"PIL\.")
         yield
@@ -191,14 +195,14 @@ def has_pillow() -> bool:
 
 
 def plain_header(data: bytes, name: str) -> Any:
-    """Of a file that is read without Pillow."""
+    """Return the header of a file that can be read without Pillow."""
     try:
-        is_read = data.startswith(PNG) and is_plain(data)
+        is_readable = data.startswith(PNG) and is_plain(data)
     except ValueError as error:
         raise damaged(name, error) from None
-    if not is_read:
+    if not is_readable:
         raise UserError(
-            f"{name}: pictures are read with Pillow, which is not installed; `pip install 'clew[pictures]'`"
+            f"{name}: reading this picture needs Pillow, which is not installed; run `pip install 'clew[pictures]'`"
         )
     header = png_header(data)
     check_size((header.width, header.height), name)
@@ -217,15 +221,15 @@ def check_size(size: tuple[int, int], name: str) -> None:
     width, height = size
     if width < 1 or height < 1:
         raise UserError(
-            f"{name}: a picture of {height} x {width} pixels has none; it is damaged, so copy it again, or leave it out"
+            f"{name}: the picture has no pixels ({height} x {width}), so it is damaged; copy it again, or leave it out"
         )
     if width * height > LARGEST_PICTURE:
         raise UserError(
-            f"{name}: a picture of {height:,} x {width:,} pixels, and {LARGEST_PICTURE:,} in all are read at most;"
-            " scale it down first"
+            f"{name}: the picture has {height:,} x {width:,} pixels, more than the limit of {LARGEST_PICTURE:,}; scale"
+            " it down first"
         )
 
 
 def damaged(name: str, error: Exception) -> UserError:
     reason = str(error).strip() or type(error).__name__
-    return UserError(f"{name}: the picture is damaged or cut off ({reason:.200}); copy it again, or leave it out")
+    return UserError(f"{name}: the picture is damaged or truncated ({reason:.200}); copy it again, or leave it out")

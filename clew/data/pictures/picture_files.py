@@ -1,4 +1,4 @@
-"""Pictures as tensors of bytes (height, width, channels): files, members of archives, drawn ones. Knows no format: see
+"""Pictures as tensors of bytes (height, width, channels), from files, archive members or drawings. Knows no format: see
 picture_decoding."""
 
 from pathlib import Path
@@ -15,10 +15,10 @@ from clew.data.pictures.resizing import resized
 
 
 def read_picture(picture: Picture | Path | str, *, shape: tuple[int, int] | None = None, mode: Mode = "rgb") -> Tensor:
-    """The pixels (height, width, 3) of RGB, or (height, width, 1) of grey, from 0 to 255, upright; resized to a
-    `shape`.
+    """Return the pixels (height, width, 3) in RGB, or (height, width, 1) in grey, from 0 to 255, upright; resized to
+    `shape` if given.
 
-    Transparent pixels are laid on white; of an animation it is the first frame; 16 bits become 8.
+    Transparent pixels are blended with white; an animation gives its first frame; 16 bits become 8.
     """
     pixels = torch.from_numpy(as_picture(picture).pixels(mode))
     return pixels if shape is None else resized(pixels, *shape)
@@ -26,7 +26,7 @@ def read_picture(picture: Picture | Path | str, *, shape: tuple[int, int] | None
 
 @runtime_checkable
 class HasHeader(Picture, Protocol):
-    """A picture whose size is known before it is decoded: a file's."""
+    """A picture whose size is known before it is decoded, such as a file."""
 
     def size(self) -> Size: ...
 
@@ -36,10 +36,10 @@ def has_header(picture: Picture | Path | str) -> bool:
 
 
 def picture_size(picture: Picture | Path | str) -> Size:
-    """A picture's height and width as `read_picture` gives it: from its header alone, or of one that is drawn from its
+    """Return the height and width that `read_picture` gives, from the header alone or, of a drawing, from the
     pixels."""
-    found = as_picture(picture)
-    return found.size() if isinstance(found, HasHeader) else Size(*found.pixels().shape[:2])
+    picture = as_picture(picture)
+    return picture.size() if isinstance(picture, HasHeader) else Size(*picture.pixels().shape[:2])
 
 
 def as_picture(picture: Picture | Path | str) -> Picture:
@@ -47,5 +47,5 @@ def as_picture(picture: Picture | Path | str) -> Picture:
         return PictureRef(str(picture))
     if not hasattr(picture, "pixels"):
         name = getattr(picture, "id", type(picture).__name__)
-        raise UserError(f"{name}: this is no picture; choose data of pictures, or another reader (task.input)")
+        raise UserError(f"{name}: this is not a picture; use data with pictures, or another reader (task.input)")
     return picture

@@ -14,7 +14,7 @@ from clew.data.examples import Captioned, Picture
 from clew.data.files.given_files import expand_home
 from clew.data.format import Format
 from clew.data.formats import FORMATS, find_format
-from clew.data.formats.caption_files import CaptionRow, read_listed
+from clew.data.formats.caption_files import CaptionRow, read_listed_captions
 from clew.data.labelled_inputs import InputFiles
 from clew.data.notes import Notes
 from clew.data.pictures.picture_decoding import ENDINGS
@@ -58,7 +58,7 @@ def read_captioned(
     path = caption_file(expand_home(data))
     folder = path.parent if pictures is None else check_folder(expand_home(pictures))
     if captions is not None:
-        rows = read_listed(path, expand_home(captions), notes)
+        rows = read_listed_captions(path, expand_home(captions), notes)
     else:
         rows = caption_rows(path, image, caption, format, header, notes)
     texts_by_picture: dict[PictureRef, tuple[str, dict[str, None]]] = {}

@@ -1,4 +1,4 @@
-"""Plain PNG files without Pillow: 8 bits of grey or RGB, not interlaced (PNG specification, third edition, W3C)."""
+"""Reads plain PNG files without Pillow: 8-bit grey or RGB, not interlaced (PNG specification, third edition, W3C)."""
 
 import struct
 import zlib
@@ -9,7 +9,7 @@ import numpy as np
 
 PNG = b"\x89PNG\r\n\x1a\n"
 CHANNELS = {0: 1, 2: 3}
-"""Of the types of colour that are read: grey and RGB."""
+"""Number of channels by PNG colour type: grey and RGB."""
 
 
 class Header(NamedTuple):
@@ -23,7 +23,7 @@ class Header(NamedTuple):
 
 
 def png_header(data: bytes) -> Header:
-    """Raises ValueError where a file is damaged."""
+    """Read the header; raise ValueError if the file is damaged."""
     kind, content = next(chunks(data), (b"", b""))
     if kind != b"IHDR" or len(content) != 13:
         raise ValueError("no header")
@@ -41,7 +41,7 @@ def is_plain(data: bytes) -> bool:
 
 
 def read_plain_png(data: bytes) -> np.ndarray:
-    """The bytes (height, width, channels) of a file that is plain; ValueError where it is damaged."""
+    """Return the bytes (height, width, channels) of a plain file; raise ValueError if it is damaged."""
     header = png_header(data)
     channels = CHANNELS[header.colour]
     length = 1 + header.width * channels
@@ -61,13 +61,13 @@ def read_plain_png(data: bytes) -> np.ndarray:
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and content of every chunk up to the last, IEND."""
+    """Yield the type and content of every chunk up to the last, IEND."""
     place = len(PNG)
     while place < len(data):
         length, kind = struct.unpack(">I4s", data[place : place + 8].ljust(8, b"\0"))
         content, checksum = data[place + 8 : place + 8 + length], data[place + 8 + length : place + 12 + length]
         if len(checksum) != 4 or struct.unpack(">I", checksum)[0] != zlib.crc32(kind + content):
-            raise ValueError(f"the part at byte {place:,} is cut off or damaged")
+            raise ValueError(f"the chunk at byte {place:,} is truncated or damaged")
         yield kind, content
         if kind == b"IEND":
             return
@@ -76,7 +76,8 @@ def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def unfiltered(kind: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """A line's pixels (width, channels): what was taken from each before it was packed is added again, modulo 256."""
+    """Reverse a line's PNG filter: add the prediction that was subtracted from each pixel (width, channels), modulo
+    256."""
     if kind == 0:
         return line
     if kind == 1:
@@ -85,16 +86,16 @@ def unfiltered(kind: int, line: np.ndarray, above: np.ndarray) -> np.ndarray:
         return line + above
     if kind not in (3, 4):
         raise ValueError(f"unknown filter {kind}")
-    found = np.zeros_like(line)
+    pixels = np.zeros_like(line)
     for channel in range(line.shape[1]):
         left = corner = 0
         for place, (value, up) in enumerate(zip(line[:, channel].tolist(), above[:, channel].tolist(), strict=True)):
             left = (value + ((left + up) // 2 if kind == 3 else paeth(left, up, corner))) % 256
-            found[place, channel], corner = left, up
-    return found
+            pixels[place, channel], corner = left, up
+    return pixels
 
 
 def paeth(left: int, above: int, corner: int) -> int:
-    """Of three neighbours the one that is nearest to left + above - corner, in this order where two are."""
+    """Return the neighbour nearest to left + above - corner; ties go to left, then above."""
     guess = left + above - corner
     return min((left, above, corner), key=lambda value: abs(guess - value))

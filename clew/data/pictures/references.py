@@ -1,4 +1,4 @@
-"""Pictures that examples name: a file, or a member of a tar archive, opened when they are read and not before."""
+"""References to pictures in files or tar archives, which are opened only when the pixels are read."""
 
 import io
 from pathlib import Path
@@ -25,11 +25,11 @@ class PictureRef(NamedTuple):
         return f"{self.path}/{self.member}" if self.member else self.path
 
     def pixels(self, mode: Mode = "rgb") -> np.ndarray:
-        """The pixels (height, width, channels), as `decode_picture` gives them."""
+        """Return the pixels (height, width, channels), decoded by `decode_picture`."""
         return decode_picture(self.data(), self.key, mode)
 
     def data(self) -> bytes:
-        """The file as it is."""
+        """Return the bytes of the file."""
         path = Path(self.path).expanduser()
         if self.member:
             return read_member(path, self.member)
@@ -40,7 +40,7 @@ class PictureRef(NamedTuple):
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
 
     def size(self) -> Size:
-        """Height and width, from the header alone."""
+        """Return the height and width, reading only the header."""
         if self.member:
             return size_of(io.BytesIO(self.data()), self.key)
         path = Path(self.path).expanduser()
@@ -53,20 +53,20 @@ class PictureRef(NamedTuple):
 
 
 def name_in_folder(picture: Picture) -> str:
-    """What decides in which part a picture comes to stand: its name with the folder or archive around it, wherever
-    these are."""
+    """Return a picture's name with the folder or archive that contains it, wherever that is. It decides which split the
+    picture belongs to."""
     return "/".join(Path(picture.key).parts[-2:])
 
 
 def find_picture(name: str, folder: Path) -> PictureRef | None:
-    """The picture that a data file calls by a name: a path from `folder`, which may be a tar archive or lead into one;
-    None where there is no such file."""
+    """Return the picture with a name in a data file, or None if there is no such file. The name is a path relative to
+    `folder`; either may be or lead into a tar archive."""
     try:
         path = (folder / name).expanduser()
         if path.is_file() and path != folder:
             return PictureRef(str(path))
         archive = next((parent for parent in path.parents if is_tar(parent)), None)
-    except (OSError, RuntimeError, ValueError):  # a name that no file can have
+    except (OSError, RuntimeError, ValueError):  # not a valid file name
         return None
     if archive is None:
         return None
@@ -75,20 +75,19 @@ def find_picture(name: str, folder: Path) -> PictureRef | None:
 
 
 def check_folder(folder: Path) -> Path:
-    """The folder or archive in which pictures are looked up."""
+    """Check that a folder or archive of pictures exists, and return it."""
     if not folder.is_dir() and not is_tar(folder):
         raise UserError(
-            f"data.pictures={folder}: there is no such folder, nor an archive that ends in .tar; name where the"
-            " pictures are"
+            f"data.pictures={folder}: there is no such folder or .tar archive; give the path of the pictures"
         )
     return folder
 
 
 def path_of(picture: Any) -> str:
-    """A picture as a data file names it."""
+    """Return the name of a picture for a data file."""
     if not isinstance(picture, PictureRef):
         raise UserError(
-            f"examples are written to a file, which names pictures by their paths, and a {type(picture).__name__} has"
-            " none"
+            f"examples cannot be written to a file, which names pictures by path: a {type(picture).__name__} has no"
+            " path; save it as a picture file first"
         )
     return picture.key

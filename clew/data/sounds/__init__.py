@@ -1,4 +1,4 @@
-"""Sounds in files, as samples, and with what is said in them."""
+"""Sounds: files, samples, and readers of sounds with transcripts."""
 
 from clew.core.rooms import show_modules
 

@@ -1,7 +1,7 @@
-"""Sound files as samples: WAV by `clew.data.sounds.wav_files`, others by the package soundfile.
+"""Reads sound files: WAV with `clew.data.sounds.wav_files`, other formats with the package soundfile.
 
-Samples are float32, integers from -1 to below 1, and mono: the mean of the channels. A stretch of a long file is read
-without the rest.
+Samples are mono, the mean of the channels, in float32; integers are scaled to -1 up to, but not including, 1. A piece
+of a long file is read without the rest.
 """
 
 import os
@@ -23,11 +23,11 @@ from clew.data.lines import check_file
 from clew.data.sounds.wav_files import RIFF, read_frames, read_wave
 
 AT_ONCE = 2**20
-"""Samples that are decoded at a time, all channels counted."""
+"""Samples that are decoded at a time, over all channels."""
 MOST_FRAMES = 2**62
-"""Where a header does not tell how long a sound is, libsndfile says that it is at least so long."""
+"""libsndfile reports at least this length if the header does not contain it."""
 ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au")
-"""Of the names of sound files, where a folder is looked through."""
+"""Endings of sound file names, for searching a folder."""
 
 
 class Sound(NamedTuple):
@@ -49,8 +49,8 @@ class Length(NamedTuple):
 
 
 class Stream(Protocol):
-    """An open sound: how many frames, how many a second, of how many channels, and any stretch of them (count,
-    channels)."""
+    """An open sound: the number of frames, the frames per second, and the number of channels. `read` returns any piece
+    of it (count, channels)."""
 
     frames: int
     rate: int
@@ -62,20 +62,20 @@ class Stream(Protocol):
 
 
 def read_sound(path: Path | str, start: int | None = None, stop: int | None = None) -> Sound:
-    """The samples of a file, or those from `start` up to `stop`. What is no sound is refused in a sentence with the
-    file's name."""
+    """Read the samples of a file, or those from `start` up to, but not including, `stop`. A file that is not a sound
+    raises a UserError with its name."""
     with opened(Path(path)) as file:
         return read_stream(file, str(path), start, stop)
 
 
 def sound_length(path: Path | str) -> Length:
-    """How many frames a file has, and how many a second, by its header; no sample is read."""
+    """Return the number of frames and the rate of a file, from its header; no sample is read."""
     with opened(Path(path)) as file:
         return stream_length(file, str(path))
 
 
 def stream_length(file: BinaryIO, name: str) -> Length:
-    """As `sound_length`, of an open file that sentences call `name`."""
+    """Like `sound_length`, for an open file; `name` stands for it in error messages."""
     with closing(open_stream(file, name)) as stream:
         check_length(stream, name)
         return Length(stream.frames, stream.rate)
@@ -92,91 +92,89 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_stream(file: BinaryIO, name: str, start: int | None = None, stop: int | None = None) -> Sound:
-    """As `read_sound`, of an open file that sentences call `name`."""
-    with closing(open_stream(file, name, cut_short=stop is not None)) as stream:
+    """Like `read_sound`, for an open file; `name` stands for it in error messages."""
+    with closing(open_stream(file, name, may_be_truncated=stop is not None)) as stream:
         check_length(stream, name)
         first, last = 0 if start is None else start, stream.frames if stop is None else stop
         if not 0 <= first < last <= stream.frames:
             raise UserError(
-                f"{name}: start ({first:,}) must be below stop ({last:,}), and both from 0 to its {stream.frames:,}"
-                " frames"
+                f"{name}: start ({first:,}) must be below stop ({last:,}), and both must be from 0 to"
+                f" {stream.frames:,}, its number of frames"
             )
-        check_fits(4 * (last - first), f"{name}: {last - first:,} samples", "read a part of it with start and stop")
+        check_fits(4 * (last - first), f"{name}: {last - first:,} samples", "read a piece of it with start and stop")
         samples = read_mono(stream, name, first, last)
     is_finite = np.isfinite(samples)
     if not is_finite.all():
         raise UserError(
-            f"{name}: sample {first + int(np.argmin(is_finite)):,} is no finite number; write the file anew, with"
-            " integers"
+            f"{name}: sample {first + int(np.argmin(is_finite)):,} is not a finite number; save the file again with"
+            " integer samples"
         )
     return Sound(torch.from_numpy(samples), stream.rate)
 
 
 def read_mono(stream: Stream, name: str, start: int, stop: int) -> np.ndarray:
-    """The mean of the channels (stop - start,), a part of the frames at a time."""
+    """Return the mean of the channels (stop - start,), reading some frames at a time."""
     samples = np.empty(stop - start, np.float32)
     step = max(1, AT_ONCE // stream.channels)
     for place in range(start, stop, step):
         frames = stream.read(place, min(step, stop - place))
-        there = place + len(frames)
-        if there < min(place + step, stop):
+        num_available = place + len(frames)
+        if num_available < min(place + step, stop):
             raise UserError(
-                f"{name}: the header tells of {stream.frames:,} frames and the file has {there:,}; it was cut short;"
-                " copy it again"
+                f"{name}: the file is truncated: its header says {stream.frames:,} frames, but it has"
+                f" {num_available:,}; copy it again"
             )
-        with np.errstate(all="ignore"):  # what is not finite is told of by the caller
-            samples[place - start : there - start] = frames.mean(1, dtype=np.float64)
+        with np.errstate(all="ignore"):  # the caller reports samples that are not finite
+            samples[place - start : num_available - start] = frames.mean(1, dtype=np.float64)
     return samples
 
 
-def open_stream(file: BinaryIO, name: str, *, cut_short: bool = False) -> Stream:
+def open_stream(file: BinaryIO, name: str, *, may_be_truncated: bool = False) -> Stream:
     format = detect_format(file, name)
-    return WaveStream(file, name, cut_short) if format == "WAV" else OtherStream(file, name, format)
+    return WaveStream(file, name, may_be_truncated) if format == "WAV" else LibsndfileStream(file, name, format)
 
 
 def check_length(stream: Stream, name: str) -> None:
     if not stream.frames:
-        raise UserError(f"{name}: there is no sound in it: it has 0 frames; give a file that has some")
+        raise UserError(f"{name}: the sound has no samples; use a file with at least one")
     if stream.frames >= MOST_FRAMES:
-        raise UserError(f"{name}: its header does not tell how long it is; write it anew, to a file and not to a pipe")
+        raise UserError(f"{name}: its header does not contain its length; write it again, to a file instead of a pipe")
 
 
 def detect_format(file: BinaryIO, name: str) -> str:
-    """The format that a file's first bytes tell; one that is not read is refused."""
+    """Detect a file's format by its first bytes; raise a UserError if it is not supported."""
     file.seek(0)
     head = file.read(16)
     if not head:
-        raise UserError(f"{name}: the file is empty; give one with sound in it")
+        raise UserError(f"{name}: the file is empty; use a sound file")
     for format, (offset, marks) in FORMATS.items():
         if head[offset:].startswith(marks):
             return format
-    if (
-        head[0] == 0xFF and len(head) > 1 and head[1] & 0xE0 == 0xE0 and head[1] & 0x06
-    ):  # a frame without a tag before it
-        return "MP3"
+    if head[0] == 0xFF and len(head) > 1 and head[1] & 0xE0 == 0xE0 and head[1] & 0x06:
+        return "MP3"  # which begins with a frame instead of an ID3 tag
     for format, (offset, marks) in REFUSED.items():
         if head[offset:].startswith(marks):
-            raise UserError(f"{name}: this is {format}, which is not read; convert it, e.g. ffmpeg -i IN OUT.wav")
+            raise UserError(f"{name}: this is {format}, which is not supported; convert it, e.g. ffmpeg -i IN OUT.wav")
     raise UserError(
-        f"{name}: this is no sound file that can be read: it begins with {shown(head)}; {', '.join(FORMATS)} are read"
+        f"{name}: this is not a sound file in a known format ({', '.join(FORMATS)}); it begins with {shown(head)}"
     )
 
 
 class WaveStream:
-    def __init__(self, file: BinaryIO, name: str, cut_short: bool):
+    def __init__(self, file: BinaryIO, name: str, may_be_truncated: bool):
         self.file = file
-        self.wave = read_wave(file, name, cut_short=cut_short)
+        self.wave = read_wave(file, name, may_be_truncated=may_be_truncated)
         self.frames, self.rate, self.channels = self.wave.frames, self.wave.form.rate, self.wave.form.channels
 
     def read(self, start: int, count: int) -> np.ndarray:
         return read_frames(self.file, self.wave, start, count)
 
     def close(self) -> None:
-        """The file is the caller's."""
+        """Do nothing: the caller closes the file."""
 
 
-class Reachable:
-    """A file for libsndfile, which of a damaged one seeks places that no file has."""
+class BoundedFile:
+    """A file that clips seeks to its bounds: in damaged files, libsndfile seeks to impossible positions."""
 
     def __init__(self, file: BinaryIO):
         self.read, self.tell = file.read, file.tell
@@ -188,18 +186,18 @@ class Reachable:
         return self.file.seek(min(max(origin + offset, 0), self.size))
 
 
-class OtherStream:
-    """What libsndfile decodes."""
+class LibsndfileStream:
+    """A sound that libsndfile decodes."""
 
     def __init__(self, file: BinaryIO, name: str, format: str):
         self.name, self.format = name, format
         self.soundfile = load_soundfile(name, format)
-        with self.told():
-            self.sound = self.soundfile.SoundFile(Reachable(file))
+        with self.errors_reported():
+            self.sound = self.soundfile.SoundFile(BoundedFile(file))
             self.frames, self.rate, self.channels = self.sound.frames, self.sound.samplerate, self.sound.channels
 
     def read(self, start: int, count: int) -> np.ndarray:
-        with self.told():
+        with self.errors_reported():
             self.sound.seek(start)
             frames: np.ndarray = self.sound.read(count, dtype="float32", always_2d=True)
             return frames
@@ -208,7 +206,8 @@ class OtherStream:
         self.sound.close()  # before the file that it reads
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def errors_reported(self) -> Iterator[None]:
+        """Turn the context's decoding errors into a UserError."""
         try:
             with muted() if self.format == "MP3" else nullcontext():
                 yield
@@ -224,30 +223,30 @@ MUTING = Lock()
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """With nothing on standard error from libmpg123, which tells there of every damage that it passes over."""
+    """Silence libmpg123, which reports on standard error all damage that it ignores."""
     with MUTING:
         try:
-            kept = os.dup(2)
-        except OSError:  # there is no standard error
+            saved_stderr = os.dup(2)
+        except OSError:  # the process has no standard error
             yield
             return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 2)
-        os.close(nowhere)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        os.close(null)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(saved_stderr, 2)
+            os.close(saved_stderr)
 
 
 def load_soundfile(name: str, format: str) -> Any:
     try:
         return import_module("soundfile")
-    except (ModuleNotFoundError, OSError):  # the package, or the library that it loads
+    except (ModuleNotFoundError, OSError):  # the package or the library that it loads is missing
         raise UserError(
-            f"{name}: {format} is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or convert it"
-            " to WAV"
+            f"{name}: reading {format} needs soundfile, which is not installed; run `pip install 'clew[sound]'`, or"
+            " convert the file to WAV"
         ) from None
 
 
@@ -259,7 +258,7 @@ FORMATS: dict[str, tuple[int, bytes | tuple[bytes, ...]]] = {
     "AIFF": (0, b"FORM"),
     "AU": (0, b".snd"),
 }
-"""At which byte a format has which mark."""
+"""The signature of each format and the byte where it is."""
 REFUSED: dict[str, tuple[int, bytes | tuple[bytes, ...]]] = {
     "MPEG-4 audio": (4, b"ftyp"),
     "Matroska or WebM": (0, b"\x1aE\xdf\xa3"),

@@ -1,7 +1,7 @@
-"""Recordings of single digits in a tar, `{digit}_{speaker}_{take}.wav` as the Free Spoken Digit Dataset names them, and
-strings of them.
+"""Recordings of single digits in a tar archive, named `{digit}_{speaker}_{take}.wav` as in the Free Spoken Digit
+Dataset, and strings of them.
 
-Nothing but names and places is held until a sound is asked for.
+Only names and byte offsets are in memory until a sound is read.
 """
 
 import io
@@ -28,17 +28,17 @@ from clew.data.sounds.sound_files import Length, Sound, opened, read_stream, str
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 NAME = re.compile(r"(\d)_([^_]+)_(\d+)\.wav")
 SPEED_STEPS = 20
-"""Speeds are multiples of 1/20: few different ratios of rates, which resampling is fast for."""
+"""Speeds are multiples of 1/20: with few different ratios of rates, resampling is fast."""
 
 
 class Recording(NamedTuple):
-    """One digit, spoken by someone."""
+    """A recording of one digit."""
 
     digit: int
     speaker: str
     take: int
     archive: Path
-    start: int  # byte of the archive
+    start: int  # byte offset in the archive
     size: int
 
     @property
@@ -54,7 +54,7 @@ class Recording(NamedTuple):
         return f"{self.archive}:{self.key}"
 
     def stored(self) -> io.BytesIO:
-        """The file as the archive has it."""
+        """Return the file's bytes from the archive."""
         with opened(self.archive) as file:
             file.seek(self.start)
             return io.BytesIO(file.read(self.size))
@@ -67,8 +67,8 @@ class Recording(NamedTuple):
 
 
 class DigitString(NamedTuple):
-    """Recordings of one speaker one after the other, with silence before, between and after them. They are played
-    `speed` times as fast as they were spoken, which raises the pitch as much."""
+    """Consecutive recordings of one speaker, with silence before, between and after them. They are played `speed` times
+    as fast as they were spoken, which raises the pitch by the same factor."""
 
     recordings: tuple[Recording, ...]
     silences: tuple[float, ...]  # seconds; one more than there are recordings
@@ -99,18 +99,19 @@ class DigitString(NamedTuple):
         return Sound(torch.cat([*parts, silences[-1]]), rate)
 
     def length(self) -> Length:
-        """That of its sound, by the headers of its recordings."""
+        """Return the length of the sound, from the headers of its recordings."""
         rate = self.rate
         spoken = sum(ceil(recording.length().frames / self.speed) for recording in self.recordings)
         return Length(spoken + sum(round(seconds * rate) for seconds in self.silences), rate)
 
     @property
     def rate(self) -> int:
-        """Samples a second, which all its recordings share."""
+        """Samples per second, the same for all its recordings."""
         rates = sorted({recording.length().rate for recording in self.recordings})
         if len(rates) > 1:
             raise UserError(
-                f"{self.id}: recordings of one string have one rate, and these have {rates}; resample them first"
+                f"{self.id}: recordings in a string must have the same rate, but these have {rates}; resample them"
+                " first"
             )
         return rates[0]
 
@@ -121,16 +122,17 @@ def recording_length(recording: Recording) -> Length:
 
 
 def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recording]:
-    """Those of a tar, in its order; a file in it that has another name is passed over where it is no WAV file."""
+    """Yield the recordings in a tar archive, in order. Files that are not WAV are skipped; a WAV file with another name
+    is an error."""
     notes = Notes() if notes is None else notes
     check_file(path)
     count = 0
     try:
-        with open_file(path) as whole, tarfile.open(fileobj=whole, mode="r:") as archive:
-            size = os.fstat(whole.fileno()).st_size
+        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            size = os.fstat(file.fileno()).st_size
             for member in archive:
                 name = member.name.rpartition("/")[2]
-                found = NAME.fullmatch(name)
+                match = NAME.fullmatch(name)
                 if (
                     not member.isreg()
                     or member.issparse()
@@ -138,21 +140,17 @@ def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recor
                     or not name.lower().endswith(".wav")
                 ):
                     continue
-                if found is None:
-                    notes.fault(
-                        "bad name", f"{path}:{name}", "expected a recording's name to be {digit}_{speaker}_{take}.wav"
-                    )
+                if match is None:
+                    notes.fault("bad name", f"{path}:{name}", "a recording must be named {digit}_{speaker}_{take}.wav")
                 elif member.offset_data + member.size > size:
-                    notes.fault("cut short", f"{path}:{name}", "the archive ends before the recording does")
+                    notes.fault("truncated", f"{path}:{name}", "the archive ends before the recording does")
                 else:
                     count += 1
-                    yield Recording(int(found[1]), found[2], int(found[3]), path, member.offset_data, member.size)
-            whole.seek(archive.offset)
-            if whole.read(tarfile.BLOCKSIZE) != bytes(
-                tarfile.BLOCKSIZE
-            ):  # at a damaged header tarfile ends as at the end
+                    yield Recording(int(match[1]), match[2], int(match[3]), path, member.offset_data, member.size)
+            file.seek(archive.offset)
+            if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):  # tarfile stops silently at a damaged header
                 raise UserError(
-                    f"{path}: the archive is damaged or cut short at byte {archive.offset:,}; copy it again"
+                    f"{path}: the archive is damaged or truncated at byte {archive.offset:,}; copy it again"
                 )
     except (tarfile.TarError, EOFError, OverflowError) as error:
         raise UserError(f"{path}: cannot be read as a tar of recordings: {error}; copy it again") from None
@@ -160,7 +158,7 @@ def read_recordings(path: Path, *, notes: Notes | None = None) -> Iterator[Recor
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not count:
         raise UserError(
-            f"{path}: there is no recording in it; put files named {{digit}}_{{speaker}}_{{take}}.wav into the tar"
+            f"{path}: there are no recordings in it; add files named {{digit}}_{{speaker}}_{{take}}.wav to the archive"
         )
 
 
@@ -174,33 +172,34 @@ def digit_strings(
     silence: tuple[float, float] = (0.05, 0.3),
     speed: float = 0.0,
 ) -> list[DigitString]:
-    """So many strings of `shortest` to `longest` digits, each of one speaker, the same for the same seed.
+    """Draw `count` strings of `shortest` to `longest` digits, each by one speaker, determined by the seed.
 
-    A speaker, each digit and each take of it are drawn with equal probabilities, and silences of seconds between the
-    two of `silence`. Each string is played at a speed between 1 - speed and 1 + speed (speed perturbation, Ko et al.
-    2015), which makes other speakers of those that there are.
+    The speaker, each digit and each take are drawn with equal probabilities. Silences last between the two numbers of
+    seconds in `silence`. Each string is played at a speed between 1 - speed and 1 + speed (speed perturbation, Ko et
+    al. 2015), which simulates further speakers.
     """
     if not recordings:
-        raise UserError("there are no recordings to make strings of; give at least one")
+        raise UserError("there are no recordings to build strings from; give at least one")
     if not 1 <= shortest <= longest:
         raise UserError(
-            f"strings have from shortest ({shortest}) to longest ({longest}) digits; the first must be 1 or more and"
-            " not above"
+            f"the shortest string ({shortest} digits) must have at least 1 digit and not be longer than the longest"
+            f" ({longest})"
         )
     if not 0 <= silence[0] <= silence[1]:
         raise UserError(
-            f"silences last from {silence[0]} to {silence[1]} seconds; the first must be 0 or more and not above"
+            f"the shortest silence ({silence[0]} seconds) must be at least 0 and not be longer than the longest"
+            f" ({silence[1]})"
         )
     takes: dict[str, dict[int, list[Recording]]] = {}
     for recording in sorted(recordings, key=lambda each: (each.speaker, each.digit, each.take)):
         takes.setdefault(recording.speaker, {}).setdefault(recording.digit, []).append(recording)
     draw = random.Random(f"digit strings {seed}")
-    found = []
+    strings = []
     for _ in range(count):
         of_speaker = takes[draw.choice(list(takes))]
         digits = draw.choices(list(of_speaker), k=draw.randint(shortest, longest))
         silences = tuple(draw.uniform(*silence) for _ in range(len(digits) + 1))
         spoken = tuple(draw.choice(of_speaker[digit]) for digit in digits)
         steps = draw.randint(-round(speed * SPEED_STEPS), round(speed * SPEED_STEPS)) if speed else 0
-        found.append(DigitString(spoken, silences, 1 + Fraction(steps, SPEED_STEPS)))
-    return found
+        strings.append(DigitString(spoken, silences, 1 + Fraction(steps, SPEED_STEPS)))
+    return strings

@@ -1,4 +1,4 @@
-"""Text that is encoded while a model trains on it."""
+"""Streamed texts, encoded while a model trains on them."""
 
 from clew.core.rooms import show_modules
 

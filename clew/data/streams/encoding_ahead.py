@@ -1,11 +1,11 @@
-"""Windows of a stream as ids, encoded ahead of time: a thread reads and encodes the next one, or has processes encode
-several, while a model trains on the one before.
+"""Encodes the windows of a stream ahead of time: while a model trains on one window, a thread reads and encodes the
+next, or has worker processes encode several.
 
-What is encoded does not depend on how many processes do it: each window is a shard, as of a text that is encoded as a
-whole, and they come in their order. A shard's file is deleted as soon as it is mapped, so that the disk holds a few
-windows at a time, and a run that is killed leaves next to nothing.
+The result does not depend on the number of processes: each window is a shard, as in the cache of encoded texts, and
+shards come in order. A shard's file is deleted as soon as it is mapped, so that only a few windows are on disk at a
+time and a killed run leaves almost nothing behind.
 
-The loader's workers do not encode: they take positions in turn, and a stream has one order.
+The data loader's workers cannot do the encoding: they take positions in turn, while a stream has a single order.
 """
 
 import atexit
@@ -29,14 +29,14 @@ from clew.data.caching.encoding import Entry, dtype_of
 from clew.data.caching.shards import Shard, Shards
 from clew.data.caching.stores import is_running
 from clew.data.encoding_processes import Job, encode_shards
-from clew.data.files.text_files import Piece, closed
+from clew.data.files.text_files import Piece, close_document
 from clew.data.streams.text_streams import Window
 from clew.text.tokenizer import Tokenizer
 
 FOLDER = "streams"
-"""In the cache: a folder for each process that trains on a stream."""
+"""The folder in the cache with a folder for each process that trains on a stream."""
 PATIENCE = 0.1
-"""Seconds between two looks at whether to stop."""
+"""Seconds between two checks of whether to stop."""
 
 
 class EncodedWindow(NamedTuple):
@@ -45,16 +45,19 @@ class EncodedWindow(NamedTuple):
 
 
 class Unreadable(Exception):
-    """The source could not be read, for the reason that is its cause."""
+    """The source could not be read; the cause says why."""
 
 
 class Stopped(Exception):
-    """Nobody wants the windows any more."""
+    """The windows are no longer needed."""
 
 
 class EncodingAhead:
-    """The windows, encoded; iterated once. `close` ends the thread and its processes, and so does the end of the
-    program. Of `parts`, one has its part of every window's documents, in their order."""
+    """An iterator of encoded windows; it can be iterated once.
+
+    `close`, or the end of the program, stops the thread and its worker processes. With `parts` above 1, only share
+    number `part` of every window's documents is encoded, in order.
+    """
 
     def __init__(
         self, windows: Iterator[Window], tokenizer: Tokenizer, cache: Path, workers: int, part: int = 0, parts: int = 1
@@ -63,15 +66,15 @@ class EncodingAhead:
         self.part, self.parts = part, parts
         self.stop = Event()
         self.ready: Queue[EncodedWindow | BaseException | None] = Queue(1)
-        self.thread = Thread(target=self.fill, name="clew-stream", daemon=True)
+        self.thread = Thread(target=self.encode_windows, name="clew-stream", daemon=True)
         self.thread.start()
         atexit.register(self.close)
 
     def __iter__(self) -> Iterator[EncodedWindow]:
-        while (found := self.ready.get()) is not None:
-            if isinstance(found, BaseException):
-                raise found
-            yield found
+        while (item := self.ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
 
     def close(self) -> None:
         atexit.unregister(self.close)
@@ -80,14 +83,14 @@ class EncodingAhead:
             self.ready.get_nowait()
         self.thread.join()
 
-    def fill(self) -> None:
-        """What the thread does."""
+    def encode_windows(self) -> None:
+        """Encode all windows; the thread's target."""
         folder = None
         try:
             folder = own_folder(self.cache)
-            encoding: deque[Window] = deque()
-            for entry in encode_shards(self.jobs(folder, encoding), self.tokenizer, self.workers, self.go_on):
-                self.put(EncodedWindow(encoding.popleft(), mapped(folder, entry, self.tokenizer)))
+            pending: deque[Window] = deque()
+            for entry in encode_shards(self.jobs(folder, pending), self.tokenizer, self.workers, self.check_stop):
+                self.put(EncodedWindow(pending.popleft(), mapped(folder, entry, self.tokenizer)))
             self.put(None)
         except Stopped:
             pass
@@ -95,41 +98,41 @@ class EncodingAhead:
             assert error.__cause__ is not None
             self.put_last(error.__cause__)
         except OSError as error:
-            sentence = (
-                f"a stream's encoded windows cannot be kept in {self.cache}: {error.strerror or error}; make room"
-                " there, allow writing to it, or name another folder in the environment variable CLEW_CACHE"
+            message = (
+                f"a stream's encoded windows cannot be stored in {self.cache}: {error.strerror or error}; free some"
+                " space, make the folder writable, or set the environment variable CLEW_CACHE to another folder"
             )
-            self.put_last(UserError(sentence))
-        except BaseException as error:  # told where the windows are used
+            self.put_last(UserError(message))
+        except BaseException as error:  # raised in the thread that iterates
             self.put_last(error)
         finally:
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def jobs(self, folder: Path, encoding: deque[Window]) -> Iterator[Job]:
+    def jobs(self, folder: Path, pending: deque[Window]) -> Iterator[Job]:
         for window in self.read():
-            self.go_on(0)
+            self.check_stop(0)
             own = part_of(len(window.documents), self.part, self.parts)
-            pieces = [closed(Piece(document)) for document in window.documents[own]]
+            pieces = [close_document(Piece(document)) for document in window.documents[own]]
             window.documents = []
-            encoding.append(window)
+            pending.append(window)
             yield Job(folder / f"{window.number:06}.tokens", pieces, begins=True)
 
     def read(self) -> Iterator[Window]:
         try:
             yield from self.windows
-        except OSError as error:  # of the source, and not of the cache
+        except OSError as error:  # from the source, not from the cache
             raise Unreadable from error
 
-    def go_on(self, done: int) -> None:
+    def check_stop(self, num_characters: int) -> None:
         if self.stop.is_set():
             raise Stopped
 
-    def put(self, found: EncodedWindow | BaseException | None) -> None:
+    def put(self, item: EncodedWindow | BaseException | None) -> None:
         while True:
-            self.go_on(0)
+            self.check_stop(0)
             with suppress(Full):
-                return self.ready.put(found, timeout=PATIENCE)
+                return self.ready.put(item, timeout=PATIENCE)
 
     def put_last(self, error: BaseException) -> None:
         with suppress(Stopped):
@@ -137,7 +140,7 @@ class EncodingAhead:
 
 
 def mapped(folder: Path, entry: Entry, tokenizer: Tokenizer) -> TokenFile:
-    """A shard, whose file goes at once where a file may go that is mapped."""
+    """Map a shard and delete its file at once, except on Windows, which keeps mapped files."""
     path = folder / entry["file"]
     tokens = Shards(
         [Shard(path, entry["num_tokens"], entry["num_begins"])], dtype_of(tokenizer).name, tokenizer.end is not None
@@ -157,7 +160,7 @@ def mapped(folder: Path, entry: Entry, tokenizer: Tokenizer) -> TokenFile:
 
 
 def own_folder(cache: Path) -> Path:
-    """A new folder for this process's shards; those of processes of this host that were killed go."""
+    """Create a folder for this process's shards, and remove those of killed processes on this host."""
     parent = private_folder(cache / FOLDER)
     host = socket.gethostname()
     for old in parent.glob(f"*@{host}@*"):

@@ -1,5 +1,5 @@
-"""Texts that a program gives from Python, streamed as they are: a function that makes an iterator, an object that can
-be iterated again and again, or one with a length and items by number, such as a Dataset."""
+"""Streams of texts from Python: a function that returns an iterator, an object that can be iterated repeatedly, or one
+with a length and items by number, such as a Dataset."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ from clew.data.streams.blocks import Block
 from clew.text.tokenizer import check_is_text
 
 ITEMS = 1000
-"""Items by number that make a block."""
+"""Items per block, if items can be read by number."""
 MOST_COUNTED = 2**25
-"""Characters that are read of an iterable without a length to see whether it ends there."""
+"""The most characters that are read from an iterable to measure its length."""
 PREFIX = "iterable:"
 
 GIVEN: dict[str, Any] = {}
-"""What this process was given, by the name that a config has for it. A config is JSON, and an object of Python cannot
-stand in it: who goes on with the run gives the object again."""
+"""The iterables of this process, by their names in a config. A config is JSON and cannot contain a Python object, so
+the caller passes the iterable again to resume a run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The items from `start` to `stop` of what has a length."""
+    """The items from `start` up to, but not including, `stop` of an object with a length."""
 
     data: Any
     start: int
@@ -48,12 +48,12 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """All that an iterable gives, in its order."""
+    """All items of an iterable, in order."""
 
     begin: Callable[[], Iterable[Any]]
     field: str
     length: float = 0.0
-    """In characters; infinite where it was not read to its end."""
+    """In characters; infinite if the end was not reached."""
     size: int = 1
 
     def documents(self) -> Iterator[str]:
@@ -65,7 +65,7 @@ class Pass:
 
 
 def give(data: Any, part: str) -> str:
-    """Keeps an iterable for the run that is about to begin; gives back the name by which `blocks_of_iterable` finds
+    """Register an iterable for the run that is about to begin; return the name by which `blocks_of_iterable` finds
     it."""
     check_repeatable(data)
     name = f"{PREFIX}{part}"
@@ -76,19 +76,19 @@ def give(data: Any, part: str) -> str:
 def check_repeatable(data: Any) -> None:
     if not callable(data) and isinstance(data, Iterator):
         raise UserError(
-            f"data= is a {type(data).__name__}, which can be read once, and a stream is read again in every epoch and"
-            " by every resume; give the function that makes it (data=pages, and not data=pages()), or leave"
-            " data.stream out to have the texts kept on disk"
+            f"data= is a {type(data).__name__}, which can be read only once, but a stream is read again in every epoch"
+            " and after every resume; pass the function that makes it (data=pages instead of data=pages()), or omit"
+            " data.stream to store the texts on disk"
         )
     if isinstance(data, (str, Mapping)) or not (callable(data) or isinstance(data, Iterable) or has_items(data)):
         raise UserError(
-            f"data= is {shown(data)}, and a stream is a function that gives an iterator of texts, or an object that can"
-            " be iterated again and again; give one of them, or leave data.stream out"
+            f"data= is {shown(data)}, but a stream must be a function that returns an iterator of texts, or an object"
+            " that can be iterated repeatedly; pass one of these, or omit data.stream"
         )
 
 
 def has_items(data: Any) -> bool:
-    """Whether a length and numbers lead to all items. Torch's iterable datasets have these methods too, and no items by
+    """Return whether all items can be read by number. Torch's iterable datasets have these methods too, but no items by
     number."""
     return not isinstance(data, IterableDataset) and hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
@@ -96,22 +96,23 @@ def has_items(data: Any) -> bool:
 def blocks_of_iterable(name: str, field: str) -> list[Block]:
     if name not in GIVEN:
         raise UserError(
-            f"data.train={name} stands for an iterable that a program gave, and this process was given none; "
-            "call clew.train with the same data= again (resume=True goes on), or evaluate the run on a file"
+            f"data.train={name} stands for an iterable passed from Python, which this process does not have; call"
+            " clew.train with the same data= again (with resume=True to continue), or evaluate the run on a file"
         )
     data = GIVEN[name]
-    begin = beginner(data)
+    begin = iterator_function(data)
     if begin is None:
         return [Items(data, start, min(start + ITEMS, len(data)), field) for start in range(0, len(data), ITEMS)]
     first, again = begin(), begin()
     if not isinstance(first, Iterable) or isinstance(first, str):
         raise UserError(
-            f"data= is a function that gave {shown(first)}, and has to give an iterator of texts; let it yield them"
+            f"data= is a function that returned {shown(first)}, but it must return an iterator of texts; let it yield"
+            " them"
         )
     if first is again and isinstance(first, Iterator):
         raise UserError(
-            "data= is a function that gives the same iterator at every call, and a stream is read again in every epoch"
-            " and by every resume; let each call make a new one, as a function with yield in it does"
+            "data= is a function that returns the same iterator at every call, but a stream is read again in every"
+            " epoch and after every resume; return a new iterator from each call, as a function with `yield` does"
         )
     length = 0
     for document in Pass(begin, field).documents():
@@ -121,8 +122,8 @@ def blocks_of_iterable(name: str, field: str) -> list[Block]:
     return [Pass(begin, field, float(length))]
 
 
-def beginner(data: Any) -> Callable[[], Iterable[Any]] | None:
-    """What begins to read an iterable; None for one whose items have numbers."""
+def iterator_function(data: Any) -> Callable[[], Iterable[Any]] | None:
+    """Return a function that starts a new iteration; None if items can be read by number."""
     if callable(data) and not has_items(data):
         begin: Callable[[], Iterable[Any]] = data
         return begin
@@ -132,11 +133,11 @@ def beginner(data: Any) -> Callable[[], Iterable[Any]] | None:
 
 
 def text_of_item(item: Any, field: str, number: int) -> Iterator[str]:
-    """The documents in an item: a text, or the field of a row that has it."""
+    """Yield the documents of an item, which is a text or a row with a text field."""
     text = text_in(item, field, f"example {number} of data=") if isinstance(item, Mapping) else item
     if not isinstance(text, str):
         raise UserError(
-            f"data= is a stream of texts, or of rows with a field '{field}', and example {number} is {shown(item)}"
+            f"data= must be a stream of texts, or of rows with a field '{field}', but example {number} is {shown(item)}"
         )
     check_is_text(text, f"text in example {number} of data=")
     return documents_in(text)

@@ -1,11 +1,11 @@
-"""Texts of any size, read in windows of documents whose order is a function of (seed, epoch). Holds one window, and
-knows no tokenizer.
+"""Texts of any size, read in windows of documents whose order is a function of (seed, epoch). Holds one window in
+memory and knows no tokenizer.
 
-A stream is blocks. An epoch reads them in an order drawn from (seed, epoch), one document after the other, and cuts
-what comes into windows; the documents of each are shuffled by (seed, epoch, number of the window). How many batches
-come out of a window is known once it is encoded, so that (epoch, batch) alone does not say where to read: a `Place`
-does, the window's first document by its block. It is a few numbers in a checkpoint, and going on reads that one window
-again and nothing before it.
+A stream is a sequence of blocks. An epoch reads the blocks in an order drawn from (seed, epoch) and cuts their
+documents into windows. The documents of a window are shuffled by (seed, epoch, window number). The number of batches in
+a window is known only after encoding, so (epoch, batch) does not determine where to read. A `Place` does: it gives the
+window's first document by block. A checkpoint stores it as a few numbers, and resuming reads that window again, but
+nothing before it.
 """
 
 import hashlib
@@ -24,18 +24,22 @@ from clew.data.streams.blocks import Block, Rest, blocks_of
 from clew.data.streams.iterables import PREFIX, blocks_of_iterable
 
 MOST_CHARACTERS = 2**23
-"""Of a window, whatever `data.shuffle_window` says: what is in memory must not depend on how long documents are."""
+"""A window ends after this many characters, whatever `data.shuffle_window` is, so that long documents do not use more
+memory."""
 MOST_HELD_OUT = 2**20
-"""Characters of a part that is held out."""
-LOOKED_AT = 4096
-"""Bytes at both ends of a file by which it is known again."""
-FEW_TEXTS = 100
-"""Texts by which an iterable is known again."""
+"""The most characters of a held-out split."""
+FINGERPRINT_BYTES = 4096
+"""Bytes at both ends of a file that identify it."""
+FINGERPRINT_TEXTS = 100
+"""The number of first texts that identify an iterable."""
 
 
 class Place(NamedTuple):
-    """Where a window begins: its number in the epoch, the number of the epoch's first batch in it, its first document's
-    block as a place in the epoch's order, and how many documents of that block are before it."""
+    """Where a window begins.
+
+    `window` is its number in the epoch and `batch` the number of its first batch in the epoch. Its first document is
+    number `document` of the block at index `block` in the epoch's order.
+    """
 
     window: int = 0
     batch: int = 0
@@ -50,22 +54,22 @@ class Window:
     document: int
     documents: list[str]
     next: tuple[int, int]
-    """The block and the document with which the next window begins."""
+    """The block and the document where the next window begins."""
 
 
 @dataclass(frozen=True, eq=False)
 class TextStream:
-    """A text that is read in windows. As a `TextSource` it is its documents in the order of the files."""
+    """A text that is read in windows. As a `TextSource`, it yields its documents in the order of the files."""
 
     blocks: Sequence[Block]
     name: str
     facts: Mapping[str, Any]
-    """What tells it from another."""
+    """Values that identify the stream."""
     described: str
-    """The same, in words."""
+    """The same in words."""
     shuffle_window: int
     notes: list[str] = field(default_factory=list)
-    """What a person should know of it."""
+    """Messages for the user."""
 
     def pieces(self) -> Iterator[Piece]:
         return pieces_of([document] for block in self.blocks for document in block.documents())
@@ -77,7 +81,7 @@ class TextStream:
         return self.name
 
     def beginning(self, characters: int) -> TextDocuments:
-        """The first documents, of about so many characters."""
+        """Return the first documents, with about this many characters."""
         return TextDocuments(tuple(self.first_documents(characters)), f"the beginning of {self.name}")
 
     def first_documents(self, characters: float) -> Iterator[str]:
@@ -90,66 +94,69 @@ class TextStream:
                     return
 
     def characters(self) -> float:
-        """How many there are, about; infinite where that cannot be told. The first block that has some stands for the
-        others."""
+        """Estimate the number of characters from the first block with any; infinite if it cannot be known."""
         for block in self.blocks:
-            if (found := block.characters()) > 0:
-                return found / block.size * sum(each.size for each in self.blocks)
+            if (count := block.characters()) > 0:
+                return count / block.size * sum(each.size for each in self.blocks)
         return 0.0
 
     def windows(self, seed: int, epoch: int, place: Place, least: int) -> Iterator[Window]:
-        """The windows of an epoch from a place on, each of at least so many characters: of what is left at the end the
-        last window gets the rest."""
-        held: Window | None = None
+        """Yield the windows of an epoch from a place on, each with at least `least` characters. A shorter rest at the
+        end is appended to the last window."""
+        previous: Window | None = None
         for window in self.cut(seed, epoch, place, least):
-            if held is not None and sum(map(len, window.documents)) < least:
-                held.documents += window.documents
-                held.next = window.next
+            if previous is not None and sum(map(len, window.documents)) < least:
+                previous.documents += window.documents
+                previous.next = window.next
                 continue
-            if held is not None:
-                yield shuffled(held, seed, epoch)
-            held = window
-        if held is not None:
-            yield shuffled(held, seed, epoch)
+            if previous is not None:
+                yield shuffled(previous, seed, epoch)
+            previous = window
+        if previous is not None:
+            yield shuffled(previous, seed, epoch)
 
     def cut(self, seed: int, epoch: int, place: Place, least: int) -> Iterator[Window]:
+        """Yield windows before shuffling; the last may be shorter than `least` characters."""
         order = np.random.default_rng([seed, epoch]).permutation(len(self.blocks))
         number, block, document = place.window, place.block, place.document
         documents: list[str] = []
         size = 0
-        for at in range(place.block, len(order)):
-            skipped = place.document if at == place.block else 0
-            for count, text in enumerate(islice(self.blocks[order[at]].documents(), skipped, None), start=skipped + 1):
+        for index in range(place.block, len(order)):
+            skipped = place.document if index == place.block else 0
+            remaining = islice(self.blocks[order[index]].documents(), skipped, None)
+            for count, text in enumerate(remaining, start=skipped + 1):
                 documents.append(text)
                 size += len(text)
                 if size >= least and (len(documents) >= self.shuffle_window or size >= MOST_CHARACTERS):
-                    yield Window(number, block, document, documents, (at, count))
-                    number, block, document, documents, size = number + 1, at, count, [], 0
+                    yield Window(number, block, document, documents, (index, count))
+                    number, block, document, documents, size = number + 1, index, count, [], 0
         if documents:
             yield Window(number, block, document, documents, (len(order), 0))
 
     def hold_out(self, fractions: Mapping[str, float]) -> dict[str, TextSource]:
-        """The first documents as parts of about these fractions, or of `MOST_HELD_OUT` characters where that is less,
-        and the rest."""
+        """Split off the first documents: a split for each fraction, of at most `MOST_HELD_OUT` characters, and `train`
+        with the rest."""
         characters = self.characters()
         documents = ((number, text) for number, block in enumerate(self.blocks) for text in block.documents())
         parts: dict[str, TextSource] = {}
         first = skipped = length = 0
         for name, fraction in fractions.items():
-            wanted, texts, size = min(fraction * characters, MOST_HELD_OUT), list[str](), 0
-            while size < wanted and (found := next(documents, None)) is not None:
-                skipped, length = (skipped, length) if found[0] == first else (0, 0)
-                skipped, length, first = skipped + 1, length + len(found[1]), found[0]
-                texts.append(found[1])
-                size += len(found[1])
+            target_size, texts, size = min(fraction * characters, MOST_HELD_OUT), list[str](), 0
+            while size < target_size and (document := next(documents, None)) is not None:
+                number, text = document
+                skipped, length = (skipped, length) if number == first else (0, 0)
+                skipped, length, first = skipped + 1, length + len(text), number
+                texts.append(text)
+                size += len(text)
             parts[name] = TextDocuments(tuple(texts), f"the {name} part of {self.name}")
             after = " after that" if len(parts) > 1 else ""
             self.notes.append(
-                f"the {name} part is the first {counted(len(texts), 'document')}{after} (data.{name}_fraction, or less)"
+                f"the {name} split is the first {counted(len(texts), 'document')}{after} (at most"
+                f" data.{name}_fraction of the text)"
             )
         if next(documents, None) is None:
             raise UserError(
-                f"{self.name}: all its documents would be held out, and none is left to train on; give more text, or "
+                f"{self.name}: all documents would be held out, with none left for training; use more text, or give "
                 f"{' and '.join(f'data.{name}' for name in fractions)} as files"
             )
         share = max(1 - length / max(self.blocks[first].characters(), 1), 0.0)
@@ -164,8 +171,7 @@ def shuffled(window: Window, seed: int, epoch: int) -> Window:
 
 
 def stream_of(path: Path, field: str, shuffle_window: int) -> TextStream:
-    """The stream of a file, of a folder's files in the order of their names, or of an iterable that Python was
-    given."""
+    """Return the stream of a file, of a folder's files ordered by name, or of an iterable passed from Python."""
     if str(path).startswith(PREFIX):
         return stream_of_iterable(str(path), field, shuffle_window)
     files = find_text(path, field).paths
@@ -184,15 +190,17 @@ def stream_of(path: Path, field: str, shuffle_window: int) -> TextStream:
 
 
 def digest_of(files: Sequence[Path], sizes: Sequence[int]) -> str:
-    """Of the names, the sizes, and the first and last bytes of files: to hash all would be to read all. Folders and
-    times are left out, so that shards may be copied elsewhere between two runs."""
+    """Hash the names, sizes, and first and last bytes of files; a hash of everything would mean reading everything.
+
+    Folders and times are excluded, so that shards can be copied elsewhere between two runs.
+    """
     sha256 = hashlib.sha256()
     for file, size in zip(files, sizes, strict=True):
         sha256.update(f"{file.name}\0{size}\0".encode("utf-8", "surrogateescape"))
         with open_file(file) as stream:
-            sha256.update(stream.read(LOOKED_AT))
-            stream.seek(max(size - LOOKED_AT, 0))
-            sha256.update(stream.read(LOOKED_AT))
+            sha256.update(stream.read(FINGERPRINT_BYTES))
+            stream.seek(max(size - FINGERPRINT_BYTES, 0))
+            sha256.update(stream.read(FINGERPRINT_BYTES))
     return sha256.hexdigest()
 
 
@@ -200,7 +208,7 @@ def stream_of_iterable(name: str, field: str, shuffle_window: int) -> TextStream
     blocks = blocks_of_iterable(name, field)
     sha256 = hashlib.sha256()
     for block in blocks[:1]:
-        for text in islice(block.documents(), FEW_TEXTS):
+        for text in islice(block.documents(), FINGERPRINT_TEXTS):
             sha256.update(text.encode() + b"\0")
     digest = sha256.hexdigest()
     described = (
@@ -212,5 +220,5 @@ def stream_of_iterable(name: str, field: str, shuffle_window: int) -> TextStream
         blocks, "data=", {"digest": digest}, f"{described}{digest[:8]} (its first texts)", shuffle_window
     )
     if next(iter(stream), None) is None:
-        raise UserError("data= is a stream without a text in it; give one that has some")
+        raise UserError("data= is a stream without texts; pass one with at least one text")
     return stream

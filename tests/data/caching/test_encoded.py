@@ -54,8 +54,8 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
 def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("not a folder")
     message = (
-        "the encoded text cannot be kept in .*cache: {}; make room there, allow writing to it, "
-        "or name another folder in the environment variable CLEW_CACHE"
+        "the encoded text cannot be stored in .*cache: {}; free some space, make the folder writable, "
+        "or set the environment variable CLEW_CACHE to another folder"
     )
     with pytest.raises(UserError, match=message.format("Not a directory")):
         encode_corpus(TextString(TEXT), train_character(TEXT), tmp_path / "file" / "cache")
@@ -148,7 +148,7 @@ def test_what_is_broken_off_leaves_nothing_behind(tmp_path):
 
 
 def test_a_text_without_tokens_is_refused(tmp_path):
-    message = "the text: there is no token in its 3 characters, all of them white space; give a text with words in it"
+    message = "the text: it has no tokens, only 3 characters of white space; use a text with words"
     with pytest.raises(UserError, match=message):
         encode_corpus(TextString("   "), train_word(TEXT), tmp_path)
 
@@ -176,7 +176,7 @@ class Rewritten:
 
 
 def test_a_text_that_changes_while_it_is_read_is_refused_and_not_cached(tmp_path):
-    message = "book.txt: it changed while it was read; let no other program write there and try again"
+    message = "book.txt: it changed while it was read; make sure that no other program writes to it, and try again"
     with pytest.raises(UserError, match=message):
         encode_corpus(Rewritten(TEXT, TEXT.upper()), train_character(TEXT), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -190,15 +190,15 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "create_private", full)
     with pytest.raises(UserError) as caught:
         gather(iter(PAIRS_OF_TEXT))
-    assert "the examples cannot be kept in" in str(caught.value)
-    assert "No space left on device; make room there" in str(caught.value)
+    assert "the examples cannot be stored in" in str(caught.value)
+    assert "No space left on device; free some space" in str(caught.value)
     assert not list((tmp_path / "cache").glob("*"))
 
 
 def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(
-        UserError, match="cannot be kept in .*cache: .*; make room there, allow writing to it, or name another folder"
+        UserError, match="cannot be stored in .*cache: .*; free some space, make the folder writable, or set the"
     ):
         gather(iter(PAIRS_OF_TEXT))
 

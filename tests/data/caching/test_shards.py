@@ -15,7 +15,7 @@ from clew.core.errors import UserError
 from clew.data.caching import encoded
 from clew.data.caching.encoded import encode_corpus, load_tokens
 from clew.data.files import measures, text_files
-from clew.data.files.measures import measured
+from clew.data.files.measures import cached_extent
 from clew.data.files.text_files import Piece, TextFiles, find_text, measure
 from clew.data.plans import window_evaluation_plan
 from clew.data.splits import split_text
@@ -191,14 +191,14 @@ def test_large_files_are_read_again_only_when_they_change(tmp_path, monkeypatch)
     os.utime(path, (1, 1))
     source = find_text(path)
     part = split_text(source, cache=tmp_path / "cache")["train"]
-    first = measured(source, tmp_path / "cache"), measured(part, tmp_path / "cache")
+    first = cached_extent(source, tmp_path / "cache"), cached_extent(part, tmp_path / "cache")
     assert first == (measure(source), measure(part))
     monkeypatch.setattr(measures, "measure", lambda source: pytest.fail("read again"))
-    assert (measured(source, tmp_path / "cache"), measured(part, tmp_path / "cache")) == first
+    assert (cached_extent(source, tmp_path / "cache"), cached_extent(part, tmp_path / "cache")) == first
     monkeypatch.undo()
     monkeypatch.setattr(measures, "LARGE", 1)
     path.write_text("one too")
-    assert measured(source, tmp_path / "cache") == measure(source) != first[0]
+    assert cached_extent(source, tmp_path / "cache") == measure(source) != first[0]
     os.utime(path, (1, 1))
     message = "a.txt: it changed while it was read"
     with pytest.raises(UserError, match=message):
@@ -220,12 +220,12 @@ def test_a_field_of_another_name_has_the_text(tmp_path):
         (
             '{"body": "x"}',
             (
-                r'a.jsonl:1: a document a line is read of the field "text", which is missing; there are: body; write'
+                r'a.jsonl:1: the document is read from the field "text", which is missing; the fields are: body; write'
                 r' \{"text": "..."\}, or'
             ),
         ),
-        ('{"text": 3}', r'a.jsonl:1: a document a line is read of the field "text", which is no string'),
-        ("{", r"a.jsonl: JSON lines have an object a line, and this is one value over many"),
+        ('{"text": 3}', r'a.jsonl:1: the document is read from the field "text", which is not a string'),
+        ("{", r"a.jsonl: JSON lines have one object per line, but this value spans several lines"),
         (
             '{"text": "a\\ud800"}',
             r"character 2 of the text in .*a.jsonl:1 \(U\+D800\) is half a character; give it as UTF-8",

@@ -62,13 +62,13 @@ def test_a_cell_that_is_ignored_throughout_has_no_number():
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
-        (b"GIF89a", "a.png: a label picture is a PNG file, and this is none; save it as PNG"),
+        (b"GIF89a", "a.png: a label picture must be a PNG file, but this is not; save it as PNG"),
         (
             saved(Image.new("RGB", (2, 2))),
-            "one number a pixel, grey or of a palette, .* this one has colours of type 2 with 8 bits; save it",
+            "a grey or palette PNG of at most 8 bits, .* this one has colour type 2 with 8 bits; convert it",
         ),
-        (saved(Image.new("I;16", (2, 2))), "this one has colours of type 0 with 16 bits"),
-        (saved(Image.new("L", (4, 4)))[:50], "a.png: a damaged PNG file: .*; give a whole one"),
+        (saved(Image.new("I;16", (2, 2))), "this one has colour type 0 with 16 bits"),
+        (saved(Image.new("L", (4, 4)))[:50], "a.png: the PNG file is damaged: .*; copy it again"),
     ],
 )
 def test_what_is_no_label_picture_is_refused_with_a_sentence(data, sentence):

@@ -93,10 +93,10 @@ def test_sixteen_bits_become_eight() -> None:
 
 def test_pixels_without_a_white_are_refused() -> None:
     assert refusal(lambda: decode_picture(encoded(np.full((2, 2), 70000, np.int32), "TIFF"), "a.tif")) == (
-        "a.tif: its pixels are numbers of 32 bits, which have no white; save it with 8 or 16 bits"
+        "a.tif: its pixels are 32-bit integers, whose value for white is not defined; save it with 8 or 16 bits"
     )
     assert refusal(lambda: decode_picture(encoded(np.ones((2, 2), np.float32), "TIFF"), "a.tif")).startswith(
-        "a.tif: its pixels are fractions, which have no white"
+        "a.tif: its pixels are floats, whose value for white is not defined"
     )
 
 
@@ -123,19 +123,19 @@ def test_a_name_says_nothing_of_what_is_in_a_file(tmp_path: Path) -> None:
         assert np.array_equal(read_picture(write_picture(tmp_path / f"{format}.jpg", array, format)).numpy(), array)
 
 
-TEXT = "this is no picture that can be read, which is PNG, JPEG, GIF, BMP, TIFF, WebP or PPM; it begins with b'"
+TEXT = "this is not a picture in a known format (PNG, JPEG, GIF, BMP, TIFF, WebP or PPM); it begins with b'"
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "the file is empty; give a picture"),
+        (b"", "the file is empty; use a picture file"),
         (b"Hello, world\n", TEXT + "Hello, world'"),
         (b'<svg xmlns="http://www.w3.org/2000/svg"/>', TEXT + "<svg xmlns=\"'"),
         (b"RIFF\x24\0\0\0WAVEfmt ", TEXT + "RIFF$\\x00\\x00\\x00WAVE'"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", TEXT + "%!PS-Adobe-3'"),
-        (b"\x89PNG\r\n\x1a\n", "the picture is damaged or cut off ("),
-        (png_of((0, 4, 8, 0, 0, 0, 0), b""), "the picture is damaged or cut off ("),
+        (b"\x89PNG\r\n\x1a\n", "the picture is damaged or truncated ("),
+        (png_of((0, 4, 8, 0, 0, 0, 0), b""), "the picture is damaged or truncated ("),
     ],
     ids=["empty", "text", "drawing", "sound", "PostScript", "beginning", "without pixels"],
 )
@@ -161,11 +161,11 @@ def test_a_gigantic_picture_is_refused_before_it_is_decoded(format: str, monkeyp
         data = encoded(np.zeros((50, 60, 3), np.uint8), format)
         monkeypatch.setattr(picture_decoding, "LARGEST_PICTURE", 2999)
         assert refusal(lambda: decode_picture(bytes(data), "a")) == (
-            "a: a picture of 50 x 60 pixels, and 2,999 in all are read at most; scale it down first"
+            "a: the picture has 50 x 60 pixels, more than the limit of 2,999; scale it down first"
         )
         return
     assert refusal(lambda: decode_picture(bytes(data), "a")) == (
-        "a: a picture of 50,000 x 60,000 pixels, and 67,108,864 in all are read at most; scale it down first"
+        "a: the picture has 50,000 x 60,000 pixels, more than the limit of 67,108,864; scale it down first"
     )
 
 
@@ -181,7 +181,7 @@ def test_a_folder_a_pipe_and_a_missing_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with pytest.raises(UserError, match="unknown mode of a picture 'gray'; did you mean 'grey'\\? known: grey, rgb"):
+    with pytest.raises(UserError, match="unknown picture mode 'gray'; did you mean 'grey'\\? known: grey, rgb"):
         decode_picture(encoded(pixels(2, 2), "PNG"), "a", mode="gray")  # type: ignore[arg-type]
 
 
@@ -205,12 +205,12 @@ def test_without_pillow_plain_png_files_are_read_and_others_say_what_to_install(
     for path in others:
         for read in (read_picture, picture_size):
             assert refusal(lambda read=read, path=path: read(path)) == (  # type: ignore[misc]
-                f"{path}: pictures are read with Pillow, which is not installed; `pip install 'clew[pictures]'`"
+                f"{path}: reading this picture needs Pillow, which is not installed; run `pip install 'clew[pictures]'`"
             )
-    assert refusal(lambda: read_picture(broken)).startswith(f"{broken}: the picture is damaged or cut off (")
-    assert "67,108,864 in all are read at most" in refusal(lambda: read_picture(huge))
+    assert refusal(lambda: read_picture(broken)).startswith(f"{broken}: the picture is damaged or truncated (")
+    assert "more than the limit of 67,108,864" in refusal(lambda: read_picture(huge))
     assert refusal(lambda: read_picture(empty)).startswith(
-        f"{empty}: a picture of 4 x 0 pixels has none; it is damaged"
+        f"{empty}: the picture has no pixels (4 x 0), so it is damaged"
     )
 
 

@@ -46,7 +46,7 @@ def test_other_kinds_are_told_apart() -> None:
         (png_of((2, 2, 8, 0, 0, 0, 0), bytes(10**6)), "7 bytes of pixels instead of 6"),
         (png_of((2, 2, 8, 0, 0, 0, 0), b"\7\0\0\0\0\0"), "unknown filter 7"),
         (encoded(pixels(3, 3), "PNG")[:-12], "the end is missing"),
-        (encoded(pixels(3, 3), "PNG")[:-14], "the part at byte .* is cut off or damaged"),
+        (encoded(pixels(3, 3), "PNG")[:-14], "the chunk at byte .* is truncated or damaged"),
         (b"\x89PNG\r\n\x1a\n", "the end is missing"),
     ],
 )

@@ -67,10 +67,10 @@ def test_a_random_part_has_at_least_its_share() -> None:
 def test_impossible_sizes_are_refused() -> None:
     picture = torch.zeros(4, 5, 3)
     with pytest.raises(
-        UserError, match="a picture of 4 x 5 pixels has no part of 5 x 5; resize it first, or crop less"
+        UserError, match="a picture of 4 x 5 pixels is too small for a crop of 5 x 5; resize it first, or use"
     ):
         random_crop(picture, 5, 5)
-    with pytest.raises(UserError, match="a picture has 1 x 1 pixel at least, not 0 x 3"):
+    with pytest.raises(UserError, match="a picture must have at least 1 x 1 pixels, not 0 x 3"):
         resized(picture, 0, 3)
-    with pytest.raises(UserError, match=r"smallest \(0\) is a share of the picture's area, above 0 and at most 1"):
+    with pytest.raises(UserError, match=r"smallest \(0\) must be a fraction of the picture's area, above 0"):
         random_part(picture, 2, 2, smallest=0)

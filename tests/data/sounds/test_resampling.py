@@ -108,9 +108,7 @@ def test_rates_that_are_none_are_refused() -> None:
             resample(samples, rate, 8000)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"zeros \(5\) must be at least 6"):
         resample(samples, 1, 2, zeros=5)
-    with pytest.raises(
-        UserError, match="samples are of the type torch.int64, and only floats are resampled; convert them first"
-    ):
+    with pytest.raises(UserError, match="samples must be floats to be resampled, not torch.int64; convert them first"):
         resample(torch.arange(9), 1, 2)
     with pytest.raises(UserError, match="300,000,000,000,000 samples at a rate of 10000000000000 would need"):
         resample(samples, 1, 10**13)

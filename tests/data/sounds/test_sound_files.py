@@ -151,26 +151,29 @@ def test_a_part_of_a_file_larger_than_memory_is_read(tmp_path: Path) -> None:
     assert read_sound(path, 77_777_777_777, 77_777_777_782).samples.tolist() == EXPECTED
     sentence = refusal(lambda: read_sound(path))
     assert sentence.startswith(f"{path}: 100,000,000,000 samples would need 400.0 GB, and this machine has ")
-    assert sentence.endswith("; read a part of it with start and stop")
+    assert sentence.endswith("; read a piece of it with start and stop")
 
 
 def test_what_is_left_of_a_cut_file_is_read_where_that_is_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "cut.wav", riff(form(), chunk(b"data", pcm(*SAMPLES), size=2000)))
     assert (
         refusal(lambda: read_sound(path))
-        == f"{path}: the header tells of 1,000 frames and the file has 5; it was cut short; copy it again, or read what"
-        " is there with stop=5"
+        == f"{path}: the file is truncated: its header says 1,000 frames, but it has 5; copy it again, or read these"
+        " with stop=5"
     )
     assert read_sound(path, stop=5).samples.tolist() == EXPECTED
     assert refusal(lambda: read_sound(path, stop=6)).endswith(
-        "start (0) must be below stop (6), and both from 0 to its 5 frames"
+        "start (0) must be below stop (6), and both must be from 0 to 5, its number of frames"
     )
 
 
 @pytest.mark.parametrize(("start", "stop"), [(5, None), (3, 3), (4, 2), (-1, 3), (0, 6), (9, 12)])
 def test_a_stretch_that_is_not_there_is_refused(start: int, stop: int | None, tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", GOOD["plain"])
-    sentence = f"start ({start}) must be below stop ({5 if stop is None else stop}), and both from 0 to its 5 frames"
+    sentence = (
+        f"start ({start}) must be below stop ({5 if stop is None else stop}), and both must be from 0 to 5, its number"
+        " of frames"
+    )
     assert refusal(lambda: read_sound(path, start, stop)) == f"{path}: {sentence}"
 
 
@@ -180,8 +183,8 @@ def test_without_soundfile_wav_is_read_and_others_say_how(tmp_path: Path, monkey
     assert len(read_sound(write(tmp_path / "a.wav", GOOD["plain"])).samples) == 5
     assert (
         refusal(lambda: read_sound(tmp_path / "a.flac"))
-        == f"{tmp_path / 'a.flac'}: FLAC is read by soundfile, which is not installed; `pip install 'clew[sound]'`, or"
-        " convert it to WAV"
+        == f"{tmp_path / 'a.flac'}: reading FLAC needs soundfile, which is not installed; run `pip install"
+        " 'clew[sound]'`, or convert the file to WAV"
     )
 
 

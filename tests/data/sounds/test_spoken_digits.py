@@ -12,7 +12,7 @@ import torch
 
 from clew.core.errors import UserError
 from clew.data.corpora import read_corpus
-from clew.data.kinds.transcribed import TranscribedData, recordings_of
+from clew.data.kinds.transcribed import TranscribedData, read_recording_parts
 from clew.data.notes import Notes
 from clew.data.sounds.spoken_digits import WORDS, DigitString, Recording, digit_strings, read_recordings
 from tests.data.riff import chunk, form, pcm, riff
@@ -127,7 +127,7 @@ def test_speakers_of_the_parts_are_chosen_by_name(
         data = TranscribedData(
             corpus="fsdd", unseen=unseen, valid_speaker="bob" if unseen else None, test_speaker="dee"
         )
-        parts = recordings_of(data, seed, Notes())
+        parts = read_recording_parts(data, seed, Notes())
         assert {recording.speaker for recording in parts["test"]} == {"dee"}
         heard = {"ann", "cyd", "eve"} if unseen else {"ann", "bob", "cyd", "eve"}
         assert {recording.speaker for recording in parts["train"]} == heard
@@ -136,9 +136,9 @@ def test_speakers_of_the_parts_are_chosen_by_name(
             {each.key for part in parts.values() for each in part}
         ) == len(names)
     with pytest.raises(UserError, match="unknown speaker for data.test_speaker 'dea'; did you mean 'dee'"):
-        recordings_of(TranscribedData(corpus="fsdd", test_speaker="dea"), 1, Notes())
+        read_recording_parts(TranscribedData(corpus="fsdd", test_speaker="dea"), 1, Notes())
     with pytest.raises(UserError, match="data.unseen=false validates on every speaker; give one of them"):
-        recordings_of(TranscribedData(corpus="fsdd", unseen=False, valid_speaker="bob"), 1, Notes())
+        read_recording_parts(TranscribedData(corpus="fsdd", unseen=False, valid_speaker="bob"), 1, Notes())
 
 
 def test_a_corpus_without_parts_is_split_by_speaker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,8 @@ def test_a_line_that_is_no_json_is_told_by_file_and_line(tmp_path: Path, monkeyp
     lines = [json.dumps({"text": f"document {number}"}) for number in range(20)]
     for bad, sentence in (
         ('{"text": "docu', "this is not JSON: "),
-        ("[1]", "expected an object ({...}); mend it"),
-        ('{"txt": "a"}', 'a document a line is read of the field "text", which is missing; there are: txt'),
+        ("[1]", "expected an object ({...}); correct the line"),
+        ('{"txt": "a"}', 'the document is read from the field "text", which is missing; the fields are: txt'),
     ):
         path = write(tmp_path / "a.jsonl", "\n".join([*lines[:12], bad, *lines[13:]]))
         assert refusal(lambda path=path: texts(path)).startswith(f"{path}:13: {sentence}")
@@ -100,7 +100,7 @@ def test_a_byte_that_is_no_utf8_is_told_by_file_and_line(tmp_path: Path, monkeyp
     path = write(tmp_path / "a.txt", TEXT.encode() + b"caf\xe9\n" + TEXT.encode())
     assert isinstance(blocks_of(path, "text")[0], ByteRange)
     assert refusal(lambda: texts(path)).startswith(
-        f"{path}: byte 0xe9 at offset {len(TEXT.encode()) + 3} (line 41) is not UTF-8; say"
+        f"{path}: byte 0xe9 at offset {len(TEXT.encode()) + 3} (line 41) is not UTF-8; "
     )
 
 
@@ -130,7 +130,7 @@ def test_a_file_that_changes_or_goes_is_refused_when_it_is_read_again(tmp_path: 
     (block,) = blocks_of(path, "text")
     assert list(block.documents())
     path.write_text(TEXT + "more\n")
-    remedy = "put it back as it was, let no other program write there, and go on by --resume"
+    remedy = "restore it, make sure that no other program writes to it, and continue with --resume"
     assert refusal(lambda: list(block.documents())) == f"{path}: it changed after training began; {remedy}"
     path.unlink()
     assert (

@@ -92,7 +92,7 @@ def test_a_cache_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) ->
         closing(EncodingAhead(windows(), train_character("document"), tmp_path / "file", 1)) as ahead,
         pytest.raises(
             UserError,
-            match="windows cannot be kept in .*file: .*; make room there, allow writing to it, or name another folder",
+            match="windows cannot be stored in .*file: .*; free some space, make the folder writable, or set the",
         ),
     ):
         next(iter(ahead))

@@ -86,28 +86,28 @@ def test_a_table_in_memory_is_read_row_by_row() -> None:
 def test_what_cannot_be_read_twice_is_refused_with_what_to_give() -> None:
     assert (
         refusal(lambda: give(pages(), "train"))
-        == "data= is a generator, which can be read once, and a stream is read again in every epoch and by every"
-        " resume; give the function that makes it (data=pages, and not data=pages()), or leave data.stream out to"
-        " have the texts kept on disk"
+        == "data= is a generator, which can be read only once, but a stream is read again in every epoch and after"
+        " every resume; pass the function that makes it (data=pages instead of data=pages()), or omit data.stream to"
+        " store the texts on disk"
     )
     once = pages()
     assert refusal(lambda: documents(lambda: once)).startswith(
-        "data= is a function that gives the same iterator at every call, and a"
+        "data= is a function that returns the same iterator at every call, but a"
     )
-    sentence = "data= is a function that gave 3, and has to give an iterator of texts; let it yield them"
+    sentence = "data= is a function that returned 3, but it must return an iterator of texts; let it yield them"
     assert refusal(lambda: documents(lambda: 3)) == sentence
     assert refusal(lambda: give(7, "train")).startswith(
-        "data= is 7, and a stream is a function that gives an iterator of texts, or an"
+        "data= is 7, but a stream must be a function that returns an iterator of texts, or an"
     )
 
 
 def test_an_item_that_is_no_text_is_told_by_its_number() -> None:
     assert (
         refusal(lambda: documents(["a", 5]))
-        == "data= is a stream of texts, or of rows with a field 'text', and example 2 is 5"
+        == "data= must be a stream of texts, or of rows with a field 'text', but example 2 is 5"
     )
     assert refusal(lambda: documents(lambda: [{"txt": "a"}])).startswith(
-        'example 1 of data=: a document a line is read of the field "text"'
+        'example 1 of data=: the document is read from the field "text"'
     )
 
 
@@ -120,6 +120,6 @@ def test_without_the_iterable_its_name_says_what_to_do() -> None:
     GIVEN.clear()
     assert (
         refusal(lambda: blocks_of_iterable("iterable:train", "text"))
-        == "data.train=iterable:train stands for an iterable that a program gave, and this process was given none; "
-        "call clew.train with the same data= again (resume=True goes on), or evaluate the run on a file"
+        == "data.train=iterable:train stands for an iterable passed from Python, which this process does not have; "
+        "call clew.train with the same data= again (with resume=True to continue), or evaluate the run on a file"
     )

@@ -104,7 +104,7 @@ def test_a_stream_that_would_be_held_out_whole_is_refused() -> None:
     sentence = refusal(lambda: stream(1, 1).hold_out({"valid": 0.1}))
     assert (
         sentence
-        == "stream: all its documents would be held out, and none is left to train on; give more text, or data.valid as"
+        == "stream: all documents would be held out, with none left for training; use more text, or give data.valid as"
         " files"
     )
 
@@ -127,8 +127,8 @@ def test_a_stream_is_known_by_names_sizes_and_ends_of_its_files(tmp_path: Path) 
 
 def test_an_empty_folder_and_one_without_text_are_refused(tmp_path: Path) -> None:
     sentence = (
-        f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename what holds the"
-        " text to .txt"
+        f"{tmp_path}: no .txt or .jsonl file with text in this folder or below; name a file, or rename the text"
+        " file to .txt"
     )
     assert refusal(lambda: stream_of(tmp_path, "text", 10)) == sentence
     write(tmp_path / "a.txt", "")
