@@ -79,6 +79,7 @@ def process_group(device: str) -> Iterator[None]:
         store, number, count = next(iter(rendezvous("env://", timeout=timeout)))
         # Restarted processes meet in the same store, and must not find the addresses of those that died.
         store = PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+        # Tried: gloo on one host. Not yet: NCCL, and several hosts.
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=number, world_size=count, timeout=timeout)
         yield

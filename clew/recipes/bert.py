@@ -36,6 +36,7 @@ def rising(warmup: float) -> dict[str, Any]:
     return {"name": "linear", "warmup": warmup}
 
 
+# Not compiled: batches have several shapes, and code would be compiled again for each.
 GPU = {"precision": "bfloat16", "workers": 4}
 
 SHAKESPEARE = bert(
