@@ -68,7 +68,8 @@ def test_edges_are_those_of_the_graph_and_a_type_that_was_not_there_is_one_more(
 
 def test_a_cycle_is_refused_where_nodes_are_read_along_the_edges():
     with pytest.raises(
-        UserError, match="g:2: the edges of this graph form a cycle, .* no order for the nodes; set model.layer.order=rounds"
+        UserError,
+        match="g:2: the edges of this graph form a cycle, .* no order for the nodes; set model.layer.order=rounds",
     ):
         build(order="given").encode(EXAMPLES)
 
@@ -94,14 +95,17 @@ def test_json_lines_are_graphs_with_labels_of_nodes_or_of_the_whole(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"nodes": "CO"}, '"nodes" must be a list of strings, and it is none'),
-        ({"nodes": []}, "the graph has no nodes; give one at least"),
-        ({"edges": [[0, 2, "a"]]}, r"the edge \[0, 2, 'a'\] names no node; there are 2, counted from 0"),
+        ({"nodes": "CO"}, '"nodes" must be a list of strings, but it is not'),
+        ({"nodes": []}, "the graph has no nodes; give at least one"),
+        (
+            {"edges": [[0, 2, "a"]]},
+            r"the edge \[0, 2, 'a'\] has a node that does not exist; there are 2 nodes, counted from 0",
+        ),
         (
             {"edges": [["C", "O"]]},
-            r"an edge is \[source, target, \"type\"\], with nodes counted from 0, and \['C', 'O'\] is none",
+            r"an edge must be \[source, target, \"type\"\], with nodes counted from 0, but one is \['C', 'O'\]",
         ),
-        ({"label": None}, 'the graph has no label in "label"; data.label names its field'),
+        ({"label": None}, 'the graph has no label in "label"; name its field with data.label=NAME'),
     ],
 )
 def test_mistakes_in_graphs_have_their_sentences(tmp_path, change, sentence):

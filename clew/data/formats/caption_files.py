@@ -1,5 +1,5 @@
-"""Captions of photographs as Flickr8k has them (Hodosh et al. 2013): a line a caption, `photograph#number`, a tab or an
-@, and the caption; and lists of the photographs of each part, one a line."""
+"""Captions of photographs in Flickr8k's format (Hodosh et al. 2013): one caption per line, as `photograph#number`, a
+tab or an @, and the caption; and lists of the photographs of each part, one per line."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ BEGINNING = re.compile(r"[^\s#@][^\t#@]*\.\w{2,5}(\.\d+)?[#@]\d+[\t@]\s*\S")
 
 
 class CaptionRow(NamedTuple):
-    """A picture by the name that a file calls it, what is said of it, and where that stands."""
+    """A picture's name in the file, its captions, and their place."""
 
     image: str
     captions: tuple[str, ...]
@@ -25,31 +25,31 @@ class CaptionRow(NamedTuple):
 
 
 def read_flickr(path: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
-    """Every photograph of a file of captions with all of its own, in the order of their numbers."""
+    """Yield every photograph with its captions in the order of their numbers."""
     notes = Notes() if notes is None else notes
-    found: dict[str, list[tuple[int, str]]] = {}
+    numbered: dict[str, list[tuple[int, str]]] = {}
     places: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         match = CAPTION.fullmatch(line)
         if match is not None and match[3].strip():
-            found.setdefault(match[1], []).append((int(match[2][:9]), match[3]))
+            numbered.setdefault(match[1], []).append((int(match[2][:9]), match[3]))
             places.setdefault(match[1], f"{path}:{number}")
         elif line.strip():
             notes.fault("bad caption", f"{path}:{number}", "expected photograph#number, a tab and a caption")
-    if not found:
-        raise UserError(f"{path}: there is no caption in it; give the file that has them")
-    for name, captions in found.items():
+    if not numbered:
+        raise UserError(f"{path}: there is no caption in it; give a file with captions")
+    for name, captions in numbered.items():
         yield CaptionRow(name, tuple(caption for _, caption in sorted(captions)), places[name])
 
 
-def read_listed(images: Path, captions: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
-    """The photographs that the file `images` lists, in its order, each with what the file `captions` says of it."""
+def read_listed_captions(images: Path, captions: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
+    """Yield the photographs in the order of the list `images`, with their captions from the file `captions`."""
     notes = Notes() if notes is None else notes
-    found = {row.image: row.captions for row in read_flickr(captions, notes)}
+    captions_by_name = {row.image: row.captions for row in read_flickr(captions, notes)}
     for number, line in enumerate(read_lines(images), start=1):
         name = line.strip()
-        if name in found:
-            yield CaptionRow(name, found[name], f"{images}:{number}")
+        if name in captions_by_name:
+            yield CaptionRow(name, captions_by_name[name], f"{images}:{number}")
         elif name:
             notes.fault("no caption", f"{images}:{number}", f"the photograph {name} has no caption in {captions}")
 
@@ -65,7 +65,7 @@ def caption_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]
 
 
 FLICKR = Format(
-    about="captions of photographs, as Flickr8k has them",
+    about="captions of photographs (Flickr8k)",
     rows=caption_rows,
     fits=is_flickr,
     captions=read_flickr,

@@ -1,4 +1,4 @@
-"""Captions of pictures in one JSON value: as COCO has them (Chen et al. 2015), or a list with an object a picture.
+"""Captions of pictures in one JSON value: in COCO's format (Chen et al. 2015), or as a list of one object per picture.
 
 {"images": [{"id": 9, "file_name": "9.jpg"}], "annotations": [{"image_id": 9, "caption": "A cat ."}]}
 [{"image": "9.jpg", "captions": ["A cat .", "A red cat ."]}]
@@ -26,22 +26,23 @@ BEGINNING = re.compile(
     r'\s*(\{\s*"(info|images|licenses|annotations)"\s*:\s*[\[{]|\[\s*\{[^{}]*"captions?"\s*:\s*[\["])'
 )
 NAMES = ("image", "file", "file_name", "filename", "picture")
-"""What a list's objects call a picture."""
+"""The fields that may name a picture in a list."""
 
 
 def read_coco(path: Path, notes: Notes | None = None) -> Iterator[CaptionRow]:
-    """Every picture with all of its captions; one without any is passed over, and counted."""
+    """Yield every picture with all its captions. Pictures without captions are skipped and counted."""
     notes = Notes() if notes is None else notes
-    whole = read_json_file(path)
-    found = False
-    for row in listed_captions(whole, path, notes) if isinstance(whole, list) else annotated(whole, path, notes):
-        found = True
+    content = read_json_file(path)
+    read_rows = list_rows if isinstance(content, list) else annotation_rows
+    has_rows = False
+    for row in read_rows(content, path, notes):
+        has_rows = True
         yield row
-    check_found(found, path, False, notes)
+    check_found(has_rows, path, False, notes)
 
 
-def listed_captions(whole: Sequence[Any], path: Path, notes: Notes) -> Iterator[CaptionRow]:
-    for number, values in enumerate(whole, start=1):
+def list_rows(pictures: Sequence[Any], path: Path, notes: Notes) -> Iterator[CaptionRow]:
+    for number, values in enumerate(pictures, start=1):
         place = f"{path}: picture {number}"
         try:
             if not isinstance(values, dict):
@@ -57,51 +58,52 @@ def listed_captions(whole: Sequence[Any], path: Path, notes: Notes) -> Iterator[
         yield CaptionRow(image, captions, place)
 
 
-def annotated(whole: Any, path: Path, notes: Notes) -> Iterator[CaptionRow]:
-    said: dict[Any, list[str]] = {}
-    for number, values in enumerate(listed(whole, "annotations", path), start=1):
+def annotation_rows(content: Any, path: Path, notes: Notes) -> Iterator[CaptionRow]:
+    captions_by_id: dict[Any, list[str]] = {}
+    for number, values in enumerate(list_field(content, "annotations", path), start=1):
         try:
-            image, captions = number_in(values, "image_id"), as_captions(values.get("caption"))
+            id, captions = picture_id(values, "image_id"), as_captions(values.get("caption"))
         except Faulty as fault:
             notes.fault(fault.reason, f"{path}: annotation {number}", str(fault))
             continue
-        said.setdefault(image, []).extend(captions)
-    seen = set()
-    for values in listed(whole, "images", path):
+        captions_by_id.setdefault(id, []).extend(captions)
+    ids = set()
+    for values in list_field(content, "images", path):
         try:
-            image = number_in(values, "id")
+            id = picture_id(values, "id")
             name = as_text({"image": values.get("file_name")}, "image")
-            if image in seen:
-                raise Faulty("an id twice", "another picture above has the same id")
+            if id in ids:
+                raise Faulty("duplicate id", "another picture above has the same id")
         except Faulty as fault:
             notes.fault(fault.reason, f"{path}: image {shown(values)}", str(fault))
             continue
-        seen.add(image)
-        if image in said:
-            yield CaptionRow(name, tuple(said[image]), f"{path}: image {image}")
+        ids.add(id)
+        if id in captions_by_id:
+            yield CaptionRow(name, tuple(captions_by_id[id]), f"{path}: image {id}")
         else:
-            notes.skip("picture without a caption", f"{path}: image {image}")
-    for image in said:
-        if image not in seen:
-            notes.fault("no picture", f"{path}: image {image}", "it has a caption, and 'images' has no such id")
+            notes.skip("picture without a caption", f"{path}: image {id}")
+    for id in captions_by_id:
+        if id not in ids:
+            notes.fault("no picture", f"{path}: image {id}", "it has a caption, but its id is not in 'images'")
 
 
-def number_in(values: Any, field: str) -> int | str:
-    """The id of a picture."""
-    found = values.get(field) if isinstance(values, dict) else None
-    if not isinstance(found, (int, str)) or isinstance(found, bool):
+def picture_id(values: Any, field: str) -> int | str:
+    id = values.get(field) if isinstance(values, dict) else None
+    if not isinstance(id, (int, str)) or isinstance(id, bool):
         raise Faulty("no id", f"expected an object with a number in '{field}', found {shown(values)}")
-    return found
+    return id
 
 
-def listed(whole: Any, name: str, path: Path) -> list[Any]:
-    if not isinstance(whole, Mapping) or not isinstance(whole.get(name), list):
-        found = (
-            f"has the fields {', '.join(whole) or 'none'}" if isinstance(whole, Mapping) else f"is {KINDS[type(whole)]}"
-        )
-        raise UserError(f"{path}: the whole file {found}, and no list '{name}'; the shape is {SHAPES}")
-    found_list: list[Any] = whole[name]
-    return found_list
+def list_field(content: Any, name: str, path: Path) -> list[Any]:
+    """Return the list in a field of the file's object."""
+    if not isinstance(content, Mapping) or not isinstance(content.get(name), list):
+        if isinstance(content, Mapping):
+            problem = f"has the fields {', '.join(content) or 'none'}, but no list '{name}'"
+        else:
+            problem = f"is {KINDS[type(content)]}, not an object with the list '{name}'"
+        raise UserError(f"{path}: the file {problem}; the shape is {SHAPES}")
+    values: list[Any] = content[name]
+    return values
 
 
 def is_coco(lines: Sequence[str]) -> bool:
@@ -114,7 +116,7 @@ def coco_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
 
 
 COCO = Format(
-    about="captions of pictures in one JSON value, as COCO has them",
+    about="captions of pictures in JSON (COCO)",
     rows=coco_rows,
     extensions=(".json",),
     fits=is_coco,

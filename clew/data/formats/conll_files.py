@@ -1,9 +1,8 @@
-"""CoNLL columns: a word a line with its tags beside it, an empty line after each sentence. Readers only: tags stay as
-they stand.
+"""CoNLL columns: one word per line with its tags, and an empty line after each sentence. Tags are returned unchanged.
 
-Columns are parted by tabs, or else by spaces, and numbered from 1, or from -1 at the last. Lines that begin with
--DOCSTART- are passed over, and so are comments, which stand before a sentence: `# key = value`, or a line with # that
-has not the file's columns (a sentence may begin with the word #).
+Columns are separated by tabs, or else by spaces, and numbered from 1, or from -1 at the last. Lines that begin with
+-DOCSTART- are skipped. So are comments before a sentence: `# key = value`, or a line that begins with # and does not
+have the file's number of columns (a sentence may begin with the word #).
 """
 
 import re
@@ -25,8 +24,8 @@ TAG = re.compile(r"[^a-z\s]+|[BIOESLU]-\S+")
 
 
 class Block(NamedTuple):
-    """A sentence as the file has it: a row a word, the number of each row's line, and of CoNLL-U what the comments say,
-    by name."""
+    """A sentence as in the file: one row per word, the line number of each row and, in CoNLL-U, the comments by
+    name."""
 
     rows: list[list[str]]
     lines: list[int]
@@ -42,33 +41,34 @@ def read_conll(
     relations: int | None = None,
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
-    """The sentences; `words`, `tags`, `heads` and `relations` are numbers of columns, None for what is not there."""
+    """Yield the sentences. `words`, `tags`, `heads` and `relations` are column numbers, None for a missing column."""
     notes = Notes() if notes is None else notes
-    wanted = {"words": words, "tags": tags, "heads": heads, "relations": relations}
-    places: dict[str, int] = {}
-    found = False
+    numbers = {"words": words, "tags": tags, "heads": heads, "relations": relations}
+    indexes: dict[str, int] = {}
+    has_sentences = False
     for block in read_blocks(path, notes):
-        if not places:
+        if not indexes:
             width = len(block.rows[0])
-            places = {
-                role: column_place(number, width, role, path) for role, number in wanted.items() if number is not None
+            indexes = {
+                role: column_index(number, width, role, path) for role, number in numbers.items() if number is not None
             }
-            if places.get("tags") == places["words"]:
-                columns_there = (
-                    f"there is one column, and words and tags need two; data.format says what else {path} may be"
-                )
-                same = f"data.words and data.tags are the same column, {places['words'] + 1} of {width}; name two"
-                raise UserError(f"{path}: {columns_there if width == 1 else same}")
-        columns = {role: tuple(row[place] for row in block.rows) for role, place in places.items()}
+            if indexes.get("tags") == indexes["words"]:
+                if width == 1:
+                    rule = "there is one column, and words and tags need two; set data.format if it is another format"
+                else:
+                    rule = f"data.words and data.tags are the same column, {indexes['words'] + 1} of {width}; name two"
+                raise UserError(f"{path}: {rule}")
+        columns = {role: tuple(row[index] for row in block.rows) for role, index in indexes.items()}
         sentence = as_sentence(columns, str(path), block.lines, notes)
         if sentence is not None:
-            found = True
+            has_sentences = True
             yield sentence
-    check_found(found, path, False, notes)
+    check_found(has_sentences, path, False, notes)
 
 
 def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
-    """The sentences, parted into columns; one with a line of another width than the file's first is a fault."""
+    """Yield the sentences, split into columns. A line whose number of columns differs from the first line's is a
+    fault."""
     width, tabbed = 0, False
     for group in line_groups(path):
         block = Block([], [], {})
@@ -77,14 +77,14 @@ def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
                 continue
             if not width:
                 tabbed = "\t" in line
-                width = len(parted(line, tabbed))
-            row = parted(line, tabbed)
+                width = len(split_columns(line, tabbed))
+            row = split_columns(line, tabbed)
             if len(row) != width:
-                between = "tab-separated" if tabbed else "space-separated"
+                separated = "tab-separated" if tabbed else "space-separated"
                 notes.fault(
                     "wrong number of columns",
                     f"{path}:{number}",
-                    f"expected {width} {between} columns, found {len(row)}",
+                    f"expected {width} {separated} columns, found {len(row)}",
                 )
                 break
             block.rows.append(row)
@@ -95,11 +95,11 @@ def read_blocks(path: Path, notes: Notes) -> Iterator[Block]:
 
 
 def line_groups(path: Path) -> Iterator[list[tuple[int, str]]]:
-    """Lines of a file that no empty line parts, each with its number."""
-    return grouped(read_lines(path))
+    """Yield the groups of lines between empty lines of a file, each line with its number."""
+    return group_lines(read_lines(path))
 
 
-def grouped(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+def group_lines(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
     group: list[tuple[int, str]] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -114,15 +114,15 @@ def grouped(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
 def is_comment(line: str, width: int, tabbed: bool) -> bool:
     if not line.startswith("#"):
         return False
-    return bool(COMMENT.match(line)) or (bool(width) and len(parted(line, tabbed)) != width)
+    return bool(COMMENT.match(line)) or (bool(width) and len(split_columns(line, tabbed)) != width)
 
 
-def parted(line: str, tabbed: bool) -> list[str]:
-    """Columns; other white space, such as a space that does not break, may be part of a word."""
+def split_columns(line: str, tabbed: bool) -> list[str]:
+    """Split a line at tabs or spaces only: other white space, such as a no-break space, may be part of a word."""
     return line.split("\t") if tabbed else [field for field in line.replace("\t", " ").split(" ") if field]
 
 
-def column_place(number: int, width: int, role: str, path: Path) -> int:
+def column_index(number: int, width: int, role: str, path: Path) -> int:
     if not (1 <= number <= width or -width <= number <= -1):
         raise UserError(
             f"{path}: no column {number} for data.{role}; there are {width}, counted from 1, or from -1 at the last"
@@ -131,7 +131,8 @@ def column_place(number: int, width: int, role: str, path: Path) -> int:
 
 
 def as_sentence(columns: dict[str, tuple[str, ...]], name: str, lines: Sequence[int], notes: Notes) -> Sentence | None:
-    """The sentence, if every word is one and every head is the number of a word; else None, and the fault is noted."""
+    """Return the sentence if no field is empty and every head is the number of a word; else note the fault and return
+    None."""
     for role, values in columns.items():
         if "" in values:
             notes.fault("empty field", f"{name}:{lines[values.index('')]}", f"the column for data.{role} is empty")
@@ -158,7 +159,7 @@ def conll_sentences(
     with_heads: bool,
     notes: Notes,
 ) -> Iterator[Sentence]:
-    """Words are the first column and tags the last where no number is given."""
+    """Yield the sentences. By default words are the first column and tags the last."""
     return read_conll(
         path,
         words=column_number(1 if words is None else words, "words"),
@@ -173,21 +174,21 @@ def column_number(column: Column, role: str) -> int:
     number = as_number(column)
     if number is None:
         raise UserError(
-            f"CoNLL columns have no names; data.{role} takes a number from 1, or from -1 at the last, not {column!r}"
+            f"CoNLL columns have no names; data.{role} must be a number from 1, or from -1 at the last, not {column!r}"
         )
     return number
 
 
 def is_conll(lines: Sequence[str]) -> bool:
-    """Sentences parted by empty lines, and in every line as many columns: single words between tabs, or between spaces
-    if the last is a tag."""
-    inside = "\n".join(lines).strip("\n").split("\n")
-    rows = [line for line in inside if line.strip() and not line.startswith("-DOCSTART-")]
-    if len(rows) < 3 or all(line.strip() for line in inside):
+    """Whether empty lines separate sentences and all other lines have equally many columns: single words between tabs,
+    or between spaces if the last column is a tag."""
+    trimmed = "\n".join(lines).strip("\n").split("\n")
+    rows = [line for line in trimmed if line.strip() and not line.startswith("-DOCSTART-")]
+    if len(rows) < 3 or all(line.strip() for line in trimmed):
         return False
     tabbed = "\t" in rows[-1]
-    width = len(parted(rows[-1], tabbed))
-    columns = [parted(line, tabbed) for line in rows if not is_comment(line, width, tabbed)]
+    width = len(split_columns(rows[-1], tabbed))
+    columns = [split_columns(line, tabbed) for line in rows if not is_comment(line, width, tabbed)]
     if width < 2 or any(len(row) != width for row in columns):
         return False
     return (
@@ -198,7 +199,8 @@ def is_conll(lines: Sequence[str]) -> bool:
 
 
 def conll_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    """Columns by number. The words, which are no labels, are the first column that is no number."""
+    """Yield the sentences with columns by number. The first column that is not numeric has the words, which are not
+    counted as labels."""
     words = None
     for block in read_blocks(path, notes):
         columns = {str(number): column for number, column in enumerate(zip(*block.rows, strict=True), start=1)}
@@ -216,9 +218,9 @@ def block_row(path: Path, block: Block, columns: Mapping[str, tuple[str, ...]], 
 
 
 def conll_use(columns: Columns, shown: Shown) -> Use | None:
-    """Words are the first column that is no number, tags the last of those behind it that have few values."""
-    words, *others = [column for column in columns if not is_of_numbers(shown, column.name)] or columns
-    tags = [column for column in others if len(column.labels or ()) > 1] or others
+    """Suggest tagging: words are the first column that is not numeric, tags the last column with few values."""
+    words, *other_columns = [column for column in columns if not is_of_numbers(shown, column.name)] or columns
+    tags = [column for column in other_columns if len(column.labels or ()) > 1] or other_columns
     return Use("tag", {"data.words": words.name, "data.tags": tags[-1].name}) if tags else None
 
 

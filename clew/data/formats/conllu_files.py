@@ -1,8 +1,8 @@
-"""CoNLL-U, the format of Universal Dependencies: ten tab-separated columns a word, comments before a sentence, an empty
-line after it.
+"""CoNLL-U, the format of Universal Dependencies: ten tab-separated columns per word, comments before a sentence, and an
+empty line after it.
 
-The words are the syntactic ones: a range such as `1-2` names what is written together and is passed over, and so is an
-empty node such as `1.1`, which is not written at all.
+Words are syntactic words. Ranges such as `1-2`, which stand for words written together, are skipped; so are empty nodes
+such as `1.1`, which are not written at all.
 """
 
 import re
@@ -15,19 +15,19 @@ from clew.core.tree_nodes import head_nodes
 from clew.data.described import Columns, Row, Shown, Use, text_field
 from clew.data.examples import LabelledTree, Sentence
 from clew.data.format import Format
-from clew.data.formats.conll_files import Block, as_sentence, block_row, grouped, line_groups
+from clew.data.formats.conll_files import Block, as_sentence, block_row, group_lines, line_groups
 from clew.data.notes import Notes
 from clew.data.records import Column, as_number, check_found, listed
 from clew.data.syntax.dependency_graphs import read_deps
 from clew.data.syntax.heads import read_heads
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-PASSED_OVER = re.compile(r"\d+-\d+|\d+\.\d+")
+SKIPPED_NUMBER = re.compile(r"\d+-\d+|\d+\.\d+")
 FORM, HEAD, DEPS = COLUMNS.index("form"), COLUMNS.index("head"), COLUMNS.index("deps")
 GRAPH_COLUMNS = {"words": "form", "heads": "head", "relations": "deprel"}
 WORD_NUMBER = re.compile(r"\d+([-.]\d+)?")
 WITHOUT_LABELS = ("form", "lemma", "head", "deps", "misc")
-"""Columns of CoNLL-U that hold none."""
+"""Columns of CoNLL-U that have no labels."""
 
 
 def read_conllu(
@@ -39,18 +39,18 @@ def read_conllu(
     relations: Column | None = "deprel",
     notes: Notes | None = None,
 ) -> Iterator[Sentence]:
-    """The sentences; columns by their names or numbers, None for what is not wanted. Heads are checked."""
+    """Yield the sentences. Columns are names or numbers; None leaves a column out. Heads are checked."""
     notes = Notes() if notes is None else notes
-    wanted = {"words": words, "tags": tags, "heads": heads, "relations": relations}
-    places = {role: find_place(column) for role, column in wanted.items() if column is not None}
-    found = False
+    columns_by_role = {"words": words, "tags": tags, "heads": heads, "relations": relations}
+    indexes = {role: find_column_index(column) for role, column in columns_by_role.items() if column is not None}
+    has_sentences = False
     for block in read_conllu_blocks(path, notes):
-        columns = {role: tuple(row[place] for row in block.rows) for role, place in places.items()}
+        columns = {role: tuple(row[index] for row in block.rows) for role, index in indexes.items()}
         sentence = as_sentence(columns, str(path), block.lines, notes)
         if sentence is not None:
-            found = True
+            has_sentences = True
             yield sentence
-    check_found(found, path, False, notes)
+    check_found(has_sentences, path, False, notes)
 
 
 def read_conllu_blocks(path: Path, notes: Notes) -> Iterator[Block]:
@@ -58,7 +58,7 @@ def read_conllu_blocks(path: Path, notes: Notes) -> Iterator[Block]:
 
 
 def conllu_blocks(groups: Iterable[list[tuple[int, str]]], path: Path | str, notes: Notes) -> Iterator[Block]:
-    """The sentences with a row a syntactic word; one whose words are not numbered 1, 2, 3, ... is a fault."""
+    """Yield the sentences with one row per syntactic word. Words that are not numbered 1, 2, 3, ... are a fault."""
     for group in groups:
         block = Block([], [], {})
         for number, line in group:
@@ -74,12 +74,12 @@ def conllu_blocks(groups: Iterable[list[tuple[int, str]]], path: Path | str, not
                     f"expected {len(COLUMNS)} tab-separated columns, found {len(row)}",
                 )
                 break
-            if PASSED_OVER.fullmatch(row[0]):
+            if SKIPPED_NUMBER.fullmatch(row[0]):
                 continue
             if row[0] != str(len(block.rows) + 1):
                 rule = (
-                    f"the word's number is {row[0]!r}, and {len(block.rows) + 1} comes next; words are numbered from 1"
-                    " in each sentence"
+                    f"the word's number is {row[0]!r}, expected {len(block.rows) + 1}; words are numbered from 1 in"
+                    " each sentence"
                 )
                 notes.fault("wrong word number", f"{path}:{number}", rule)
                 break
@@ -90,7 +90,7 @@ def conllu_blocks(groups: Iterable[list[tuple[int, str]]], path: Path | str, not
                 yield block
 
 
-def find_place(column: Column) -> int:
+def find_column_index(column: Column) -> int:
     number = as_number(column)
     if number is not None and 1 <= number <= len(COLUMNS):
         return number - 1
@@ -110,7 +110,7 @@ def conllu_sentences(
     with_heads: bool,
     notes: Notes,
 ) -> Iterator[Sentence]:
-    """The columns form, upos, head and deprel where others are not given."""
+    """Yield the sentences, by default with the columns form, upos, head and deprel."""
     return read_conllu(
         path,
         words="form" if words is None else words,
@@ -122,14 +122,14 @@ def conllu_sentences(
 
 
 def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator[LabelledTree]:
-    """Sentences with heads; their roots have the class that a comment tells."""
+    """Yield sentences with heads as trees; the class of the root is in the comment `label`."""
     blocks = read_conllu_blocks(path, notes)
     first = next(blocks, None)
     if label is None and first is not None:
-        there = listed(list(first.comments)) or "none"
+        comments = listed(list(first.comments)) or "none"
         raise UserError(
-            f"{path}: the labels of CoNLL-U sentences are in comments; say which with data.label=NAME; there are:"
-            f" {there}"
+            f"{path}: the labels of CoNLL-U sentences are in comments; name one with data.label=NAME; there are:"
+            f" {comments}"
         )
     for block in chain([] if first is None else [first], blocks):
         columns = {"words": tuple(row[FORM] for row in block.rows), "heads": tuple(row[HEAD] for row in block.rows)}
@@ -142,7 +142,7 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
                 if sentence.heads is None
                 else f"{sentence.heads.count(0)} words have the head 0"
             )
-            notes.fault("no tree", sentence.id, f"{rule}; a tree has one root, and every other word has a head")
+            notes.fault("not a tree", sentence.id, f"{rule}; a tree has one root, and every other word has a head")
             continue
         if (name := label_of(block, str(label), sentence.id, notes)) is not None:
             labels = tuple(name if head == 0 else None for head in sentence.heads)
@@ -150,36 +150,36 @@ def dependency_trees(path: Path, label: Column | None, notes: Notes) -> Iterator
 
 
 def dependency_graphs(path: Path, label: str | None, notes: Notes) -> Iterator[Sentence]:
-    """Sentences with heads and, where there are any, those of the enhanced graph; tags are the column `label`, or of
-    `feats:Number` that feature, `_` for a word that has it not. Without a label, which is for sentences to tell
-    something of, they may lack heads."""
-    found = False
+    """Yield sentences with heads and, if the file has them, the heads of the enhanced graph. Tags come from the column
+    `label`; `feats:Number` means that feature, which is `_` for a word without it. Without a label, as for prediction,
+    sentences may lack heads."""
+    has_sentences = False
     for sentence in block_graphs(read_conllu_blocks(path, notes), path, label, notes):
-        found = True
+        has_sentences = True
         yield sentence
-    check_found(found, path, False, notes)
+    check_found(has_sentences, path, False, notes)
 
 
-def written_graphs(text: str, place: str) -> list[Sentence]:
-    """The sentences of a text that is CoNLL-U; none where it is not."""
+def parse_conllu(text: str, place: str) -> list[Sentence]:
+    """Parse the sentences of a text in CoNLL-U; the list is empty for a text in another format."""
     lines = text.splitlines()
+    if not is_conllu(lines):
+        return []
     notes = Notes()
-    return (
-        list(block_graphs(conllu_blocks(grouped(lines), place, notes), place, None, notes)) if is_conllu(lines) else []
-    )
+    return list(block_graphs(conllu_blocks(group_lines(lines), place, notes), place, None, notes))
 
 
 def block_graphs(blocks: Iterable[Block], path: Path | str, label: str | None, notes: Notes) -> Iterator[Sentence]:
-    place, feature = label_place(label)
+    label_index, feature = find_label(label)
     for block in blocks:
         columns = {role: tuple(row[COLUMNS.index(name)] for row in block.rows) for role, name in GRAPH_COLUMNS.items()}
-        if place is not None:
-            columns["tags"] = tuple(feature_of(row[place], feature) for row in block.rows)
+        if label_index is not None:
+            columns["tags"] = tuple(feature_of(row[label_index], feature) for row in block.rows)
         sentence = as_sentence(columns, str(path), block.lines, notes)
         if sentence is None:
             continue
         if sentence.heads is None and label is not None:
-            notes.fault("no heads", sentence.id, "the words have no heads, and so no graph; HEAD is the seventh column")
+            notes.fault("no heads", sentence.id, "the words have no heads, so there is no graph; HEAD is column 7")
             continue
         deps, fault = read_deps([row[DEPS] for row in block.rows])
         if fault is not None:
@@ -188,34 +188,34 @@ def block_graphs(blocks: Iterable[Block], path: Path | str, label: str | None, n
         yield sentence._replace(deps=deps)
 
 
-def label_place(label: str | None) -> tuple[int | None, str | None]:
-    """The column that has the labels, and which of its features."""
+def find_label(label: str | None) -> tuple[int | None, str | None]:
+    """Return the index of the column with the labels, and the name of the feature in it, if any."""
     if label is None:
         return None, None
     column, _, feature = label.partition(":")
     if feature and column != "feats":
         raise UserError(
-            f"data.label={label}: features are of the column feats, as in feats:Number; name a column, or a feature"
+            f"data.label={label}: only the column feats has features, as in feats:Number; name a column, or a feature"
         )
-    return find_place(column), feature or None
+    return find_column_index(column), feature or None
 
 
 def feature_of(text: str, name: str | None) -> str:
-    """The value of a feature in `Number=Sing|Person=3`; all of the text where none is named."""
+    """Return the value of a feature in `Number=Sing|Person=3`, or the whole text if no feature is named."""
     if name is None:
         return text
     return next((value for key, _, value in (part.partition("=") for part in text.split("|")) if key == name), "_")
 
 
 def label_of(block: Block, name: str, place: str, notes: Notes) -> str | None:
-    found = block.comments.get(name)
-    if not found:
+    label = block.comments.get(name)
+    if not label:
         notes.fault(
             "no label",
             place,
             f"no comment '# {name} = ...' before this sentence; there are: {listed(list(block.comments)) or 'none'}",
         )
-    return found or None
+    return label or None
 
 
 def is_conllu(lines: Sequence[str]) -> bool:
@@ -224,7 +224,7 @@ def is_conllu(lines: Sequence[str]) -> bool:
 
 
 def conllu_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    """Columns by name, and the comments. Sentences whose heads are no tree are faults."""
+    """Yield the sentences with columns and comments by name. Heads that form no tree are a fault."""
     for block in read_conllu_blocks(path, notes):
         columns = dict(list(zip(COLUMNS, zip(*block.rows, strict=True), strict=True))[1:])
         _, fault = read_heads(columns["head"])

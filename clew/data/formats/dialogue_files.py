@@ -1,4 +1,4 @@
-"""Dialogues in plain text: a turn a line, an empty line between two dialogues. A reply is written after the turns
+"""Dialogues in plain text: one turn per line, and an empty line between dialogues. A reply is generated from the turns
 before it."""
 
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from clew.data.notes import Notes
 from clew.data.records import check_found
 
 TURN = " | "
-"""What stands between the turns that a reply is written after."""
+"""The separator of the turns before a reply."""
 
 
 def read_dialogues(path: Path, *, notes: Notes | None = None) -> Iterator[Dialogue]:
-    """A dialogue of one turn has no reply, and is a fault."""
+    """Yield the dialogues. A dialogue of one turn has no reply and is a fault."""
     notes = Notes() if notes is None else notes
-    name, turns, found = str(path), [], False
+    name, turns, has_dialogues = str(path), [], False
     for number, line in enumerate(chain(read_lines(path), [""]), start=1):
         if line.strip():
             turns.append(line.strip())
@@ -28,16 +28,16 @@ def read_dialogues(path: Path, *, notes: Notes | None = None) -> Iterator[Dialog
             notes.fault(
                 "dialogue of one turn",
                 dialogue.id,
-                "this turn has no other after it before an empty line, so there is no reply",
+                "the dialogue has one turn, so there is no reply",
             )
         elif dialogue.turns:
-            found = True
+            has_dialogues = True
             yield dialogue
-    check_found(found, path, False, notes)
+    check_found(has_dialogues, path, False, notes)
 
 
 def replies(dialogue: Dialogue, most: int) -> Iterator[Pair]:
-    """Every turn but the first, with at most so many turns before it as its source."""
+    """Yield every turn but the first as a target; the source is at most the `most` turns before it."""
     for turn in range(1, len(dialogue.turns)):
         history = dialogue.turns[max(0, turn - most) : turn]
         yield Pair(TURN.join(history), dialogue.turns[turn], f"{dialogue.file}:{dialogue.line + turn}")

@@ -1,11 +1,11 @@
-"""Graphs in JSON lines: what stands at the nodes, edges between them with the names of their types, and labels of nodes
-or of the whole.
+"""Graphs in JSON lines: the words at the nodes, typed edges between them, and labels of the nodes or of the graph.
 
-    {"nodes": ["C", "C", "O"], "edges": [[0, 1, "single"], [1, 2, "double"]], "labels": ["a", "b", "c"], "label":
-    "acid"}
+    {"nodes": ["C", "C", "O"],
+     "edges": [[0, 1, "single"], [1, 2, "double"]],
+     "labels": ["a", "b", "c"], "label": "acid"}
 
-Nodes are counted from 0. An edge leads from its first node to its second, and a graph whose edges are to be read both
-ways has both, or is read by a layer that goes both ways.
+Nodes are counted from 0. An edge leads from its first node to its second. For edges in both directions, write both, or
+use a layer that reads edges in both directions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,8 @@ NODES, EDGES, LABELS, LABEL = "nodes", "edges", "labels", "label"
 
 
 def graphs_with_node_labels(path: Path, label: str | None, notes: Notes) -> Iterator[Sentence]:
-    """Graphs whose nodes have labels in the field `label`, or in `labels` where there is no such field; None leaves
-    them out."""
+    """Yield graphs with node labels from the field `label`, or from `labels` if there is no such field. None leaves the
+    labels out."""
     for values, place in graph_records(path, notes):
         try:
             graph = graph_of(values, place)
@@ -41,7 +41,7 @@ def graphs_with_node_labels(path: Path, label: str | None, notes: Notes) -> Iter
 
 
 def labelled_graphs(path: Path, label: str, notes: Notes, *, with_labels: bool = True) -> Iterator[LabelledGraph]:
-    """Graphs with a label each in the field `label`: a string, a number, or where several may be a list of strings."""
+    """Yield graphs, each with its label or labels from the field `label`: a string, a number or a list of strings."""
     for values, place in graph_records(path, notes):
         try:
             labels = graph_labels(values, label) if with_labels else ()
@@ -62,39 +62,43 @@ def graph_records(path: Path, notes: Notes) -> Iterator[tuple[Mapping[str, Any],
 def graph_of(values: Mapping[str, Any], place: str) -> Sentence:
     nodes = as_strings(values, NODES)
     if not nodes:
-        raise Faulty("no nodes", "the graph has no nodes; give one at least")
+        raise Faulty("no nodes", "the graph has no nodes; give at least one")
     return Sentence(nodes, id=place, edges=as_edges(values.get(EDGES, []), len(nodes)))
 
 
 def as_strings(values: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    found = values.get(field)
-    if not isinstance(found, list) or not all(
-        isinstance(each, (str, int)) and not isinstance(each, bool) for each in found
+    strings = values.get(field)
+    if not isinstance(strings, list) or not all(
+        isinstance(value, (str, int)) and not isinstance(value, bool) for value in strings
     ):
-        what = "there is none" if field not in values else "it is none"
-        raise Faulty(field, f'"{field}" must be a list of strings, and {what}')
-    return tuple(map(str, found))
+        problem = "it is missing" if field not in values else "it is not"
+        raise Faulty(field, f'"{field}" must be a list of strings, but {problem}')
+    return tuple(map(str, strings))
 
 
-def as_edges(found: Any, num_nodes: int) -> NamedEdges:
-    """(source, target, type) each; a type that is not given is "edge"."""
+def as_edges(value: Any, num_nodes: int) -> NamedEdges:
+    """Check edges (source, target, type); the default type is "edge"."""
     edges = []
-    for each in found if isinstance(found, Sequence) and not isinstance(found, str) else [found]:
-        ends = list(each) if isinstance(each, (list, tuple)) else []
-        if len(ends) not in (2, 3) or not all(isinstance(end, int) and not isinstance(end, bool) for end in ends[:2]):
+    for edge in value if isinstance(value, Sequence) and not isinstance(value, str) else [value]:
+        parts = list(edge) if isinstance(edge, (list, tuple)) else []
+        nodes = parts[:2]
+        if len(parts) not in (2, 3) or not all(isinstance(node, int) and not isinstance(node, bool) for node in nodes):
             raise Faulty(
-                "edge", f'an edge is [source, target, "type"], with nodes counted from 0, and {each!r} is none'
+                "edge", f'an edge must be [source, target, "type"], with nodes counted from 0, but one is {edge!r}'
             )
-        if not all(0 <= end < num_nodes for end in ends[:2]):
-            raise Faulty("edge", f"the edge {ends} names no node; there are {num_nodes}, counted from 0")
-        edges.append((ends[0], ends[1], str(ends[2]) if len(ends) == 3 else "edge"))
+        if not all(0 <= node < num_nodes for node in nodes):
+            raise Faulty(
+                "edge",
+                f"the edge {parts} has a node that does not exist; there are {num_nodes} nodes, counted from 0",
+            )
+        edges.append((nodes[0], nodes[1], str(parts[2]) if len(parts) == 3 else "edge"))
     return tuple(edges)
 
 
 def graph_labels(values: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    found = values.get(field)
-    if isinstance(found, list):
+    label = values.get(field)
+    if isinstance(label, list):
         return as_strings(values, field)
-    if found is None or isinstance(found, (dict, bool)) or not str(found).strip():
-        raise Faulty("no label", f'the graph has no label in "{field}"; data.label names its field')
-    return (str(found).strip(),)
+    if label is None or isinstance(label, (dict, bool)) or not str(label).strip():
+        raise Faulty("no label", f'the graph has no label in "{field}"; name its field with data.label=NAME')
+    return (str(label).strip(),)

@@ -1,4 +1,4 @@
-"""JSON lines, which have an object a line, and JSON arrays of objects. A field inside another is named with dots:
+"""JSON lines, with one object per line, and JSON arrays of objects. Dots name a field inside another:
 `translation.en`."""
 
 import json
@@ -24,25 +24,25 @@ KINDS = {
     float: "a number",
 }
 NUMBERS_FOR_NAMES = (
-    'a list of numbers; write the names they stand for, such as ["B-PER", "O"] for [1, 0], or the numbers in quotes'
+    'a list of numbers; write the names that they stand for, such as ["B-PER", "O"] for [1, 0], or quote the numbers'
 )
 
 GAP = re.compile(r"[\s,]*")
 ARRAY = re.compile(r"\s*\[\s*\{")
 PIECE, LONGEST = 2**16, 2**24
-"""Characters of an array that are read at once, and of a value in it at most."""
+"""Numbers of characters: of an array that are read at once, and of the longest value in it."""
 MOST_COLUMNS = 100
-"""Of a record that are described."""
+"""The largest number of columns that are described."""
 
 
 def read_jsonl(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The records: the objects as they are, fields inside fields too; `value_at` finds one by its dotted name. An array
-    is read as such."""
+    """Yield the objects as records, with nested fields unchanged; `value_at` finds those by dotted names. A file that
+    begins with an array is read as one."""
     notes = Notes() if notes is None else notes
     name = str(path)
-    found = False
+    has_records = False
     for number, line in enumerate(read_lines(path), start=1):
         if number == 1 and line.lstrip().startswith("["):
             yield from read_json_array(path, notes=notes)
@@ -54,35 +54,38 @@ def read_jsonl(
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
             if number == 1 and line.strip() == "{":
-                raise UserError(f"{path}: {one_a_line(path)}") from None
+                raise UserError(
+                    f"{path}: JSON lines have one object per line, but this value spans several lines; write one record"
+                    f" per line, e.g. jq -c . {command(path)}"
+                ) from None
             notes.fault("bad JSON", f"{name}:{number}", f"this is not JSON: {why(error)}")
             continue
         if isinstance(values, dict):
-            found = True
+            has_records = True
             yield Record(values, name, number)
         else:
             notes.fault("no object", f"{name}:{number}", f"expected an object ({{...}}), found {KINDS[type(values)]}")
-    check_found(found, path, False, notes)
+    check_found(has_records, path, False, notes)
 
 
 def read_json_array(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The objects of an array, each placed at the line where it begins. An object is in memory at a time, not the
-    file."""
+    """Yield the objects of an array as records, each with the line where it begins. One object at a time is in memory,
+    not the whole file."""
     notes = Notes() if notes is None else notes
-    name, found = str(path), False
+    name, has_records = str(path), False
     for line, value in array_values(path):
         if isinstance(value, dict):
-            found = True
+            has_records = True
             yield Record(value, name, line)
         else:
             notes.fault("no object", f"{name}:{line}", f"expected an object ({{...}}), found {KINDS[type(value)]}")
-    check_found(found, path, False, notes)
+    check_found(has_records, path, False, notes)
 
 
 def array_values(path: Path) -> Iterator[tuple[int, Any]]:
-    """The values of an array and their lines, read in pieces."""
+    """Yield the line and the value of every item of an array, reading the file in pieces."""
     decoder, size = json.JSONDecoder(), PIECE
     with opened(path) as stream:
         text = stream.read(size)
@@ -96,11 +99,12 @@ def array_values(path: Path) -> Iterator[tuple[int, Any]]:
             try:
                 value, place = decoder.raw_decode(text, start)
             except (ValueError, RecursionError) as error:
-                more = stream.read(size) if len(text) - start < LONGEST else ""
-                if not more:
+                piece = stream.read(size) if len(text) - start < LONGEST else ""
+                if not piece:
                     raise UserError(f"{path}:{line}: this is not JSON: {why(error)}") from None
-                text, place = text[start:] + more, 0
-                size = min(2 * size, LONGEST)  # so that a large object is not begun again for every piece
+                text, place = text[start:] + piece, 0
+                # each piece starts the parsing of an object again, so a large object gets larger pieces
+                size = min(2 * size, LONGEST)
                 continue
             yield line, value
             line += text.count("\n", start, place)
@@ -108,24 +112,24 @@ def array_values(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def is_json_array(lines: Sequence[str]) -> bool:
-    """An array whose first value is an object."""
+    """Whether a file begins with an array whose first value is an object."""
     return ARRAY.match("\n".join(lines)) is not None
 
 
 def value_at(values: Mapping[str, Any], name: str) -> Any:
-    """A field by its name, dots going into fields of fields; KeyError where there is none."""
+    """Return a field by its name, or a nested field by its dotted name. Raises KeyError if there is none."""
     if name in values:
         return values[name]
-    here: Any = values
+    value: Any = values
     for part in name.split("."):
-        if not isinstance(here, dict) or part not in here:
+        if not isinstance(value, dict) or part not in value:
             raise KeyError(name)
-        here = here[part]
-    return here
+        value = value[part]
+    return value
 
 
 def dotted_names(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The names of all fields that hold no fields themselves."""
+    """Return the dotted names of all fields that have no fields themselves."""
     names: list[str] = []
     for key, value in values.items():
         names += dotted_names(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [f"{prefix}{key}"]
@@ -140,15 +144,8 @@ def is_list_of_numbers(value: Any) -> bool:
     )
 
 
-def one_a_line(path: Path) -> str:
-    return (
-        "JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq -c ."
-        f" {command(path)}"
-    )
-
-
 def read_json_file(path: Path) -> Any:
-    """The value of a file that is one JSON value."""
+    """Read a file that is one JSON value."""
     try:
         return json.loads("".join(ended_lines(path)))
     except (ValueError, RecursionError) as error:
@@ -180,7 +177,7 @@ def json_field(value: Any) -> Field:
 
 
 def list_rows(read: Reader) -> Callable[[Path, bool | None, Notes], Iterator[Row]]:
-    """The records of a table whose fields may be lists, or have fields themselves."""
+    """Return the `rows` of a table whose fields may be lists, or have fields themselves."""
 
     def rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
         for record in read(path, header=header, wanted=(), notes=notes):

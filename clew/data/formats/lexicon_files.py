@@ -1,5 +1,5 @@
-"""Bilingual lexicons: a source word and a translation of it on every line, with a tab or spaces between. A word may
-have several lines."""
+"""Bilingual lexicons: a source word and one of its translations per line, separated by a tab or spaces. A word may have
+several lines."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from clew.data.lines import read_lines
 
 
 def read_lexicon(path: Path | str) -> list[tuple[str, str]]:
-    """The pairs, in order; with tabs, words may have spaces inside."""
+    """Read the pairs in order. If a tab separates them, words may contain spaces."""
     path = Path(path).expanduser()
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -20,7 +20,7 @@ def read_lexicon(path: Path | str) -> list[tuple[str, str]]:
                 f"{path}:{number}: expected a word and its translation with a tab or a space between, found"
                 f" {counted(len(words), 'word')}"
             )
-        found.append((words[0], words[1]))
-    if not found:
-        raise UserError(f"{path}: there is no pair of words in it; a line is a word and its translation")
-    return found
+        pairs.append((words[0], words[1]))
+    if not pairs:
+        raise UserError(f"{path}: there are no pairs of words in it; write a word and its translation on each line")
+    return pairs

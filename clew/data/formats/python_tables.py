@@ -1,6 +1,6 @@
-"""Tables that a program has in memory: DataFrames of pandas and polars, pyarrow's tables, Datasets, NumPy arrays, dicts
-of columns, lists of dicts. They are recognised by their methods, so that no library is imported for them; rows are
-values that JSON has."""
+"""Tables in memory: DataFrames of pandas and polars, pyarrow tables, Datasets, structured NumPy arrays, dicts of
+columns, and lists of dicts. They are recognised by their methods, so no library is imported. Rows contain only values
+of JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -15,7 +15,7 @@ Rows = Iterator[dict[str, Any]]
 
 
 def rows_in_memory(data: Any) -> Rows | None:
-    """The rows of a table by column; None where the data are no table."""
+    """Yield the rows of a table as dicts by column. Return None if the data are not a table."""
     if isinstance(data, np.ndarray):
         return (
             None
@@ -25,51 +25,51 @@ def rows_in_memory(data: Any) -> Rows | None:
     if hasattr(data, "features") and hasattr(data, "column_names"):
         return dataset_rows(data)
     if hasattr(data, "iter_rows"):  # polars
-        return (valued(row) for row in data.iter_rows(named=True))
+        return (json_row(row) for row in data.iter_rows(named=True))
     if hasattr(data, "itertuples"):  # pandas
         names = [str(name) for name in data.columns]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise UserError(f"data= has several columns {shown(repeated[0])}; rename them or drop all but one")
-        return (valued(dict(zip(names, row, strict=True))) for row in data.itertuples(index=False, name=None))
+        return (json_row(dict(zip(names, row, strict=True))) for row in data.itertuples(index=False, name=None))
     if hasattr(data, "to_batches"):  # pyarrow
-        return (valued(row) for batch in data.to_batches() for row in batch.to_pylist())
+        return (json_row(row) for batch in data.to_batches() for row in batch.to_pylist())
     return column_rows(data) if isinstance(data, Mapping) else None
 
 
 def dataset_rows(data: Any) -> Rows:
-    """Of a Dataset: numbers of classes are their names."""
+    """Yield the rows of a Dataset, with class numbers converted to class names."""
     features = {} if data.features is None else data.features.to_dict()
     for row in data:
-        yield valued({name: converter(features.get(name))(value) for name, value in row.items()})
+        yield json_row({name: converter(features.get(name))(value) for name, value in row.items()})
 
 
 def column_rows(data: Mapping[str, Any]) -> Rows:
-    """A dict of columns."""
+    """Yield the rows of a dict of columns."""
     columns = {str(name): list(column) for name, column in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise UserError(
-            f"the columns of data= are of different lengths: {counts}; a column has a value for each example"
+            f"the columns of data= have different lengths: {counts}; give each column one value per example"
         )
-    return (valued(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
+    return (json_row(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True))
 
 
 def rows_of_dicts(examples: Iterable[Any]) -> tuple[Rows | None, Iterable[Any]]:
-    """The rows of what yields dicts; else None, and all that it yields."""
+    """Return (rows, ()) for an iterable of dicts, and (None, the same items) for any other."""
     items = iter(examples)
     first = next(items, None)
     if isinstance(first, Mapping):
-        return (valued(row) for row in chain([first], items)), ()
+        return (json_row(row) for row in chain([first], items)), ()
     return None, ([] if first is None else chain([first], items))
 
 
-def valued(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name): in_json(value) for name, value in row.items()}
+def json_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): json_value(value) for name, value in row.items()}
 
 
-def in_json(value: Any) -> Any:
-    """A value as JSON has it; what is missing, as NaN and NA are, is null."""
+def json_value(value: Any) -> Any:
+    """Convert a value to one of JSON. Missing values, such as NaN and NA, become None."""
     if type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, (np.generic, np.ndarray)):
@@ -77,5 +77,7 @@ def in_json(value: Any) -> Any:
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, (list, tuple)):
-        return [in_json(each) for each in value]
-    return {str(name): in_json(each) for name, each in value.items()} if isinstance(value, Mapping) else plain(value)
+        return [json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): json_value(item) for name, item in value.items()}
+    return plain(value)

@@ -1,12 +1,12 @@
-"""Questions on passages: SQuAD's JSON (Rajpurkar et al. 2016, 2018), or a table with a question a record.
+"""Questions on passages: SQuAD's JSON (Rajpurkar et al. 2016, 2018), or a table with one question per record.
 
     {"data": [{"paragraphs": [{"context": "...", "qas": [
         {"id": "17", "question": "...", "answers": [{"text": "...", "answer_start": 12}]}]}]}]}
 
-A question whose `answers` are empty, or that `is_impossible`, has no answer in its passage. An answer that does not
-stand where the file says is a faulty record. A table has columns `question`, `passage` or `context`, `answer` and
-`answer_start`; JSON lines may have lists in `answers.text` and `answers.answer_start`. Where no column says where an
-answer begins, it is where the passage has it first.
+A question with empty `answers`, or with `is_impossible`, has no answer in its passage. An answer that is not at the
+stated position is a faulty record. A table has the columns `question`, `passage` or `context`, `answer` and
+`answer_start`; JSON lines may have lists in `answers.text` and `answers.answer_start`. Without `answer_start`, an
+answer begins at its first occurrence in the passage.
 """
 
 import re
@@ -28,116 +28,119 @@ BEGINNING = re.compile(r'\s*\{\s*("version"\s*:\s*"[^"]*"\s*,\s*)?"data"\s*:\s*\
 
 
 def read_squad(path: Path, notes: Notes | None = None, *, with_answers: bool = True) -> Iterator[Question]:
-    """The questions of SQuAD's JSON, by their ids; without answers, where these are not looked at."""
+    """Yield the questions of SQuAD's JSON. Ids must be unique. Without `with_answers` the answers are not read."""
     notes = Notes() if notes is None else notes
-    seen: set[str] = set()
+    ids: set[str] = set()
     for number, (context, values) in enumerate(squad_records(path), start=1):
-        given = values.get("id")
-        name = str(given) if isinstance(given, (str, int)) and str(given) else f"{path}: question {number}"
-        place = f"{path}: question {name}" if given else name
+        own_id = values.get("id")
+        name = str(own_id) if isinstance(own_id, (str, int)) and str(own_id) else f"{path}: question {number}"
+        place = f"{path}: question {name}" if own_id else name
         try:
-            if name in seen:
-                raise Faulty("an id twice", "another question above has the same id")
-            example = made_from_squad(context, values if with_answers else {**values, "answers": []}, name)
+            if name in ids:
+                raise Faulty("duplicate id", "another question above has the same id")
+            example = question_from_squad(context, values if with_answers else {**values, "answers": []}, name)
         except Faulty as fault:
             notes.fault(fault.reason, place, str(fault))
             continue
-        seen.add(name)
+        ids.add(name)
         yield example
-    check_found(bool(seen), path, False, notes)
+    check_found(bool(ids), path, False, notes)
 
 
 def squad_records(path: Path) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """Every question with its passage; a file of another shape is refused."""
-    whole = read_json_file(path)
-    for article in listed(whole, "data", path, "the whole file"):
-        for paragraph in listed(article, "paragraphs", path, "an article"):
-            for values in listed(paragraph, "qas", path, "a paragraph"):
+    """Yield every question with its passage. A file of another shape is refused."""
+    content = read_json_file(path)
+    for article in list_field(content, "data", path, "the file"):
+        for paragraph in list_field(article, "paragraphs", path, "an article"):
+            for values in list_field(paragraph, "qas", path, "a paragraph"):
                 if not isinstance(values, dict):
-                    raise UserError(
-                        f"{path}: a question is {KINDS[type(values)]}, and not an object; the shape is {SHAPE}"
-                    )
+                    raise UserError(f"{path}: a question is {KINDS[type(values)]}, not an object; the shape is {SHAPE}")
                 yield paragraph.get("context"), values
 
 
-def listed(here: Any, name: str, path: Path, what: str) -> list[Any]:
-    if not isinstance(here, dict) or not isinstance(here.get(name), list):
-        found = f"has the fields {', '.join(here) or 'none'}" if isinstance(here, dict) else f"is {KINDS[type(here)]}"
-        raise UserError(f"{path}: {what} {found}, and no list '{name}'; the shape is {SHAPE}")
-    return here[name]
+def list_field(value: Any, name: str, path: Path, what: str) -> list[Any]:
+    """Return the list in a field of an object; `what` names the object in messages."""
+    if not isinstance(value, dict) or not isinstance(value.get(name), list):
+        if isinstance(value, dict):
+            problem = f"has the fields {', '.join(value) or 'none'}, but no list '{name}'"
+        else:
+            problem = f"is {KINDS[type(value)]}, not an object with the list '{name}'"
+        raise UserError(f"{path}: {what} {problem}; the shape is {SHAPE}")
+    return value[name]
 
 
-def made_from_squad(context: Any, values: Mapping[str, Any], name: str) -> Question:
-    given = values.get("answers", [])
-    if not isinstance(given, list) or not all(isinstance(answer, dict) for answer in given):
-        raise Faulty("wrong kind", f"answers are a list of objects, not {shown(given)}")
-    texts, starts = ([answer.get(field) for answer in given] for field in ("text", "answer_start"))
+def question_from_squad(context: Any, values: Mapping[str, Any], name: str) -> Question:
+    answers = values.get("answers", [])
+    if not isinstance(answers, list) or not all(isinstance(answer, dict) for answer in answers):
+        raise Faulty("wrong kind", f"answers must be a list of objects, not {shown(answers)}")
+    texts, starts = ([answer.get(field) for answer in answers] for field in ("text", "answer_start"))
     if values.get("is_impossible"):
         texts, starts = [], []
-    return made(values.get("question"), context, texts, starts, name)
+    return checked_question(values.get("question"), context, texts, starts, name)
 
 
-def made_from_row(values: Mapping[str, Any], place: str) -> Question:
-    if "answers" in values:  # of an example from Python
+def question_from_row(values: Mapping[str, Any], place: str) -> Question:
+    if "answers" in values:  # an example from Python
         texts, starts = [answer.text for answer in values["answers"]], [answer.start for answer in values["answers"]]
     else:
         texts, starts = (as_list(values.get(role)) for role in ("answer", "answer_start"))
     name = values.get("id")
-    return made(
+    return checked_question(
         values["question"], values["passage"], texts, starts or None, str(name) if name not in (None, "") else place
     )
 
 
-def made(question: Any, passage: Any, texts: list[Any], starts: list[Any] | None, name: str) -> Question:
-    """A question whose answers stand where they are said to."""
+def checked_question(question: Any, passage: Any, texts: list[Any], starts: list[Any] | None, name: str) -> Question:
+    """Return a question after checking that its answers are at their positions in the passage."""
     roles = {"question": question, "passage": passage}
-    asked, where = (as_text(roles, role) for role in roles)
+    question, passage = (as_text(roles, role) for role in roles)
     starts = [None] * len(texts) if starts is None else starts
     if len(texts) != len(starts):
         raise Faulty(
-            "unequal lengths", f"expected a place for each answer, found {len(texts)} answers and {len(starts)} places"
+            "unequal lengths", f"expected a start for each answer, found {len(texts)} answers and {len(starts)} starts"
         )
-    answers = [located(text, start, where) for text, start in zip(texts, starts, strict=True)]
-    return Question(asked, where, tuple(dict.fromkeys(answers)), name)
+    answers = [locate_answer(text, start, passage) for text, start in zip(texts, starts, strict=True)]
+    return Question(question, passage, tuple(dict.fromkeys(answers)), name)
 
 
-def located(text: Any, start: Any, passage: str) -> Answer:
+def locate_answer(text: Any, start: Any, passage: str) -> Answer:
     if not isinstance(text, str) or not text.strip():
         raise Faulty(
-            "wrong kind", f"an answer is a text, not {shown(text) if isinstance(text, str) else kind_of(text)}"
+            "wrong kind", f"an answer must be a text, not {shown(text) if isinstance(text, str) else kind_of(text)}"
         )
     check_unicode(text, "answer")
     if start is None:
         if text not in passage:
-            raise Faulty("answer elsewhere", f"the answer {shown(text)} does not stand in its passage")
+            raise Faulty("answer elsewhere", f"the answer {shown(text)} does not occur in its passage")
         return Answer(text, passage.index(text))
     if isinstance(start, str) and start.strip().isdecimal():
         start = int(start)
     if not isinstance(start, int) or isinstance(start, bool):
-        raise Faulty("wrong kind", f"an answer begins at a character, by its number from 0, not at {shown(start)}")
-    found = passage[max(start, 0) : max(start, 0) + len(text)]
-    if start < 0 or found != text:
+        raise Faulty("wrong kind", f"the start of an answer must be a character number from 0, not {shown(start)}")
+    text_at_start = passage[max(start, 0) : max(start, 0) + len(text)]
+    if start < 0 or text_at_start != text:
         raise Faulty(
             "answer elsewhere",
-            f"the answer {shown(text)} does not begin at character {start} of its passage, where {shown(found)} is",
+            f"the answer {shown(text)} does not begin at character {start} of its passage, which has"
+            f" {shown(text_at_start)} there",
         )
     return Answer(text, start)
 
 
 def as_list(value: Any) -> list[Any]:
-    """The values of a field: those of a list, one, or none."""
+    """Return the values of a field, which may be a list, a single value or empty."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def is_squad(lines: Sequence[str]) -> bool:
-    """One object over the whole file, whose field `data` is a list."""
+    """Whether a file begins as an object whose field `data` is a list."""
     return bool(BEGINNING.match("\n".join(lines)[:1000]))
 
 
 def question_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    """Questions with their first answer, which is empty where the passage has none."""
+    """Yield the questions with their first answer, which is empty if the passage has none."""
     for example in read_squad(path, notes):
         texts = {"question": example.question, "passage": example.passage, "answer": "".join(example.texts[:1])}
         yield (
@@ -147,7 +150,7 @@ def question_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row
 
 
 SQUAD = Format(
-    about="questions on passages, as SQuAD has them",
+    about="questions on passages (SQuAD)",
     rows=question_rows,
     extensions=(".json",),
     fits=is_squad,

@@ -1,9 +1,7 @@
-"""Tables with types: Parquet, Arrow and Feather files, folders of them, and what `datasets` saves to disk. Rows are
-streamed, a batch at a time, and only the columns that are asked for are read. pyarrow reads them (`pip install
-'clew[tables]'`).
+"""Typed tables: Parquet, Arrow and Feather files, folders of them, and datasets that `datasets` saved to disk. They are
+read with pyarrow (`pip install 'clew[tables]'`). Rows are streamed in batches, and only the requested columns are read.
 
-A number that stands for the name of a class, as `datasets` writes it, is that name; the index that pandas writes is
-left out.
+Class numbers, as `datasets` writes them, become class names. The index that pandas writes is left out.
 """
 
 import json
@@ -14,25 +12,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from clew.core.errors import UserError, few_of
-from clew.data.files.unpacking import RATIO, kind_at, most_unpacked
+from clew.data.files.unpacking import RATIO, kind_at, largest_unpacked_size
 from clew.data.format import Format
 from clew.data.formats.json_files import list_rows
 from clew.data.notes import Notes
 from clew.data.records import Column, Record, check_found
 
 ROWS = 1024
-"""Rows that are read at a time."""
+"""Number of rows read at a time."""
 ENDINGS = (".parquet", ".arrow", ".feather")
-"""How the names of files in a folder end."""
+"""File name endings that are read in a folder."""
 FOLDER = "folder of tables"
 INDEX = "__index_level_"
-"""How pandas calls the columns of its index."""
+"""The prefix of pandas' index columns."""
 Value = Callable[[Any], Any]
 
 
 BUFFER = 2**20
-"""Bytes of a Parquet column that are fetched at a time. Left to itself pyarrow fetches a row group whole, and pandas
-writes up to a million rows as one: a group of 390 MB is read in 90 MB of memory instead of 460."""
+"""Bytes of a Parquet column that are read at a time. By default pyarrow reads a whole row group, and pandas writes up
+to a million rows as one. With this buffer, a group of 390 MB takes 90 MB of memory instead of 460."""
 
 
 class Group(NamedTuple):
@@ -40,27 +38,26 @@ class Group(NamedTuple):
 
     first_row: int
     num_rows: int
-    size: int  # bytes of the columns that were asked for, before compression
+    size: int  # bytes of the requested column before compression
 
 
 def read_table(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The rows, each placed by its number in its file. Of the columns those that are `wanted`, by name; all where none
-    is."""
+    """Yield the rows, each with its number in its file. `wanted` names the columns to read; by default all are."""
     notes = Notes() if notes is None else notes
-    found = False
+    has_rows = False
     for file in files_of(path):
         for record in file_rows(file, wanted):
-            found = True
+            has_rows = True
             yield record
-    check_found(found, path, False, notes)
+    check_found(has_rows, path, False, notes)
 
 
 def file_rows(
     file: Path, wanted: Collection[Column] = (), groups: Sequence[int] | None = None, first_row: int = 0
 ) -> Iterator[Record]:
-    """The rows of one file; of some row groups of a Parquet file, the first of which begins after `first_row` rows."""
+    """Yield the rows of one file, or of some row groups of a Parquet file, which begin after `first_row` rows."""
     number = first_row
     try:
         for batch in batches(file, [str(column) for column in wanted], groups):
@@ -76,12 +73,12 @@ def file_rows(
 
 
 def row_groups(path: Path, column: str) -> list[Group]:
-    """The row groups of a Parquet file."""
+    """Return the row groups of a Parquet file, with their sizes in one column."""
     with readable(path), arrow("pyarrow.parquet").ParquetFile(path) as file:
         check_size(path, file.metadata)
         groups, first_row = [], 0
-        for place in range(file.metadata.num_row_groups):
-            group = file.metadata.row_group(place)
+        for index in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(index)
             chunks = [group.column(number) for number in range(group.num_columns)]
             size = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column)
             groups.append(Group(first_row, group.num_rows, size))
@@ -90,7 +87,7 @@ def row_groups(path: Path, column: str) -> list[Group]:
 
 
 def table_columns(path: Path) -> list[str]:
-    """The names of the columns, fields of fields with dots; bytes are none."""
+    """Return the names of the columns, with dotted names for nested fields. Columns of bytes are left out."""
     file = files_of(path)[0]
     with readable(file):
         schema = schema_of(file)
@@ -98,44 +95,44 @@ def table_columns(path: Path) -> list[str]:
 
 
 def leaves(field: Any, prefix: str = "") -> list[str]:
-    """The names of a field, or of the fields in it, that hold anything but bytes."""
+    """Return the dotted names of a field's innermost fields that are not bytes."""
     types = arrow("pyarrow.types")
     name = f"{prefix}{field.name}"
     if types.is_struct(field.type):
-        inside = (field.type.field(place) for place in range(field.type.num_fields))
-        return [leaf for inner in inside for leaf in leaves(inner, f"{name}.")]
+        fields = (field.type.field(index) for index in range(field.type.num_fields))
+        return [leaf for inner in fields for leaf in leaves(inner, f"{name}.")]
     has_bytes = any(test(field.type) for test in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary))
     return [] if has_bytes else [name]
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file, or those of a folder in the order of their names; of a folder that `datasets` saved, those that it
-    tells of."""
+    """Return the file, or the files of a folder in the order of their names. A folder saved by `datasets` lists its own
+    files."""
     if not path.is_dir():
         return [path]
     if (path / "dataset_dict.json").is_file():
         parts = sorted(part.name for part in path.iterdir() if (part / "state.json").is_file())
         example = path / (parts[0] if parts and "train" not in parts else "train")
         raise UserError(
-            f"{path}: this folder holds the parts {few_of(parts)} of a dataset; name one, e.g. data.train={example}"
+            f"{path}: this folder has the parts {few_of(parts)} of a dataset; give one, e.g. data.train={example}"
         )
     state = path / "state.json"
     if state.is_file():
         names = [
-            Path(str(each.get("filename"))).name
-            for each in json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
+            Path(str(file.get("filename"))).name
+            for file in json.loads(state.read_text(encoding="utf-8")).get("_data_files", [])
         ]
     else:
         names = sorted(
             file.name for file in path.iterdir() if file.suffix.lower() in ENDINGS and not file.name.startswith(".")
         )
     if not names:
-        raise UserError(f"{path}: this folder of tables is empty; give one with .parquet or .arrow files in it")
+        raise UserError(f"{path}: this folder has no tables; give one with .parquet or .arrow files")
     return [path / name for name in names]
 
 
 def is_folder_of_tables(path: Path) -> bool:
-    """A folder that `datasets` saved, or with Parquet or Arrow files in it."""
+    """Whether a path is a folder saved by `datasets`, or one with Parquet or Arrow files."""
     try:
         names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
     except OSError:
@@ -146,32 +143,32 @@ def is_folder_of_tables(path: Path) -> bool:
 
 
 def batches(path: Path, columns: Sequence[str], groups: Sequence[int] | None = None) -> Iterator[Any]:
-    """Batches of rows, of which only some columns are read; each is checked, since a file of a stranger's may point
-    anywhere."""
+    """Yield batches of rows with the given columns. Arrow batches are validated, since the offsets in an untrusted file
+    may point anywhere."""
     with faults():
         kind = kind_at(path)
         if kind == "parquet":
             with arrow("pyarrow.parquet").ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
                 check_size(path, file.metadata)
-                kept = list(columns) or [name for name in file.schema_arrow.names if not name.startswith(INDEX)]
-                yield from file.iter_batches(batch_size=ROWS, columns=kept, row_groups=groups)
+                names = list(columns) or [name for name in file.schema_arrow.names if not name.startswith(INDEX)]
+                yield from file.iter_batches(batch_size=ROWS, columns=names, row_groups=groups)
             return
         with arrow("pyarrow").memory_map(str(path)) as source:
-            reader = opened_arrow(source, kind)
-            kept = list(dict.fromkeys(top_name(name, reader.schema.names) for name in columns or reader.schema.names))
+            reader = open_arrow(source, kind)
+            names = list(dict.fromkeys(top_name(name, reader.schema.names) for name in columns or reader.schema.names))
             for batch in reader if kind == "arrow stream" else map(reader.get_batch, range(reader.num_record_batches)):
-                batch = batch.select([name for name in kept if not name.startswith(INDEX)])
+                batch = batch.select([name for name in names if not name.startswith(INDEX)])
                 batch.validate(full=True)
                 for start in range(0, batch.num_rows, ROWS):
                     yield batch.slice(start, ROWS)
 
 
 def top_name(name: str, names: Sequence[str]) -> str:
-    """The column that a field of fields is in."""
+    """Return the column that contains a field with a dotted name."""
     return name if name in names else name.partition(".")[0]
 
 
-def opened_arrow(source: Any, kind: str | None) -> Any:
+def open_arrow(source: Any, kind: str | None) -> Any:
     ipc = arrow("pyarrow").ipc
     return ipc.open_stream(source) if kind == "arrow stream" else ipc.open_file(source)
 
@@ -181,26 +178,26 @@ def schema_of(path: Path) -> Any:
     if kind == "parquet":
         return arrow("pyarrow.parquet").read_schema(path)
     with arrow("pyarrow").memory_map(str(path)) as source:
-        return opened_arrow(source, kind).schema
+        return open_arrow(source, kind).schema
 
 
 def check_size(path: Path, metadata: Any) -> None:
-    """A small file that says it becomes a huge one is refused."""
-    groups = (metadata.row_group(place) for place in range(metadata.num_row_groups))
-    if max((group.total_byte_size for group in groups), default=0) > most_unpacked(path.stat().st_size):
+    """Refuse a small file that claims to unpack to a huge one."""
+    groups = (metadata.row_group(index) for index in range(metadata.num_row_groups))
+    if max((group.total_byte_size for group in groups), default=0) > largest_unpacked_size(path.stat().st_size):
         raise UserError(
-            f"{path}: a row group in it is more than {RATIO} times as large as the file, as no table of texts is; give"
-            " another"
+            f"{path}: a row group unpacks to more than {RATIO} times the size of the file, which no table of texts"
+            " does; give another file"
         )
 
 
 class Unreadable(Exception):
-    """What pyarrow says of a damaged file."""
+    """The first line of an error that pyarrow raised for a damaged file."""
 
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Whatever pyarrow raises for a damaged file is `Unreadable`, in one line."""
+    """Raise `Unreadable` for every error of pyarrow about a damaged file."""
     pyarrow = arrow("pyarrow")
     try:
         yield
@@ -212,7 +209,7 @@ def faults() -> Iterator[None]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """A damaged file is one sentence."""
+    """Raise a UserError for a damaged file."""
     try:
         with faults():
             yield
@@ -221,14 +218,13 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def converters(schema: Any) -> Mapping[str, Value]:
-    """What makes a text, a number or a list of each column's values; names of classes take the place of their
-    numbers."""
+    """Return for each column a function that converts its values to those of JSON, and class numbers to class names."""
     features = (json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info") or {}).get("features") or {}
     return {name: converter(features.get(name)) for name in schema.names}
 
 
 def converter(feature: Any) -> Value:
-    """Of a feature as `datasets` writes it."""
+    """Return the function that converts values of a feature as `datasets` describes it."""
     if isinstance(feature, list) and feature:
         return converter({"feature": feature[0]})
     names = feature.get("names") if isinstance(feature, dict) else None
@@ -236,18 +232,18 @@ def converter(feature: Any) -> Value:
         return lambda value: names[value] if isinstance(value, int) and 0 <= value < len(names) else None
     if isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
         inner = converter(feature["feature"])
-        return lambda value: [inner(each) for each in value] if isinstance(value, list) else plain(value)
+        return lambda value: [inner(item) for item in value] if isinstance(value, list) else plain(value)
     return plain
 
 
 def plain(value: Any) -> Any:
-    """What JSON has; of dates and decimal numbers their text, and of bytes nothing."""
+    """Convert a value to one of JSON: dates and decimal numbers become text, and bytes None."""
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, list):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     return None if isinstance(value, bytes) else str(value)
 
 
@@ -256,8 +252,8 @@ def arrow(module: str) -> Any:
         return import_module(module)
     except ModuleNotFoundError:
         raise UserError(
-            "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or"
-            " give a CSV"
+            "Parquet, Arrow and Feather files are read with pyarrow, which is not installed; run `pip install"
+            " 'clew[tables]'`, or give a CSV"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Files of bracketed trees: of a treebank, or with a class at every node."""
+"""Files of bracketed trees: treebanks, and trees with a class at every node."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +18,12 @@ TREE = re.compile(r"\s*\(\s*[^\s()]*\s*\(")
 
 
 def is_bracketed(lines: Sequence[str]) -> bool:
-    """An opening bracket, perhaps a label, and another."""
+    """Whether a file begins with an opening bracket, an optional label, and another bracket."""
     return bool(TREE.match("\n".join(lines)[:1000]))
 
 
 def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[LabelledTree]:
-    """Trees whose nodes' labels are classes."""
+    """Yield trees whose node labels are classes. A tree without a label at its root is a fault."""
     for tree, place in examples:
         if tree.label == "":
             notes.fault(
@@ -37,13 +37,13 @@ def labelled_nodes(examples: Iterable[Parsed], notes: Notes) -> Iterator[Labelle
 
 
 def labelled_brackets(path: Path, label: Column | None, notes: Notes) -> Iterator[LabelledTree]:
-    """Trees that have a class at every node."""
+    """Read trees with a class at every node."""
     return labelled_nodes((Parsed(tree, place) for tree, place in placed_trees(path)), notes)
 
 
 def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
-    """Trees as parsers learn them: no traces, no function tags, one root. Where words and phrases share labels, these
-    are classes, and the trees stay as they are."""
+    """Yield trees as parsers learn them: without traces and function tags, under one root. If words and phrases of the
+    first tree share labels, the labels are classes and the trees stay unchanged."""
     has_classes: bool | None = None
     with opened(path) as lines:
         for number, (tree, _) in enumerate(parse_lines(lines, str(path)), start=1):
@@ -52,7 +52,7 @@ def tree_rows(path: Path, header: bool | None, notes: Notes) -> Iterator[Row]:
                 has_classes = not set(tree.tags).isdisjoint(phrases_of(tree))
             clean = tree if has_classes else cleaned(tree)
             if clean is None:
-                notes.skip("trees of traces alone", place)
+                notes.skip("tree of traces only", place)
                 continue
             words, tags, phrases = clean.words, clean.tags, phrases_of(clean)
             fields = {"words": Field(" ".join(words), len(words), ()), "tags": Field(" ".join(tags), len(tags), tags)}
@@ -72,7 +72,7 @@ def phrases_of(tree: Tree) -> list[str]:
 
 
 def tree_use(columns: Columns, shown: Shown) -> Use:
-    """To classify trees that have classes, and else to parse."""
+    """Suggest classification for trees with classes, and parsing for others."""
     return Use("classify-trees" if any(column.name == "label" for column in columns) else "parse", {})
 
 

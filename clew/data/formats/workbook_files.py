@@ -1,6 +1,6 @@
-"""Excel workbooks (.xlsx): the rows of the first sheet, as a table. openpyxl reads them (`pip install 'clew[tables]'`).
+"""Excel workbooks (.xlsx): the rows of the first sheet as a table, read with openpyxl (`pip install 'clew[tables]'`).
 
-A cell is the text that stands there: of a formula its value, of a date its ISO form, and nothing of an empty one.
+Every cell becomes text: a formula its value, a date its ISO form, and an empty cell the empty text.
 """
 
 import zipfile
@@ -12,7 +12,7 @@ from typing import Any
 
 from clew.core.errors import UserError
 from clew.core.files import open_file
-from clew.data.files.unpacking import BROKEN, most_unpacked, too_packed
+from clew.data.files.unpacking import BROKEN, largest_unpacked_size, unpacked_size_error
 from clew.data.format import Format, table_rows
 from clew.data.formats.csv_files import LOOKED_AT, looks_like_data
 from clew.data.notes import Notes
@@ -22,8 +22,8 @@ from clew.data.records import Column, Record, as_number, check_found, header_col
 def read_workbook(
     path: Path, *, header: bool | None = None, wanted: Collection[Column] = (), notes: Notes | None = None
 ) -> Iterator[Record]:
-    """The records; the first row is a header as that of a CSV is. Rows and columns without anything in them are passed
-    over."""
+    """Yield the records. Whether the first row is a header is decided as for a CSV. Empty rows and cells at the end of
+    a row are skipped."""
     notes = Notes() if notes is None else notes
     rows = filled_rows(path, notes)
     start = list(islice(rows, LOOKED_AT))
@@ -31,30 +31,30 @@ def read_workbook(
         is_named = any(as_number(column) is None for column in wanted)
         header = is_named or not looks_like_data([row for _, row in start])
     columns: list[str] = []
-    found = False
+    has_records = False
     for number, row in chain(start, rows):
         if not columns and header:
             columns = header_columns(row, f"{path}:{number}")
             continue
-        columns = columns or [str(place) for place in range(1, len(row) + 1)]
+        columns = columns or [str(number) for number in range(1, len(row) + 1)]
         if len(row) > len(columns):
             notes.fault(
                 "wrong number of fields", f"{path}:{number}", f"expected {len(columns)} cells, found {len(row)}"
             )
             continue
-        found = True
+        has_records = True
         yield Record(dict(zip(columns, [*row, *[""] * (len(columns) - len(row))], strict=True)), str(path), number)
-    check_found(found, path, bool(header), notes)
+    check_found(has_records, path, bool(header), notes)
 
 
 def filled_rows(path: Path, notes: Notes) -> Iterator[tuple[int, list[str]]]:
-    """The rows with something in them, up to their last cell with something in it, and their numbers."""
+    """Yield the number of each row that is not empty, and its cells up to the last that is not empty."""
     with zipfile.ZipFile(path) as archive:
-        if sum(member.file_size for member in archive.infolist()) > most_unpacked(path.stat().st_size):
-            raise too_packed(path)
+        if sum(member.file_size for member in archive.infolist()) > largest_unpacked_size(path.stat().st_size):
+            raise unpacked_size_error(path)
     openpyxl = load_openpyxl()
     try:
-        with open_file(path) as file:  # openpyxl goes by the end of a name, but not of a file that is open
+        with open_file(path) as file:  # openpyxl checks the extension of a path, but not of an open file
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             for number, values in enumerate(book.worksheets[0].iter_rows(values_only=True), start=1):
                 row = [cell(value) for value in values]
@@ -74,7 +74,7 @@ def filled_rows(path: Path, notes: Notes) -> Iterator[tuple[int, list[str]]]:
 
 
 def cell(value: Any) -> str:
-    """A number without a fraction is written without a point."""
+    """Convert a cell to text. A whole number is written without a decimal point."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -87,8 +87,8 @@ def load_openpyxl() -> Any:
         return import_module("openpyxl")
     except ModuleNotFoundError:
         raise UserError(
-            "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet"
-            " as CSV"
+            "workbooks are read with openpyxl, which is not installed; run `pip install 'clew[tables]'`, or save the"
+            " sheet as CSV"
         ) from None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from clew.data.corpora.samples import sample_path
 from clew.data.formats import detect_format
-from clew.data.formats.caption_files import CaptionRow, read_flickr, read_listed
+from clew.data.formats.caption_files import CaptionRow, read_flickr, read_listed_captions
 from clew.data.formats.coco_files import read_coco
 from clew.data.notes import Notes
 from tests.data.written import refusal, write
@@ -19,7 +19,7 @@ FLICKR = "a.jpg#1\tA dog .\nb.jpg#0\tA cat .\na.jpg#0\tTwo #2 dogs .\n\nc.jpg.1@
 def test_photographs_get_their_captions_in_order(tmp_path: Path) -> None:
     captions = write(tmp_path / "token.txt", FLICKR)
     images = write(tmp_path / "train.txt", "a.jpg\n\nc.jpg.1\n")
-    assert list(read_listed(images, captions)) == [
+    assert list(read_listed_captions(images, captions)) == [
         CaptionRow("a.jpg", ("Two #2 dogs .", "A dog ."), f"{images}:1"),
         CaptionRow("c.jpg.1", ("A bird @ sea .",), f"{images}:3"),
     ]
@@ -33,14 +33,14 @@ def test_photographs_get_their_captions_in_order(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_a_fault(tmp_path: Path) -> None:
     captions = write(tmp_path / "token.txt", "a.jpg#1\tA dog .\nnonsense\n")
     images = write(tmp_path / "train.txt", "a.jpg\nz.jpg\n")
-    assert refusal(lambda: read_listed(images, captions)).startswith(
+    assert refusal(lambda: read_listed_captions(images, captions)).startswith(
         f"{captions}:2: expected photograph#number, a tab and a caption; fix it"
     )
     notes = Notes(faults="skip")
-    assert [row.image for row in read_listed(images, captions, notes=notes)] == ["a.jpg"]
+    assert [row.image for row in read_listed_captions(images, captions, notes=notes)] == ["a.jpg"]
     assert notes.sentences[1] == f"{images}:2: the photograph z.jpg has no caption in {captions}"
     empty = write(tmp_path / "empty.txt", "\n\n")
-    assert refusal(lambda: read_flickr(empty)) == f"{empty}: there is no caption in it; give the file that has them"
+    assert refusal(lambda: read_flickr(empty)) == f"{empty}: there is no caption in it; give a file with captions"
 
 
 COCO: dict[str, Any] = {
@@ -81,8 +81,8 @@ def test_a_list_has_an_object_a_picture(tmp_path: Path) -> None:
     [
         ('{"images": [', "this is not JSON: expecting value at column 13"),
         ("[" * 100_000, "this is not JSON: it is nested too deeply"),
-        ('{"images": []}', "the whole file has the fields images, and no list 'annotations'; the shape is {"),
-        ('"a"', "the whole file is a string, and no list 'annotations'; the shape is {"),
+        ('{"images": []}', "the file has the fields images, but no list 'annotations'; the shape is {"),
+        ('"a"', "the file is a string, not an object with the list 'annotations'; the shape is {"),
         ('{"images": [], "annotations": []}', "there is no record in it; give a file with records in it"),
         ("[]", "there is no record in it; give a file with records in it"),
     ],
@@ -111,7 +111,7 @@ def test_a_file_of_another_shape_is_refused(content: str, sentence: str, tmp_pat
         ),
         (
             {**COCO, "annotations": [{"image_id": 77, "caption": "A dog."}]},
-            "image 77: it has a caption, and 'images' has no such id; mend",
+            "image 77: it has a caption, but its id is not in 'images'; fix it",
         ),
         ({**COCO, "images": [{"id": 4}]}, "image {'id': 4}: the field for data.image is null; fix it"),
         (

@@ -61,9 +61,9 @@ def test_heads_that_are_not_annotated_are_none(tmp_path):
         (
             row(1, "a") + row(3, "b"),
             5,
-            "the word's number is '3', and 2 comes next; words are numbered from 1 in each sentence",
+            "the word's number is '3', expected 2; words are numbered from 1 in each sentence",
         ),
-        (row("x", "a"), 4, "the word's number is 'x', and 1 comes next"),
+        (row("x", "a"), 4, "the word's number is 'x', expected 1"),
         ("1\ta\n", 4, "expected 10 tab-separated columns, found 2"),
         ("1 a _ X x _ 0 root _ _\n", 4, "expected 10 tab-separated columns, found 1"),
         (row(1, ""), 4, "the column for data.words is empty"),

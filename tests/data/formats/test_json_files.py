@@ -67,8 +67,8 @@ def test_one_object_over_many_lines_is_told_as_such(tmp_path):
     path = write(tmp_path / "a.json", '{\n"a": 1\n}')
     assert (
         refusal(lambda: read_jsonl(path))
-        == f"{path}: JSON lines have an object a line, and this is one value over many; write a record a line, e.g. jq"
-        f" -c . {path}"
+        == f"{path}: JSON lines have one object per line, but this value spans several lines; write one record per"
+        f" line, e.g. jq -c . {path}"
     )
 
 

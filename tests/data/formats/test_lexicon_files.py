@@ -15,7 +15,7 @@ def test_pairs_stand_with_a_tab_or_spaces_between(tmp_path):
     [
         ("dog\n", ":1: expected a word and its translation"),
         ("a b\na\tb\tc\n", ":2: .* found 3 words"),
-        ("\n \n", "no pair of words"),
+        ("\n \n", "no pairs of words"),
         ("x\t\n", ":1:"),
     ],
 )

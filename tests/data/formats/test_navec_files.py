@@ -45,14 +45,17 @@ def test_a_vector_is_its_parts_centroids_and_frequent_words_come_first(tmp_path)
 @pytest.mark.parametrize(
     "change, sentence",
     [
-        ({"pq.bin": b""}, "which its 0 bytes do not fit"),
-        ({"pq.bin": members()["pq.bin"][:-1]}, "do not fit"),
-        ({"pq.bin": members(header=(5, 4, 3, 3))["pq.bin"]}, "do not fit"),
-        ({"pq.bin": members(codes=np.full((2, 3, 2), np.nan, "<f4"))["pq.bin"]}, "no vectors'"),
-        ({"pq.bin": members(indexes=INDEXES + np.uint8(2))["pq.bin"]}, "no vectors'"),
-        ({"vocab.bin": b"no gzip"}, "cannot be unzipped"),
+        ({"pq.bin": b""}, "which does not match its size of 0 bytes"),
+        ({"pq.bin": members()["pq.bin"][:-1]}, "does not match its size"),
+        ({"pq.bin": members(header=(5, 4, 3, 3))["pq.bin"]}, "does not match its size"),
+        (
+            {"pq.bin": members(codes=np.full((2, 3, 2), np.nan, "<f4"))["pq.bin"]},
+            "invalid centroid numbers or non-finite",
+        ),
+        ({"pq.bin": members(indexes=INDEXES + np.uint8(2))["pq.bin"]}, "invalid centroid numbers or non-finite"),
+        ({"vocab.bin": b"no gzip"}, "cannot be unpacked"),
         ({"vocab.bin": gzip.compress(b"\xff\xff\xff\xff", mtime=0)}, "copy the file again"),
-        ({"vocab.bin": members(words=WORDS[:3])["vocab.bin"]}, "tells of 5 words and has 3"),
+        ({"vocab.bin": members(words=WORDS[:3])["vocab.bin"]}, "should have 5 words, but has 3"),
         ({"vocab.bin": members(words=WORDS[1:], counts=COUNTS[1:])["vocab.bin"]}, "has 4 words and pq.bin 5 vectors"),
     ],
 )

@@ -53,11 +53,11 @@ def test_both_versions_are_read_with_their_ids_and_places(tmp_path: Path) -> Non
         (
             question("Rome", 12),
             PASSAGE,
-            "question q1: the answer 'Rome' does not begin at character 12 of its passage, where ' Rom' is",
+            "question q1: the answer 'Rome' does not begin at character 12 of its passage, which has ' Rom' there",
         ),
         (question("Rome", -1), PASSAGE, "the answer 'Rome' does not begin at character -1"),
-        (question("Rome", "there"), PASSAGE, "an answer begins at a character, by its number from 0, not at 'there'"),
-        (question(answers="Rome"), PASSAGE, "answers are a list of objects, not 'Rome'"),
+        (question("Rome", "there"), PASSAGE, "the start of an answer must be a character number from 0, not 'there'"),
+        (question(answers="Rome"), PASSAGE, "answers must be a list of objects, not 'Rome'"),
         (question(), " ", "the field for data.passage is empty"),
         (question(question=None), PASSAGE, "the field for data.question is null"),
     ],
@@ -79,10 +79,10 @@ def test_a_faulty_question_is_named_or_left_out(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('{"data": {}}', "the whole file has the fields data, and no list 'data'"),
-        ('{"data": [{"paragraph": 1}]}', "an article has the fields paragraph, and no list 'paragraphs'"),
-        ('{"data": [{"paragraphs": [3]}]}', "a paragraph is a number, and no list 'qas'"),
-        ('{"data": [{"paragraphs": [{"qas": [1]}]}]}', "a question is a number, and not an object"),
+        ('{"data": {}}', "the file has the fields data, but no list 'data'"),
+        ('{"data": [{"paragraph": 1}]}', "an article has the fields paragraph, but no list 'paragraphs'"),
+        ('{"data": [{"paragraphs": [3]}]}', "a paragraph is a number, not an object with the list 'qas'"),
+        ('{"data": [{"paragraphs": [{"qas": [1]}]}]}', "a question is a number, not an object"),
         ('{"data": [', "this is not JSON"),
         ('{"data": []}', "there is no record in it"),
     ],
@@ -110,7 +110,7 @@ def test_tables_and_lists_say_the_same(tmp_path: Path) -> None:
     assert [example.answers for example in read_questions(table, question="asked")] == wanted
     listed = [("Where?", PASSAGE, "Rome"), Question("Who?", PASSAGE)]
     assert [example.answers for example in read_questions(listed)] == wanted
-    with pytest.raises(UserError, match="the answer 'Oslo' does not stand in its passage"):
+    with pytest.raises(UserError, match="the answer 'Oslo' does not occur in its passage"):
         list(read_questions([("Where?", PASSAGE, "Oslo")]))
 
 

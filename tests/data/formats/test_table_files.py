@@ -166,7 +166,7 @@ def test_a_saved_dataset_of_parts_asks_for_one(tmp_path: Path) -> None:
         saved(tmp_path / part, classes_table())
     write(tmp_path / "dataset_dict.json", '{"splits": ["train", "test"]}')
     sentence = (
-        f"{tmp_path}: this folder holds the parts test, train of a dataset; name one, e.g."
+        f"{tmp_path}: this folder has the parts test, train of a dataset; give one, e.g."
         f" data.train={tmp_path / 'train'}"
     )
     for read in (read_labelled, find_text):
@@ -231,7 +231,7 @@ def test_a_small_file_that_says_it_is_large_is_refused(tmp_path: Path, monkeypat
     parquet.write_table(pa.table({"text": ["x" * 10_000] * 2000}), path, compression="zstd", use_dictionary=False)
     monkeypatch.setattr("clew.data.files.unpacking.SMALL", 2**16)
     with pytest.raises(
-        UserError, match="a row group in it is more than 100 times as large as the file, as no table of texts is"
+        UserError, match="a row group unpacks to more than 100 times the size of the file, which no table of texts does"
     ):
         list(read_table(path))
 
@@ -245,6 +245,6 @@ def test_without_pyarrow_a_table_is_named_with_what_to_install(tmp_path: Path, m
     monkeypatch.setattr(table_files, "import_module", missing)
     assert (
         refusal(lambda: read_labelled(path))
-        == "Parquet, Arrow and Feather are read with pyarrow, which is not installed; `pip install 'clew[tables]'`, or"
-        " give a CSV"
+        == "Parquet, Arrow and Feather files are read with pyarrow, which is not installed; run `pip install"
+        " 'clew[tables]'`, or give a CSV"
     )

@@ -100,6 +100,6 @@ def test_without_openpyxl_a_workbook_is_named_with_what_to_install(
     monkeypatch.setattr(workbook_files, "import_module", missing)
     assert (
         refusal(lambda: read_workbook(path))
-        == "workbooks are read with openpyxl, which is not installed; `pip install 'clew[tables]'`, or save the sheet"
-        " as CSV"
+        == "workbooks are read with openpyxl, which is not installed; run `pip install 'clew[tables]'`, or save the"
+        " sheet as CSV"
     )
