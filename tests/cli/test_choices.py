@@ -34,7 +34,7 @@ def test_a_language_model_takes_the_likeliest_choice(clew: Clew, gpt: Path) -> N
 def test_texts_that_were_cut_are_told(clew: Clew, gpt: Path) -> None:
     found = clew("classify", gpt, *CHOICES, stdin="and the small " * 40)
     assert (
-        found.err == "1 of the texts are longer than the 32 tokens that the model reads; their ends alone were read\n"
+        found.err == "1 of the texts are longer than the 32 tokens that the model can read; only their ends were read\n"
     )
 
 
@@ -60,22 +60,23 @@ def test_labelled_files_are_scored_without_training(clew: Clew, gpt: Path) -> No
 def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     assert_refused(
         clew("classify", gpt, stdin="x"),
-        "--choices is what a language model chooses from, which was not trained to classify; give some, e.g. good,bad",
+        "--choices is needed, because a language model was not trained to classify; give some, e.g. good,bad",
     )
     assert_refused(
-        clew("classify", gpt, "--choices", "king", stdin="x"), "there must be at least two choices, not ['king']"
+        clew("classify", gpt, "--choices", "king", stdin="x"),
+        "--choices needs at least two, separated by commas; found ['king']",
     )
     assert_refused(clew("classify", gpt, "--choices", "a,a", stdin="x"), "the choice 'a' is given twice")
     assert_refused(
         clew("classify", gpt, "--calibrate", stdin="x"),
-        "--calibrate is for --choices, which a language model chooses from",
+        "--calibrate needs --choices",
     )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--second", "b", "--file", "x.csv"), "--second is for runs that read two texts"
     )
     assert_refused(
         clew("classify", gpt, "x", *CHOICES, "--file", "x.txt"),
-        "texts are given, and a file of texts too; leave out --file",
+        "texts are given both as arguments and with --file",
     )
     assert_refused(
         clew("evaluate", gpt, *CHOICES),
@@ -83,7 +84,7 @@ def test_what_cannot_be_chosen_is_told(clew: Clew, gpt: Path) -> None:
     )
     Path("some.csv").write_text("text,label\nthe old,2\n")
     assert_refused(
-        clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is none of the choices (1, 0)"
+        clew("evaluate", gpt, "some.csv", *CHOICES), "some.csv:2: the label '2' is not among the choices (1, 0)"
     )
     assert_refused(
         clew("classify", gpt, *CHOICES, "--template", "{text} {second} {choice}", stdin="one\n"),

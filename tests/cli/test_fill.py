@@ -66,11 +66,11 @@ def test_lines_are_filled_as_they_stand_and_files_too(clew: Clew, bert: Path, tm
             "text 1 has 42 tokens, special tokens included, but the model has only 32 positions; shorten it",
         ),
         (["[MASK]", "--top", "0"], "--top must be at least 1, not 0"),
-        (["[MASK]", "--file", "x"], "texts are given, and a file of texts too; leave out --file or the texts"),
-        (["--second", "x"], "--second is a column of a table; name its file with --file"),
+        (["[MASK]", "--file", "x"], "texts are given both as arguments and with --file; leave one of them out"),
+        (["--second", "x"], "--second names a column of a table; give the table with --file"),
         (
             ["a [MASK]", "b [MASK]", "--second", "x"],
-            "--second goes with one TEXT, and there are 2; give one, or a file of both",
+            "--second works with one TEXT, but 2 were given; give one, or a file of both",
         ),
         (["--file", "nothing.txt"], "no such file: nothing.txt"),
     ],
@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_line_is_said_of_its_place(clew: Clew, bert: Path, 
         f"clew: {file}, line 3 has no [MASK]; write [MASK] in place of"
     )
     assert clew("fill", bert, stdin="the ball\n").err.startswith("clew: standard input, line 1 has no [MASK]")
-    assert clew("fill", bert, file).err == f"clew: {file} is a file; its lines are read with --file {file}\n"
+    assert clew("fill", bert, file).err == f"clew: {file} is a file, not a text; use --file {file}\n"
     table = write_text(tmp_path, "one,two\na [MASK],she went in.\n,\nthe ball,\n", "gaps.csv")
     assert clew("fill", bert, "--file", table, "--text", "one").err.startswith(f"clew: {table}, record 3 has no [MASK]")
 
@@ -102,7 +102,7 @@ def test_other_runs_are_told_and_this_one_elsewhere(clew: Clew, bert: Path, lstm
     assert "which cannot fill; use `clew generate`" in clew("fill", lstm, "[MASK]").err
     assert "which cannot generate; use `clew fill`" in clew("generate", bert).err
     assert (
-        "no such file: nothing; a text itself goes to standard input: echo TEXT" in clew("predict", bert, "nothing").err
+        "no such file: nothing; to give a single text, use standard input: echo TEXT" in clew("predict", bert, "nothing").err
     )
 
 

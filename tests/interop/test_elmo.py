@@ -139,7 +139,7 @@ def test_what_cannot_be_carried_is_refused(tmp_path: Path, capsys: pytest.Captur
     run = load_run(tmp_path / "run", device="cpu")
     with pytest.raises(UserError, match=r"carry \(0\) must be at least 1"):
         run.embed("a cat", carry=0)
-    with pytest.raises(UserError, match="carry is for ELMo, whose two readers go on from text to text"):
+    with pytest.raises(UserError, match="carry is for ELMo, whose states are carried from text to text"):
         TextVectors(build_recurrent(RecurrentConfig(dim=4), Tokens(9)), run.task.reader, carry=2)
     assert main(["embed", str(tmp_path / "run"), "a", "--carry", "2", "--search", "b"]) == 2
     assert "--carry makes a text's vector depend on the texts before it" in capsys.readouterr().err

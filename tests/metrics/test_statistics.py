@@ -90,7 +90,7 @@ def test_statistics_of_answers_give_their_calibration_error() -> None:
     found = [{"labels": ["a"], "probabilities": [p, 1 - p]} for p in (0.9, 0.8, 0.62)]
     each = answer.statistics(examples, found)
     error = score("calibration", [statistics["calibration_error"]["calibration"] for statistics in each])
-    assert error == pytest.approx(100 * calibration(*answer.sure(examples, found)).expected_error)
+    assert error == pytest.approx(100 * calibration(*answer.calibration_data(examples, found)).expected_error)
     assert error == pytest.approx(100 * (0.1 + 0.8 + 0.38) / 3)
 
 

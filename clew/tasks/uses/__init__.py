@@ -1,5 +1,4 @@
-"""What may be asked of trained runs: rows, options and answers that tasks share. Members are `Use`s
-(`clew.tasks.use`)."""
+"""Uses of trained runs: the rows, options and answers that tasks share. Members are `Use`s (`clew.tasks.use`)."""
 
 from clew.core.rooms import show_modules
 

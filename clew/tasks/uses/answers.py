@@ -1,5 +1,5 @@
-"""What is told of a whole text: one label of several, any number of labels, or a number. Members of ANSWERS know how a
-score becomes an answer, what a wrong one costs, and how answers are measured; they know no text and no body."""
+"""Kinds of answers about a whole text: one label, any number of labels, or a number. Members of ANSWERS turn scores
+into answers and define their loss and metrics; they know no text and no body."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,25 +25,25 @@ Weights = str | Mapping[str, float]
 WEIGHTINGS = ("none", "balanced")
 
 
-def known_weights(given: Any) -> Any:
-    """What `task.class_weights` takes, if it is that; else the sentence."""
-    if isinstance(given, str) and given not in WEIGHTINGS:
-        raise unknown("weighting of classes", given, WEIGHTINGS)
-    for label, weight in given.items() if isinstance(given, Mapping) else ():
+def check_weights(weights: Any) -> Any:
+    """Return the value of `task.class_weights`; raise an error if it is not valid."""
+    if isinstance(weights, str) and weights not in WEIGHTINGS:
+        raise unknown("weighting of classes", weights, WEIGHTINGS)
+    for label, weight in weights.items() if isinstance(weights, Mapping) else ():
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
-            raise UserError(f"the weight of a label is a number above 0, and that of {named(label)} is {shown(weight)}")
-    return given
+            raise UserError(f"a class weight must be a number above 0, but {named(label)} has {shown(weight)}")
+    return weights
 
 
-ClassWeights = Annotated[Literal["none", "balanced"] | dict[str, float], BeforeValidator(known_weights)]
-SAME = 1e-9
-"""Losses and errors that differ by less are equal: rounding."""
+ClassWeights = Annotated[Literal["none", "balanced"] | dict[str, float], BeforeValidator(check_weights)]
+TOLERANCE = 1e-9
+"""Losses and errors that differ by less are treated as equal, because of rounding."""
 SAMPLES = 2000
-"""Resamples of a bootstrap's interval."""
+"""Number of bootstrap resamples for an interval."""
 
 
 class Answered(Protocol):
-    """An example, as far as its answer is concerned."""
+    """The fields of an example that its answer depends on."""
 
     @property
     def labels(self) -> tuple[str, ...]: ...
@@ -55,16 +55,17 @@ class Answered(Protocol):
     def id(self) -> str: ...
 
 
-Found = Mapping[str, Any]
-"""An answer as JSON."""
+Prediction = Mapping[str, Any]
+"""A predicted answer as JSON."""
 
 
 class OneLabel(nn.Module):
-    """p = softmax(logits / T); the likeliest label is the answer. An example weighs what its label does."""
+    """One label: p = softmax(logits / T), and the most probable label is the answer. An example has the weight of its
+    label."""
 
     shares: tuple[str, ...] = ("accuracy", "macro_f1", "matthews")
     settled = ""
-    """Why there is no temperature, where one was looked for and none is used."""
+    """Why calibration was tried but no temperature is used."""
     temperature: Tensor
     class_weights: Tensor
 
@@ -94,47 +95,52 @@ class OneLabel(nn.Module):
         return (*self.shares, *([] if self.positive is None else ["f1"]))
 
     def target(self, example: Answered) -> list[float]:
-        """1 for each label of the example, 0 for the others."""
+        """Return 1 for each label of the example and 0 for the others."""
         if len(example.labels) != 1:
             raise UserError(
-                f"{example.id}: {len(example.labels)} labels, and there is to be one; set task.labels=several for any"
-                " number"
+                f"{example.id}: expected one label, found {len(example.labels)}; to train with any number of labels"
+                " set task.labels=several"
             )
         return self.row(example)
 
     def row(self, example: Answered) -> list[float]:
-        """A label that the training part has not is in no column."""
+        """Return the target row. A label that is not in the training part has no column."""
         return [float(label in example.labels) for label in self.labels.names]
 
     def all_labels(self, examples: Sequence[Answered]) -> tuple[str, ...]:
-        """The labels that it tells, and behind them others that are gold, which it never does."""
+        """Return the labels that can be predicted, then the gold labels that cannot."""
         own = set(self.labels.names)
         return (*self.labels.names, *sorted({label for example in examples for label in example.labels} - own))
 
     def prepare(self, targets: Callable[[], Tensor]) -> None:
-        """Takes the labels' weights from the training part's targets (examples, labels), where they are asked for."""
+        """Set the class weights, from the training part's targets (examples, labels) if they are to be balanced."""
         if isinstance(self.weighting, Mapping):
             for label, weight in self.weighting.items():
                 self.class_weights[self.labels.id(label, "task.class_weights")] = weight
         elif self.weighting == "balanced":
-            of_examples = targets()
-            self.class_weights.copy_(len(of_examples) / (len(self.labels) * of_examples.sum(0).clamp(min=1)))
+            training_targets = targets()
+            self.class_weights.copy_(len(training_targets) / (len(self.labels) * training_targets.sum(0).clamp(min=1)))
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
-        """Finds T on the validation part; whether it was looked for."""
-        known = targets.any(1)
-        if self.calibrate and known.any():
-            self.fit(logits[known], targets[known].argmax(1))
+        """Fit T on the validation part; return whether calibration is on."""
+        has_label = targets.any(1)
+        if self.calibrate and has_label.any():
+            self.fit(logits[has_label], targets[has_label].argmax(1))
         return self.calibrate
 
     def fit(self, logits: Tensor, targets: Tensor) -> None:
-        """Takes the T of least loss, and 1 where that T makes the calibration error or the loss larger. Few examples,
-        or a smoothed target of examples that are nearly all right, can do so."""
+        """Use the T with the lowest loss, or 1 if that T raises the calibration error or the loss. This can happen
+        with few examples, or with a smoothed target when nearly all examples are right."""
         temperature = fit_temperature(logits, targets, smoothing=1 / (len(logits) + 2))
-        plain, mended = held_out(logits, targets), held_out(logits, targets, temperature)
-        pairs = [("calibration error", 100 * plain.error, 100 * mended.error), ("loss", plain.loss, mended.loss)]
+        uncalibrated, calibrated = held_out(logits, targets), held_out(logits, targets, temperature)
+        pairs = [
+            ("calibration error", 100 * uncalibrated.error, 100 * calibrated.error),
+            ("loss", uncalibrated.loss, calibrated.loss),
+        ]
         worse = [
-            f"the {name} from {before:.4g} to {after:.4g}" for name, before, after in pairs if after > before + SAME
+            f"the {name} from {before:.4g} to {after:.4g}"
+            for name, before, after in pairs
+            if after > before + TOLERANCE
         ]
         self.temperature.fill_(1.0 if worse else temperature)
         self.settled = (
@@ -149,7 +155,7 @@ class OneLabel(nn.Module):
         return -((shares * logits.log_softmax(-1)) * (targets @ self.class_weights)[:, None]).sum()
 
     def count(self, targets: Tensor) -> Tensor:
-        """What the examples weigh together."""
+        """Return the sum of the examples' weights."""
         if self.weighting == "none":
             return targets.any(1).sum()
         return (targets @ self.class_weights.to(targets.device)).sum()
@@ -158,7 +164,7 @@ class OneLabel(nn.Module):
         share = self.label_smoothing if self.training else 0.0
         return (1 - share) * targets + share * even if share else targets
 
-    def told(self, logits: Tensor) -> list[dict[str, Any]]:
+    def predictions(self, logits: Tensor) -> list[dict[str, Any]]:
         probs = self.probabilities(logits / self.temperature)
         return [{"labels": self.chosen(row), "probabilities": row} for row in probs.tolist()]
 
@@ -168,70 +174,82 @@ class OneLabel(nn.Module):
     def chosen(self, probabilities: Sequence[float]) -> list[str]:
         return [self.labels.names[max(range(len(probabilities)), key=probabilities.__getitem__)]]
 
-    def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
-        confusion = self.confusion(examples, found)
+    def measure(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> Measured:
+        confusion = self.confusion(examples, predictions)
         values = {name: 100 * confusion.value(name, self.positive) for name in self.measures}
-        error = 100 * calibration(*self.sure(examples, found)).expected_error
+        error = 100 * calibration(*self.calibration_data(examples, predictions)).expected_error
         return Measured({**values, "calibration_error": error}, in_words({**values, "calibration_error": error}))
 
-    def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
-        confusion = self.confusion(examples, found)
+    def intervals(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> dict[str, Interval]:
+        confusion = self.confusion(examples, predictions)
         intervals = {name: confusion.interval(name, self.positive, samples=SAMPLES) for name in self.measures}
-        intervals["calibration_error"] = calibration_interval(*self.sure(examples, found), samples=SAMPLES)
+        intervals["calibration_error"] = calibration_interval(
+            *self.calibration_data(examples, predictions), samples=SAMPLES
+        )
         return {name: interval.times(100) for name, interval in intervals.items()}
 
-    def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
-        """A line a label, and which label was taken for which."""
-        confusion = self.confusion(examples, found)
+    def report(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> tuple[str, ...]:
+        """Return one line per label, and the confusion matrix."""
+        confusion = self.confusion(examples, predictions)
         return confusion.describe().partition("\n")[2], confusion.table()
 
-    def confusion(self, examples: Sequence[Answered], found: Sequence[Found]) -> Confusion:
-        gold, told = [example.label for example in examples], [answer["labels"][0] for answer in found]
-        return count_confusion(gold, told, self.all_labels(examples))
+    def confusion(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> Confusion:
+        gold, predicted = [example.label for example in examples], [answer["labels"][0] for answer in predictions]
+        return count_confusion(gold, predicted, self.all_labels(examples))
 
-    def sure(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[Tensor, Tensor]:
-        """Probabilities (examples, labels), and the right labels, UNSEEN where it is none of them."""
-        right = [self.labels.find(example.label) for example in examples]
-        return torch.tensor([answer["probabilities"] for answer in found]), torch.tensor(right)
+    def calibration_data(
+        self, examples: Sequence[Answered], predictions: Sequence[Prediction]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the probabilities (examples, labels) and the gold labels, UNSEEN for a gold label that is not in the
+        table."""
+        gold = [self.labels.find(example.label) for example in examples]
+        return torch.tensor([answer["probabilities"] for answer in predictions]), torch.tensor(gold)
 
-    def scores(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[float]:
-        """100 where all is right, else 0."""
+    def scores(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> list[float]:
+        """Return 100 for each example whose labels are all right, else 0."""
         return [
             100.0 * (set(example.labels) == set(answer["labels"]))
-            for example, answer in zip(examples, found, strict=True)
+            for example, answer in zip(examples, predictions, strict=True)
         ]
 
-    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+    def statistics(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> list[Statistics]:
         rows = [
             one_label_statistics(example.label, answer["labels"][0], self.positive)
-            for example, answer in zip(examples, found, strict=True)
+            for example, answer in zip(examples, predictions, strict=True)
         ]
-        probabilities, targets = self.sure(examples, found)
+        probabilities, targets = self.calibration_data(examples, predictions)
         confidence, right, bins = binned(probabilities, targets)
-        for row, place, gap in zip(rows, bins.tolist(), (right - confidence).tolist(), strict=True):
-            row["calibration_error"] = {"calibration": {str(place): [gap, 1]}}
+        for row, number, gap in zip(rows, bins.tolist(), (right - confidence).tolist(), strict=True):
+            row["calibration_error"] = {"calibration": {str(number): [gap, 1]}}
         return rows
 
     def row_losses(self, logits: Tensor, targets: Tensor) -> list[list[float]]:
-        """Each example's loss, and what it weighs."""
+        """Return the loss and the weight of each example."""
         rows = zip(logits.split(1), targets.split(1), strict=True)
         return [[float(self.loss(*row)), float(self.count(row[1]))] for row in rows]
 
-    def described(self, example: Answered, found: Found) -> dict[str, Any]:
-        of = dict(zip(self.labels.names, found["probabilities"], strict=True))
-        sure = min((of.get(label, 0.0) for label in example.labels), default=1 - max(of.values()))
-        return {"target": example.label, "prediction": "|".join(found["labels"]), "gold_probability": round(sure, 6)}
+    def described(self, example: Answered, prediction: Prediction) -> dict[str, Any]:
+        probability_of = dict(zip(self.labels.names, prediction["probabilities"], strict=True))
+        gold_probability = min(
+            (probability_of.get(label, 0.0) for label in example.labels), default=1 - max(probability_of.values())
+        )
+        return {
+            "target": example.label,
+            "prediction": "|".join(prediction["labels"]),
+            "gold_probability": round(gold_probability, 6),
+        }
 
 
 class SeveralLabels(OneLabel):
-    """p_label = sigmoid(logit / T) for each by itself; all that are likelier than not are the answer."""
+    """Any number of labels: p_label = sigmoid(logit / T) for each label independently. All labels with p > 1/2 are
+    the answer."""
 
     shares = ("micro_f1", "macro_f1", "exact_match", "accuracy")
 
     def __init__(self, labels: Labels, *, positive: str | None = None, **options: Any):
         if positive is not None:
             raise UserError(
-                "task.positive is one of labels that exclude each other; with task.labels=several leave it out"
+                "task.positive is for labels that exclude each other; leave it out with task.labels=several"
             )
         super().__init__(labels, **options)
 
@@ -239,9 +257,8 @@ class SeveralLabels(OneLabel):
         return self.row(example)
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
-        both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(
-            0, 1
-        )  # there or not: two labels that exclude each other
+        # each decision is a choice between two classes, absent and present
+        both = torch.stack([torch.zeros_like(logits), logits], -1).flatten(0, 1)
         if self.calibrate:
             self.fit(both, targets.long().flatten())
         return self.calibrate
@@ -251,7 +268,7 @@ class SeveralLabels(OneLabel):
         return (losses * self.class_weights).sum()
 
     def count(self, targets: Tensor) -> Tensor:
-        """Decisions, by what their labels weigh."""
+        """Return the number of decisions, weighted by their labels."""
         if self.weighting == "none":
             return torch.full((), targets.numel(), device=targets.device)
         return self.class_weights.sum().to(targets.device) * len(targets)
@@ -263,32 +280,32 @@ class SeveralLabels(OneLabel):
         order = sorted(range(len(probabilities)), key=lambda place: -probabilities[place])
         return [self.labels.names[place] for place in order if probabilities[place] > 0.5]
 
-    def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
-        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
+    def measure(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> Measured:
+        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in predictions]
         sets = count_label_sets(golds, answers, self.all_labels(examples))
         values = {name: 100 * getattr(sets, name) for name in self.shares}
         return Measured(values, in_words(values))
 
-    def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
-        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
+    def intervals(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> dict[str, Interval]:
+        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in predictions]
         labels = self.all_labels(examples)
         intervals = label_set_intervals(golds, answers, labels, samples=SAMPLES)
         right = [len(labels) - len(set(gold) ^ set(answer)) for gold, answer in zip(golds, answers, strict=True)]
         intervals["accuracy"] = share_interval(right, [len(labels)] * len(right), samples=SAMPLES)
         return {name: interval.times(100) for name, interval in intervals.items()}
 
-    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+    def statistics(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> list[Statistics]:
         num_labels = len(self.all_labels(examples))
-        pairs = zip(examples, found, strict=True)
+        pairs = zip(examples, predictions, strict=True)
         return [label_set_statistics(example.labels, answer["labels"], num_labels) for example, answer in pairs]
 
-    def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
-        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in found]
+    def report(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> tuple[str, ...]:
+        golds, answers = [example.labels for example in examples], [answer["labels"] for answer in predictions]
         return (count_label_sets(golds, answers, self.all_labels(examples)).describe().partition("\n")[2],)
 
 
 class Number(nn.Module):
-    """The number itself, by its squared error; it is learnt with mean 0 and variance 1."""
+    """A number, trained with the squared error of its standardised value (mean 0, variance 1)."""
 
     measures: tuple[str, ...] = ("pearson", "spearman")
     settled = ""
@@ -306,7 +323,7 @@ class Number(nn.Module):
     ):
         super().__init__()
         if positive is not None:
-            raise UserError("task.positive is one of two labels, and task.labels=number has none; leave it out")
+            raise UserError("task.positive is for labels, and task.labels=number has none; leave it out")
         if class_weights != "none":
             raise UserError("task.class_weights is for labels, and task.labels=number has none; leave it out")
         self.labels = labels
@@ -317,9 +334,9 @@ class Number(nn.Module):
         return [number_of(example)]
 
     def prepare(self, targets: Callable[[], Tensor]) -> None:
-        of_examples = targets()
-        self.mean.fill_(float(of_examples.mean()))
-        self.scale.fill_(max(float(of_examples.std(correction=0)), 1e-8))
+        training_targets = targets()
+        self.mean.fill_(float(training_targets.mean()))
+        self.scale.fill_(max(float(training_targets.std(correction=0)), 1e-8))
 
     def settle(self, logits: Tensor, targets: Tensor) -> bool:
         return False
@@ -330,64 +347,72 @@ class Number(nn.Module):
     def count(self, targets: Tensor) -> Tensor:
         return torch.full((), len(targets), device=targets.device)
 
-    def told(self, logits: Tensor) -> list[dict[str, Any]]:
+    def predictions(self, logits: Tensor) -> list[dict[str, Any]]:
         return [{"number": number} for number in (self.mean + self.scale * logits[:, 0]).tolist()]
 
-    def measure(self, examples: Sequence[Answered], found: Sequence[Found]) -> Measured:
-        gold, told = self.numbers(examples, found)
-        values = {name: 100 * correlation(name, gold, told) if len(gold) > 1 else 0.0 for name in self.measures}
-        error = math.sqrt(sum((a - b) ** 2 for a, b in zip(gold, told, strict=True)) / max(len(gold), 1))
+    def measure(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> Measured:
+        gold, predicted = self.numbers(examples, predictions)
+        values = {name: 100 * correlation(name, gold, predicted) if len(gold) > 1 else 0.0 for name in self.measures}
+        error = math.sqrt(sum((a - b) ** 2 for a, b in zip(gold, predicted, strict=True)) / max(len(gold), 1))
         return Measured({**values, "error": error}, f"{in_words(values)}, root of the mean squared error {error:.4g}")
 
-    def intervals(self, examples: Sequence[Answered], found: Sequence[Found]) -> dict[str, Interval]:
-        gold, told = self.numbers(examples, found)
-        intervals = {name: correlation_interval(name, gold, told).times(100) for name in self.measures if len(gold) > 1}
-        squares = bootstrap_interval([(a - b) ** 2 for a, b in zip(gold, told, strict=True)], samples=SAMPLES)
+    def intervals(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> dict[str, Interval]:
+        gold, predicted = self.numbers(examples, predictions)
+        intervals = {
+            name: correlation_interval(name, gold, predicted).times(100) for name in self.measures if len(gold) > 1
+        }
+        squares = bootstrap_interval([(a - b) ** 2 for a, b in zip(gold, predicted, strict=True)], samples=SAMPLES)
         return {**intervals, "error": Interval(*map(math.sqrt, squares))}
 
-    def report(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[str, ...]:
+    def report(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> tuple[str, ...]:
         return ()
 
-    def numbers(self, examples: Sequence[Answered], found: Sequence[Found]) -> tuple[list[float], list[float]]:
-        return [number_of(example) for example in examples], [answer["number"] for answer in found]
+    def numbers(
+        self, examples: Sequence[Answered], predictions: Sequence[Prediction]
+    ) -> tuple[list[float], list[float]]:
+        return [number_of(example) for example in examples], [answer["number"] for answer in predictions]
 
-    def scores(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[float]:
-        """Less the squared error."""
-        return [-((gold - told) ** 2) for gold, told in zip(*self.numbers(examples, found), strict=True)]
+    def scores(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> list[float]:
+        """Return the negative squared errors."""
+        return [
+            -((gold - predicted) ** 2) for gold, predicted in zip(*self.numbers(examples, predictions), strict=True)
+        ]
 
-    def statistics(self, examples: Sequence[Answered], found: Sequence[Found]) -> list[Statistics]:
+    def statistics(self, examples: Sequence[Answered], predictions: Sequence[Prediction]) -> list[Statistics]:
         return [
             {
-                "pearson": {"pearson": [gold, told]},
-                "spearman": {"spearman": [gold, told]},
-                "error": {"root": [(gold - told) ** 2, 1]},
+                "pearson": {"pearson": [gold, predicted]},
+                "spearman": {"spearman": [gold, predicted]},
+                "error": {"root": [(gold - predicted) ** 2, 1]},
             }
-            for gold, told in zip(*self.numbers(examples, found), strict=True)
+            for gold, predicted in zip(*self.numbers(examples, predictions), strict=True)
         ]
 
     def row_losses(self, logits: Tensor, targets: Tensor) -> list[list[float]]:
         rows = zip(logits.split(1), targets.split(1), strict=True)
         return [[float(self.loss(*row)), float(self.count(row[1]))] for row in rows]
 
-    def described(self, example: Answered, found: Found) -> dict[str, Any]:
-        return {"target": example.label, "prediction": f"{found['number']:g}"}
+    def described(self, example: Answered, prediction: Prediction) -> dict[str, Any]:
+        return {"target": example.label, "prediction": f"{prediction['number']:g}"}
 
 
-def one_label_statistics(gold: str, told: str, positive: str | None = None) -> Statistics:
-    """What the scores of one label a text are computed from; F1 is that of the label `positive`, where there is one."""
-    rows: Row = {label: agreement(label, {gold}, {told}) for label in sorted({gold, told})}
-    f1: Statistics = {} if positive is None else {"f1": {"f1": agreement(positive, {gold}, {told})}}
+def one_label_statistics(gold: str, predicted: str, positive: str | None = None) -> Statistics:
+    """Return what the scores of one label per text are computed from. F1 is that of the label `positive`, if there is
+    one."""
+    rows: Row = {label: agreement(label, {gold}, {predicted}) for label in sorted({gold, predicted})}
+    f1: Statistics = {} if positive is None else {"f1": {"f1": agreement(positive, {gold}, {predicted})}}
     return {
-        "accuracy": share_of(float(gold == told), 1),
+        "accuracy": share_of(float(gold == predicted), 1),
         "macro_f1": {"macro_f1": rows},
         "matthews": {"matthews": rows},
         **f1,
     }
 
 
-def label_set_statistics(gold: Sequence[str], told: Sequence[str], num_labels: int) -> Statistics:
-    """The same of any number of labels; accuracy is of a decision for each of `num_labels`."""
-    golds, answers = set(gold), set(told)
+def label_set_statistics(gold: Sequence[str], predicted: Sequence[str], num_labels: int) -> Statistics:
+    """Return what the scores of any number of labels per text are computed from. Accuracy is over `num_labels`
+    decisions per text."""
+    golds, answers = set(gold), set(predicted)
     rows: Row = {label: agreement(label, golds, answers) for label in sorted(golds | answers)}
     return {
         "micro_f1": {"f1": [len(golds), len(answers), len(golds & answers)]},
@@ -397,9 +422,9 @@ def label_set_statistics(gold: Sequence[str], told: Sequence[str], num_labels: i
     }
 
 
-def agreement(label: str, gold: set[str], told: set[str]) -> list[float]:
-    """Whether a label is gold, told and both."""
-    return [float(label in gold), float(label in told), float(label in gold & told)]
+def agreement(label: str, gold: set[str], predicted: set[str]) -> list[float]:
+    """Return whether a label is gold, predicted, and both, as 0 or 1."""
+    return [float(label in gold), float(label in predicted), float(label in gold & predicted)]
 
 
 ANSWERS: dict[str, type[OneLabel] | type[Number]] = {"one": OneLabel, "several": SeveralLabels, "number": Number}

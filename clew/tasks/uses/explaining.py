@@ -1,8 +1,8 @@
-"""What an attribution explains: a score that a model gives, as a function of the vectors that its embedding hands on.
+"""Scores that an attribution explains, as functions of the embedding's output vectors.
 
-The score is a class's logit, a tag's, the log-probability of the next token, of a token in the place of [MASK], or of a
-token that a translator writes. The embedding's vectors are put in by intervening, so that it is the same for every
-body.
+A score is the logit of a class or of a tag, or the log-probability of the next token, of a token in the place of
+[MASK], or of a token that a translator writes. The embedding's output is replaced by intervening, which works the
+same way for every body.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +27,12 @@ G = TypeVar("G")
 
 @dataclass(frozen=True)
 class Explained:
-    """`score` takes what the body reads as rows; `tokens` name its places, `own` are those of the text itself, and
-    `what` is the score. `embedding` is the path of what makes vectors of `inputs`; None where these are vectors."""
+    """A score to explain, and the inputs that it depends on.
+
+    `score` takes the body's inputs as rows. `tokens` are the names of the places, `own` marks the tokens that belong
+    to the text itself, and `what` describes the score. `embedding` is the path of the part that turns `inputs` into
+    vectors, or None if `inputs` are vectors.
+    """
 
     module: nn.Module
     inputs: Any  # one row
@@ -39,14 +43,14 @@ class Explained:
     tokenizer: Tokenizer | None
     embedding: str | None = "body.embedding"
     movable: bool = True
-    """Whether the score is the same question when a token is taken out."""
+    """Whether the score has the same meaning after a token is removed."""
     unit: str = "nats"
     """The unit of the score: nats for a logit or a log-probability, empty for a number."""
     layout: Layout | None = None
-    """How the places lie, where what is read is no text."""
+    """How the places are arranged, if the input is not text."""
     canvas: Canvas | None = None
-    """What a map over the input is drawn on, where it is a picture or a sound. What is explained by are then the
-    numbers that are read."""
+    """The canvas that a map over the input is drawn on, if it is a picture or a sound. The input's numbers are then
+    what the score is attributed to."""
 
     @classmethod
     def of_input(
@@ -57,31 +61,32 @@ class Explained:
         what: str,
         layout: Layout,
         canvas: Canvas,
-        given: str,
+        tap: str,
         *,
         unit: str = "nats",
     ) -> "Explained":
-        """A score of a picture or a sound. `given` is the path of the tap that shows what the embedding is given."""
+        """Create the score of a picture or a sound. `tap` is the path of the tap that shows the embedding's input."""
         own = (True,) * len(layout.names)
-        return cls(module, inputs, score, layout.names, own, what, None, given, False, unit, layout, canvas)
+        return cls(module, inputs, score, layout.names, own, what, None, tap, False, unit, layout, canvas)
 
     @property
     def places(self) -> Layout:
         return Layout(self.tokens) if self.layout is None else self.layout
 
     def vectors(self, inputs: Any = None) -> Tensor:
-        """What the embedding hands on (places, dim); of an input the numbers that it is given, such as pixels (height,
-        width, channels)."""
-        given = self.inputs if inputs is None else inputs
+        """Return the embedding's output (places, dim); for a picture or a sound its input numbers, such as pixels
+        (height, width, channels)."""
+        inputs = self.inputs if inputs is None else inputs
         if self.embedding is None:
-            found: Tensor = given[0].detach()
-            return found
-        with torch.no_grad(), record(self.module, self.embedding) as seen:
-            self.score(given)
-        return seen[self.embedding][0]
+            vectors: Tensor = inputs[0].detach()
+            return vectors
+        with torch.no_grad(), record(self.module, self.embedding) as recording:
+            self.score(inputs)
+        return recording[self.embedding][0]
 
     def of_vectors(self, x: Tensor) -> Tensor:
-        """The score of vectors (rows, places, dim) in the place of the embedding's, or of an input's numbers."""
+        """Return the scores with vectors (rows, places, dim) in place of the embedding's output, or of an input's
+        numbers."""
         if self.embedding is None:
             return self.score(x)
         with intervene(self.module, {self.embedding: lambda _: x}):
@@ -93,63 +98,67 @@ class Explained:
 
     @property
     def substitute(self) -> int | None:
-        """The token that stands for nothing: a mask, the unknown word, padding, or what ends a text."""
+        """The token used as a neutral replacement: the mask, the unknown word, padding, or the end of a text."""
         if self.tokenizer is None:
             return None
-        known = (self.tokenizer.mask, self.tokenizer.unknown, self.tokenizer.pad, self.tokenizer.end)
-        return next((token for token in known if token is not None), None)
+        candidates = (self.tokenizer.mask, self.tokenizer.unknown, self.tokenizer.pad, self.tokenizer.end)
+        return next((token for token in candidates if token is not None), None)
 
     def why_irreplaceable(self) -> str | None:
-        """Why no token can be put in another's place, where that is so."""
+        """Return why no token can be replaced by another one, or None if one can."""
         if self.tokenizer is None or self.embedding is None:
-            return "no token is known that stands for nothing"
+            return "this model has no neutral token to replace others with"
         if self.substitute is None:
-            return f"{self.tokenizer!r} has no token that stands for nothing"
+            return f"{self.tokenizer!r} has no neutral token to replace others with"
         if any(isinstance(part, Context) for part in self.module.get_submodule(self.embedding).parts):  # type: ignore[union-attr]
-            return "the model reads vectors of another run, in which no word can be replaced alone"
+            return "the model reads contextual vectors of another run, so a single word cannot be replaced"
         return None
 
     def replaced(self) -> Tensor:
-        """The embedding's vectors with a token that says nothing in each place of the text; what stands around it
-        stays."""
+        """Return the embedding's output with the substitute in every place of the text; the tokens around the text
+        stay."""
         if (why := self.why_irreplaceable()) is not None:
-            raise UserError(f"{why}; take baseline=zero")
+            raise UserError(f"{why}; set baseline=zero")
         tokens = tokens_of(self.inputs)
         own = torch.tensor([self.own], device=tokens.device)
         return self.vectors(with_tokens(self.inputs, tokens.masked_fill(own, self.substitute or 0)))
 
     def without_each(self) -> list[float]:
-        """The score with each token of the text taken out; the score itself for what stands around it."""
+        """Return the score without each token of the text. For the tokens around the text it is the full score."""
         if not self.movable or isinstance(self.inputs, Words):
             what = "word of this model's text" if self.canvas is None else f"{self.places.unit} of this model's input"
-            raise UserError(f"every {what} has a place of its own, so that none can be taken out; take occlude=replace")
+            raise UserError(
+                f"the score depends on the place of every {what}, so none can be removed; set occlude=replace"
+            )
         length = tokens_of(self.inputs).shape[1]
         with torch.no_grad():
-            whole = float(self.score(self.inputs)[0])
+            full_score = float(self.score(self.inputs)[0])
             if sum(self.own) < 2:
-                raise UserError("a text needs two tokens at least for one to be taken out")
-            rest = [
+                raise UserError("a text needs at least two tokens for one to be removed; give a longer text")
+            kept_places = [
                 torch.tensor([at for at in range(length) if at != place]) for place in range(length) if self.own[place]
             ]
-            rows = map_batch(lambda part: torch.cat([part[:, kept.to(part.device)] for kept in rest]), self.inputs)
-            found = iter(self.score(rows).tolist())
-        return [next(found) if own else whole for own in self.own]
+            rows = map_batch(
+                lambda part: torch.cat([part[:, kept.to(part.device)] for kept in kept_places]), self.inputs
+            )
+            scores = iter(self.score(rows).tolist())
+        return [next(scores) if own else full_score for own in self.own]
 
 
 def repeated(inputs: G, rows: int) -> G:
-    found: G = map_batch(lambda part: part.expand(rows, *part.shape[1:]), inputs)
-    return found
+    repeats: G = map_batch(lambda part: part.expand(rows, *part.shape[1:]), inputs)
+    return repeats
 
 
 def with_tokens(inputs: Any, tokens: Tensor) -> Any:
-    """What an embedding reads, with other tokens, whose letters are their own."""
+    """Return the embedding's inputs with other tokens and no letters of its own."""
     if isinstance(inputs, Tensor):
         return tokens
     return inputs._replace(tokens=tokens, letters=None) if isinstance(inputs, Words) else inputs._replace(tokens=tokens)
 
 
 def named_places(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """The tokens of a text in its frame, and which are the text's own."""
+    """Return the tokens of a text in its frame, and which of them belong to the text."""
     around = [] if tokenizer.frame is None else tokenizer.frame.around([]).tokens
     return tuple(map(tokenizer.token, ids)), tuple(id not in around for id in ids)
 
@@ -164,14 +173,14 @@ def chosen_label(names: Sequence[str], logits: Callable[[Any], Tensor], inputs: 
 
 
 def chosen_token(tokenizer: Tokenizer, log_probs: Callable[[Any], Tensor], inputs: Any, of: str | None) -> int:
-    """A token by its name, or by a text that is one token; the likeliest where none is given."""
+    """Find a token by its name, or by a text that is one token; without a name, the most probable one."""
     if of is None:
         with torch.no_grad():
             return int(log_probs(inputs)[0, : tokenizer.vocabulary].argmax())
-    found = tokenizer.inner.token_to_id(of)
-    ids = [found] if found is not None else tokenizer.encode(of)
-    if len(ids) != 1 or (found is None and ids[0] == tokenizer.unknown):
-        raise UserError(f"of={of!r} is {len(ids)} tokens, or unknown to the model; give one token that it knows")
+    id = tokenizer.inner.token_to_id(of)
+    ids = [id] if id is not None else tokenizer.encode(of)
+    if len(ids) != 1 or (id is None and ids[0] == tokenizer.unknown):
+        raise UserError(f"of={of!r} must be one token that the model knows; it is {len(ids)} tokens, or unknown")
     return ids[0]
 
 
@@ -181,8 +190,8 @@ def check_not_empty(text: str) -> None:
 
 
 def check_no_place(place: int | None) -> None:
-    """For models whose score is of the whole text, or of what comes after it."""
+    """Refuse `place` for models that score the whole text, or what comes after it."""
     if place is not None:
         raise UserError(
-            "place= names a word that is tagged, a token that is written or a mask; this model has none of these"
+            "place= selects a tagged word, a generated token or a mask, and this model has none of these; leave it out"
         )

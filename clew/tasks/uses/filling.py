@@ -1,4 +1,4 @@
-"""What a masked language model puts in the place of [MASK], and how likely it is that one text follows another."""
+"""Fill the masks of a text with a masked language model, and score whether one text follows another."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ BATCH_TOKENS = 2**14
 
 
 class Guess(NamedTuple):
-    """A token for a mask, its probability, and the text with it in the mask's place."""
+    """A token for a mask, its probability, and the text with the token in place of the mask."""
 
     token: str
     id: int
@@ -36,8 +36,8 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Filled:
-    """A text, or two that are read together, with the guesses at each mask, the best first. `str()` is the text with
-    the best ones.
+    """A text, or a pair of texts read together, with the guesses for each mask, best first. `str()` is the text with
+    the best guesses.
 
     `follows` is the probability that the second text comes after the first.
     """
@@ -63,34 +63,34 @@ def fill(
     top: int = 5,
     numbers: Sequence[int] | None = None,
 ) -> list[Filled]:
-    """The `top` guesses at every mask of each text, every mask by itself; what is refused is named by its number, if
-    they have some."""
+    """Return the `top` guesses for every mask of each text, each mask independently. An error names the text by its
+    number, if `numbers` are given."""
     if top < 1:
         raise UserError(f"top ({top}) must be at least 1")
     names = [f"text {number}" for number in numbers or range(1, len(texts) + 1)]
-    given: list[tuple[str, str | None]] = [(text, None) if isinstance(text, str) else text for text in texts]
-    framed = [framed_text(task, sides[0], sides[1], name) for sides, name in zip(given, names, strict=True)]
-    found: dict[int, Filled] = {}
+    pairs: list[tuple[str, str | None]] = [(text, None) if isinstance(text, str) else text for text in texts]
+    framed = [framed_text(task, *pair, name) for pair, name in zip(pairs, names, strict=True)]
+    answers: dict[int, Filled] = {}
     was_training = task.training
     task.eval()
     try:
         lengths = np.array([[len(each.tokens)] for each in framed])
         for rows in batches_by_length(lengths, BATCH_TOKENS) if len(framed) else []:
-            answers = fill_together(task, [framed[row] for row in rows], [given[row] for row in rows], top)
-            found.update(zip(rows, answers, strict=True))
+            filled_batch = fill_batch(task, [framed[row] for row in rows], [pairs[row] for row in rows], top)
+            answers.update(zip(rows, filled_batch, strict=True))
     finally:
         task.train(was_training)
-    return [found[row] for row in range(len(texts))]
+    return [answers[row] for row in range(len(texts))]
 
 
 @torch.no_grad()
-def fill_together(
+def fill_batch(
     task: "MaskedLanguageModel", framed: Sequence[Framed], texts: Sequence[tuple[str, str | None]], top: int
 ) -> list[Filled]:
     tokenizer, device = task.tokenizer, task.output_bias.device
-    tokens, mask = padded([each.tokens for each in framed])
+    tokens, mask = padded([pair.tokens for pair in framed])
     inputs: Any = (
-        Segmented(tokens, padded([each.segments for each in framed])[0]) if is_segmented(task.body) else tokens
+        Segmented(tokens, padded([pair.segments for pair in framed])[0]) if is_segmented(task.body) else tokens
     )
     hidden, _ = task.body(*to_device((inputs, mask), device))
     tokens = tokens.to(device)
@@ -101,16 +101,24 @@ def fill_together(
         .softmax(-1)[:, : tokenizer.vocabulary]
         .topk(min(top, tokenizer.vocabulary))
     )
-    guesses = [list(zip(*both, strict=True)) for both in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
-    follow = None if task.next_sentence is None else task.followed(hidden).float().softmax(-1)[:, 0].tolist()
-    found = []
+    guesses = [
+        list(zip(*token_probabilities, strict=True))
+        for token_probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+    follow_probs = None if task.next_sentence is None else task.followed(hidden).float().softmax(-1)[:, 0].tolist()
+    answers = []
     for row, (text, second) in enumerate(texts):
-        mine = [guess for guess, at in zip(guesses, rows.tolist(), strict=True) if at == row]
+        row_guesses = [guess for guess, at in zip(guesses, rows.tolist(), strict=True) if at == row]
         number = len(MARK.findall(text))
-        sides = [(text, at) for at in range(number)] + [(second or "", at) for at in range(len(mine) - number)]
-        masks = [[as_guess(tokenizer, *side, *each) for each in guess] for side, guess in zip(sides, mine, strict=True)]
-        found.append(Filled(text, masks, second, None if second is None or follow is None else follow[row]))
-    return found
+        sides = [(text, at) for at in range(number)] + [(second or "", at) for at in range(len(row_guesses) - number)]
+        masks = [
+            [as_guess(tokenizer, *side, *pair) for pair in guess]
+            for side, guess in zip(sides, row_guesses, strict=True)
+        ]
+        answers.append(
+            Filled(text, masks, second, None if second is None or follow_probs is None else follow_probs[row])
+        )
+    return answers
 
 
 def as_guess(tokenizer: Tokenizer, text: str, number: int, id: int, probability: float) -> Guess:
@@ -123,7 +131,7 @@ def as_guess(tokenizer: Tokenizer, text: str, number: int, id: int, probability:
 
 
 def filled(text: str, tokens: Sequence[str]) -> str:
-    """A text with tokens in the places of its masks; one that goes on with a word stands close to it."""
+    """Return a text with tokens in place of its masks; a token that continues a word is joined to it."""
     first, *rest = MARK.split(text)
     for token, part in zip(tokens, rest, strict=True):
         first = (first.rstrip() + token.removeprefix("##") if token.startswith("##") else first + token) + part
@@ -131,28 +139,30 @@ def filled(text: str, tokens: Sequence[str]) -> str:
 
 
 def framed_text(task: "MaskedLanguageModel", text: str, second: str | None, name: str) -> Framed:
-    """A text, or two, as the model reads them; refused where there is nothing to answer, or too much to read."""
+    """Encode a text, or a pair, as the model reads it; raise an error if there is nothing to guess or too much to
+    read."""
     tokenizer, limit = task.tokenizer, task.body.max_length
     for side in (text, second or ""):
         check_is_text(side, name)
     if second is None and not MARK.search(text):
-        raise UserError(f"{name} has no [MASK]; write [MASK] in the place of each word that is to be guessed")
+        raise UserError(f"{name} has no [MASK]; write [MASK] in place of each word to guess")
     if second is not None and (tokenizer.frame is None or task.next_sentence is None):
         raise UserError(
-            f"{name} is two texts, and this model was not trained to tell whether one follows the other; give one text"
+            f"{name} is a pair, and this model was not trained to predict whether one text follows another; give one"
+            " text"
         )
     sides = [tokenizer.encode_masked(side) for side in (text, second) if side is not None]
     framed = Framed(sides[0], [0] * len(sides[0]), [0]) if tokenizer.frame is None else tokenizer.frame.around(*sides)
     if limit is not None and len(framed.tokens) > limit:
         raise UserError(
-            f"{name} has {len(framed.tokens)} tokens with what stands around it, but the model can tell apart {limit}"
+            f"{name} has {len(framed.tokens)} tokens, special tokens included, but the model has only {limit}"
             " positions; shorten it"
         )
     return framed
 
 
 class FillOptions(Options):
-    top: int = Field(5, ge=1, le=1000, description="guesses at each mask")
+    top: int = Field(5, ge=1, le=1000, description="number of guesses for each mask")
 
 
 def fill_rows(
@@ -163,23 +173,23 @@ def fill_rows(
     )
 
 
-def filled_objects(number: int, row: PairRow, found: Filled | None, options: FillOptions) -> Objects:
-    if found is None:
+def filled_objects(number: int, row: PairRow, answer: Filled | None, options: FillOptions) -> Objects:
+    if answer is None:
         return [{"line": number, "text": "", "masks": []}]
-    fields: dict[str, Any] = {"line": number, "text": found.text}
-    if found.second is not None:
-        fields |= {"second": found.second, "follows": found.follows}
+    fields: dict[str, Any] = {"line": number, "text": answer.text}
+    if answer.second is not None:
+        fields |= {"second": answer.second, "follows": answer.follows}
     masks = [
         [{"token": guess.token, "probability": guess.probability, "text": guess.text} for guess in guesses]
-        for guesses in found.masks
+        for guesses in answer.masks
     ]
-    return [{**fields, "masks": masks, "filled": str(found)}]
+    return [{**fields, "masks": masks, "filled": str(answer)}]
 
 
 def as_guesses(blocks: Blocks, options: FillOptions, alone: bool) -> Iterator[str]:
-    """A line a guess, and an empty line behind those of each text where there may be several."""
-    for some in blocks:
-        for _, _, filled in some:
+    """Write one line per guess; with several texts, an empty line after each."""
+    for block in blocks:
+        for _, _, filled in block:
             lines = (
                 []
                 if filled is None or filled.follows is None
@@ -200,7 +210,7 @@ def masked_tokens(task: "MaskedLanguageModel", row: PairRow) -> tuple[list[int],
 
 
 FILL: Use[PairRow, Filled] = Use(
-    about="guess the words in the places of [MASK]",
+    about="guess the words in place of [MASK]",
     row=PairRow,
     options=FillOptions,
     answer=fill_rows,
@@ -211,10 +221,10 @@ FILL: Use[PairRow, Filled] = Use(
         tokens=masked_tokens,
         confidence=lambda filled: fmean(guesses[0].probability for guesses in filled.masks) if filled.masks else None,
     ),
-    help="""[MASK] stands in the place of each word that is to be guessed. Every guess is a line of standard output,
-`probability<TAB>token<TAB>text`, the text with the guess in its place, best first. Several masks of a text are
-guessed one by one, the others left as they are. Without TEXT, every line of --file or of standard input is a text,
-and an empty line follows the guesses of each.
+    help="""Write [MASK] in place of each word to guess. Every guess is a line of standard output,
+`probability<TAB>token<TAB>text`, best first, where the text has the guess in place of its mask. Several masks of a
+text are guessed independently. Without TEXT, every line of --file or of standard input is a text, and an empty line
+follows the guesses of each.
 
   clew fill runs/shakespeare-bert 'To be or not to [MASK]' --top 3
   clew fill runs/shakespeare-bert 'The [MASK] of my [MASK] is gone.' --json
@@ -222,7 +232,8 @@ and an empty line follows the guesses of each.
   clew fill runs/shakespeare-bert --file gaps.txt
   clew fill runs/shakespeare-bert --file pairs.csv --text first --second then
 
-With --second, or where a line has two texts with a tab between, a line `probability<TAB>[follows]<TAB>second text`
-comes first: how likely the second text comes after the first, by a run that was trained to tell; no mask is needed
-then. Of a table (.csv, .tsv, .jsonl) --text and --second name the columns.""",
+With --second, or if a line has two texts separated by a tab, the first line is
+`probability<TAB>[follows]<TAB>second text`: the probability that the second text comes after the first. The run must
+have been trained with next-sentence prediction, and no mask is needed. For a table (.csv, .tsv, .jsonl), --text and
+--second name the columns.""",
 )

@@ -1,4 +1,4 @@
-"""What may be asked of a language model: texts to go on from, how, and the continuations as JSON and as text."""
+"""The use of a language model: its options, the texts to continue, and the continuations as JSON and as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,30 +21,31 @@ if TYPE_CHECKING:
 
 
 class GenerateOptions(WritingOptions):
-    samples: int = Field(1, ge=1, description="continuations of every text")
+    samples: int = Field(1, ge=1, description="number of continuations of each text")
     measure: bool = Field(
-        False, description="distinct-n and repetition of the samples, and how well a draft guessed, on standard error"
+        False,
+        description="print distinct-n and repetition of the samples, and a draft's acceptance rate, to standard error",
     )
     draft: str | None = Field(
         None,
         description=(
-            "a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses tokens that the run"
-            " then reads several at a time: how long it takes changes, and nothing else"
+            "speculative decoding: a smaller run with the same vocabulary, or `prompt` for n-grams of the text, guesses"
+            " tokens that the run checks several at a time; only the speed changes"
         ),
         json_schema_extra={"metavar": "RUN|prompt"},
     )
 
     @classmethod
     def over(cls, own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().over(own, given)
-        if given.get("samples", 1) != 1 and (method := found.get("method", "sample")) != "sample":
+        settings = super().over(own, given)
+        if given.get("samples", 1) != 1 and (method := settings.get("method", "sample")) != "sample":
             remedy = "; n_best has several of beam search" if method == "beam" else ""
             raise UserError(
                 f"samples is for sampling, and method is {method}, which writes the same text each time{remedy}"
             )
-        if found.get("draft") is not None and found.get("method") == "beam":
+        if settings.get("draft") is not None and settings.get("method") == "beam":
             raise UserError("draft is for sampling and greedy decoding, and method is beam; leave one of them out")
-        return found
+        return settings
 
 
 def generate_answers(
@@ -58,24 +59,25 @@ def generate_answers(
 
 
 def drafting(tasks: Sequence["LanguageModel"], options: GenerateOptions) -> "LanguageModel | str | None":
-    """The model of another run that guesses, which comes behind the one that is asked."""
+    """Return the draft: the second model if there is one, else the option."""
     return tasks[1] if len(tasks) > 1 else options.draft
 
 
 def draft_run(options: GenerateOptions) -> str | None:
+    """Return the folder of the draft run, or None if the draft is not a run."""
     if options.draft is None or options.draft == PROMPT:
         return None
     if not Path(options.draft).is_dir():
         raise UserError(
-            f"draft is {shown(options.draft)}, which is not the folder of a run; name one, or say {PROMPT} for n-grams"
-            " of the text"
+            f"draft is {shown(options.draft)}, which is not the folder of a run; give a run, or {PROMPT} for n-grams of"
+            " the text"
         )
     return options.draft
 
 
 @contextmanager
 def named_rows(row_numbers: Sequence[int], samples: int) -> Iterator[None]:
-    """Within this context what is said of one prompt among several names it by its number."""
+    """Name the prompt by its number in errors raised within this context, if there are several."""
     try:
         yield
     except RefusedPrompt as error:
@@ -93,37 +95,37 @@ def stream_row(
 
 
 def generated_objects(number: int, row: TextRow, samples: list[Generated] | None, options: GenerateOptions) -> Objects:
-    """An object a continuation; these are not numbered, but have their prompt."""
-    found = []
-    for one in samples or ():
-        fields = {"prompt": one.prompt, "text": one.text, "tokens": one.tokens, "log_prob": one.log_prob}
-        guessed = {} if one.guessed is None else one.guessed._asdict()
-        found.append({**fields, **({"score": one.score} if one.score is not None else {}), **guessed})
-    return found
+    """Return one object per continuation. They are not numbered, but contain their prompt."""
+    objects = []
+    for sample in samples or ():
+        fields = {"prompt": sample.prompt, "text": sample.text, "tokens": sample.tokens, "log_prob": sample.log_prob}
+        acceptance = {} if sample.guessed is None else sample.guessed._asdict()
+        objects.append({**fields, **({"score": sample.score} if sample.score is not None else {}), **acceptance})
+    return objects
 
 
 def as_texts(blocks: Blocks, options: GenerateOptions, alone: bool) -> Iterator[str]:
-    """One text as it is; several each below its number."""
-    samples = (one for some in blocks for each in some for one in each.answer)
+    """Write a single text as it is; several under their numbers."""
+    samples = (sample for block in blocks for answered in block for sample in answered.answer)
     first = list(islice(samples, 2))
-    for number, one in enumerate(chain(first, samples), start=1):
-        score = f" (score {one.score:.3f})" if one.score is not None else ""
-        yield f"--- {number}{score}\n{one}\n" if len(first) > 1 else f"{one}\n"
+    for number, sample in enumerate(chain(first, samples), start=1):
+        score = f" (score {sample.score:.3f})" if sample.score is not None else ""
+        yield f"--- {number}{score}\n{sample}\n" if len(first) > 1 else f"{sample}\n"
 
 
 def diversity(
     tasks: Sequence["LanguageModel"], answered: Sequence[Answered[TextRow, list[Generated]]], options: GenerateOptions
 ) -> Iterator[str]:
     if options.measure:
-        samples = [one.tokens for each in answered for one in each.answer or ()]
+        samples = [sample.tokens for each in answered for sample in each.answer or ()]
         for n in range(1, min(4, max(map(len, samples), default=0)) + 1):
-            found = f"distinct {distinct(samples, n):.3f}, repeated {repetition(samples, n):.3f}"
-            yield f"{tasks[0].tokenizer.unit} {n}-grams: {found}"
-        guessed = [one.guessed for each in answered for one in each.answer or () if one.guessed is not None]
-        if rounds := sum(each.rounds for each in guessed):
-            proposed, accepted = sum(each.proposed for each in guessed), sum(each.accepted for each in guessed)
+            shares = f"distinct {distinct(samples, n):.3f}, repeated {repetition(samples, n):.3f}"
+            yield f"{tasks[0].tokenizer.unit} {n}-grams: {shares}"
+        counts = [sample.guessed for each in answered for sample in each.answer or () if sample.guessed is not None]
+        if rounds := sum(each.rounds for each in counts):
+            proposed, accepted = sum(each.proposed for each in counts), sum(each.accepted for each in counts)
             yield (
-                f"draft: {accepted / rounds:.2f} of {proposed / rounds:.2f} guesses a call were accepted, in {rounds}"
+                f"draft: {accepted / rounds:.2f} of {proposed / rounds:.2f} guesses per call were accepted, in {rounds}"
                 " calls of the model"
             )
 
@@ -145,15 +147,15 @@ GENERATE: Use[TextRow, list[Generated]] = Use(
     beside=draft_run,
     remarks=diversity,
     watch=Watch(tokens=lambda task, row: tokens_read(task.tokenizer, [row.text]), confidence=confidence_of),
-    help="""Every TEXT is continued. Without one a text is begun: after the end of another, where the model has learnt
-from documents apart or knows such a token; else after an empty line, where it has learnt that paragraphs are parted
-by these; else after the end of a line. A single sample is shown as it is written.
+    help="""Continue every TEXT. Without TEXT, a new text begins: after the end-of-document token, if the model was
+trained with one; else after an empty line, if the model has learnt that empty lines separate paragraphs; else after
+a newline. A single sample is shown while it is written.
 
   clew generate runs/shakespeare-lstm 'ROMEO:' --temperature 0.7
   clew generate runs/shakespeare-lstm 'ROMEO:' 'JULIET:' --method beam --beams 8 --n-best 3 --max-new 80
   clew generate runs/shakespeare-lstm --samples 20 --measure --json
   clew generate runs/shakespeare-llama 'ROMEO:' --draft runs/shakespeare-gru --max-new 400
 
-A draft changes how long a text takes and not which texts are written: greedy decoding writes the same one, and
-sampling draws from the same distribution, though not the same text for the same seed.""",
+A draft changes the speed, not the distribution of texts: greedy decoding writes the same text, and sampling draws
+from the same distribution, though not the same text for the same seed.""",
 )

@@ -1,4 +1,5 @@
-"""Text from a language model: prompts in, continuations out, by any decoding algorithm over the task's Stepper."""
+"""Generate text with a language model: prompts in, continuations out, by any decoding algorithm over the task's
+Stepper."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,15 +25,16 @@ if TYPE_CHECKING:
     from clew.tasks.language_model import LanguageModel
 
 EXPECTED = 0.02
-"""The probability from which on a model is said to expect a token."""
+"""The model expects a token if its probability is at least this."""
 
 CONTEXT = 16
-"""Tokens that are decoded with a new one, so that it is written as it is behind them."""
+"""Number of previous tokens that are decoded together with a new one, because a token's text may depend on those
+before it."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """One continuation. `str()` is the prompt and the continuation; `guessed` says how well a draft guessed it."""
+    """One continuation. `str()` is the prompt and the continuation; `guessed` counts how well a draft guessed it."""
 
     prompt: str
     text: str
@@ -49,7 +51,7 @@ class Generated:
 
 
 class RefusedPrompt(UserError):
-    """One of several prompts cannot be read: the row that it is."""
+    """A prompt that the model cannot read, and its row among several."""
 
     def __init__(self, sentence: str, row: int):
         super().__init__(sentence)
@@ -64,8 +66,8 @@ def generate(
     *,
     draft: "LanguageModel | str | None" = None,
 ) -> list[Generated]:
-    """A continuation of every prompt (beam search: `n_best` of each), the prompts read together whatever their
-    lengths."""
+    """Return a continuation of every prompt (with beam search, `n_best` of each). Prompts of any lengths are read in
+    one batch."""
     return [sample for row in generate_rows(task, prompts, config, seed, draft=draft) for sample in row]
 
 
@@ -78,14 +80,16 @@ def generate_rows(
     *,
     draft: "LanguageModel | str | None" = None,
 ) -> list[list[Generated]]:
-    """The continuations of every prompt by themselves. Sampling draws a row by its number: 0, 1, 2, ... or what
-    `row_numbers` says, so that a prompt is continued alike whichever others it is read with. `draft` is a model that
-    guesses, or `prompt`."""
+    """Return a list of continuations for every prompt.
+
+    Sampling depends on a row's number (0, 1, 2, ..., or `row_numbers`), so that the continuation of a prompt does not
+    depend on the rest of the batch. `draft` is a model, or `prompt` for n-grams of the text.
+    """
     tokens, mask = prompt_batch(task, prompts)
     stepper = stepper_of(task, config, tokens)
     ends = ends_of(task.tokenizer, config)
     with evaluating(models_of(task, draft)):
-        found = write(
+        hypotheses = write(
             stepper,
             tokens,
             config,
@@ -108,7 +112,7 @@ def generate_rows(
             )
             for hypothesis in row
         ]
-        for prompt, row in zip(prompts, found, strict=True)
+        for prompt, row in zip(prompts, hypotheses, strict=True)
     ]
 
 
@@ -120,10 +124,11 @@ def stream(
     *,
     draft: "LanguageModel | str | None" = None,
 ) -> Iterator[str]:
-    """One continuation, piece by piece as it is generated; greedy or sampled."""
+    """Generate one continuation, greedy or sampled, and yield it piece by piece."""
     if config.method == "beam":
         raise UserError(
-            "beam search chooses only at the end, so it cannot be streamed; use decoding.method=sample or greedy"
+            "beam search chooses a text only at the end, so it cannot be streamed; set decoding.method to sample or"
+            " greedy"
         )
     tokens, mask = prompt_batch(task, [prompt])
     stepper = stepper_of(task, config, tokens)
@@ -131,37 +136,39 @@ def stream(
     stepper = ending_as(config, stepper, tokens, mask, end=ends, max_new=config.max_new)
     guesses = draft_of(task, draft, config, tokens)
     if guesses is not None:
-        drawn_by = None if config.method == "greedy" else seed
-        steps = speculative(stepper, guesses, tokens, mask, max_new=config.max_new, end=ends, seed=drawn_by)
+        sampling_seed = None if config.method == "greedy" else seed
+        steps = speculative(stepper, guesses, tokens, mask, max_new=config.max_new, end=ends, seed=sampling_seed)
     elif config.method == "greedy":
         steps = greedy(stepper, tokens, mask, max_new=config.max_new, end=ends)
     else:
         steps = sample(stepper, tokens, mask, max_new=config.max_new, end=ends, seed=seed)
-    return in_evaluation(models_of(task, draft), pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends))
+    return yield_in_evaluation(
+        models_of(task, draft), pieces(task.tokenizer, prompt, (int(step[0]) for step in steps), ends)
+    )
 
 
-def in_evaluation(models: Sequence[nn.Module], parts: Iterator[str]) -> Iterator[str]:
-    """The parts, the models in evaluation mode from the first to the last of them."""
-    were = [model.training for model in models]
+def yield_in_evaluation(models: Sequence[nn.Module], pieces: Iterator[str]) -> Iterator[str]:
+    """Yield the pieces with the models in evaluation mode from the first piece to the last."""
+    was_training = [model.training for model in models]
     for model in models:
         model.eval()
     try:
-        yield from parts
+        yield from pieces
     finally:
-        for model, was in zip(models, were, strict=True):
-            model.train(was)
+        for model, mode in zip(models, was_training, strict=True):
+            model.train(mode)
 
 
 def models_of(task: "LanguageModel", draft: "LanguageModel | str | None") -> list[nn.Module]:
-    """Those that write a text together."""
+    """Return the models that generate a text together."""
     return [task] if draft is None or isinstance(draft, str) else [task, draft]
 
 
 def draft_of(
     task: "LanguageModel", draft: "LanguageModel | str | None", config: DecodingConfig, prompt: Tensor
 ) -> Draft | None:
-    """What guesses for a task: n-grams of the text, or a model with the same tokens, under the same filters so that it
-    guesses what these leave."""
+    """Return the draft: n-grams of the text, or a model with the same vocabulary under the same filters, so that it
+    guesses only tokens that these allow."""
     if draft is None or isinstance(draft, str):
         return None if draft is None else PromptLookup()
     check_draft(task.tokenizer, draft.tokenizer)
@@ -169,7 +176,7 @@ def draft_of(
 
 
 def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Sequence[int]) -> Iterator[str]:
-    """The text of tokens as they come."""
+    """Yield the text of tokens as they come."""
     growing = Growing(tokenizer, prompt)
     for token in tokens:
         if token in ends:
@@ -181,9 +188,11 @@ def pieces(tokenizer: Tokenizer, prompt: str, tokens: Iterator[int], ends: Seque
 
 
 class Growing:
-    """A text that grows behind a prompt, which is given as text or as tokens, token by token. What is not yet a whole
-    character, its last bytes missing, waits for them. Only the last tokens are decoded again, so that a long text costs
-    no more a token than a short one."""
+    """The text of a continuation, decoded token by token.
+
+    An incomplete character waits for its last bytes. Only the last tokens are decoded again, so that a token of a
+    long text costs no more than one of a short text.
+    """
 
     def __init__(self, tokenizer: Tokenizer, prompt: str | Sequence[int]):
         self.tokenizer = tokenizer
@@ -197,7 +206,7 @@ class Growing:
         return self._new(text) if not text.endswith("\ufffd") and len(text) > self.shown else ""
 
     def rest(self) -> str:
-        """What waits for bytes that will not come."""
+        """Return the text of the bytes that still wait for the rest of a character."""
         return self._new(self.tokenizer.decode(self.ids))
 
     def _new(self, text: str) -> str:
@@ -211,10 +220,10 @@ class Growing:
 
 
 def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor, Tensor | None]:
-    """The prompts' tokens (rows, length), padded on the right, and their mask; an empty prompt is what starts a
-    text."""
+    """Return the prompts' tokens (rows, length), padded on the right, and their mask. An empty prompt becomes the
+    tokens that start a text."""
     if not prompts:
-        raise UserError("there is no prompt; give at least one, empty if need be")
+        raise UserError("there is no prompt; give at least one, which may be empty")
     rows = [torch.tensor(prompt_tokens(task, prompt, row)) for row, prompt in enumerate(prompts)]
     device = task.body.embedding.like.device
     lengths = torch.tensor([len(row) for row in rows])
@@ -224,18 +233,19 @@ def prompt_batch(task: "LanguageModel", prompts: Sequence[str]) -> tuple[Tensor,
 
 
 def prompt_tokens(task: "LanguageModel", prompt: str, row: int = 0) -> list[int]:
-    """What the model reads of a prompt."""
+    """Return the tokens that the model reads for a prompt."""
     try:
         task.tokenizer.check(prompt)
     except UserError as error:
         raise RefusedPrompt(str(error), row) from None
-    tokens = read_by(task, task.encode(prompt))
+    tokens = with_frame(task, task.encode(prompt))
     check_length(task, tokens, row)
     return tokens
 
 
-def read_by(task: "LanguageModel", tokens: Sequence[int]) -> list[int]:
-    """A prompt's own tokens with what the model reads around them; of none what starts a text."""
+def with_frame(task: "LanguageModel", tokens: Sequence[int]) -> list[int]:
+    """Add the frame's tokens to a prompt's own. An empty prompt without a frame becomes the tokens that start a
+    text."""
     frame = task.tokenizer.frame
     return [*(() if frame is None else frame.before), *tokens] or start_of(task)
 
@@ -245,13 +255,13 @@ def check_length(task: "LanguageModel", tokens: Sequence[int], row: int = 0) -> 
     if limit is not None and len(tokens) > limit:
         remedy = "shorten it, or train with a larger model.max_length"
         raise RefusedPrompt(
-            f"the prompt has {len(tokens)} tokens, but the model has learnt {limit} positions; {remedy}", row
+            f"the prompt has {len(tokens)} tokens, but the model has only {limit} positions; {remedy}", row
         )
 
 
 def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) -> Stepper:
-    """The task's stepper under the filters asked for; past a model's last position it goes on from the second half of
-    what it has read."""
+    """Return the task's stepper with the filters of `config`. If the text exceeds the model's positions, the stepper
+    continues from the second half of the tokens that it has read."""
     stepper: Stepper = task.stepper()
     limit = task.body.max_length
     if limit is not None and prompt.shape[1] + config.max_new > limit:
@@ -261,7 +271,7 @@ def stepper_of(task: "LanguageModel", config: DecodingConfig, prompt: Tensor) ->
 
 
 def kept_of(limit: int) -> int:
-    """How many positions are read again where a model has read all that it can tell apart."""
+    """Return the number of positions that are read again when all of a model's positions are used."""
     return max(limit // 2, 1)
 
 
@@ -270,12 +280,12 @@ def never_written(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def banned_end(tokenizer: Tokenizer, config: DecodingConfig) -> int | None:
-    """The end token, where nothing ends with it and it would show."""
+    """Return the end token if it does not end the text but would be visible in it."""
     return tokenizer.end if not ends_of(tokenizer, config) and tokenizer.unit == "subword" else None
 
 
 def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
-    """The tokens that end a text."""
+    """Return the tokens that end a text."""
     if isinstance(config.stop, (str, list)):
         return [tokenizer.id(token) for token in ([config.stop] if isinstance(config.stop, str) else config.stop)]
     stops = tokenizer.unit == "subword" if config.stop is None else config.stop
@@ -283,9 +293,12 @@ def ends_of(tokenizer: Tokenizer, config: DecodingConfig) -> list[int]:
 
 
 def start_of(task: "LanguageModel") -> list[int]:
-    """What stands before the first word of a text: a document's end, where a checkpoint has one of its own; else what
-    the model has learnt to expect after a line's end, be it a document's end or an empty line, and then a paragraph
-    begins; else a line's end alone."""
+    """Return the tokens before the first word of a text.
+
+    This is the end of a document, if a checkpoint has a special token for it. Otherwise it is what the model expects
+    after a newline: the end of a document, or an empty line, after which a paragraph begins. Otherwise it is a
+    newline.
+    """
     tokenizer = task.tokenizer
     newline, end = tokenizer.encode("\n"), tokenizer.end
     has_lines = bool(newline) and tokenizer.unknown not in newline
@@ -293,15 +306,15 @@ def start_of(task: "LanguageModel") -> list[int]:
         return [end]
     if not has_lines:
         return [next(token for token in range(tokenizer.vocabulary) if token != tokenizer.unknown)]
-    expected = after(task, newline)
+    expected = next_probabilities(task, newline)
     if end is not None and expected[end] >= EXPECTED and newline != [end]:
         return [end]
-    is_parted = len(newline) == 1 and tokenizer.encode("\n\n") == 2 * newline and expected[newline[0]] >= EXPECTED
-    return 2 * newline if is_parted else newline
+    has_empty_lines = len(newline) == 1 and tokenizer.encode("\n\n") == 2 * newline and expected[newline[0]] >= EXPECTED
+    return 2 * newline if has_empty_lines else newline
 
 
-def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
-    """The probability of every token after some."""
+def next_probabilities(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
+    """Return the probability of every token after the given ones."""
     stepper = task.stepper()
     with evaluating([task]):
         log_probs, _ = prefill(
@@ -311,7 +324,7 @@ def after(task: "LanguageModel", tokens: Sequence[int]) -> list[float]:
 
 
 def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
-    """The text that the new tokens add to the prompt's: what the two give together, less what the prompt gives
+    """Return the text that new tokens add to a prompt: the text of both together without the text of the prompt
     alone."""
     read = tokenizer.encode(prompt)
     text = tokenizer.decode([*read, *ids])[len(tokenizer.decode(read)) :]
@@ -319,5 +332,5 @@ def continuation(tokenizer: Tokenizer, prompt: str, ids: Sequence[int]) -> str:
 
 
 def drops_space(tokenizer: Tokenizer, prompt: str) -> bool:
-    """Whether the space that comes before a word stands in the prompt already."""
+    """Whether the prompt already has the space that comes before the next word."""
     return tokenizer.kind in ("word", "wordpiece") and prompt[-1:].isspace()

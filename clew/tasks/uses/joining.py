@@ -1,4 +1,4 @@
-"""How continuations of a language model are written in a batch that others join and leave."""
+"""Continuations written in a continuous batch, which rows join and leave."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from clew.tasks.uses.generation import (
     kept_of,
     never_written,
     prompt_tokens,
-    read_by,
+    with_frame,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 def fits(options: Any) -> bool:
-    """Beam search, drafts, and rules that look back at all of a text are other algorithms."""
+    """Whether a row with these options can join a continuous batch. Beam search, drafts, and penalties that depend on
+    all previous tokens need other algorithms."""
     looks_back = options.repetition_penalty != 1.0 or options.no_repeat_ngram is not None
     return (
         options.method != "beam"
@@ -60,9 +61,9 @@ def tokens_of(task: "LanguageModel", prompt: str | Sequence[int], number: int | 
 
 def checked_tokens(task: "LanguageModel", prompt: Sequence[int]) -> list[int]:
     vocabulary = task.tokenizer.vocabulary
-    if strange := [token for token in prompt if not 0 <= token < vocabulary]:
-        raise UserError(f"the prompt has the token {strange[0]}, and the model's are 0 to {vocabulary - 1}")
-    tokens = read_by(task, prompt)
+    if invalid := [token for token in prompt if not 0 <= token < vocabulary]:
+        raise UserError(f"the prompt has the token {invalid[0]}; the model's tokens are 0 to {vocabulary - 1}")
+    tokens = with_frame(task, prompt)
     check_length(task, tokens)
     return tokens
 

@@ -1,8 +1,8 @@
-"""What a task gives to be written for another runtime (ONNX, torch.export): its programs, as records. Knows no runtime
-and no run.
+"""Programs that a task offers for export to another runtime (ONNX, torch.export), as records. Knows no runtime and no
+run.
 
-A task offers them by a method `programs()`. One that no program can do refuses there, and says why. A task that has no
-such method is given its logits and the levels of its body, where these can be found.
+A task returns them from a method `programs()`, or raises an error there with the reason why it cannot be exported. A
+task without the method is exported as its logits and its body's levels, if these exist.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from clew.layers.context import Pieces
 
 
 class Traced(NamedTuple):
-    """What a program reads: a text, or two, and which of its words are real (batch, words)."""
+    """The inputs of a program: one or two texts, and which of the words are real (batch, words)."""
 
     texts: tuple[Pieces, ...]
     words: Tensor
@@ -23,48 +23,49 @@ class Traced(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadingProgram:
-    """A program that reads texts whole. `call(given)` gives a tensor for each name of `outputs`."""
+    """A program that reads whole texts. `call(inputs)` returns one tensor for each name in `outputs`."""
 
     name: str
     outputs: Sequence[str]
     call: Callable[[Traced], Sequence[Tensor]]
     numbered: str = ""
-    """Where there are as many outputs as the body says: what their names begin with; a number follows."""
+    """The prefix of the output names, before a number, if the number of outputs depends on the body."""
     texts: int = 1
     words: bool = False
-    """Whether it is told where the pieces of each word are."""
+    """Whether the program also takes the places of each word's pieces."""
     usage: str = ""
-    """Python for the card that calls it by `run(name, tensors)` and prints what comes out. `tensors` is a sentence; in
-    a line, `words` are its words, `tokenizer` reads it, `about` is export.json. TEXT stands for a text that the
-    tokenizer knows, QUESTION for a word of it."""
+    """Python code for the model card that calls the program by `run(name, tensors)` and prints the outputs. It may
+    use `tensors` (one sentence), `words` (the words of a line), `tokenizer` and `about` (export.json). TEXT is
+    replaced by a text that the tokenizer knows, QUESTION by one of its words."""
     alone: bool = False
-    """Whether `usage` makes its `tensors` itself."""
+    """Whether `usage` creates its own `tensors`."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What else export.json says: ids, names."""
+    """More entries for export.json: ids and names."""
 
 
 @dataclass(frozen=True)
 class SteppingProgram:
-    """A program that writes: one call of the task's body from a state, and `log_probs` of what comes out; where there
-    is a `source`, one more that reads it. `facts` has `before`, the ids that a text begins with; of a source
-    `source_before`, `source_after`, `start` and `end`, and `languages` where it names the one that it goes into."""
+    """A program that generates: one call of the task's body from a state, and the `log_probs` of its output; with a
+    `source`, a second program that encodes it. `facts` has `before`, the ids that a text begins with; with a source
+    it has `source_before`, `source_after`, `start` and `end`, and `languages` if the source names the target
+    language."""
 
     source: bool
     facts: Mapping[str, Any]
 
 
 LEVELS = """\
-found = run("levels", tensors)
-print({name: vectors.shape for name, vectors in found.items()})  # (batch, length, dim), the embedding first
+levels = run("levels", tensors)
+print({name: vectors.shape for name, vectors in levels.items()})  # (batch, length, dim), the embedding first
 """
 
 
 def levels(body: Any) -> ReadingProgram:
-    """The vectors (batch, length, dim) of every level, the embedding's first."""
+    """Return the program for the vectors (batch, length, dim) of every level, the embedding's first."""
     return ReadingProgram(
         "levels",
         (),
-        lambda given: body.levels(given.texts[0].inputs, given.texts[0].mask),
+        lambda inputs: body.levels(inputs.texts[0].inputs, inputs.texts[0].mask),
         numbered="level",
         usage=LEVELS,
     )

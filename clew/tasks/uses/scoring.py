@@ -1,4 +1,4 @@
-"""What a language model thinks of a text: the log-probability of every token of it."""
+"""Score a text with a language model: the log-probability of every token."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from clew.tasks.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class Scored:
-    """A text's tokens with the characters they stand for and their log-probabilities; the first token is given, not
+    """The tokens of a text, their character offsets and their log-probabilities. The first token is read, not
     predicted."""
 
     text: str
@@ -36,12 +36,12 @@ class Scored:
 
 @torch.no_grad()
 def score_text(task: LanguageModel, text: str, length: int, carry: bool) -> Scored:
-    """Reads the text in chunks of `length`, as the model was trained to: the state carried on, or every chunk alone.
-    What the tokenizer's frame has before a text is read first."""
+    """Score a text in chunks of `length` tokens, as the model was trained: with the state carried over, or every
+    chunk independently. The tokens that the tokenizer's frame has before a text are read first."""
     tokens, offsets = task.tokenizer.encode_with_offsets(text)
     if len(tokens) < 2:
         raise UserError(
-            f"a text needs at least 2 tokens to be scored, one to read and one to predict; this one has {len(tokens)}"
+            f"a text needs at least 2 tokens to be scored, one to read and one to predict; found {len(tokens)}"
         )
     frame = task.tokenizer.frame
     before = [] if frame is None else frame.before
@@ -61,6 +61,6 @@ def _log_probs(task: LanguageModel, tokens: list[int], length: int, carry: bool)
     for start in range(0, len(tokens) - 1, length):
         stop = min(start + length, len(tokens) - 1)
         batch = TokenBatch(ids[:, start:stop], ids[:, start + 1 : stop + 1], None, start == 0)
-        found, state = task.predict(batch, state if carry else None)
-        log_probs += found[0].tolist()
+        chunk_log_probs, state = task.predict(batch, state if carry else None)
+        log_probs += chunk_log_probs[0].tolist()
     return log_probs

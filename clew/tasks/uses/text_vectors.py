@@ -1,9 +1,9 @@
-"""Vectors of texts: one for each, pooled of all its places, or one for each of its tokens. Of any body that reads one
-sequence; of an encoder-decoder that is its encoder.
+"""Vectors of texts, one per text (pooled over its places) or one per token, from any body that reads one sequence.
+For an encoder-decoder this is its encoder.
 
-A text is read as the body's task reads it: in the tokenizer's frame, and by words where the tokenizer has a token for
-each. One that takes more places than the body can tell apart is read in windows, each by itself, whose places are
-pooled together; or it is cut, where the task says so. An empty text has the zero vector.
+A text is read as the body's task reads it: in the tokenizer's frame, and word by word if the tokenizer has one token
+per word. A text with more places than the body has positions is read in windows, and all windows are pooled together;
+or it is truncated, if the task asks for that. An empty text has the zero vector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,23 +29,22 @@ from clew.tasks.uses.level_vectors import batches_of, block_levels, ends_of_bloc
 from clew.text.tokenizer import check_is_text
 
 MOST = 2048
-"""Tokens that are read at once by a body whose positions have no bound."""
+"""Tokens read at once by a body without a limit on positions."""
 ENDLESS = 10**9
 LAYERS = [name for name in MIXES if name != "learned"]
 WITHOUT_WEIGHTS = ("first", "last", "max", "mean")
-"""Poolings that any run has."""
+"""Poolings that every run has."""
 
 
 class TokenVectors(NamedTuple):
-    """The tokens of a text: the characters [start, stop) that each stands for (tokens, 2), and its vector (tokens,
-    dim)."""
+    """The tokens of a text: their character offsets [start, stop) (tokens, 2) and their vectors (tokens, dim)."""
 
     offsets: np.ndarray
     vectors: np.ndarray
 
 
 class Row(NamedTuple):
-    """A window of a text as a body reads it, and the places in it of the text's own pieces."""
+    """A window of a text, and the places in it of the text's own tokens."""
 
     text: int
     encoded: EncodedWords
@@ -53,13 +52,15 @@ class Row(NamedTuple):
 
 
 class TextVectors:
-    """What a body makes of texts. `layer` is a level's number, 0 being the embedding, `last`, or the name of a mix of
-    levels; `pooling` a module, or the name of one without weights; texts are cut to `longest` tokens where that is
-    given. How many texts were empty, and how many were read in windows or cut, is counted.
+    """Compute the vectors of texts with a body.
 
-    With `carry` = n, of ELMo, texts are read n at a time in the order given, and the readers of each go on from where
-    they ended with the text in its place of the n before, as AllenNLP runs it: the first n have nothing before them,
-    and an empty text is read, too.
+    `layer` is a level's number (0 is the embedding), `last`, or the name of a mix of levels. `pooling` is a module,
+    or the name of a pooling without weights. With `longest`, texts are truncated to so many tokens. `num_empty` and
+    `num_long` count the empty texts and those read in windows or truncated.
+
+    With `carry` = n, for ELMo, texts are read n at a time in the given order, and each text continues from the states
+    of the text in the same position of the previous n, as AllenNLP does. The first n start from the initial states,
+    and empty texts are read too.
     """
 
     def __init__(
@@ -82,17 +83,20 @@ class TextVectors:
         self.normalise = normalise
         self.num_empty = self.num_long = 0
         widths = self.widths()
-        self.layer = known_layer(layer, widths)
+        self.layer = check_layer(layer, widths)
         self.width = width_of(self.layer, widths)
         self.pooling = self.find_pooling(pooling)
-        most = MOST if carry is None else ENDLESS  # a text in windows would be several rows
+        most = MOST if carry is None else ENDLESS  # with windows, a text would be several rows
         limit = min(limit for limit in (longest, body.max_length, most) if limit is not None)
         if limit <= reader.num_added:
-            raise UserError(f"{limit} tokens leave no room for a text; take a run with a larger model.max_length")
+            raise UserError(
+                f"{limit} tokens leave no room for a text beside special tokens; take a run with a larger"
+                " model.max_length"
+            )
         self.room = limit - reader.num_added
 
     def widths(self) -> list[int]:
-        """The width of every level."""
+        """Return the width of every level."""
         with evaluating([self.body]):
             _, batch = next(batches_of(self.body, self.reader, self.reader.encode([["_"]])))
             return [level.shape[-1] for level in block_levels(self.body, batch)]
@@ -101,7 +105,7 @@ class TextVectors:
         if isinstance(pooling, nn.Module):
             if list(pooling.parameters()) and self.layer != "last":
                 raise UserError(
-                    "a pooling with weights has learnt to read the last layer; leave the layer out, or take another"
+                    "a pooling with weights was trained on the last layer; leave the layer out, or choose another"
                     " pooling"
                 )
             return pooling
@@ -109,67 +113,70 @@ class TextVectors:
             raise unknown("pooling", pooling, POOLINGS)
         if pooling not in WITHOUT_WEIGHTS:
             raise UserError(
-                f"the pooling {named(pooling)} has weights, and this run has learnt none; take"
+                f"the pooling {named(pooling)} has weights, which this run has not trained; choose"
                 f" {', '.join(WITHOUT_WEIGHTS)}"
             )
         halves = self.body.halves and self.layer not in (0, "first")
         return Last(self.body.dim, halves=True) if pooling == "last" and halves else POOLINGS[pooling](self.body.dim)
 
     def of(self, texts: Sequence[str], first: int = 1) -> np.ndarray:
-        """A vector each (texts, dim), float32. A text that is refused is named by its number, the first one's being
+        """Return one vector per text (texts, dim), float32. An error names a text by its number, counted from
         `first`."""
         rows = self.rows([self.cut(text, number) for number, text in enumerate(texts, start=first)])
-        alone = np.bincount([row.text for row in rows], minlength=len(texts)) == 1
-        found: dict[int, Tensor] = {}
-        parts: dict[int, dict[int, Tensor]] = {}
+        has_one_window = np.bincount([row.text for row in rows], minlength=len(texts)) == 1
+        vector_of: dict[int, Tensor] = {}
+        hidden_of: dict[int, dict[int, Tensor]] = {}
         with evaluating([self.body, self.pooling]):
             for numbers, batch, hidden in self.read(rows):
                 pooled = self.pooling(hidden, batch.mask)
-                for place, number in enumerate(numbers):
+                for position, number in enumerate(numbers):
                     row = rows[number]
                     if not row.places:
                         continue
-                    if alone[row.text]:
-                        found[row.text] = pooled[place]
+                    if has_one_window[row.text]:
+                        vector_of[row.text] = pooled[position]
                     else:
-                        parts.setdefault(row.text, {})[number] = hidden[place, : len(row.encoded.tokens)]
-            for text, windows in parts.items():
-                found[text] = self.pooling(torch.cat([windows[number] for number in sorted(windows)])[None])[0]
+                        hidden_of.setdefault(row.text, {})[number] = hidden[position, : len(row.encoded.tokens)]
+            for text, windows in hidden_of.items():
+                vector_of[text] = self.pooling(torch.cat([windows[number] for number in sorted(windows)])[None])[0]
         vectors = torch.zeros(len(texts), self.width)
-        for text, vector in found.items():
+        for text, vector in vector_of.items():
             vectors[text] = vector.cpu()
         return (F.normalize(vectors, dim=-1) if self.normalise else vectors).numpy()
 
     def of_tokens(self, texts: Sequence[str], first: int = 1) -> list[TokenVectors]:
-        """The vectors of each text's tokens, without those that stand around it."""
+        """Return the vectors of each text's tokens, without the tokens of the frame."""
         cuts = [self.cut(text, number) for number, text in enumerate(texts, start=first)]
         rows = self.rows(cuts)
-        found: dict[int, np.ndarray] = {}
+        window_vectors: dict[int, np.ndarray] = {}
         with evaluating([self.body]):
             for numbers, _, hidden in self.read(rows):
                 hidden = F.normalize(hidden, dim=-1) if self.normalise else hidden
-                for place, number in enumerate(numbers):
-                    found[number] = hidden[place, rows[number].places].cpu().numpy()
+                for position, number in enumerate(numbers):
+                    window_vectors[number] = hidden[position, rows[number].places].cpu().numpy()
         vectors: list[list[np.ndarray]] = [[np.zeros((0, self.width), dtype=np.float32)] for _ in texts]
         for number, row in enumerate(rows):
-            vectors[row.text].append(found[number])
+            vectors[row.text].append(window_vectors[number])
         joined = [np.concatenate(windows) for windows in vectors]
-        return [TokenVectors(cut.offsets[: len(each)], each) for cut, each in zip(cuts, joined, strict=True)]
+        return [
+            TokenVectors(cut.offsets[: len(text_vectors)], text_vectors)
+            for cut, text_vectors in zip(cuts, joined, strict=True)
+        ]
 
     def read(self, rows: Sequence[Row]) -> Iterator[tuple[list[int], Pieces, Tensor]]:
-        """Some rows at a time by their numbers, and their vectors (rows, length, dim): those of like length together,
-        or `carry` in order."""
+        """Yield batches of rows by their numbers, with their vectors (rows, length, dim): rows of similar length
+        together, or `carry` rows in order."""
         encoded = [row.encoded for row in rows]
         if self.carry is None:
             for numbers, batch in batches_of(self.body, self.reader, encoded):
                 yield numbers, batch, layer_vectors(self.body, batch, self.layer).float()
             return
         for start in range(0, len(rows), self.carry):
-            some = encoded[start : start + self.carry]
-            batch = to_device(self.reader.collate(some), self.body.embedding.like.device)
+            encoded_rows = encoded[start : start + self.carry]
+            batch = to_device(self.reader.collate(encoded_rows), self.body.embedding.like.device)
             levels, self.carried = self.body.carried_levels(batch.inputs, batch.mask, self.carried)
             yield (
-                [*range(start, start + len(some))],
+                [*range(start, start + len(encoded_rows))],
                 batch,
                 layer_of(ends_of_blocks(self.body, levels), self.layer).float(),
             )
@@ -182,16 +189,16 @@ class TextVectors:
         return cut
 
     def rows(self, cuts: Sequence[CutText]) -> list[Row]:
-        """The windows of every text, in order; of one that is cut the first."""
-        found = []
+        """Return the windows of every text in order; only the first one if texts are truncated."""
+        rows = []
         for text, cut in enumerate(cuts):
             if self.carry is not None and not len(cut):
-                found.append(Row(text, self.reader.encode([[]])[0], []))
+                rows.append(Row(text, self.reader.encode([[]])[0], []))
             starts = window_starts(len(cut), self.room, self.room) if len(cut) else []
             for start in starts if self.longest is None else starts[:1]:
                 part = self.reader.framed(part_of(self.reader, cut, start, start + self.room))
-                found.append(Row(text, part, self.places(part, cut, min(self.room, len(cut) - start))))
-        return found
+                rows.append(Row(text, part, self.places(part, cut, min(self.room, len(cut) - start))))
+        return rows
 
     def places(self, part: EncodedWords, cut: CutText, length: int) -> list[int]:
         if cut.words is not None:
@@ -203,16 +210,16 @@ class TextVectors:
 
 def check_carry(body: Any, carry: int | None) -> None:
     if carry is not None and carry < 1:
-        raise UserError(f"carry ({carry}) must be at least 1: so many texts are read at a time")
+        raise UserError(f"carry ({carry}), the number of texts read at a time, must be at least 1")
     if carry is not None and not hasattr(body, "carried_levels"):
         raise UserError(
-            "carry is for ELMo, whose two readers go on from text to text in AllenNLP; this run's body is another:"
+            "carry is for ELMo, whose states are carried from text to text in AllenNLP; this run has another body:"
             " leave carry out"
         )
 
 
-def known_layer(layer: int | str, widths: Sequence[int]) -> int | str:
-    """A level's number or the name of a mix; any other is refused."""
+def check_layer(layer: int | str, widths: Sequence[int]) -> int | str:
+    """Return a level's number or the name of a mix; raise an error for anything else."""
     if isinstance(layer, str) and layer.removeprefix("-").isdecimal():
         layer = int(layer)
     if isinstance(layer, bool) or not isinstance(layer, (int, str)) or (isinstance(layer, str) and layer not in LAYERS):
@@ -240,8 +247,8 @@ def text_vectors(
     normalise: bool | None = None,
     carry: int | None = None,
 ) -> TextVectors:
-    """What makes vectors of texts, some at a time, by any task that reads a text by itself. Its own pooling, where it
-    has one, and whether it normalises hold where nothing else is said."""
+    """Create the `TextVectors` of a task that reads single texts. By default, they use the task's own pooling and
+    normalisation, if it has them."""
     if (why := lacking(task, "vectors")) is not None:
         raise UserError(f"this model {why}")
     body, reader = task.vectors()
@@ -249,7 +256,7 @@ def text_vectors(
     own = getattr(config, "pooling", None)
     chosen: str | nn.Module = "mean" if own is None else task.pooling
     if pooling is not None and (own is None or pooling != part_name(own)):
-        learnt = getattr(task, "pooling", None)  # a masked model tells by it whether a text follows
+        learnt = getattr(task, "pooling", None)  # a masked model's pooler, trained with next-sentence prediction
         chosen = learnt if pooling == "pooler" and isinstance(learnt, Pooler) else pooling
     return TextVectors(
         body,
@@ -263,12 +270,12 @@ def text_vectors(
 
 
 class EmbedOptions(Options):
-    layer: int | str = Field("last", description="a level's number, 0 being the embedding, or a mix of levels")
+    layer: int | str = Field("last", description="the number of a level (0 is the embedding), or a mix of levels")
     pooling: str | None = Field(
-        None, description="what a text's vectors become: first, last, max, mean; where not given, the run's own"
+        None, description="how a text's vectors are pooled: first, last, max, mean (default: as in training)"
     )
-    normalise: bool | None = Field(None, description="vectors of length 1; where not given, as the run's own are")
-    tokens: bool = Field(False, description="a vector for every token instead of one a text")
+    normalise: bool | None = Field(None, description="scale vectors to length 1 (default: as in training)")
+    tokens: bool = Field(False, description="one vector per token instead of one per text")
 
 
 def embed_rows(
@@ -280,13 +287,13 @@ def embed_rows(
 
 
 def embedded_objects(
-    number: int, row: TextRow, found: np.ndarray | TokenVectors | None, options: EmbedOptions
+    number: int, row: TextRow, answer: np.ndarray | TokenVectors | None, options: EmbedOptions
 ) -> Objects:
-    """A vector, or with their places in the text those of its tokens."""
-    assert found is not None
-    if not isinstance(found, TokenVectors):
-        return [{"line": number, "text": row.text, "vector": found.tolist()}]
-    pairs = zip(found.offsets.tolist(), found.vectors.tolist(), strict=True)
+    """Return a text's vector, or the vectors of its tokens with their offsets."""
+    assert answer is not None
+    if not isinstance(answer, TokenVectors):
+        return [{"line": number, "text": row.text, "vector": answer.tolist()}]
+    pairs = zip(answer.offsets.tolist(), answer.vectors.tolist(), strict=True)
     tokens = [
         {"token": row.text[start:stop], "start": start, "stop": stop, "vector": vector}
         for (start, stop), vector in pairs
@@ -294,13 +301,13 @@ def embedded_objects(
     return [{"line": number, "text": row.text, "tokens": tokens}]
 
 
-def vector_of(found: np.ndarray | TokenVectors) -> list[float]:
-    assert isinstance(found, np.ndarray)
-    return [float(value) for value in found]
+def vector_of(answer: np.ndarray | TokenVectors) -> list[float]:
+    assert isinstance(answer, np.ndarray)
+    return [float(value) for value in answer]
 
 
 def reads_texts(task: Any) -> bool:
-    """Whether a task reads a text by itself, so that it has a vector."""
+    """Whether a task reads single texts, so that they have vectors."""
     return lacking(task, "vectors") is None
 
 
@@ -310,7 +317,7 @@ def tokens_of(task: Any, row: TextRow) -> tuple[list[int], int | None]:
 
 
 EMBED: Use[TextRow, np.ndarray | TokenVectors] = Use(
-    about="vectors of texts or of their tokens, and search by them",
+    about="compute vectors of texts or of their tokens, and search with them",
     row=TextRow,
     options=EmbedOptions,
     answer=embed_rows,

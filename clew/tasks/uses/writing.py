@@ -1,5 +1,5 @@
-"""How text is written: the settings, and many rows written at once by any decoding algorithm over a stepper. Knows no
-task."""
+"""How text is generated: the settings, and the generation of many rows by any decoding algorithm over a stepper.
+Knows no task."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -26,14 +26,16 @@ class DecodingConfig(Section):
     """How text is generated."""
 
     method: Literal["sample", "greedy", "beam"] = Field("sample", description="how the next token is chosen")
-    max_new: int = Field(300, ge=1, description="tokens generated at most")
+    max_new: int = Field(300, ge=1, description="maximum number of tokens generated")
     temperature: float = Field(1.0, gt=0, description="below 1 sharpens the distribution, above 1 flattens it")
-    top_k: int | None = Field(None, ge=1, description="only the k most probable tokens")
-    top_p: float | None = Field(None, gt=0, le=1, description="only the most probable tokens whose mass reaches p")
-    repetition_penalty: float = Field(
-        1.0, gt=0, description="multiplies log-probabilities of tokens that stand in the text already"
+    top_k: int | None = Field(None, ge=1, description="sample from the k most probable tokens only")
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="sample from the most probable tokens whose mass reaches p"
     )
-    no_repeat_ngram: int | None = Field(None, ge=1, description="no n-gram of this size twice")
+    repetition_penalty: float = Field(
+        1.0, gt=0, description="multiplies the log-probabilities of tokens that are already in the text"
+    )
+    no_repeat_ngram: int | None = Field(None, ge=1, description="never repeat an n-gram of this size")
     beams: int = Field(4, ge=1, description="beam search's width")
     length_penalty: float = Field(1.0, description="beam scores are log p / length^length_penalty")
     length_form: LengthForm = Field(
@@ -46,24 +48,26 @@ class DecodingConfig(Section):
         0.0,
         ge=0,
         description=(
-            "beam scores have this times the sum over source tokens of log(min(attention, 1)) added; GNMT's took 0.2"
+            "add this times the sum over source tokens of log(min(attention, 1)) to beam scores; GNMT used 0.2"
         ),
     )
-    n_best: int = Field(1, ge=1, description="hypotheses returned by beam search, which is at least so wide")
+    n_best: int = Field(
+        1, ge=1, description="number of hypotheses that beam search returns; it has at least so many beams"
+    )
     early_stop: EarlyStop | None = Field(
         None,
         description=(
-            "beam search as transformers has it, where only the best candidates of a step may end: until no running one"
-            " can win (never), would win at its present length (likely), or as many as there are beams have ended"
-            " (full)"
+            "end beam search as transformers does, where only the best candidates of a step may end: when no running"
+            " hypothesis can still win (never), when none would win at its present length (likely), or when as many as"
+            " there are beams have ended (full)"
         ),
     )
-    forced_end: bool = Field(False, description="the last of max_new tokens is the end, at no cost")
+    forced_end: bool = Field(False, description="make the last of max_new tokens the end token, at no cost")
     stop: bool | str | list[str] | None = Field(
         None,
         description=(
-            "end at the tokenizer's end token, or at the token or tokens that are named; where not given, only for"
-            " subwords"
+            "stop at the tokenizer's end token (true), or at this token or these tokens; by default only subword models"
+            " stop"
         ),
     )
 
@@ -73,13 +77,13 @@ class DecodingConfig(Section):
 
     @property
     def covers(self) -> bool:
-        """Whether a search weighs how much of the source was looked at."""
+        """Whether beam search scores how much of the source has been attended to."""
         return self.method == "beam" and self.coverage_penalty > 0
 
 
 class Guessed(NamedTuple):
-    """How well a draft guessed a continuation: calls of the model after the prompt, guesses, and those of them that
-    were accepted."""
+    """Acceptance counts of a draft for one continuation: calls of the model after the prompt, guesses, and accepted
+    guesses."""
 
     rounds: int
     proposed: int
@@ -87,8 +91,8 @@ class Guessed(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One continuation: its ids without the end, log p of them and the end, and the score by which beam search
-    chooses."""
+    """One continuation: its ids without the end, log p of the ids and the end, and the score that beam search ranks
+    it by."""
 
     tokens: list[int]
     log_prob: float
@@ -108,10 +112,11 @@ def write(
     row_numbers: Sequence[int] | None = None,
     draft: Draft | None = None,
 ) -> list[list[Hypothesis]]:
-    """Continuations of each row of a prompt (rows, length), best first: `n_best` of beam search, else one.
+    """Return the continuations of each row of a prompt (rows, length), best first: `n_best` with beam search, else
+    one.
 
-    `max_new` may be each row's own (rows,). `row_numbers` are what sampling draws a row by, whatever batch it is in. A
-    `draft` guesses tokens, for all methods but beam search.
+    `max_new` may be one limit per row (rows,). Sampling depends on a row's number in `row_numbers`, not on its batch.
+    A `draft` guesses tokens for every method but beam search.
     """
     stepper = ending_as(config, stepper, prompt, mask, end=end, max_new=max_new)
     if config.method == "beam":
@@ -141,30 +146,38 @@ def write(
     limits = torch.as_tensor(max_new, device=prompt.device).expand(len(prompt))
     longest, guessed = int(limits.max()), list[Guessed | None]([None] * len(prompt))
     if draft is not None:
-        drawn_by = None if config.method == "greedy" else seed
-        found, acceptance = speculative_sequences(
-            stepper, draft, prompt, mask, max_new=longest, end=end, seed=drawn_by, row_numbers=row_numbers
+        sampling_seed = None if config.method == "greedy" else seed
+        sequences, acceptance = speculative_sequences(
+            stepper, draft, prompt, mask, max_new=longest, end=end, seed=sampling_seed, row_numbers=row_numbers
         )
         guessed = [Guessed(*row) for row in torch.stack(acceptance, 1).tolist()]
     elif config.method == "greedy":
-        found = greedy_sequences(stepper, prompt, mask, max_new=longest, end=end)
+        sequences = greedy_sequences(stepper, prompt, mask, max_new=longest, end=end)
     else:
-        found = sample_sequences(stepper, prompt, mask, max_new=longest, end=end, seed=seed, row_numbers=row_numbers)
-    is_within = torch.arange(found.tokens.shape[1], device=prompt.device) < limits[:, None]
-    lengths, log_probs = torch.minimum(found.lengths, limits), torch.where(is_within, found.log_probs, 0.0).sum(1)
-    rows = zip(found.tokens.tolist(), lengths.tolist(), log_probs.tolist(), guessed, strict=True)
+        sequences = sample_sequences(
+            stepper, prompt, mask, max_new=longest, end=end, seed=seed, row_numbers=row_numbers
+        )
+    is_within = torch.arange(sequences.tokens.shape[1], device=prompt.device) < limits[:, None]
+    lengths, log_probs = (
+        torch.minimum(sequences.lengths, limits),
+        torch.where(is_within, sequences.log_probs, 0.0).sum(1),
+    )
+    rows = zip(sequences.tokens.tolist(), lengths.tolist(), log_probs.tolist(), guessed, strict=True)
     return [
         [
             Hypothesis(
-                without_end(tokens[:length], end), log_prob, log_prob / config.ranking.divisor(max(length, 1)), how
+                without_end(tokens[:length], end),
+                log_prob,
+                log_prob / config.ranking.divisor(max(length, 1)),
+                acceptance_counts,
             )
         ]
-        for tokens, length, log_prob, how in rows
+        for tokens, length, log_prob, acceptance_counts in rows
     ]
 
 
 def filtered_as(config: DecodingConfig, stepper: Stepper, banned: tuple[int, ...]) -> Stepper:
-    """A stepper under the filters that a config asks for, some tokens banned besides."""
+    """Return a stepper with the filters of `config`, and with some tokens banned."""
     return with_filters(
         stepper,
         temperature=config.temperature,
@@ -185,7 +198,7 @@ def ending_as(
     end: End,
     max_new: int | Tensor,
 ) -> Stepper:
-    """A stepper whose last token is the end, where a config asks for that."""
+    """Return a stepper whose last token is the end, if `config` asks for it."""
     if not config.forced_end:
         return stepper
     return ForcedEnd(stepper, end=end, max_new=max_new, prompt=prompt.shape[1] if mask is None else row_lengths(mask))

@@ -92,7 +92,7 @@ def test_scores_may_be_by_length_or_less_what_a_choice_costs_anyway():
     text = "the film"
 
     def scores(**options):
-        return Chooser(task, choices_of(words, template=template, **options)).scored([Labelled(text)])[2][0]
+        return Chooser(task, choices_of(words, template=template, **options)).score([Labelled(text)])[2][0]
 
     costs = [whole(task, f"Review: {text} It was ", f"{each}.") for each in words]
     anyway = [whole(task, "Review:  It was ", f"{each}.") for each in words]
@@ -120,7 +120,7 @@ def test_a_text_that_is_too_long_loses_its_beginning():
         float(log_probs[ids[-1]]), rel=1e-5
     )
     with pytest.raises(
-        UserError, match=r"text 1: the model can tell apart 12 positions, and the longest choice .* leaves no room"
+        UserError, match=r"text 1: the model has only 12 positions, and the longest choice .* leaves no room"
     ):
         Chooser(task, choices_of(["good", "bad " * 20])).choose(["the film"])
 
@@ -151,7 +151,7 @@ def test_answers_are_measured_as_a_classifiers():
     assert loss == pytest.approx(-sum(torch.tensor(right).log()).item() / 2, rel=1e-4)
     assert chooser.measure(examples, answers).values["accuracy"] == 50.0 * sum(share > 0.5 for share in right)
     with pytest.raises(
-        UserError, match=r"a:3: the label 'great' is none of the choices \(1, 0\); name it among them, with its words"
+        UserError, match=r"a:3: the label 'great' is not among the choices \(1, 0\); add it, as LABEL=WORDS"
     ):
         chooser.predict([Labelled("x", ("great",), id="a:3")])
 
@@ -164,20 +164,20 @@ def test_choices_are_parsed():
 @pytest.mark.parametrize(
     ("given", "options", "sentence"),
     [
-        (["good"], {}, r"there must be at least two choices, not \['good'\]; part them by commas"),
-        (["good", " "], {}, "a choice is empty; give each some words"),
+        (["good"], {}, r"choices needs at least two, separated by commas; found \['good'\]"),
+        (["good", " "], {}, "a choice is empty; give each choice some words"),
         (["good", "good"], {}, r"a choice is given twice in \['good', 'good'\]"),
-        ("good,bad", {}, "choices are a list of texts, or a dict with the words of each label, not 'good,bad'"),
-        (["good", 3], {}, "a choice is a text, and so is its label"),
+        ("good,bad", {}, "choices must be a list of texts, or a dict of label to words; found 'good,bad'"),
+        (["good", 3], {}, "choices and their labels must be strings; found"),
         (
             ["good", "bad"],
             {"template": "{text}"},
-            "a template has {choice} once, where the choice stands, and not 0 times",
+            "a template must contain {choice} exactly once, in the place of the choice; found it 0 times",
         ),
         (
             ["good", "bad"],
             {"template": "{choice}"},
-            "a template has {text} where the text stands, such as 'Review: {text} It was",
+            "a template must contain {text} in the place of the text, e.g. 'Review: {text} It was",
         ),
         (["good", "bad"], {"normalise": "words"}, "unknown way to normalise 'words'; known: characters, none, tokens"),
     ],

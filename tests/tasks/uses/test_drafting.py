@@ -139,4 +139,4 @@ def test_how_well_a_draft_guessed_is_told() -> None:
     *_, line = GENERATE.remarks([task], [Answered(1, row, answer)], options)
     rounds = told["rounds"]
     means = f"{told['accepted'] / rounds:.2f} of {told['proposed'] / rounds:.2f}"
-    assert line == f"draft: {means} guesses a call were accepted, in {rounds} calls of the model"
+    assert line == f"draft: {means} guesses per call were accepted, in {rounds} calls of the model"

@@ -56,7 +56,7 @@ def test_a_model_goes_on_past_its_last_position() -> None:
 
 def test_a_prompt_longer_than_the_positions_is_refused() -> None:
     message = (
-        "the prompt has 60 tokens, but the model has learnt 48 positions; shorten it, or train with a larger"
+        "the prompt has 60 tokens, but the model has only 48 positions; shorten it, or train with a larger"
         " model.max_length"
     )
     with pytest.raises(UserError, match=message):

@@ -31,7 +31,7 @@ def test_n_grams_have_the_end_of_a_text_in_the_place_of_the_blank() -> None:
 
 
 def test_a_text_without_letters_has_no_n_grams() -> None:
-    with pytest.raises(UserError, match="there is no text to count n-grams in; give a file with a text on every line"):
+    with pytest.raises(UserError, match="there is no text to count n-grams in; give a file with one text per line"):
         letter_ngrams([" ", ""], TOKENIZER)
 
 
@@ -61,6 +61,6 @@ def test_a_model_of_other_pieces_than_letters_is_refused(run: Path) -> None:
     words = train_word(["a cab"], specials=["<eos>"])
     with pytest.raises(
         UserError,
-        match="a language model helps by letters, and reads characters where the transcriber writes words; train",
+        match="the language model and the transcriber must both use characters, but they use characters and words",
     ):
         SteppedModel(clew.load(run).task, words)

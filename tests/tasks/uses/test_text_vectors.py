@@ -128,10 +128,10 @@ def test_what_there_is_not_is_refused() -> None:
         vectors(pooling="meen")
     with pytest.raises(
         UserError,
-        match="the pooling 'attention' has weights, and this run has learnt none; take first, last, max, mean",
+        match="the pooling 'attention' has weights, which this run has not trained; choose first, last, max, mean",
     ):
         vectors(pooling="attention")
-    with pytest.raises(UserError, match="a pooling with weights has learnt to read the last layer"):
+    with pytest.raises(UserError, match="a pooling with weights was trained on the last layer"):
         vectors(pooling=POOLINGS["pooler"](8), layer=0)
     with pytest.raises(UserError, match="2 tokens leave no room for a text"):
         vectors(longest=2)
