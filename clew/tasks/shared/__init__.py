@@ -1,4 +1,4 @@
-"""Parts that several tasks are made of: heads, decoders' losses, and how inputs are read."""
+"""Parts that several tasks share: heads, decoders, losses, and the ways that inputs are read."""
 
 from clew.core.rooms import show_modules
 

@@ -1,4 +1,4 @@
-"""Alignments: how much a model looked at each token of its source while it wrote each token of its target."""
+"""Alignments: how much a model attends to each source token while it generates each target token."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from clew.text.tokenizer import Tokenizer
 
 
 class Tokens(NamedTuple):
-    """Tokens as they read, the words that they make up, and the number of the word that each is part of."""
+    """The texts of tokens, the words that they form, and the number of the word that each token belongs to."""
 
     texts: list[str]
     words: list[str]
@@ -26,14 +26,15 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """Weights (target, source): a row a target token, its end the last, each row adding up to one."""
+    """Weights (target, source): one row per target token, the last for the end. Each row sums to one."""
 
     source: Tokens
     target: Tokens
     weights: Tensor
 
     def by_word(self) -> Tensor:
-        """Weights (target words, source words): the sum over a source word's tokens, the mean over a target word's."""
+        """Return weights (target words, source words): summed over the tokens of a source word, averaged over those
+        of a target word."""
         source, target = (torch.tensor(tokens.word_of) for tokens in (self.source, self.target))
         columns = self.weights.new_zeros(len(target), len(self.source.words)).index_add(1, source, self.weights)
         rows = self.weights.new_zeros(len(self.target.words), columns.shape[1]).index_add(0, target, columns)
@@ -43,54 +44,53 @@ class Alignment:
         return brief(self, " ".join(self.target.words), words=f"{len(self.target.words)} x {len(self.source.words)}")
 
     def as_json(self) -> dict[str, Any]:
-        """The words of both sides, and the weights, a row a target word."""
+        """Return the words of both sides, and the weights with one row per target word."""
         weights = [[round(weight, 5) for weight in row] for row in self.by_word().tolist()]
         return {"source": list(self.source.words), "target": list(self.target.words), "weights": weights}
 
 
 @torch.no_grad()
 def attention_weights(task: Any, batch: Any, layer: int | None = None) -> Tensor:
-    """Weights (batch, target, source), the mean over heads, while the targets of a batch are read.
+    """Return the weights (batch, target, source), averaged over heads, when the decoder reads the batch's targets.
 
-    Of the decoder's layers that look at the source the last but one is taken, where a Transformer's attention is
-    nearest to an alignment (Garg et al. 2019), or the only one; `layer` names another, from 1 at the first or from -1
-    at the last. Hard attention has a 1 where it looked.
+    Of the decoder layers that attend to the source, the last but one is used (or the only one), because a
+    Transformer's attention is closest to an alignment there (Garg et al. 2019). `layer` selects another one, counted
+    from 1 for the first or from -1 for the last. Hard attention has a 1 in the place that it chose.
     """
-    seen: list[Tensor] = []
-    with watching({tap_of(aligned_attention(task, layer)): seen.append}):
+    recorded: list[Tensor] = []
+    with watching({tap_of(aligned_attention(task, layer)): recorded.append}):
         task.decode(batch)
-    return by_row(seen[0], len(batch.tokens))
+    return by_row(recorded[0], len(batch.tokens))
 
 
 def aligned_attention(task: Any, layer: int | None = None) -> Attention:
-    """The attention over the source that an alignment is taken from; see `attention_weights`."""
-    looking = layers_looking(task)
-    return looking[layer_number(layer, len(looking))]
+    """Return the attention over the source that alignments are taken from; see `attention_weights`."""
+    attentions = source_attentions(task)
+    return attentions[layer_number(layer, len(attentions))]
 
 
 def tap_of(attention: Attention) -> Tap:
-    """What shows where an attention looks."""
+    """Return the tap that shows the weights of an attention, or the places it chose."""
     return attention.places if isinstance(attention, HardAttention) else attention.weights
 
 
 def by_row(weights: Tensor, rows: int) -> Tensor:
-    """What a tap shows (sentences, heads, beams * length, places), or a loop over time (sentences, length, heads,
-    beams, places), as (rows, length, places), the mean over heads. A sentence's beams are rows."""
+    """Reshape what a tap shows to (rows, length, places), the mean over heads. It is (sentences, heads, beams *
+    length, places), or (sentences, length, heads, beams, places) from a loop over time. The beams of a sentence
+    become rows."""
     if weights.ndim == 5:
         return weights.mean(2).transpose(1, 2).reshape(rows, -1, weights.shape[-1])
     return weights.mean(1).reshape(rows, -1, weights.shape[-1])
 
 
-def layers_looking(task: Any) -> list[Attention]:
-    """The attention over the source of each decoder layer that has one, from the first."""
+def source_attentions(task: Any) -> list[Attention]:
+    """Return the attention over the source of each decoder layer that has one, first layer first."""
     decoder = task.body.decoder
-    own = {part.attention for part in decoder.modules() if isinstance(part, SelfAttention)}
-    found = [part for part in decoder.modules() if isinstance(part, Attention) and part not in own]
-    if not found:
-        raise UserError(
-            "this model does not look at its source while it writes (model.attention=none), so that nothing is aligned"
-        )
-    return found
+    self_attentions = {part.attention for part in decoder.modules() if isinstance(part, SelfAttention)}
+    attentions = [part for part in decoder.modules() if isinstance(part, Attention) and part not in self_attentions]
+    if not attentions:
+        raise UserError("this model does not attend to its source (model.attention=none), so there is no alignment")
+    return attentions
 
 
 def layer_number(layer: int | None, count: int) -> int:
@@ -98,29 +98,29 @@ def layer_number(layer: int | None, count: int) -> int:
         return max(count - 2, 0)
     if not 1 <= abs(layer) <= count:
         raise UserError(
-            f"there is no layer {layer}; {count} of the decoder's look at the source, from 1 at the first or -1 at the"
+            f"no layer {layer} of the decoder attends to the source; choose 1 to {count}, or -1 to -{count} from the"
             " last"
         )
     return layer - 1 if layer > 0 else count + layer
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
-    """The tokens of a text that was encoded to these ids or decoded from them. What was written may be other ids than
-    its text is encoded to; a token that is part of a character then stands for all of it."""
+    """Return the tokens of a text that was encoded to these ids or decoded from them. A generated text may be encoded
+    to other ids than the generated ones; a token that is part of a character then stands for the whole character."""
     encoded, spans = tokenizer.encode_with_offsets(text)
     if encoded == list(ids):
         return tokens_at(text, spans)
     spans, done = [], 0
     for count in range(1, len(ids) + 1):
-        written = tokenizer.decode(ids[:count])
-        spans.append((min(done, len(written)), len(written)))
-        done = len(written.rstrip("\ufffd"))
+        prefix = tokenizer.decode(ids[:count])
+        spans.append((min(done, len(prefix)), len(prefix)))
+        done = len(prefix.rstrip("\ufffd"))
     return tokens_at(tokenizer.decode(ids), spans)
 
 
 def tokens_at(text: str, spans: Sequence[tuple[int, int]]) -> Tokens:
-    """Tokens that stand for characters [start, stop) of a text, in words: what white space parts, and each wide
-    (Chinese, Japanese) character by itself unless one token spans several."""
+    """Return the tokens at the character ranges [start, stop) of a text, grouped in words. Words are separated by
+    white space, and each wide (Chinese, Japanese) character is a word, unless one token spans several."""
     numbers: list[int] = []
     words: list[list[int]] = []
     reached = 0
@@ -145,7 +145,7 @@ def is_wide(character: str) -> bool:
 
 
 def with_marks(tokens: Tokens, before: Sequence[str] = (), after: Sequence[str] = ()) -> Tokens:
-    """Tokens between special ones, each a word of its own."""
+    """Return tokens between special ones, each of which is a word."""
     numbers = [*range(len(before)), *(len(before) + number for number in tokens.word_of)]
     words = [*before, *tokens.words, *after]
     return Tokens([*before, *tokens.texts, *after], words, [*numbers, *range(len(words) - len(after), len(words))])

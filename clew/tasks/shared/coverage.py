@@ -1,8 +1,8 @@
-"""How much a model that writes from a source has looked at each place of it: in what beam search weighs, and as a term
-of a loss.
+"""Coverage: how much a decoder has attended to each place of its source, in beam search scores and as a term of a
+loss.
 
-It is counted by the tap of the layer that alignments are taken from, so that every decoder that attends to a source has
-it, and no layer computes weights that nobody asks for.
+It is measured by the tap of the layer that alignments are taken from, so that every decoder that attends to a source
+has it, and no layer computes weights that nobody asks for.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ class CoveredState(NamedTuple):
 
 
 class CoveringStepper:
-    """A stepper that keeps in its state how much `attention`, a part of its model, has looked at each place of a
-    memory, the mean over heads. The layer that is watched takes its equation, since a kernel shows no weights."""
+    """A stepper whose state also holds how much `attention`, a part of its model, has attended to each place of a
+    memory (mean over heads). The watched layer computes its equation, since a kernel shows no weights."""
 
     def __init__(self, stepper: Stepper, attention: Attention, memory: Memory):
         self.stepper = stepper
@@ -41,26 +41,29 @@ class CoveringStepper:
 
     def initial_state(self, rows: int, capacity: int | None = None) -> CoveredState:
         sentences, places, _ = self.memory.values.shape
-        start = torch.zeros(sentences, places, device=self.memory.values.device)
+        weights = torch.zeros(sentences, places, device=self.memory.values.device)
         if (real := real_positions(self.memory.mask)) is not None:
-            start = start.masked_fill(~real, 1.0)
+            weights = weights.masked_fill(~real, 1.0)
         return CoveredState(
-            self.stepper.initial_state(rows, capacity), Coverage(start.repeat_interleave(rows // sentences, 0))
+            self.stepper.initial_state(rows, capacity), Coverage(weights.repeat_interleave(rows // sentences, 0))
         )
 
     def __call__(
         self, tokens: Tensor, mask: Tensor | None, state: CoveredState, at: Tensor | None = None
     ) -> tuple[Tensor, CoveredState]:
-        with looking(self.attention) as seen:
+        with watch_attention(self.attention) as recorded:
             log_probs, inner = read_at(self.stepper, tokens, mask, state.inner, at)
-        looked = by_row(seen[0], len(tokens)).float()  # (rows, length, places)
-        looked = looked if mask is None else looked * mask[..., None]
-        return log_probs, CoveredState(inner, Coverage(state.coverage.weights + looked.sum(1)))
+        attended = by_row(recorded[0], len(tokens)).float()  # (rows, length, places)
+        attended = attended if mask is None else attended * mask[..., None]
+        return log_probs, CoveredState(inner, Coverage(state.coverage.weights + attended.sum(1)))
 
 
 def uneven_coverage(weights: Tensor, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
-    """sum over rows and places i of (1 - sum over t of w_ti)^2, from weights (batch, length, places): the least where
-    attention looks at every place as much as once in all (Xu et al. 2015, equation 14: doubly stochastic attention)."""
+    """Return the sum over rows and places i of (1 - sum over t of w_ti)^2, from weights w (batch, length, places).
+
+    It is lowest if every place gets a total attention of one (Xu et al. 2015, equation 14: doubly stochastic
+    attention).
+    """
     real, places = real_positions(mask), real_positions(source_mask)
     weights = weights.to(torch.promote_types(weights.dtype, torch.float32))
     total = (weights if real is None else weights * real[..., None]).sum(1)  # (batch, places)
@@ -69,8 +72,8 @@ def uneven_coverage(weights: Tensor, mask: Tensor | None, source_mask: Tensor | 
 
 
 @contextmanager
-def looking(attention: Attention) -> Iterator[list[Any]]:
-    """Within this context what an attention looks at is kept, as it shows it."""
-    seen: list[Any] = []
-    with watching({tap_of(attention): seen.append}):
-        yield seen
+def watch_attention(attention: Attention) -> Iterator[list[Any]]:
+    """Collect the weights that an attention computes within this context, in the form that its tap shows."""
+    recorded: list[Any] = []
+    with watching({tap_of(attention): recorded.append}):
+        yield recorded

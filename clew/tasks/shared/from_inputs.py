@@ -1,8 +1,7 @@
-"""A target written from an input that is no text: a caption from a picture, a transcript from a sound. Any body that
-encodes.
+"""Generate a target from an input that is not text: a caption from a picture, a transcript from a sound. Works with
+any body that encodes.
 
-What differs from a translator is what is read: the encoder's source reads vectors of an input instead of tokens of a
-line.
+It differs from a translator in its source: the encoder reads vectors of an input instead of tokens of a line.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from clew.core.layouts import Layout
 from clew.core.modes import evaluating
 from clew.data.plans import batches_by_length
 from clew.sources.inputs import Decoded, Input, InputReader
-from clew.tasks.offers import Given, Reading
+from clew.tasks.offers import ModelInput, Reading
 from clew.tasks.shared.alignment import Tokens, tokens_of, with_marks
 from clew.tasks.shared.input_lengths import file_in
 from clew.tasks.shared.sequence import SequenceBatch, SequenceConfig, SequenceToSequence, without
@@ -26,11 +25,11 @@ from clew.tasks.uses.writing import DecodingConfig
 from clew.text.tokenizer import Tokenizer
 
 BATCH_PLACES = 65_536
-"""Places of inputs that are read at a time, padding counted."""
+"""Places of inputs per batch, padding included."""
 
 
 class InputSides(NamedTuple):
-    """An example: its input, and the ids of what is written, without their end."""
+    """An example: its input, and the ids of the target without their end."""
 
     source: Input
     target: list[int]
@@ -38,11 +37,11 @@ class InputSides(NamedTuple):
 
 
 class WritesFromInput(SequenceToSequence):
-    """Writing what a picture or a sound says, x being its vectors.
+    """A target generated from a picture or a sound, with vectors x:
 
         P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = decoder(y_<t, encoder(x))
 
-    An example has an `input` and a `target`. A member says what its examples are measured by.
+    An example has an `input` and a `target`. A member defines the metrics of its examples.
     """
 
     text_name = "input"
@@ -57,7 +56,7 @@ class WritesFromInput(SequenceToSequence):
 
     def without(self, capability: str) -> str | None:
         if capability == "vectors":
-            return f"reads {plural(self.reader.unit)} of an input, and has no vectors of a text"
+            return f"reads {plural(self.reader.unit)} of an input, so it has no text vectors"
         return super().without(capability)
 
     def encode(self, examples: Sequence[Any]) -> list[InputSides]:  # type: ignore[override]
@@ -84,44 +83,44 @@ class WritesFromInput(SequenceToSequence):
     def write_for(
         self, inputs: Sequence[Any], config: DecodingConfig, seed: int = 0, numbers: Sequence[int] | None = None
     ) -> list[Any]:
-        """The best targets for each input, in the order given; an input that is refused is named by its number."""
+        """Return the best targets for each input, in the given order. An error names the input by its number."""
         numbers = range(1, len(inputs) + 1) if numbers is None else numbers
         encoded = []
-        for number, given in zip(numbers, inputs, strict=True):
-            sides: Any = InputSides(self.reader.measured(given), [])
+        for number, input in zip(numbers, inputs, strict=True):
+            sides: Any = InputSides(self.reader.measured(input), [])
             self.check_length(sides, f"{self.text_name} {number}")
             encoded.append(sides)
-        found: dict[int, Any] = {}
+        targets: dict[int, Any] = {}
         device = next(self.parameters()).device
         lengths = torch.tensor([sides.source.length for sides in encoded]).reshape(-1, 1).numpy()
         with evaluating([self]):
             for rows in batches_by_length(lengths, BATCH_PLACES):
                 batch = to_device(self.collate([encoded[row] for row in rows]), device)
                 written = self.write(batch, config, seed, row_numbers=[numbers[row] for row in rows])
-                found |= dict(zip(rows, written, strict=True))
-        return [found[row] for row in range(len(encoded))]
+                targets |= dict(zip(rows, written, strict=True))
+        return [targets[row] for row in range(len(encoded))]
 
     def described(self, example: Any, prediction: str) -> dict[str, str]:
         return {"source": str(example.input), "target": example.target, "prediction": prediction}
 
-    def one_row(self, given: Given) -> tuple[Any, SequenceBatch]:
+    def one_row(self, given: ModelInput) -> tuple[Any, SequenceBatch]:
         target = without({self.end}, self.target.encode(given.target or ""))
         sides: Any = InputSides(self.reader.measured(file_in(given, self.text_name)), target)
         self.check_length(sides, given.text)
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 
-    def named_sides(self, given: Given, sides: Any) -> tuple[Tokens, Tokens]:
+    def named_sides(self, given: ModelInput, sides: Any) -> tuple[Tokens, Tokens]:
         names = self.reader.places(given.text, sides.source.length)
         target = tokens_of(self.target, given.target or "", sides.target)
         return Tokens(names, names, [*range(len(names))]), with_marks(target, [], [self.target.token(self.end)])
 
-    def source_layout(self, given: Given, sides: Any) -> Layout:
+    def source_layout(self, given: ModelInput, sides: Any) -> Layout:
         return self.reader.layout(given.text, sides.source.length)
 
     def explained(
-        self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+        self, given: ModelInput, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
     ) -> Explained:
-        """By the numbers that the encoder's embedding is given."""
+        """Explain a score by the numbers that the encoder's embedding reads."""
         canvas, tap = self.reader.canvas(given.text), "body.encoder.embedding.given"
         return Explained.of_input(self, reading.batch.source, score, what, reading.places, canvas, tap)
 

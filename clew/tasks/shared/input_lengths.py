@@ -1,21 +1,21 @@
-"""How many places inputs that are no text may take: what tasks on pictures and sounds share."""
+"""Lengths of inputs that are not text, shared by tasks on pictures and sounds."""
 
 from typing import Any
 
 from clew.core.errors import UserError, counted
 from clew.sources.inputs import InputReader
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 
 
 def places_read(task: Any, row: Any) -> int:
-    """Places that the file in a row's first field takes, by its header alone."""
+    """Return the number of places of the file in a row's first field, from its header alone."""
     given = next(value for _, value in row)
     length: int = task.reader.measured(given).length
     return length
 
 
-def file_in(given: Given, what: str) -> Any:
-    """What is read; refused where there is nothing, such as no `sound`."""
+def file_in(given: ModelInput, what: str) -> Any:
+    """Return the file to read; raise an error if there is none, named by its kind, such as `sound`."""
     if not given.text:
         raise UserError(f"there is no {what} to read; name a file")
     return given.text
@@ -29,12 +29,12 @@ class TakesPlaces:
     reader: InputReader
 
     def lengths(self, encoded: Any) -> tuple[int]:
-        """Places that an example takes in a batch."""
+        """Return the number of places of an example in a batch."""
         return (encoded.input.length,)
 
     @property
     def longest(self) -> int:
-        """Places of a training example at most."""
+        """The maximum number of places of a training example."""
         limit: int = self.config.longest
         return min(limit, self.body.max_length or limit)
 
@@ -43,7 +43,6 @@ class TakesPlaces:
         limit = self.body.max_length
         if limit is not None and encoded.input.length > limit:
             raise UserError(
-                f"{place}: it takes {counted(encoded.input.length, self.reader.unit)}, but the model can tell apart"
-                f" {limit} positions; give a smaller one, or train with a larger model.max_length or another"
-                " model.position"
+                f"{place}: it has {counted(encoded.input.length, self.reader.unit)}, but the model has only {limit}"
+                " positions; give a smaller one, or train with a larger model.max_length or another model.position"
             )

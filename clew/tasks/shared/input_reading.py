@@ -1,4 +1,4 @@
-"""How a task whose body reads one sequence of vectors reads an input, a picture or a sound: what `Reads` asks of it."""
+"""The `Reads` capability of tasks whose body reads one sequence of vectors, of a picture or a sound."""
 
 from typing import Any
 
@@ -8,54 +8,55 @@ from clew.core.batches import to_device
 from clew.core.types import State
 from clew.inspection.recording import intervene, record
 from clew.sources.inputs import InputReader
-from clew.tasks.offers import Carried, Given, Reading
+from clew.tasks.offers import Carried, ModelInput, Reading
 from clew.tasks.shared.input_lengths import TakesPlaces, file_in
 from clew.tasks.shared.reading import RunsBody
 
 GIVEN = "body.embedding.given"
-"""The tap that shows an input as its embedding is given it."""
+"""The tap that shows the embedding's input."""
 
 
 class ReadsInput(RunsBody, TakesPlaces):
-    """A task with a `body`, and a `reader` of inputs. Its batches have `inputs` and a `mask`; `without_target` encodes
+    """A task with a `body` and a `reader` of inputs. Its batches have `inputs` and a `mask`; `without_target` encodes
     an input alone."""
 
     body: Any
     reader: InputReader
     text_name = "input"
     names_files = True
-    """What it is given as a text is the path of a file."""
+    """Whether the text that it takes is the path of a file."""
 
     def without_target(self, given: Any) -> Any:
-        """An example of an input of which nothing is known, as `collate` takes it."""
+        """Encode an input without a target, as `collate` takes it."""
         raise NotImplementedError
 
     def collate(self, examples: Any) -> Any:
         raise NotImplementedError
 
-    def one_row(self, given: Given) -> tuple[Any, Any]:
-        """An input, encoded and as a batch of one row."""
+    def one_row(self, given: ModelInput) -> tuple[Any, Any]:
+        """Return an input, encoded and as a batch of one row."""
         encoded = self.without_target(file_in(given, self.text_name))
         self.check_length(encoded, given.text)
         return encoded, to_device(self.collate([encoded]), self.body.embedding.like.device)
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
         encoded, batch = self.one_row(given)
         layout = self.reader.layout(given.text, encoded.input.length)
         return Reading(self, given.text, layout.names, (), batch, limit=self.body.max_length, layout=layout)
 
     def carries(self, reading: Reading) -> Carried | None:
-        """What the embedding gives is read vector by vector: a picture's network sees all of it at once."""
+        """The embedding's output is read vector by vector, because a picture's network reads the whole picture at
+        once."""
         if not self.body.causal:
             return None
-        with record(reading.module, self.entrance(reading)) as seen:
+        with record(reading.module, self.entrance(reading)) as recording:
             reading.hidden()
-        x, blank = seen[self.entrance(reading)], self.body.embedding.blank(1, 1)
+        x, blank = recording[self.entrance(reading)], self.body.embedding.blank(1, 1)
 
         def step(t: int, state: State) -> tuple[Tensor, State]:
             with intervene(reading.module, {self.entrance(reading): lambda _: x[:, t : t + 1]}):
-                found: tuple[Tensor, State] = self.body(blank, None, state)
-            return found
+                hidden_and_state: tuple[Tensor, State] = self.body(blank, None, state)
+            return hidden_and_state
 
         return Carried(step, self.body.initial_state(1))
 

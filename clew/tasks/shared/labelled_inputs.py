@@ -1,5 +1,5 @@
-"""A label for an input that is no text: what a picture shows, what a sound is. Any body that reads one sequence, a grid
-or vectors."""
+"""Classification of inputs that are not text: what a picture shows, what a sound is. Works with any body that reads
+one sequence, a grid or vectors."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from clew.sources.inputs import Decoded, Input, InputReader
 from clew.sources.readers import AnyReader
 from clew.tasks.entry import TaskEntry
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
-from clew.tasks.offers import Given, Judged
+from clew.tasks.offers import Judged, ModelInput
 from clew.tasks.shared.input_lengths import places_read
 from clew.tasks.shared.input_reading import GIVEN, ReadsInput
 from clew.tasks.shared.pooled import PooledClassifier, PooledConfig, label_table_of
 from clew.tasks.use import Answered, Objects, Options, Use, line_each
-from clew.tasks.uses.answers import Found
+from clew.tasks.uses.answers import Prediction
 from clew.tasks.uses.explaining import Explained, check_no_place, chosen_label
 from clew.text.labels import Labels
 
 BATCH_PLACES = 65_536
-"""Places of inputs that are judged at a time, padding counted."""
+"""Places of inputs per batch, padding included."""
 
 
 class EncodedInput(NamedTuple):
@@ -41,13 +41,13 @@ class EncodedInput(NamedTuple):
 class InputBatch(NamedTuple):
     inputs: Any
     mask: Tensor | None
-    targets: Tensor  # (batch, labels), 1 where a label is the input's; (batch, 1) of numbers
+    targets: Tensor  # (batch, labels), 1 for the labels of an input; (batch, 1) if they are numbers
     fresh: bool = True
 
 
 @dataclass(frozen=True)
 class JudgedInput:
-    """What was told of an input: its labels, likeliest first, and the probability of every label; or a number."""
+    """The prediction for an input: its labels, most probable first, and the probability of every label; or a number."""
 
     input: str
     labels: tuple[str, ...]
@@ -57,22 +57,23 @@ class JudgedInput:
     def __repr__(self) -> str:
         if self.number is not None:
             return brief(self, self.input, number=self.number)
-        chance = self.probabilities.get(self.labels[0]) if len(self.labels) == 1 else None
-        return brief(self, self.input, label=repr("|".join(self.labels)), probability=chance)
+        probability = self.probabilities.get(self.labels[0]) if len(self.labels) == 1 else None
+        return brief(self, self.input, label=repr("|".join(self.labels)), probability=probability)
 
     def __str__(self) -> str:
         return f"{self.number:g}" if self.number is not None else "|".join(self.labels)
 
 
-def judged(given: str, found: Found, labels: Labels) -> JudgedInput:
-    if "number" in found:
-        return JudgedInput(given, (), {}, found["number"])
-    pairs = sorted(zip(labels.names, found["probabilities"], strict=True), key=lambda pair: -pair[1])
-    return JudgedInput(given, tuple(found["labels"]), dict(pairs))
+def judged_input(name: str, prediction: Prediction, labels: Labels) -> JudgedInput:
+    if "number" in prediction:
+        return JudgedInput(name, (), {}, prediction["number"])
+    pairs = sorted(zip(labels.names, prediction["probabilities"], strict=True), key=lambda pair: -pair[1])
+    return JudgedInput(name, tuple(prediction["labels"]), dict(pairs))
 
 
 class InputClassifier(ReadsInput, PooledClassifier):
-    """logits = W g(.. g(pool(h_1 .. h_n))), h being the body's vectors of a picture's or a sound's places."""
+    """logits = W g(.. g(pool(h_1 .. h_n))), where h_1 .. h_n are the body's vectors of the places of a picture or a
+    sound."""
 
     def __init__(self, body: Any, reader: InputReader, labels: Labels, config: PooledConfig):
         super().__init__(body, labels, config)
@@ -80,9 +81,10 @@ class InputClassifier(ReadsInput, PooledClassifier):
         self.decoded = Decoded()
 
     def features(self, batch: InputBatch) -> Tensor:
-        hidden_mask = getattr(self.body, "hidden_mask", lambda mask, inputs: mask)  # a body over a grid may join places
-        found: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], hidden_mask(batch.mask, batch.inputs))
-        return found
+        # a body over a grid may merge places
+        hidden_mask = getattr(self.body, "hidden_mask", lambda mask, inputs: mask)
+        features: Tensor = self.pooling(self.body(batch.inputs, batch.mask)[0], hidden_mask(batch.mask, batch.inputs))
+        return features
 
     def encode(self, examples: Sequence[Any]) -> list[EncodedInput]:
         return [EncodedInput(self.reader.measured(example.input), self.answer.target(example)) for example in examples]
@@ -95,30 +97,33 @@ class InputClassifier(ReadsInput, PooledClassifier):
         return EncodedInput(self.reader.measured(given), [0.0] * len(self.labels))
 
     def judge_inputs(self, inputs: Sequence[Any]) -> list[JudgedInput]:
-        """What each input is, in the order given; one that cannot be read is refused by name."""
-        encoded = [self.without_target(given) for given in inputs]
-        for given, each in zip(inputs, encoded, strict=True):
-            self.check_length(each, str(given))
-        lengths = torch.tensor([each.input.length for each in encoded]).reshape(-1, 1).numpy()
-        found = self.predict_each(encoded, batches_by_length(lengths, BATCH_PLACES))
-        return [judged(str(given), each, self.labels) for given, each in zip(inputs, found, strict=True)]
+        """Return the prediction for each input, in the given order. An error names the input that cannot be read."""
+        encoded = [self.without_target(input) for input in inputs]
+        for input, encoded_input in zip(inputs, encoded, strict=True):
+            self.check_length(encoded_input, str(input))
+        lengths = torch.tensor([encoded_input.input.length for encoded_input in encoded]).reshape(-1, 1).numpy()
+        predictions = self.predict_each(encoded, batches_by_length(lengths, BATCH_PLACES))
+        return [
+            judged_input(str(input), encoded_input, self.labels)
+            for input, encoded_input in zip(inputs, predictions, strict=True)
+        ]
 
-    def described(self, example: Any, prediction: Found) -> dict[str, Any]:
+    def described(self, example: Any, prediction: Prediction) -> dict[str, Any]:
         return {"source": example.key, **self.answer.described(example, prediction)}
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for the vectors of places."""
-        joins = capability == "reads" and len(getattr(self.body, "blocks", ()))
-        return "joins places of a picture, which have then no vectors of their own" if joins else None
+        """Return why the task has no vectors of places, or None."""
+        merges = capability == "reads" and len(getattr(self.body, "blocks", ()))
+        return "merges places of a picture, so that single places have no vectors" if merges else None
 
-    def judges(self, given: Given) -> Judged:
-        (found,) = self.judge_inputs([given.text])
-        return Judged(found.labels, found.probabilities, found.number)
+    def judges(self, given: ModelInput) -> Judged:
+        (answer,) = self.judge_inputs([given.text])
+        return Judged(answer.labels, answer.probabilities, answer.number)
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """A class's logit by the numbers that are read; the number itself where that is what is told."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain the logit of a class by the input's numbers; for regression, the predicted number."""
         check_no_place(place)
-        read, batch = self.one_row(given)
+        encoded, batch = self.one_row(given)
 
         def logits(inputs: Any) -> Tensor:
             return self.logits(batch._replace(inputs=inputs, mask=None))
@@ -131,7 +136,7 @@ class InputClassifier(ReadsInput, PooledClassifier):
             batch.inputs,
             lambda inputs: logits(inputs)[:, label],
             what,
-            self.reader.layout(given.text, read.input.length),
+            self.reader.layout(given.text, encoded.input.length),
             self.reader.canvas(given.text),
             GIVEN,
             unit="" if is_number else "nats",
@@ -160,15 +165,15 @@ def as_line(each: Answered[Any, JudgedInput]) -> str:
         return ""
     if answer.number is not None:
         return f"{answer.number:.4g}\t{answer.input}"
-    sure = "|".join(f"{answer.probabilities[label]:.4f}" for label in answer.labels)
-    return f"{answer}\t{sure}\t{answer.input}"
+    probabilities = "|".join(f"{answer.probabilities[label]:.4f}" for label in answer.labels)
+    return f"{answer}\t{probabilities}\t{answer.input}"
 
 
 LINES = line_each(as_line)
 
 
 def input_baselines(train: Train, config: PooledConfig) -> Iterator[Baseline]:
-    """The most frequent label, where labels are what is told."""
+    """Return the most frequent label, if the task predicts labels."""
     return iter(()) if config.labels == "number" else frequent_baselines(train, exclusive=config.labels == "one")
 
 
@@ -184,8 +189,8 @@ def input_classification(
     pipeline: str,
     gives: tuple[str, ...] = (),
 ) -> TaskEntry:
-    """The entry of a task that labels one kind of input. `row` has a path, such as `file`; `readers` are those of the
-    config."""
+    """Create the entry of a task that labels one kind of input. `row` has a path, such as `file`; `readers` are those
+    of the config."""
     noun = f"reader of {classifier.text_name}s"
 
     def train_vocabularies(

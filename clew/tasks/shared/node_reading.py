@@ -1,6 +1,6 @@
-"""How a labeller of words reads one sentence with its graph: what `Reads`, `Judges` and `Explains` ask of it.
+"""The `Reads`, `Judges` and `Explains` capabilities of a word labeller that reads one sentence with its graph.
 
-A sentence is given as CoNLL-U, whose heads are its graph; or as words alone, where the body reads no graph.
+A sentence is given as CoNLL-U, whose heads form the graph; or as plain words, if the body reads no graph.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from clew.core.errors import UserError, named
 from clew.core.graph_batches import GraphInputs
 from clew.core.layouts import Layout
 from clew.data.examples import Sentence
-from clew.data.formats.conllu_files import written_graphs
+from clew.data.formats.conllu_files import parse_conllu
 from clew.layers.embeddings import tokens_of
 from clew.sources.words import WordReader
-from clew.tasks.offers import Carried, Given, Judged, JudgedWord, Levels, Reading
+from clew.tasks.offers import Carried, Judged, JudgedWord, Levels, ModelInput, Reading
 from clew.tasks.shared.reading import levels_of
 from clew.tasks.uses.explaining import Explained, check_not_empty, chosen_label
 from clew.text.labels import Labels
@@ -24,7 +24,7 @@ from clew.text.words import spaced_words
 
 
 class ReadsGraph:
-    """A task with a `body` over words, which `reads_graphs` or not, and a label for each word."""
+    """A task with a `body` over words and a label for each word; `reads_graphs` says whether the body reads graphs."""
 
     body: Any
     reader: WordReader
@@ -45,23 +45,27 @@ class ReadsGraph:
     def check_length(self, encoded: Any, place: str) -> None:
         raise NotImplementedError
 
-    def sentence_of(self, given: Given) -> Sentence:
-        """The first sentence of CoNLL-U, or the words of a text that is none."""
+    def sentence_of(self, given: ModelInput) -> Sentence:
+        """Return the first sentence of CoNLL-U, or the words of a text in no such format."""
         check_not_empty(given.text)
-        found = written_graphs(given.text, "the text")
-        return found[0] if found else Sentence(tuple(word.text for word in spaced_words(given.text)), id="the text")
+        sentences = parse_conllu(given.text, "the text")
+        return (
+            sentences[0]
+            if sentences
+            else Sentence(tuple(word.text for word in spaced_words(given.text)), id="the text")
+        )
 
-    def one_row(self, given: Given) -> tuple[Sentence, Any, Any]:
+    def one_row(self, given: ModelInput) -> tuple[Sentence, Any, Any]:
         sentence = self.sentence_of(given)
         (encoded,) = self.encode_graphs([sentence])
         self.check_length(encoded, sentence.id)
         return sentence, encoded, to_device(self.collate([encoded]), self.output.weight.device)
 
     def body_inputs(self, batch: Any) -> tuple[Any, ...]:
-        """What the body is called with."""
+        """Return the arguments for the body."""
         return (GraphInputs(batch.words, batch.mask, batch.graphs),) if self.reads_graphs else (batch.words, batch.mask)
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
         sentence, encoded, batch = self.one_row(given)
         ids, tokenizer = tuple(encoded.words.tokens), self.reader.tokenizer
         layout = Layout(tuple(sentence.words), "word")
@@ -70,8 +74,8 @@ class ReadsGraph:
         )
 
     def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.body(*self.body_inputs(reading.batch))[0]
-        return found
+        hidden: Tensor = self.body(*self.body_inputs(reading.batch))[0]
+        return hidden
 
     def levels(self, reading: Reading) -> list[Levels]:
         return [levels_of(self.body, self.body.levels(*self.body_inputs(reading.batch)), reading.tokens)]
@@ -85,14 +89,14 @@ class ReadsGraph:
     def entrance(self, reading: Reading) -> str:
         return "body.embedding"
 
-    def judges(self, given: Given) -> Judged:
+    def judges(self, given: ModelInput) -> Judged:
         sentence = self.sentence_of(given)
-        (found,) = self.label([sentence])
-        words = zip(sentence.words, found, strict=True)
+        (labels,) = self.label([sentence])
+        words = zip(sentence.words, labels, strict=True)
         return Judged(words=tuple(JudgedWord(word, label, share) for word, (label, share) in words))
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """What a label scores at a word, by all words; the graph stays."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain the score of a label at a word by all words; the graph is kept."""
         place = place or 1
         sentence, _, batch = self.one_row(given)
         if place > len(sentence.words):

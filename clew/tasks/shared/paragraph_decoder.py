@@ -1,5 +1,5 @@
-"""What writes paragraphs: sentences that are planned one by one over a picture's places, and written word by word
-(Krause et al. 2017). Knows nothing of examples, measures and files."""
+"""A decoder of paragraphs: it plans sentences one by one over a picture's places, and generates each word by word
+(Krause et al. 2017). Knows nothing of examples, metrics and files."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -30,49 +30,47 @@ GREEDY = DecodingConfig(method="greedy")
 
 
 class ParagraphsConfig(TaskSection):
-    """Several sentences on a picture."""
+    """Several sentences about a picture."""
 
     name: Literal["paragraphs"] = "paragraphs"
     input: Annotated[Part, one_of("reader of pictures", PICTURES)] = Field(
-        "convolved", description="how a picture is read; regions reads the boxes that are given with it"
+        "convolved", description="how a picture is read; regions reads the boxes given with it"
     )
-    dim: int = Field(128, ge=1, description="width of both recurrent states, that of sentences and that of words")
-    embedding_dim: int = Field(128, ge=1, description="width of the words' embedding")
+    dim: int = Field(128, ge=1, description="width of both recurrent states, of sentences and of words")
+    embedding_dim: int = Field(128, ge=1, description="width of the word embedding")
     score: Annotated[Part, one_of("score", SCORES)] = "additive"
     phrases: bool = Field(
-        False, description="the words attend to the phrases of the picture's boxes too, which the data give"
+        False, description="words also attend to the phrases that the data give for the picture's boxes"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout before the output layer, in addition to the body's")
     stop_weight: float = Field(
-        1.0, ge=0, description="how much it counts, beside the words, to stop where the paragraph does"
+        1.0, ge=0, description="weight of the loss of stopping where the paragraph ends, relative to that of the words"
     )
-    most_sentences: int = Field(
-        10, ge=1, le=1000, description="a paragraph that is written has at most so many sentences"
-    )
+    most_sentences: int = Field(10, ge=1, le=1000, description="maximum number of sentences in a generated paragraph")
     longest: int = Field(
-        10_000, ge=1, description="pictures of more places, or sentences of more tokens, are left out, and counted"
+        10_000, ge=1, description="training leaves out pictures with more places or sentences with more tokens"
     )
     measures: list[str] = Field(
         ["bleu", "repeated_trigrams"],
         description=(
-            f"paragraphs are held against their references by {', '.join(CAPTION_MEASURES)}; those of drawn scenes by"
-            " what they speak of too"
+            f"metrics against references: {', '.join(CAPTION_MEASURES)}; for generated scenes, also of what the text"
+            " mentions"
         ),
     )
     best: str = Field(
-        "loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+        "loss", description="what selects the best checkpoint: the lowest loss, or the highest value of this metric"
     )
 
     @property
     def values(self) -> list[str]:
-        """The names of what is measured and best when highest."""
-        found = [
+        """Names of the metrics for which higher is better."""
+        names = [
             name
             for measure in self.measures
             for name in VALUES.get(measure, [measure])
             if measure != "repeated_trigrams"
         ]
-        return [*found, *OF_SCENES]
+        return [*names, *OF_SCENES]
 
 
 class ParagraphBatch(NamedTuple):
@@ -81,26 +79,28 @@ class ParagraphBatch(NamedTuple):
     tokens: Tensor  # (batch, sentences, words), the targets one step late
     targets: Tensor  # (batch, sentences, words)
     real: Tensor  # (batch, sentences, words)
-    phrases: Tensor | None = None  # (batch, phrase words) of all regions, one behind the other
-    regions: Tensor | None = None  # (batch, phrase words) the region that each is of
+    phrases: Tensor | None = None  # (batch, phrase words) of all regions, concatenated
+    regions: Tensor | None = None  # (batch, phrase words) the region of each word
     phrase_mask: Tensor | None = None  # (batch, phrase words)
     fresh: bool = True
 
 
-class Seen(NamedTuple):
-    """A picture as it is written on."""
+class PictureMemory(NamedTuple):
+    """An encoded picture: its regions, and the phrases of its boxes."""
 
     regions: Memory
     phrases: Memory | None
 
 
 class ParagraphDecoder(nn.Module):
-    """P(paragraph | picture) = product over sentences j of (1 - p(stop_j)) P(words of j | topic_j), times p(stop)
-    behind the last.
+    """Paragraphs about a picture:
 
-    The body's vectors of the picture's places are what both levels attend to (`clew.layers.paragraphs`). A sentence
-    that was written is read by a recurrence of its own, so that in training all sentences are read, planned and written
-    at once.
+        P(paragraph | picture) = product over sentences j of (1 - p(stop_j)) P(words of j | topic_j),
+                                 times p(stop) after the last
+
+    Sentences and words both attend to the body's vectors of the picture's places (`clew.layers.paragraphs`). A
+    generated sentence is read by a separate recurrence, so that in training all sentences are read, planned and
+    generated at once.
     """
 
     config: ParagraphsConfig
@@ -128,37 +128,44 @@ class ParagraphDecoder(nn.Module):
         return build_part("score", self.config.score, SCORES, query_dim, key_dim)
 
     def decode(self, batch: ParagraphBatch) -> tuple[Tensor, Tensor]:
-        """A vector for each word (batch, sentences, words, dim), and the logits of stopping (batch, sentences + 1)."""
+        """Return a vector for each word (batch, sentences, words, dim), and the logits of stopping (batch, sentences
+        + 1)."""
         rows, sentences = batch.tokens.shape[:2]
         seen = self.read(batch)
-        ends = F.pad(batch.targets, (0, 0, 1, 0)), F.pad(batch.real, (0, 0, 1, 0))  # nothing before the first sentence
-        before = self.read_sentences(ends[0].flatten(0, 1), ends[1].flatten(0, 1)).unflatten(0, (rows, sentences + 1))
-        plan, _ = self.planner(before, self.planner.initial_state(seen.regions))
+        previous_targets = (
+            F.pad(batch.targets, (0, 0, 1, 0)),
+            F.pad(batch.real, (0, 0, 1, 0)),
+        )  # nothing before the first sentence
+        previous = self.read_sentences(previous_targets[0].flatten(0, 1), previous_targets[1].flatten(0, 1)).unflatten(
+            0, (rows, sentences + 1)
+        )
+        plan, _ = self.planner(previous, self.planner.initial_state(seen.regions))
         state = self.writer.initial_state(plan.topics[:, :-1].flatten(0, 1), *seen)
         hidden, _ = self.writer(self.embedding(batch.tokens.flatten(0, 1)), batch.real.flatten(0, 1), state)
         return hidden.unflatten(0, (rows, sentences)), plan.stops
 
-    def read(self, batch: ParagraphBatch) -> Seen:
+    def read(self, batch: ParagraphBatch) -> PictureMemory:
         regions = Memory(self.body(batch.inputs, batch.mask)[0], batch.mask)
         if self.phrase_region is None:
-            return Seen(regions, None)
+            return PictureMemory(regions, None)
         assert batch.phrases is not None and batch.regions is not None
         each = torch.arange(len(batch.phrases), device=batch.phrases.device)[:, None]
         of_regions = self.phrase_region(regions.values)[each, batch.regions]  # (batch, phrase words, embedding_dim)
-        return Seen(regions, Memory(self.embedding(batch.phrases) + of_regions, batch.phrase_mask))
+        return PictureMemory(regions, Memory(self.embedding(batch.phrases) + of_regions, batch.phrase_mask))
 
     def read_sentences(self, tokens: Tensor, real: Tensor) -> Tensor:
-        """Sentences (rows, words), their ends among them, each as one vector (rows, dim); 0 where there is none."""
+        """Encode sentences (rows, words), their ends included, as one vector each (rows, dim); 0 for a missing
+        sentence."""
         _, state = self.sentence_reader(self.embedding(tokens), real)
-        found: Tensor = state.cell.hidden
-        return found
+        hidden: Tensor = state.cell.hidden
+        return hidden
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         logits: Tensor = self.output(hidden)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
 
     def stop_losses(self, batch: ParagraphBatch, stops: Tensor) -> Tensor:
-        """-log p(stop or go on) of each sentence and of the one behind the last (batch, sentences + 1), 0 on
+        """Return -log p(stop or continue) before each sentence and after the last (batch, sentences + 1), 0 on
         padding."""
         number = torch.arange(stops.shape[1], device=stops.device)
         ends = batch.real[..., 0].sum(1)[:, None]  # (batch, 1)
@@ -173,27 +180,29 @@ class ParagraphDecoder(nn.Module):
         seed: int = 0,
         row_numbers: Sequence[int] | None = None,
     ) -> list[tuple[list[list[int]], float]]:
-        """The sentences on each picture as ids, and log p of them all. Each is written by the decoding algorithm, and
-        read before the next one is planned; a paragraph stops where that is more probable than not, behind its first
-        sentence."""
+        """Generate a paragraph for each picture: return the ids of its sentences, and log p of them all.
+
+        Each sentence is generated by the decoding algorithm, and read before the next one is planned. A paragraph has
+        at least one sentence, and stops when stopping is more probable than not.
+        """
         self.check_decoding(config)
         seen = self.read(batch)
         rows, device = len(batch.tokens), batch.tokens.device
-        found: list[list[list[int]]] = [[] for _ in range(rows)]
+        paragraphs: list[list[list[int]]] = [[] for _ in range(rows)]
         log_prob, is_open = [0.0] * rows, [True] * rows
         state: PlannerState = self.planner.initial_state(seen.regions)
-        before = seen.regions.values.new_zeros(rows, 1, self.config.dim)
+        previous = seen.regions.values.new_zeros(rows, 1, self.config.dim)
         starts = torch.full((rows, 1), self.end, device=device)
         for number in range(self.config.most_sentences):
-            plan, state = self.planner(before, state)
+            plan, state = self.planner(previous, state)
             stop = plan.stops[:, 0].double()
-            goes_on = [bool(number == 0 or logit <= 0) for logit in stop.tolist()]
-            for row, (ends, stays) in enumerate(
+            continues = [bool(number == 0 or logit <= 0) for logit in stop.tolist()]
+            for row, (log_stop, log_continue) in enumerate(
                 zip(F.logsigmoid(stop).tolist(), F.logsigmoid(-stop).tolist(), strict=True)
             ):
                 if is_open[row]:
-                    log_prob[row] += stays if goes_on[row] else ends
-                    is_open[row] = goes_on[row]
+                    log_prob[row] += log_continue if continues[row] else log_stop
+                    is_open[row] = continues[row]
             if not any(is_open):
                 break
             stepper = filtered_as(config, SentenceStepper(self, plan.topics[:, 0], seen), self.never_written)
@@ -209,12 +218,12 @@ class ParagraphDecoder(nn.Module):
             best = [row[0] if row else Hypothesis([], 0.0, 0.0) for row in sentences]
             for row, hypothesis in enumerate(best):
                 if is_open[row]:
-                    found[row].append(hypothesis.tokens)
+                    paragraphs[row].append(hypothesis.tokens)
                     log_prob[row] += hypothesis.log_prob
             tokens, mask = padded([[*hypothesis.tokens, self.end] for hypothesis in best])
             real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-            before = self.read_sentences(tokens.to(device), real.to(device))[:, None]
-        return list(zip(found, log_prob, strict=True))
+            previous = self.read_sentences(tokens.to(device), real.to(device))[:, None]
+        return list(zip(paragraphs, log_prob, strict=True))
 
     @property
     def never_written(self) -> tuple[int, ...]:
@@ -223,8 +232,8 @@ class ParagraphDecoder(nn.Module):
     def check_decoding(self, config: DecodingConfig) -> None:
         if config.n_best > 1:
             raise UserError(
-                f"n_best ({config.n_best}) must be 1: a paragraph is written sentence by sentence, each from the best"
-                " before it"
+                f"n_best ({config.n_best}) must be 1: each sentence of a paragraph is generated after the best"
+                " sentence before it"
             )
         if config.covers:
             raise UserError(
@@ -233,9 +242,9 @@ class ParagraphDecoder(nn.Module):
 
 
 class SentenceStepper:
-    """Writes sentences on topics (pictures, dim); the hypotheses of a sentence share its picture."""
+    """A stepper that generates sentences on topics (pictures, dim); the hypotheses of a sentence share its picture."""
 
-    def __init__(self, task: ParagraphDecoder, topics: Tensor, seen: Seen):
+    def __init__(self, task: ParagraphDecoder, topics: Tensor, seen: PictureMemory):
         self.task, self.topics, self.seen = task, topics, seen
         self.vocabulary = task.target.vocabulary
 

@@ -1,5 +1,5 @@
-"""What is measured of paragraphs: what they share with their references, and of drawn scenes, whose truth is known,
-what they speak of."""
+"""Metrics of paragraphs: how they match their references, and for generated scenes, whose contents are known, what
+they mention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from clew.metrics.captioning import measure_captions, paragraph_statistics
 from clew.metrics.statistics import Statistics
 
 OF_SCENES = ("all_once", "coverage", "mentioned_once", "true")
-"""What is told of scenes, whose truth is known, the highest being best."""
+"""Metrics of scenes, whose contents are known; higher is better."""
 
 
 def paragraph_measures(
@@ -20,19 +20,19 @@ def paragraph_measures(
     texts: Sequence[str],
     measures: Sequence[str] = ("bleu", "repeated_trigrams"),
 ) -> list[Statistics]:
-    """Of each text on a picture: what it shares with its reference, and where all pictures are scenes what it speaks
-    of."""
-    found = (
+    """Return the statistics of each text: how it matches its reference, and if all pictures are scenes, what it
+    mentions."""
+    caption_statistics = (
         measure_captions(texts, [[reference] for reference in references], measures).statistics
         if measures
         else [{} for _ in texts]
     )
-    inside = [picture.picture if isinstance(picture, Regions) else picture for picture in pictures]
-    scenes = [picture for picture in inside if isinstance(picture, Scene)]
+    plain_pictures = [picture.picture if isinstance(picture, Regions) else picture for picture in pictures]
+    scenes = [picture for picture in plain_pictures if isinstance(picture, Scene)]
     if len(scenes) < len(pictures):
-        return found
+        return caption_statistics
     mentions = [objects_mentioned(text, scene) for text, scene in zip(texts, scenes, strict=True)]
     return [
-        {**paragraph_statistics(each.counts, each.others, is_true(text, scene)), **mine}
-        for each, text, scene, mine in zip(mentions, texts, scenes, found, strict=True)
+        {**paragraph_statistics(mention.counts, mention.others, is_true(text, scene)), **statistics}
+        for mention, text, scene, statistics in zip(mentions, texts, scenes, caption_statistics, strict=True)
     ]

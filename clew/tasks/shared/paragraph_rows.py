@@ -1,5 +1,4 @@
-"""Paragraphs on pictures as they are asked for: the rows of a command or a file, and the answers as JSON and as
-lines."""
+"""The use of a paragraph generator: the rows of a command or a file, and the answers as JSON and as lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,8 @@ from clew.tasks.uses.writing import DecodingConfig
 
 @dataclass(frozen=True)
 class WrittenParagraph:
-    """The sentences on a picture; `log_prob` is of all their tokens and ends, and of stopping where they do."""
+    """The sentences about a picture. `log_prob` is of all their tokens and ends, and of the decisions to stop or
+    continue."""
 
     picture: str
     sentences: list[str]
@@ -46,25 +46,26 @@ class DescribedRow(Section):
     picture: File = Field(description="a picture file", json_schema_extra={"metavar": "FILE"})
     boxes: list[list[int]] | None = Field(
         None,
-        description="the boxes [left, top, right, bottom] in it, where the run reads regions",
+        description="its boxes [left, top, right, bottom], for a run that reads regions",
         json_schema_extra={"column": False},
     )
     phrases: list[str] | None = Field(
-        None, description="a phrase for each box, where the run attends to them", json_schema_extra={"column": False}
+        None, description="one phrase per box, for a run that attends to them", json_schema_extra={"column": False}
     )
 
 
 class ParagraphOptions(WritingOptions):
-    """How the sentences of a paragraph are written."""
+    """How a paragraph's sentences are generated."""
 
 
 def described_rows(path: Path, data: DescribedData, columns: Mapping[str, str]) -> Iterator[DescribedRow] | None:
-    """The lines of a file as training data have them, with or without sentences; None where it is no JSON lines."""
+    """Yield the rows of a JSON lines file in the format of training data, with or without sentences. Return None for
+    any other file."""
     if path.suffix.lower() != ".jsonl":
         return None
     names: dict[str, Any] = {name: getattr(data, name) for name in ("image", "boxes", "phrases")}
-    found = read_described(path, **{**names, "image": columns.get("picture", data.image)}, with_sentences=False)
-    return (row_of(example) for example in found)
+    examples = read_described(path, **{**names, "image": columns.get("picture", data.image)}, with_sentences=False)
+    return (row_of(example) for example in examples)
 
 
 def row_of(example: Described) -> DescribedRow:
@@ -74,7 +75,7 @@ def row_of(example: Described) -> DescribedRow:
 
 
 class Describes(Protocol):
-    """A task that writes paragraphs."""
+    """A task that generates paragraphs."""
 
     def describe(
         self, examples: Sequence[Described], config: DecodingConfig, seed: int, numbers: Sequence[int]
@@ -94,9 +95,9 @@ def paragraph_rows(
     return tasks[0].describe(examples, options.decoding, options.seed, numbers)
 
 
-def picture_of(given: str | FileBytes) -> Picture:
-    """A file, or a member of an archive."""
-    return given if isinstance(given, FileBytes) else find_picture(given, Path()) or as_picture(given)
+def picture_of(file: str | FileBytes) -> Picture:
+    """Return a picture file, or a member of an archive."""
+    return file if isinstance(file, FileBytes) else find_picture(file, Path()) or as_picture(file)
 
 
 def paragraph_objects(
@@ -116,16 +117,16 @@ def paragraph_objects(
 
 
 def as_lines(blocks: Blocks, options: ParagraphOptions, alone: bool) -> Iterator[str]:
-    """The paragraph; behind the file's name where there are several."""
-    for some in blocks:
-        for each in some:
-            if each.answer is not None:
-                name = "" if alone else f"{each.row.picture}\t"
-                yield f"{name}{each.answer.text}\n"
+    """Write each paragraph, after the file's name if there are several rows."""
+    for block in blocks:
+        for answered in block:
+            if answered.answer is not None:
+                name = "" if alone else f"{answered.row.picture}\t"
+                yield f"{name}{answered.answer.text}\n"
 
 
 DESCRIBE: Use[DescribedRow, WrittenParagraph] = Use(
-    about="write a paragraph on picture files",
+    about="write a paragraph about each picture file",
     row=DescribedRow,
     options=ParagraphOptions,
     answer=paragraph_rows,

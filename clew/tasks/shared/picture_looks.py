@@ -1,4 +1,4 @@
-"""Where in a picture each word of a text looks, sentence by sentence: what tasks that write on pictures share."""
+"""Attention over a picture for each word of a text, sentence by sentence, shared by tasks that describe pictures."""
 
 from typing import Any, NamedTuple
 
@@ -10,13 +10,13 @@ from clew.data.pictures.picture_files import as_picture
 from clew.data.values import Faulty
 from clew.sources.inputs import InputReader
 from clew.sources.picture_inputs import PictureReader
-from clew.tasks.offers import Given
+from clew.tasks.offers import ModelInput
 from clew.tasks.shared.input_lengths import file_in
 
 
 class SentenceLooks(NamedTuple):
-    """A sentence on a picture: attention weights (words, places), the sentence's end being the last word. `topic`
-    (places,) is where the sentence was planned from, of a model that plans."""
+    """The attention weights of a sentence (words, places); the last word is the sentence's end. `topic` (places,) is
+    the attention of a model that plans sentences."""
 
     text: str
     words: list[str]
@@ -25,18 +25,18 @@ class SentenceLooks(NamedTuple):
 
 
 def why_not_drawn(reader: InputReader) -> str | None:
-    """The reason why attention weights cannot be drawn over a picture that `reader` reads, or None where they can."""
-    can = isinstance(reader, PictureReader) or reader.reads_boxes
-    return None if can else f"reads each {reader.unit} of a picture of any size, over which nothing is drawn"
+    """Return why attention weights cannot be drawn over a picture that `reader` reads, or None if they can."""
+    is_drawable = isinstance(reader, PictureReader) or reader.reads_boxes
+    return None if is_drawable else f"reads each {reader.unit} of a picture of any size, which is not drawn"
 
 
-def picture_in(given: Given, reader: InputReader) -> Any:
-    """The picture as a reader takes it: with boxes where it reads regions, and without them where it does not."""
+def picture_in(given: ModelInput, reader: InputReader) -> Any:
+    """Return the picture as `reader` takes it: with boxes if it reads regions, else without."""
     file = file_in(given, "picture")
     if not reader.reads_boxes:
         if given.boxes:
             raise UserError(
-                f"boxes are for models that read regions, and this one reads whole pictures ({reader.name}); leave"
+                f"boxes are for models that read regions, but this model reads whole pictures ({reader.name}); leave"
                 " boxes out"
             )
         return file

@@ -1,5 +1,5 @@
-"""A label for a whole, several, or a number: the vectors of any body pooled to one, under a classifier. Knows neither
-texts nor pictures; a member says what it reads."""
+"""Classification or regression of a whole input: the body's vectors pooled to one vector, under a classifier. Knows
+neither texts nor pictures; a member says what it reads."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,58 +19,61 @@ from clew.data.caching.stores import BLOCK
 from clew.layers.pooling import POOLINGS
 from clew.tasks.learnings.examples import ExampleTask
 from clew.tasks.shared.judging import Judging
-from clew.tasks.uses.answers import ANSWERS, ClassWeights, Found
+from clew.tasks.uses.answers import ANSWERS, ClassWeights, Prediction
 from clew.text.labels import Labels
 
 
-def as_label(value: Any) -> Any:
-    """A label that is a number is written as one."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+def as_label(label: Any) -> Any:
+    """Return a label as a string if it is a number."""
+    return str(label) if isinstance(label, int) and not isinstance(label, bool) else label
 
 
 class PooledConfig(TaskSection):
-    """A label, several, or a number."""
+    """One label, several labels, or a number."""
 
     labels: Literal["one", "several", "number"] = Field(
         "one",
-        description=(
-            "one: labels exclude each other; several: any of them; number: what is told is a number (regression)"
-        ),
+        description=("one: labels exclude each other; several: any number of labels; number: a number (regression)"),
     )
     pooling: Annotated[Part, one_of("pooling", POOLINGS)] = Field(
-        "max", description=f"what a text's vectors become: {', '.join(POOLINGS)}"
+        "max", description=f"how the body's vectors are pooled: {', '.join(POOLINGS)}"
     )
     num_hidden: int = Field(0, ge=0, le=10, description="hidden layers between the pooled vector and the output")
-    hidden_dim: int | None = Field(None, ge=1, description="their width; the body's where not given")
+    hidden_dim: int | None = Field(None, ge=1, description="width of the hidden layers (default: the body's)")
     class_weights: ClassWeights = Field(
         "none",
         description=(
-            "what a label's examples weigh: all the same; balanced, so that labels weigh the same; or numbers by label"
+            "loss weights of labels: none (all examples weigh the same), balanced (all labels weigh the same), or a"
+            " number per label"
         ),
     )
     positive: Annotated[str | None, BeforeValidator(as_label)] = Field(
-        None, description="a label whose F1 is measured besides, as f1"
+        None, description="a label whose F1 is also measured, as f1"
     )
-    dropout: float = Field(0.0, ge=0, lt=1, description="of the pooled vector and of hidden layers")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout of the pooled vector and of hidden layers")
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="the share of a target that is spread over the labels, in training"
+        0.0, ge=0, lt=1, description="the share of a target that is spread over all labels in training"
     )
     calibrate: bool = Field(
         True,
         description=(
-            "probabilities are mended by one temperature, found on the validation part at the end, if that makes them"
-            " better there"
+            "calibrate probabilities by a temperature, fitted on the validation part after training, if it improves"
+            " them there"
         ),
     )
     best: str = Field(
         "score",
-        description="the best evaluation: score is accuracy, micro F1 or Pearson's; or loss, or another measure",
+        description=(
+            "what selects the best checkpoint: score (accuracy, micro F1 or Pearson's r), loss, or another metric"
+        ),
     )
 
 
 class PooledClassifier(Judging, ExampleTask):
-    """logits = W g(.. g(features)), g being hidden layers; what they say is the `answer`'s. `features(batch)` is the
-    member's: what its body's vectors are pooled to, `pooled` times as wide as one."""
+    """logits = W g(.. g(features)), where g are hidden layers; `answer` interprets the logits.
+
+    A member defines `features(batch)`: its body's vectors pooled to one, `pooled` times as wide as a vector.
+    """
 
     def __init__(self, body: Any, labels: Labels, config: Any, *, pooled: int = 1):
         super().__init__()
@@ -84,10 +87,10 @@ class PooledClassifier(Judging, ExampleTask):
             calibrate=config.calibrate,
             positive=config.positive,
         )
-        known = ["score", "loss", *self.answer.measures]
-        if config.best not in known:
+        choices = ["score", "loss", *self.answer.measures]
+        if config.best not in choices:
             raise UserError(
-                f"task.best={config.best} is not measured where task.labels={config.labels}; take {', '.join(known)}"
+                f"task.best={config.best} is not measured with task.labels={config.labels}; choose {', '.join(choices)}"
             )
         halves = {"halves": True} if part_name(config.pooling) == "last" and body.halves else {}
         self.pooling = build_part("pooling", config.pooling, POOLINGS, body.dim, **halves)
@@ -96,48 +99,48 @@ class PooledClassifier(Judging, ExampleTask):
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Linear(widths[-1], len(labels))
 
-    def predict_each(self, encoded: Sequence[Any], batches: Iterable[Sequence[int]]) -> list[Found]:
-        """What is told of each, in the order given; `batches` are rows that are read together."""
-        found: dict[int, Found] = {}
+    def predict_each(self, encoded: Sequence[Any], batches: Iterable[Sequence[int]]) -> list[Prediction]:
+        """Return the prediction for each example, in the given order; `batches` are rows to read together."""
+        predictions: dict[int, Prediction] = {}
         with evaluating([self]):
             for rows in batches:
                 batch = to_device(self.collate([encoded[row] for row in rows]), self.output.weight.device)
-                found |= dict(zip(rows, self.predict(batch), strict=True))
-        return [found[row] for row in range(len(encoded))]
+                predictions |= dict(zip(rows, self.predict(batch), strict=True))
+        return [predictions[row] for row in range(len(encoded))]
 
     def collate(self, examples: Sequence[Any]) -> Any:
-        """The member's: examples as a batch."""
+        """Collate examples to a batch; defined by the member."""
         raise NotImplementedError
 
     def features(self, batch: Any) -> Tensor:
-        """What a row's vectors become (batch, pooled dim)."""
+        """Return the pooled vectors (batch, pooled dim); defined by the member."""
         raise NotImplementedError
 
     def forward(self, batch: Any, state: State = None) -> tuple[dict[str, Term], State]:
         return {"loss": Term(self.answer.loss(self.logits(batch), batch.targets), self.counts(batch)["loss"])}, None
 
     def counts(self, batch: Any) -> dict[str, Tensor]:
-        """What the examples weigh together."""
+        """Return the sum of the examples' weights."""
         return {"loss": self.answer.count(batch.targets)}
 
     def logits(self, batch: Any) -> Tensor:
-        """(batch, labels)."""
+        """Return logits (batch, labels)."""
         features = self.dropout(self.features(batch))
         for layer in self.hidden:
             features = self.dropout(torch.relu(layer(features)))
         scores = self.output(features)
-        given: Tensor = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return given
+        logits: Tensor = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return logits
 
     @property
     def best(self) -> str:
-        """The name of what the best evaluation is told by."""
-        found: str = self.answer.measures[0] if self.config.best == "score" else self.config.best
-        return found
+        """The metric that selects the best checkpoint."""
+        name: str = self.answer.measures[0] if self.config.best == "score" else self.config.best
+        return name
 
     def row_losses(self, batch: Any) -> list[list[float]]:
-        found: list[list[float]] = self.answer.row_losses(self.logits(batch), batch.targets)
-        return found
+        losses: list[list[float]] = self.answer.row_losses(self.logits(batch), batch.targets)
+        return losses
 
     def prepare(self, encoded: Sequence[Any]) -> None:
         blocks = (encoded[start : start + BLOCK] for start in range(0, len(encoded), BLOCK))
@@ -147,10 +150,10 @@ class PooledClassifier(Judging, ExampleTask):
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
         with evaluating([self]):
-            found = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
-        given: bool = self.answer.settle(*(torch.cat(sides) for sides in zip(*found, strict=True)))
+            logits_and_targets = [(self.logits(batch).cpu(), batch.targets.cpu()) for _, batch in batches]
+        is_calibrated: bool = self.answer.settle(*(torch.cat(sides) for sides in zip(*logits_and_targets, strict=True)))
         self.settled = self.answer.settled
-        return given
+        return is_calibrated
 
     def label_table(self) -> Labels | None:
         return None if self.config.labels == "number" else self.labels
@@ -163,23 +166,23 @@ class PooledClassifier(Judging, ExampleTask):
 
     @torch.no_grad()
     def predict(self, batch: Any, decoding: Any = None, seed: int = 0, row_numbers: Any = None) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.answer.told(self.logits(batch))
-        return found
+        predictions: list[dict[str, Any]] = self.answer.predictions(self.logits(batch))
+        return predictions
 
 
 def label_table_of(examples: Sequence[Any], kind: str) -> Labels:
-    """The labels of a training part, or the one that stands for a number."""
+    """Return the labels of a training part, or the single one that stands for a number."""
     labels = (
         Labels(["number"]) if kind == "number" else Labels.of(label for example in examples for label in example.labels)
     )
     if kind == "one" and len(labels) == 1:
         raise UserError(
-            f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; see"
+            f"every training example has the label '{labels.names[0]}', so there is nothing to tell apart; check"
             " data.label"
         )
     if kind == "one" and len(labels) > 2 * len(examples) // 3 and len(labels) > 20:
         raise UserError(
-            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers set"
-            " task.labels=number, and else name the column of the labels with data.label"
+            f"{len(examples):,} training examples have {len(labels):,} different labels; if these are numbers, set"
+            " task.labels=number, else name the column of the labels with data.label"
         )
     return labels

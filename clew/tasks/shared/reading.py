@@ -1,5 +1,4 @@
-"""How a task whose body reads one sequence reads a text: what `Reads` and `HasVectors` ask of it. A user's own task may
-inherit it."""
+"""The `Reads` and `HasVectors` capabilities of a task whose body reads one text. A user's own task may inherit them."""
 
 from typing import Any
 
@@ -10,42 +9,42 @@ from clew.core.errors import UserError
 from clew.layers.blocks import block_ends
 from clew.sources.windows import cut_text, part_of
 from clew.sources.words import EncodedWords, WordReader
-from clew.tasks.offers import Carried, Given, Levels, Reading, TextBody
+from clew.tasks.offers import Carried, Levels, ModelInput, Reading, TextBody
 from clew.text.tokenizer import check_is_text
 
 
 class RunsBody:
-    """A task whose readings are what its body reads: inputs and a mask."""
+    """A task whose readings are run by calling its body with inputs and a mask."""
 
     body: Any
 
     def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
-        return found
+        hidden: Tensor = self.body(reading.batch.inputs, reading.batch.mask)[0]
+        return hidden
 
     def levels(self, reading: Reading) -> list[Levels]:
         return [levels_of(self.body, self.body.levels(reading.batch.inputs, reading.batch.mask), reading.pieces)]
 
 
 class ReadsText(RunsBody):
-    """A task with a `body` and a `reader`, or one that says in `vectors` what reads for its body."""
+    """A task with a `body` and a `reader`, or with a method `vectors` that returns the body and its reader."""
 
     reader: WordReader
     text_name = "text"
-    """What a text is called that is given to it."""
+    """The name of the input text in messages."""
     reads_masks = False
-    """Whether [MASK] in a text is the token that is to be guessed."""
+    """Whether [MASK] in a text is a token to predict."""
 
     def vectors(self) -> TextBody:
         return TextBody(self.body, self.reader)
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
         check_is_text(given.text, "text")
         reader, limit = self.vectors().reader, self.body.max_length
         encoded, spans = encode_text(reader, given.text, masked=self.reads_masks)
         if limit is not None and len(encoded.tokens) > limit and not any_length:
             raise UserError(
-                f"the text has {len(encoded.tokens)} tokens, but the model can tell apart {limit} positions; shorten it"
+                f"the text has {len(encoded.tokens)} tokens, but the model has only {limit} positions; shorten it"
             )
         batch = to_device(reader.collate([encoded]), self.body.embedding.like.device)
         names = tuple(map(reader.tokenizer.token, encoded.tokens))
@@ -64,21 +63,21 @@ class ReadsText(RunsBody):
 
 
 def levels_of(body: Any, levels: list[Tensor], tokens: tuple[str, ...], half: str = "") -> Levels:
-    """The embedding, and what each block ends with, of levels (1, places, dim)."""
+    """Return the embedding and the end of each block from levels (1, places, dim)."""
     ends = block_ends(body, len(levels))
     names = ("embedding", *(f"layer {number}" for number in range(1, len(ends))))
     return Levels(half, tokens, names, [levels[end][0] for end in ends])
 
 
 def no_text() -> UserError:
-    return UserError("there is no text to read; give at least a word")
+    return UserError("there is no text to read; give at least one word")
 
 
 def encode_text(
     reader: WordReader, text: str, *, masked: bool = False
 ) -> tuple[EncodedWords, tuple[tuple[int, int] | None, ...]]:
-    """A whole text in the tokenizer's frame, at least one token, and the characters that each token stands for. Where
-    it is `masked`, [MASK] is the token that is to be guessed."""
+    """Encode a whole text, at least one token, in the tokenizer's frame; return it with the characters that each
+    token stands for. If `masked`, [MASK] is a token to predict."""
     if reader.by_words:
         cut = cut_text(reader, text)
         part, spans = part_of(reader, cut), cut.offsets.tolist()

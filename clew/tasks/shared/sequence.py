@@ -1,5 +1,5 @@
-"""Sequence to sequence: a source line in, a target line out. Any body that encodes; translation and parsing are this
-with other data."""
+"""Sequence to sequence: a source line in, a target line out. Works with any body that encodes; translation and
+parsing are this task with other data."""
 
 import weakref
 from collections.abc import Collection, Hashable, Sequence
@@ -30,7 +30,7 @@ from clew.tasks.entry import TaskEntry
 from clew.tasks.learning import Batching
 from clew.tasks.learnings.examples import Examples, TrainTokenizer
 from clew.tasks.shared.alignment import aligned_attention, by_row
-from clew.tasks.shared.coverage import CoveringStepper, looking, uneven_coverage
+from clew.tasks.shared.coverage import CoveringStepper, uneven_coverage, watch_attention
 from clew.tasks.shared.scheduled_sampling import DECAYS, Decay, draw_tokens, mix_tokens
 from clew.tasks.shared.source_to_target import ReadsAndWrites
 from clew.tasks.translation import TRANSLATE
@@ -53,81 +53,79 @@ Measures = Annotated[list[str], BeforeValidator(known_measures)]
 
 
 class SequenceConfig(TaskSection):
-    """A decoder that writes the target after an encoder has read the source."""
+    """A decoder that generates the target after an encoder has read the source."""
 
     name: Literal["sequence"] = "sequence"
     tied: bool | None = Field(
-        None, description="the output layer's weight is the target embedding's; where their widths agree, if not told"
+        None, description="the output layer shares the target embedding's weight (default: if their widths agree)"
     )
     bias: bool = Field(True, description="the output layer has a bias")
-    dropout: float = Field(0.0, ge=0, lt=1, description="of what the output layer reads; besides the body's own")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout before the output layer, in addition to the body's")
     label_smoothing: float = Field(
-        0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary, in training"
+        0.0, ge=0, lt=1, description="the share of a target that is spread over the vocabulary in training"
     )
     scheduled_sampling: Annotated[Part, one_of("scheduled_sampling", DECAYS)] | None = Field(
         None,
         description=(
-            "in training the decoder reads its own prediction in place of a target with probability 1 - eps(step): eps"
-            " by linear, exponential or inverse_sigmoid decay, with options"
+            "in training the decoder reads its own prediction instead of a target with probability 1 - eps(step); eps"
+            " has linear, exponential or inverse_sigmoid decay, with options"
         ),
     )
     coverage_weight: float = Field(
         0.0,
         ge=0,
         description=(
-            "soft attention is to look at every source token as much as once in all (doubly stochastic attention)"
+            "weight of a loss that makes the total attention on every source token 1 (doubly stochastic attention)"
         ),
     )
     start: Literal["end", "pad"] = Field(
-        "end", description="what the decoder reads first: the token that ends a target, or padding"
+        "end", description="the token that the decoder reads first: the end of a target, or padding"
     )
     longest: int = Field(
         256,
         ge=1,
-        description=(
-            "training examples with more tokens than this on a side, the end among them, are left out, and counted"
-        ),
+        description=("training leaves out examples with more tokens than this on a side, the end included"),
     )
     measures: Measures = Field(
         ["exact_match", "edit_distance"],
-        description=f"what is written is held against its target by {', '.join(MEASURES)}",
+        description=f"metrics of the output against its target: {', '.join(MEASURES)}",
     )
     max_ratio: float | None = Field(
-        None, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
+        None, gt=0, description="maximum length of a target: this many tokens per source token, plus 10"
     )
-    lowercase: bool = Field(False, description="measures do not see case")
+    lowercase: bool = Field(False, description="metrics ignore case")
     exact_space: bool = Field(
         False,
-        description="white space is written and measured as it stands, as in code; else any stretch of it is one space",
+        description="keep white space in the output and in metrics, as for code; else any run of it is one space",
     )
     best: str = Field(
-        "loss", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+        "loss", description="what selects the best checkpoint: the lowest loss, or the highest value of this metric"
     )
 
     @property
     def values(self) -> list[str]:
-        """The names of what is measured and best when highest."""
+        """Names of the metrics for which higher is better."""
         return [name for measure in self.measures for name in VALUES.get(measure, [measure])]
 
 
 class TranslationConfig(SequenceConfig):
-    """A translation of the source: sacreBLEU and chrF are its measures."""
+    """A translation of the source, measured by sacreBLEU and chrF."""
 
     name: Literal["translation"] = "translation"  # type: ignore[assignment]
     measures: Measures = Field(
-        ["bleu", "chrf"], description=f"what is written is held against its target by {', '.join(MEASURES)}"
+        ["bleu", "chrf"], description=f"metrics of the output against its target: {', '.join(MEASURES)}"
     )
     max_ratio: float | None = Field(
-        3.0, gt=0, description="a target is written with at most so many tokens for each of its source, and 10 more"
+        3.0, gt=0, description="maximum length of a target: this many tokens per source token, plus 10"
     )
     best: str = Field(
-        "bleu", description="the best evaluation is that of the lowest loss, or of the highest value of this measure"
+        "bleu", description="what selects the best checkpoint: the lowest loss, or the highest value of this metric"
     )
 
 
 class Sides(NamedTuple):
-    """An example as ids: what is read, its end marked, and what is written, without its end. `words` is how many words
-    a tree is over."""
+    """An example as ids: the source, which ends with its end token, and the target without its end. `words` is the
+    number of words of a parse tree."""
 
     source: list[int]
     target: list[int]
@@ -142,11 +140,11 @@ class SequenceBatch(NamedTuple):
     mask: Tensor | None
     words: Tensor  # (batch,)
     fresh: bool = True
-    step: Tensor | None = None  # (batch,) the step that it is trained in, where the task asks
+    step: Tensor | None = None  # (batch,) the training step, if the task asks for it
 
 
 class Written(NamedTuple):
-    """One target that was found for a source. `log_prob` is of all its tokens and its end, `score` what it was chosen
+    """A target generated for a source. `log_prob` is of all its tokens and its end, `score` is what it was ranked
     by."""
 
     text: str
@@ -156,14 +154,14 @@ class Written(NamedTuple):
 
 
 class SequenceToSequence(ReadsAndWrites):
-    """Sequence to sequence, trained on the sum of -log P.
+    """Sequence to sequence, trained on the sum of -log P:
 
         P(y | x) = product over t of softmax(V d_t + b)[y_t],  d_t = dropout(decoder(y_<t, encoder(x)))
 
-    A sequence's end is a token, on both sides (of a source, what its tokenizer's frame has there); the target's is also
-    what the decoder reads first, unless it is to `start` with padding. A source begins with the token `<2L>` where its
-    pair says that it goes into L. Inside a sequence there are none of these: where words are tokens, a newline is
-    passed over.
+    Both sides end with a token; a source may end with that of its tokenizer's frame. The target's end is also the
+    first token that the decoder reads, unless task.start is `pad`. A source begins with the token `<2L>` if its pair
+    asks for a translation into L. These tokens cannot occur inside a sequence: if words are tokens, a newline is
+    skipped.
     """
 
     needs = ("encodes",)
@@ -185,9 +183,10 @@ class SequenceToSequence(ReadsAndWrites):
         self.source = source
         self.target = target
         self.config = config
-        self.source_end, self.end = source.end or 0, end_of(target)  # a pre-trained encoder's tokenizer may have no end
+        # the tokenizer of a pre-trained encoder may have no end
+        self.source_end, self.end = source.end or 0, end_of(target)
         if config.start == "pad" and target.pad is None:
-            raise UserError(f"task.start=pad needs a token for padding, which {target!r} has not; leave task.start=end")
+            raise UserError(f"task.start=pad needs a padding token, but {target!r} has none; set task.start=end")
         self.start = self.end if config.start == "end" or target.pad is None else target.pad
         self.output_weight = None if tied else nn.Parameter(torch.empty(body.vocabulary, body.dim))
         self.output_bias = nn.Parameter(torch.zeros(body.vocabulary)) if config.bias else None
@@ -208,17 +207,17 @@ class SequenceToSequence(ReadsAndWrites):
         batch = self.with_own_tokens(batch, memory)
         counts = self.counts(batch)
         if "coverage" in counts:
-            with looking(aligned_attention(self)) as seen:
+            with watch_attention(aligned_attention(self)) as recorded:
                 hidden, state = self.decode(batch, memory)
         else:
             hidden, state = self.decode(batch, memory)
         dropped = self.dropout(hidden)
-        costs = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
-        terms = {"loss": Term(costs.loss, counts["loss"])}
-        if "smoothing" in counts:  # reported apart from the loss itself, with the gradient of both
+        losses = self.cross_entropy(dropped, self.weight, self.output_bias, batch.targets, real_positions(batch.mask))
+        terms = {"loss": Term(losses.loss, counts["loss"])}
+        if "smoothing" in counts:  # reported separately from the loss, but both have a gradient
             terms = {
-                "loss": Term(costs.plain, counts["loss"]),
-                "smoothing": Term(costs.loss - costs.plain, counts["smoothing"]),
+                "loss": Term(losses.plain, counts["loss"]),
+                "smoothing": Term(losses.loss - losses.plain, counts["smoothing"]),
             }
         if "policy" in counts:
             with torch.no_grad():
@@ -228,13 +227,13 @@ class SequenceToSequence(ReadsAndWrites):
                 for name, term in self.body.hard_terms(state, log_probs, batch.mask).items()
             }
         if "coverage" in counts:
-            uneven = uneven_coverage(by_row(seen[0], len(batch.tokens)), batch.mask, memory.mask)
+            uneven = uneven_coverage(by_row(recorded[0], len(batch.tokens)), batch.mask, memory.mask)
             terms["coverage"] = Term(uneven, counts["coverage"], self.config.coverage_weight)
         return terms, None
 
     def with_own_tokens(self, batch: SequenceBatch, memory: Memory) -> SequenceBatch:
-        """What the decoder reads in training: the targets, or with scheduled sampling its own predictions in place of
-        some."""
+        """Return the batch that the decoder reads in training: its targets, some of them replaced by its own
+        predictions under scheduled sampling."""
         if self.decay is None or not self.training or batch.step is None:
             return batch
         with torch.no_grad():
@@ -243,18 +242,20 @@ class SequenceToSequence(ReadsAndWrites):
         return batch._replace(tokens=mix_tokens(batch.tokens, predicted, self.decay(batch.step.float())))
 
     def without_soft_attention(self) -> str | None:
-        """Why there are no weights of attention to learn from."""
-        return "draws the places that it looks at (model.hard=true)" if self.body.is_hard else self.without("aligns")
+        """Return why there are no attention weights to learn from, or None."""
+        return (
+            "samples the places that it attends to (model.hard=true)" if self.body.is_hard else self.without("aligns")
+        )
 
     def check_training(self, training: Batching) -> None:
         if self.config.coverage_weight and getattr(training, "compile", False):
             raise UserError(
-                "task.coverage_weight learns from the weights of attention, which compiled code does not show; set"
+                "task.coverage_weight needs attention weights, which compiled code does not show; set"
                 " training.compile=false"
             )
 
     def counts(self, batch: SequenceBatch) -> dict[str, Tensor]:
-        """How many targets each term adds over, from the batch alone."""
+        """Return the number of targets that each term sums over, from the batch alone."""
         real = real_positions(batch.mask)
         targets = torch.full((), batch.targets.numel(), device=batch.targets.device) if real is None else real.sum()
         names = ["loss"]
@@ -268,20 +269,20 @@ class SequenceToSequence(ReadsAndWrites):
 
     @property
     def best(self) -> str:
-        """The name of what the best evaluation is told by."""
+        """The metric that selects the best checkpoint."""
         return self.config.best
 
     def decode(self, batch: SequenceBatch, memory: Memory | None = None) -> tuple[Tensor, State]:
-        """A vector for each target that is given; `memory` is the source as it was read, where it was."""
+        """Return a vector for each given target; `memory` is the encoded source, if it is known."""
         memory = self.read(batch) if memory is None else memory
-        found: tuple[Tensor, State] = self.body(
+        hidden_and_state: tuple[Tensor, State] = self.body(
             batch.tokens, batch.mask, self.body.initial_state(len(batch.tokens), memory)
         )
-        return found
+        return hidden_and_state
 
     def read(self, batch: SequenceBatch) -> Memory:
-        found: Memory = called(self.body.encode, (batch.source, batch.source_mask), ("encode", weakref.ref(self)))
-        return found
+        memory: Memory = called(self.body.encode, (batch.source, batch.source_mask), ("encode", weakref.ref(self)))
+        return memory
 
     @property
     def weight(self) -> Tensor:
@@ -289,7 +290,7 @@ class SequenceToSequence(ReadsAndWrites):
         return self.body.embedding.weight if self.output_weight is None else self.output_weight
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        """Return tables that are only looked up, never multiplied with a vector: they cost no FLOPs."""
         tables = {
             id(table): table
             for embedding in (self.body.source_embedding, self.body.embedding)
@@ -303,7 +304,7 @@ class SequenceToSequence(ReadsAndWrites):
         return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
     def encode(self, examples: Sequence[Pair]) -> list[Sides]:
-        """Sources and targets as ids, all at once."""
+        """Encode all sources and targets as ids."""
         targets = self.target.encode_batch([pair.target for pair in examples])
         sides = zip(self.encode_sources(examples), targets, strict=True)
         marks = {self.end, *language_tokens(self.target).values()}
@@ -313,32 +314,32 @@ class SequenceToSequence(ReadsAndWrites):
         sources = self.source.encode_batch([pair.source for pair in examples])
         pairs = zip(examples, sources, strict=True)
         marks = {self.source.end, *language_tokens(self.source).values()}
-        found = []
+        encoded = []
         for pair, ids in pairs:
             before, after = self.around(pair.into)
-            found.append([*before, *without(marks, ids), *after])
-        return found
+            encoded.append([*before, *without(marks, ids), *after])
+        return encoded
 
     def around(self, into: str) -> tuple[list[int], list[int]]:
-        """What stands before and behind a source's own tokens: what asks for a language, and its end; or the
-        tokenizer's frame, where a pre-trained encoder expects one."""
-        asked = self.asked(into)
+        """Return the ids before and after a source's own tokens: the target language's token and the end, or the
+        tokenizer's frame if a pre-trained encoder expects one."""
+        language_ids = self.target_language_ids(into)
         if (frame := self.source.frame) is not None:
             framed = frame.around([])
             return framed.tokens[: framed.starts[0]], framed.tokens[framed.starts[0] :]
-        return asked, [self.source_end]
+        return language_ids, [self.source_end]
 
     @cached_property
     def languages(self) -> list[str]:
-        """Those that a source may ask for; none where there is one alone."""
+        """The target languages; empty if the model has only one."""
         return [token[2:-1] for token in language_tokens(self.source)]
 
-    def asked(self, into: str) -> list[int]:
-        """The token that asks for a language."""
+    def target_language_ids(self, into: str) -> list[int]:
+        """Return the token for a target language."""
         languages = self.languages
         if not into and languages:
             raise UserError(
-                f"this model translates into {', '.join(languages)}; say which (--into on the command line)"
+                f"this model translates into {', '.join(languages)}; choose one (--into on the command line)"
             )
         if into and into not in languages:
             known = f"it translates into {', '.join(languages)}" if languages else "it knows no languages by name"
@@ -346,25 +347,25 @@ class SequenceToSequence(ReadsAndWrites):
         return [self.source.id(language_token(into))] if into else []
 
     def lengths(self, sides: Sides) -> tuple[int, int]:
-        """How many places each side takes in a batch."""
+        """Return the number of places of each side in a batch."""
         return len(sides.source), len(sides.target) + 1
 
     @property
     def longest(self) -> int:
-        """Places on a side that training takes at most."""
+        """The maximum number of places on a side in training."""
         limits = [self.config.longest, self.body.source_max_length, self.body.max_length]
-        found: int = min(limit for limit in limits if limit is not None)
-        return found
+        longest: int = min(limit for limit in limits if limit is not None)
+        return longest
 
     def check_length(self, sides: Sides, place: str) -> None:
-        """Refuses what the body's positions cannot hold."""
+        """Refuse an example that is longer than the body's positions."""
         for side, length, limit in zip(
             ("source", "target"), self.lengths(sides), (self.body.source_max_length, self.body.max_length), strict=True
         ):
             if limit is not None and length > limit:
                 raise UserError(
-                    f"{place}: the {side} has {length} tokens, but the model can tell apart {limit} positions; shorten"
-                    " it, or train with a larger model.max_length or another model.position"
+                    f"{place}: the {side} has {length} tokens, but the model has only {limit} positions; shorten it, or"
+                    " train with a larger model.max_length or another model.position"
                 )
 
     def collate(self, examples: Sequence[Sides]) -> SequenceBatch:
@@ -377,7 +378,8 @@ class SequenceToSequence(ReadsAndWrites):
         )
 
     def stepper(self, batch: SequenceBatch, *, covering: bool = False) -> Stepper:
-        """With `covering` its state has how much of the source was looked at."""
+        """Return a stepper for a batch. With `covering`, its state holds how much of the source has been attended
+        to."""
         memory = self.read(batch)
         stepper = SequenceStepper(self, memory)
         return CoveringStepper(stepper, aligned_attention(self), memory) if covering else stepper
@@ -391,36 +393,36 @@ class SequenceToSequence(ReadsAndWrites):
         stepper: Stepper | None = None,
         row_numbers: Sequence[int] | None = None,
     ) -> list[list[Written]]:
-        """The best targets for each source; with a `stepper` of several models, theirs."""
+        """Generate the best targets for each source. A `stepper` of several models makes them an ensemble."""
         self.check_decoding(config)
         filtered = filtered_as(
             config, self.stepper(batch, covering=config.covers) if stepper is None else stepper, self.never_written
         )
         starts = torch.full((len(batch.tokens), 1), self.start, device=batch.tokens.device)
         max_new = self.max_new(batch, config)
-        found = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
-        return [[self.written(hypothesis) for hypothesis in row] for row in found]
+        hypotheses = write(filtered, starts, config, end=self.end, max_new=max_new, seed=seed, row_numbers=row_numbers)
+        return [[self.written(hypothesis) for hypothesis in row] for row in hypotheses]
 
     @cached_property
     def never_written(self) -> tuple[int, ...]:
-        """Padding, and where both sides share their tokens what asks for a language."""
+        """Tokens that are never generated: padding, and the language tokens if both sides share a vocabulary."""
         pad = [] if self.target.pad is None else [self.target.pad]
         return (*pad, *language_tokens(self.target).values())
 
     def check_decoding(self, config: DecodingConfig) -> None:
-        """Refuses to weigh what was looked at where nothing is."""
+        """Refuse a coverage penalty if there are no attention weights."""
         if config.covers and (why := self.without("aligns")) is not None:
             raise UserError(
-                f"decoding.coverage_penalty ({config.coverage_penalty}) weighs where a model looks, but this one {why};"
+                f"decoding.coverage_penalty ({config.coverage_penalty}) needs attention weights, but this model {why};"
                 " set it to 0"
             )
 
     def most_new(self, config: DecodingConfig) -> int:
-        """How many tokens a target may have, whatever its source."""
+        """Return the maximum number of tokens of a target, whatever its source."""
         return config.max_new if self.body.max_length is None else min(config.max_new, self.body.max_length)
 
     def max_new(self, batch: SequenceBatch, config: DecodingConfig) -> Tensor:
-        """How many tokens each target may have, its end counted, (batch,)."""
+        """Return the maximum number of tokens of each target, its end included, (batch,)."""
         most = self.most_new(config)
         rows = torch.full_like(batch.tokens[:, 0], most)
         if self.config.max_ratio is None:
@@ -441,42 +443,47 @@ class SequenceToSequence(ReadsAndWrites):
         seed: int = 0,
         row_numbers: Sequence[int] | None = None,
     ) -> list[str]:
-        """The best target for each source."""
+        """Return the best target for each source."""
         return [best[0].text if best else "" for best in self.write(batch, config, seed, row_numbers=row_numbers)]
 
     def measure(self, examples: Sequence[Pair], predictions: Sequence[str]) -> Measured:
-        """Every measure of what was written."""
-        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
-        found = [MEASURES[name].corpus(written, wanted, self.config.lowercase) for name in self.config.measures]
-        values = {name: value for measured in found for name, value in measured.values.items()}
-        return Measured(values, ", ".join(measured.text for measured in found))
+        """Return every metric of the predictions."""
+        targets, outputs = self.measured([pair.target for pair in examples]), self.measured(predictions)
+        results = [MEASURES[name].corpus(outputs, targets, self.config.lowercase) for name in self.config.measures]
+        values = {name: value for result in results for name, value in result.values.items()}
+        return Measured(values, ", ".join(result.text for result in results))
 
     def described(self, example: Pair, prediction: str) -> dict[str, str]:
-        """An example and what was written for it, as a person reads them."""
+        """Return an example and its prediction as text."""
         into = {"into": example.into} if example.into else {}
         return {"source": example.source, **into, "target": example.target, "prediction": prediction}
 
     def sentence_scores(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[float]:
-        """A number an example, higher being better, by the first measure."""
+        """Return one score per example by the first metric; higher is better."""
         sentence = MEASURES[self.config.measures[0]].sentence if self.config.measures else lambda a, b, c: float(a == b)
-        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
-        return [sentence(text, target, self.config.lowercase) for text, target in zip(written, wanted, strict=True)]
+        targets, outputs = self.measured([pair.target for pair in examples]), self.measured(predictions)
+        return [sentence(text, target, self.config.lowercase) for text, target in zip(outputs, targets, strict=True)]
 
     def statistics(self, examples: Sequence[Pair], predictions: Sequence[str]) -> list[Statistics]:
-        """Of every measure."""
-        wanted, written = self.measured([pair.target for pair in examples]), self.measured(predictions)
-        found = [MEASURES[name].statistics(written, wanted, self.config.lowercase) for name in self.config.measures]
-        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
+        """Return the statistics of every metric."""
+        targets, outputs = self.measured([pair.target for pair in examples]), self.measured(predictions)
+        metric_statistics = [
+            MEASURES[name].statistics(outputs, targets, self.config.lowercase) for name in self.config.measures
+        ]
+        return [
+            {name: row for each in metric_statistics for name, row in each[place].items()}
+            for place in range(len(examples))
+        ]
 
     def row_losses(self, batch: SequenceBatch) -> list[list[float]]:
         log_probs = self.log_probs(self.decode(batch)[0]).gather(-1, batch.targets[..., None])[..., 0].double()
         real = real_positions(batch.mask)
         real = torch.ones_like(batch.targets, dtype=torch.bool) if real is None else real
-        found: list[list[float]] = torch.stack([-(log_probs * real).sum(1), real.sum(1).double()], 1).tolist()
-        return found
+        losses: list[list[float]] = torch.stack([-(log_probs * real).sum(1), real.sum(1).double()], 1).tolist()
+        return losses
 
     def measured(self, texts: Sequence[str]) -> list[str]:
-        """Texts as measures see them."""
+        """Return texts as metrics see them."""
         return list(texts) if self.config.exact_space else [" ".join(text.split()) for text in texts]
 
     def programs(self) -> list[SteppingProgram]:
@@ -491,7 +498,7 @@ class SequenceToSequence(ReadsAndWrites):
 
 
 class SequenceStepper:
-    """What decoding sees: the source is in the state, so it is called as a language model's is."""
+    """The task as a stepper. The source is in the state, so it is called like a language model's."""
 
     def __init__(self, task: SequenceToSequence, memory: Memory):
         self.task = task
@@ -521,20 +528,21 @@ def without(marks: Collection[int | None], ids: list[int]) -> list[int]:
 
 
 def language_token(language: str) -> str:
-    """What asks for a language, at a source's beginning (Johnson et al. 2017)."""
+    """Return the token at the beginning of a source that asks for a language (Johnson et al. 2017)."""
     return f"<2{language}>"
 
 
 def language_tokens(tokenizer: Tokenizer) -> dict[str, int]:
-    """Those of a tokenizer, and their ids. They are put in by id, so that `<2d>` as a word of the text is none, and no
-    text can ask for a language."""
+    """Return a tokenizer's language tokens and their ids. They are added by id: `<2d>` as a word of a text is not one
+    of them, so no text can ask for a language."""
     return {token: id for token, id in tokenizer.specials.items() if token.startswith("<2") and token.endswith(">")}
 
 
 def train_sequence_vocabularies(
     train: TrainTokenizer, joint: bool, pairs: Sequence[Pair], config: SequenceConfig
 ) -> dict[str, Tokenizer]:
-    """One tokenizer a side, or one for both; the source's has a token for each language that is asked for."""
+    """Train one tokenizer per side, or one for both. The source's has a token for each target language that the pairs
+    name."""
     languages = sorted({language_token(pair.into) for pair in pairs if pair.into})
     sources, targets = Texts(lambda: (pair.source for pair in pairs)), Texts(lambda: (pair.target for pair in pairs))
     if joint:
@@ -544,21 +552,21 @@ def train_sequence_vocabularies(
 
 
 def check_best(config: SequenceConfig) -> None:
-    known = ["loss", *config.values]
-    if config.best not in known:
-        raise unknown("value for task.best", config.best, known)
+    names = ["loss", *config.values]
+    if config.best not in names:
+        raise unknown("value for task.best", config.best, names)
 
 
 def check_vocabularies(body: Any, source: Tokenizer, target: Tokenizer) -> None:
     if body.shares_embeddings and source.hash != target.hash and not same_ids(source, target):
         raise UserError(
-            "shared embeddings need one vocabulary for both sides; set text.joint=true, or"
-            " model.shared_embeddings=false"
+            "shared embeddings need one vocabulary for both sides; set text.joint=true or model.shared_embeddings=false"
         )
 
 
 def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
-    """Whether two tokenizers have the same tokens, though each may find some of them alone in a text."""
+    """Whether two tokenizers have the same tokens, even if each finds some of them in a text that the other does
+    not."""
     return [token.removeprefix(HIDDEN) for token in source.tokens] == [
         token.removeprefix(HIDDEN) for token in target.tokens
     ]
@@ -567,7 +575,7 @@ def same_ids(source: Tokenizer, target: Tokenizer) -> bool:
 def end_of(tokenizer: Tokenizer) -> int:
     if tokenizer.end is None:
         raise UserError(
-            f"{tokenizer!r} has no token that ends a sequence, such as <eos>; take the tokenizer that the run was"
+            f"{tokenizer!r} has no token that ends a sequence, such as <eos>; use the tokenizer that the run was"
             " trained with"
         )
     return tokenizer.end

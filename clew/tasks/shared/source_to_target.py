@@ -1,5 +1,5 @@
-"""What may be asked of a task that reads a source and writes a target: how it reads a pair, what it predicts of the
-target, how it writes token by token and what it looks at. Any body that encodes."""
+"""The capabilities of a task that reads a source and generates a target: how it reads a pair, predicts the target,
+generates token by token, and what it attends to. Works with any body that encodes."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from clew.layers.embeddings import tokens_of as tokens_in
 from clew.layers.shapes.pyramid import at_every_place, shared_out
 from clew.sources.words import SourceReader
 from clew.tasks.learnings.examples import ExampleTask
-from clew.tasks.offers import Begun, Carried, Expected, Given, Levels, Predicted, Reading, TextBody, TokenScores
+from clew.tasks.offers import Begun, Carried, Expected, Levels, ModelInput, Predicted, Reading, TextBody, TokenScores
 from clew.tasks.shared.alignment import Alignment, Tokens, attention_weights, tokens_of, with_marks
 from clew.tasks.shared.reading import levels_of, no_text
 from clew.tasks.uses.explaining import Explained, chosen_token
@@ -31,7 +31,7 @@ GREEDY = DecodingConfig(method="greedy")
 
 
 class ReadsAndWrites(ExampleTask):
-    """A task with a `body` that encodes, the tokenizers `source` and `target`, and the tokens `start` and `end` of a
+    """A task with a `body` that encodes, tokenizers `source` and `target`, and the tokens `start` and `end` of a
     target."""
 
     body: Any
@@ -42,19 +42,19 @@ class ReadsAndWrites(ExampleTask):
         def __getattr__(self, name: str) -> Any: ...
 
     def without(self, capability: str) -> str | None:
-        """Why it cannot be asked for something that models which read and write else have."""
+        """Return why the task lacks a capability that other sequence-to-sequence tasks have, or None."""
         if capability == "vectors" and self.languages:
-            return "reads a text with the language that it goes into; it has no vectors of a text alone"
+            return "reads a text together with its target language, so it has no vectors of a text alone"
         if capability == "aligns" and not any(layer.kind == CROSS for layer in attending_layers(self)):
-            return "does not look at its source while it writes (model.attention=none)"
+            return "does not attend to its source (model.attention=none)"
         return None
 
     def vectors(self) -> TextBody:
-        """Of its encoder."""
+        """Return the encoder and its reader."""
         return TextBody(self.body.encoder, SourceReader(self.source, self.source_end))
 
-    def one_row(self, given: Given) -> "tuple[Sides, SequenceBatch]":
-        """A source and its target, none where not given, as ids and as a batch of one row."""
+    def one_row(self, given: ModelInput) -> "tuple[Sides, SequenceBatch]":
+        """Return a source and its target (empty if not given) as ids and as a batch of one row."""
         if not given.text.strip():
             raise no_text()
         for text in (given.text, given.target or ""):
@@ -63,30 +63,30 @@ class ReadsAndWrites(ExampleTask):
         self.check_length(sides, "the text")
         return sides, to_device(self.collate([sides]), self.body.embedding.like.device)
 
-    def encode_given(self, given: Given) -> "Sides":
-        found: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
-        return found
+    def encode_given(self, given: ModelInput) -> "Sides":
+        sides: Sides = self.encode([Pair(given.text, given.target or "", into=given.into)])[0]
+        return sides
 
     def source_ids(self, sides: "Sides") -> tuple[int, ...]:
-        """The token at each place of a source; none where it is no text."""
+        """Return the token at each place of a source; empty if the source is not text."""
         return tuple(sides.source)
 
     @property
     def source_tokenizer(self) -> Tokenizer | None:
-        """What cuts a source into tokens; None where it is no text."""
-        found: Tokenizer = self.source
-        return found
+        """The source's tokenizer, or None if the source is not text."""
+        tokenizer: Tokenizer = self.source
+        return tokenizer
 
-    def named_sides(self, given: Given, sides: "Sides") -> tuple[Tokens, Tokens]:
-        """What stands at each place of a source and of its target."""
+    def named_sides(self, given: ModelInput, sides: "Sides") -> tuple[Tokens, Tokens]:
+        """Return the tokens at each place of a source and of its target."""
         before, after = self.around(given.into)
         source = tokens_of(self.source, given.text, sides.source[len(before) : -len(after)])
         target = tokens_of(self.target, given.target or "", sides.target)
         marks = ([self.source.token(id) for id in ids] for ids in (before, after))
         return with_marks(source, *marks), with_marks(target, [], [self.target.token(self.end)])
 
-    def reads(self, given: Given, *, any_length: bool = False) -> Reading:
-        """With its own best target where none is given."""
+    def reads(self, given: ModelInput, *, any_length: bool = False) -> Reading:
+        """Read a source with the given target, or with the model's best one."""
         given = given if given.target is not None else given._replace(target=self.own_target(given))
         sides, batch = self.one_row(given)
         source, target = self.named_sides(given, sides)
@@ -106,8 +106,8 @@ class ReadsAndWrites(ExampleTask):
         )
 
     def runs(self, reading: Reading) -> Tensor:
-        found: Tensor = self.decode(reading.batch)[0]
-        return found
+        hidden: Tensor = self.decode(reading.batch)[0]
+        return hidden
 
     def levels(self, reading: Reading) -> list[Levels]:
         batch, body = reading.batch, self.body
@@ -115,12 +115,12 @@ class ReadsAndWrites(ExampleTask):
             at_every_place(level[0], len(reading.pieces))[None]
             for level in body.encoder.levels(batch.source, batch.source_mask)
         ]
-        read = levels_of(body.encoder, levels, reading.pieces, "encoder")
-        return [read, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
+        encoder_levels = levels_of(body.encoder, levels, reading.pieces, "encoder")
+        return [encoder_levels, levels_of(body.decoder, self.decoder_levels(batch), reading.read_by_decoder, "decoder")]
 
     def decoder_levels(self, batch: "SequenceBatch") -> list[Tensor]:
-        found: list[Tensor] = self.body.levels(batch.tokens, batch.mask, self.read(batch))
-        return found
+        levels: list[Tensor] = self.body.levels(batch.tokens, batch.mask, self.read(batch))
+        return levels
 
     def carries(self, reading: Reading) -> Carried | None:
         tokens = reading.batch.tokens
@@ -128,21 +128,21 @@ class ReadsAndWrites(ExampleTask):
         return Carried(lambda t, state: self.body(tokens[:, t : t + 1], None, state), state)
 
     def entrance(self, reading: Reading) -> str:
-        found: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
-        return found
+        embedding_path: str = next(path for path, part in self.named_modules() if part is self.body.embedding)
+        return embedding_path
 
     def source_entrance(self, reading: Reading) -> str:
-        """The path of the part whose output the encoder's layers read."""
-        found: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
-        return found
+        """Return the path of the part whose output the encoder's layers read."""
+        embedding_path: str = next(path for path, part in self.named_modules() if part is self.body.source_embedding)
+        return embedding_path
 
     def predicts(self, reading: Reading) -> list[Predicted]:
-        """The target, given its source."""
+        """Return the predictions of the target, given its source."""
         ids = torch.tensor(reading.written_ids)
         return [Predicted(reading.written, range(len(ids)), ids, reading.forward()[0], self.log_probs, self.target)]
 
-    def expects(self, given: Given) -> list[Expected]:
-        """After what is given of the target."""
+    def expects(self, given: ModelInput) -> list[Expected]:
+        """Return the distribution of the token after the given part of the target."""
         _, batch = self.one_row(given)
         return [Expected(self.log_probs(self.decode(batch)[0][0, -1]), self.target)]
 
@@ -156,13 +156,13 @@ class ReadsAndWrites(ExampleTask):
             levels=lambda: self.decoder_levels(reading.batch),
         )
 
-    def own_target(self, given: Given, config: DecodingConfig | None = None) -> str:
+    def own_target(self, given: ModelInput, config: DecodingConfig | None = None) -> str:
         _, batch = self.one_row(given._replace(target=None))
         with evaluating([self]):
-            (found,) = self.write(batch, config or GREEDY)
-        return found[0].text if found else ""
+            (hypotheses,) = self.write(batch, config or GREEDY)
+        return hypotheses[0].text if hypotheses else ""
 
-    def steps(self, given: Given, config: DecodingConfig | None = None) -> Begun:
+    def steps(self, given: ModelInput, config: DecodingConfig | None = None) -> Begun:
         _, batch = self.one_row(given._replace(target=None))
         if config is not None:
             self.check_decoding(config)
@@ -178,41 +178,45 @@ class ReadsAndWrites(ExampleTask):
             limit=self.body.max_length,
         )
 
-    def aligns(self, given: Given, layer: int | None = None) -> Alignment:
+    def aligns(self, given: ModelInput, layer: int | None = None) -> Alignment:
         sides, batch = self.one_row(given)
         source, target = self.named_sides(given, sides)
         with evaluating([self]):
             weights = attention_weights(self, batch, layer)[0].cpu()
         return Alignment(source, target, shared_out(weights[: len(target.texts)], len(source.texts)))
 
-    def explains(self, given: Given, of: str | None = None, place: int | None = None) -> Explained:
-        """log p of a token that is written, given the source and what stands before it, by the source's places."""
+    def explains(self, given: ModelInput, of: str | None = None, place: int | None = None) -> Explained:
+        """Explain log p of a target token, given the source and the tokens before it, by the source's places."""
         reading, place = self.reads(given), place or 1
         if place > len(reading.written):
             raise UserError(f"there is no token {place} in the target; it has {len(reading.written)} with its end")
         batch = reading.batch
 
-        def log_probs(source: Any) -> Tensor:
+        def log_probs_at_place(source: Any) -> Tensor:
             rows = len(tokens_in(source))
             hidden, _ = self.decode(
                 batch._replace(source=source, source_mask=None, tokens=batch.tokens.expand(rows, -1), mask=None)
             )
-            found: Tensor = self.log_probs(hidden[:, place - 1])
-            return found
+            log_probs: Tensor = self.log_probs(hidden[:, place - 1])
+            return log_probs
 
-        token = reading.written_ids[place - 1] if of is None else chosen_token(self.target, log_probs, batch.source, of)
+        token = (
+            reading.written_ids[place - 1]
+            if of is None
+            else chosen_token(self.target, log_probs_at_place, batch.source, of)
+        )
         before, after = (len(marks) for marks in self.around(given.into))
         own = tuple(before <= at < len(reading.tokens) - after for at in range(len(reading.tokens)))
         what = f"log p of {self.target.piece(token)!r} as token {place} of the target {' '.join(reading.written)!r}"
-        return self.explained(given, reading, lambda rows: log_probs(rows)[:, token], own, what)
+        return self.explained(given, reading, lambda rows: log_probs_at_place(rows)[:, token], own, what)
 
     def explained(
-        self, given: Given, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
+        self, given: ModelInput, reading: Reading, score: Callable[[Any], Tensor], own: tuple[bool, ...], what: str
     ) -> Explained:
-        """A score of sources, by what the encoder's embedding hands on."""
+        """Explain a score of sources by the output of the encoder's embedding."""
         embedding = "body.encoder.embedding"
         return Explained(self, reading.batch.source, score, reading.tokens, own, what, self.source_tokenizer, embedding)
 
-    def source_layout(self, given: Given, sides: "Sides") -> Layout | None:
-        """How the places of a source lie; None where it is a text."""
+    def source_layout(self, given: ModelInput, sides: "Sides") -> Layout | None:
+        """Return how the places of a source are arranged, or None for a text."""
         return None

@@ -1,4 +1,4 @@
-"""What is said in sounds: rows, answers and measures that tasks which transcribe share, however they do it."""
+"""Rows, answers and metrics of tasks that transcribe sound."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +26,8 @@ class SoundRow(Section):
 
 @dataclass(frozen=True)
 class Looked:
-    """Where each letter of a text lies in its input: weights (letters, places), and the input as a person looks at
-    it."""
+    """Attention weights (letters, places) of each letter of a text over its input, and the canvas that shows the
+    input."""
 
     letters: tuple[str, ...]
     weights: Tensor
@@ -45,8 +45,11 @@ class Looked:
 
 @dataclass(frozen=True)
 class Heard:
-    """What is said in a sound; `log_prob` is of all paths that say it, of the best path alone where no beam was
-    searched; of a decoder that writes, of its tokens and their end."""
+    """The transcript of a sound.
+
+    `log_prob` is summed over all paths that collapse to the text; without a beam search it is that of the best path.
+    For a decoder that generates the text it is that of the tokens and their end.
+    """
 
     sound: str
     text: str
@@ -61,30 +64,33 @@ class Heard:
 
 
 class MeasuredTranscripts:
-    """Texts held against what was said: word and character error rates."""
+    """Transcripts compared with references: word and character error rates."""
 
     config: Any
 
     def measure(self, examples: Sequence[Any], predictions: Sequence[str]) -> Measured:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].corpus(predictions, wanted, False) for name in self.config.measures]
-        values = {name: value for measured in found for name, value in measured.values.items()}
-        return Measured(values, ", ".join(measured.text for measured in found))
+        references = [example.text for example in examples]
+        measured = [MEASURES[name].corpus(predictions, references, False) for name in self.config.measures]
+        values = {name: value for each in measured for name, value in each.values.items()}
+        return Measured(values, ", ".join(each.text for each in measured))
 
     def statistics(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[Statistics]:
-        wanted = [example.text for example in examples]
-        found = [MEASURES[name].statistics(predictions, wanted, False) for name in self.config.measures]
-        return [{name: row for each in found for name, row in each[place].items()} for place in range(len(examples))]
+        references = [example.text for example in examples]
+        metric_statistics = [MEASURES[name].statistics(predictions, references, False) for name in self.config.measures]
+        return [
+            {name: row for each in metric_statistics for name, row in each[place].items()}
+            for place in range(len(examples))
+        ]
 
     def intervals(self, examples: Sequence[Any], predictions: Sequence[str]) -> dict[str, Interval]:
-        """Of word and character error rates, by resampling examples."""
-        wanted = [example.text for example in examples]
+        """Return bootstrap intervals of the word and character error rates."""
+        references = [example.text for example in examples]
         rates = {"wer": word_errors, "cer": character_errors}
-        chosen = [name for name in self.config.measures if name in rates]
-        return {name: error_interval(rates[name](predictions, wanted)).times(100) for name in chosen}
+        names = [name for name in self.config.measures if name in rates]
+        return {name: error_interval(rates[name](predictions, references)).times(100) for name in names}
 
     def sentence_scores(self, examples: Sequence[Any], predictions: Sequence[str]) -> list[float]:
-        """100 less the percentage of wrong words, at least 0."""
+        """Return 100 minus the percentage of wrong words, at least 0."""
         sentence = MEASURES[self.config.measures[0] if self.config.measures else "wer"].sentence
         pairs = zip(examples, predictions, strict=True)
         return [max(100 + sentence(prediction, example.text, False), 0.0) for example, prediction in pairs]
@@ -98,19 +104,21 @@ def heard_objects(number: int, row: SoundRow, answer: "Heard | list[Heard] | Non
         return [{"line": number, "sound": "", "text": None}]
     if isinstance(answer, Heard):
         return [{"line": number, **heard_object(answer)}]
-    return [{"line": number, "rank": rank, **heard_object(one)} for rank, one in enumerate(answer, start=1)]
+    return [
+        {"line": number, "rank": rank, **heard_object(transcript)} for rank, transcript in enumerate(answer, start=1)
+    ]
 
 
-def heard_object(heard: Heard) -> dict[str, Any]:
-    looked = {} if heard.attention is None else {"attention": heard.attention.as_json()}
-    return {"sound": heard.sound, "text": heard.text, "log_prob": heard.log_prob, **looked}
+def heard_object(transcript: Heard) -> dict[str, Any]:
+    attention = {} if transcript.attention is None else {"attention": transcript.attention.as_json()}
+    return {"sound": transcript.sound, "text": transcript.text, "log_prob": transcript.log_prob, **attention}
 
 
 def as_lines(blocks: Blocks, options: Any, alone: bool) -> Iterator[str]:
-    """The text; behind the file's name where there are several."""
-    for some in blocks:
-        for each in some:
-            several = each.answer if isinstance(each.answer, list) else [each.answer]
-            for one in several:
-                name = "" if alone or one is None else f"{one.sound}\t"
-                yield f"{name}{'' if one is None else one.text}\n"
+    """Write each transcript, after the file's name if there are several rows."""
+    for block in blocks:
+        for answered in block:
+            transcripts = answered.answer if isinstance(answered.answer, list) else [answered.answer]
+            for transcript in transcripts:
+                name = "" if alone or transcript is None else f"{transcript.sound}\t"
+                yield f"{name}{'' if transcript is None else transcript.text}\n"

@@ -7,7 +7,7 @@ from clew.tasks.shared.alignment import (
     Alignment,
     Tokens,
     attention_weights,
-    layers_looking,
+    source_attentions,
     tokens_at,
     tokens_of,
     with_marks,
@@ -41,7 +41,7 @@ def test_hard_attention_is_aligned_with_the_place_it_took(way: str) -> None:
 def test_row_by_row_the_weights_are_those_of_writing_token_by_token(way: str) -> None:
     task = sequence_task(way).eval()
     batch = batch_of(task, PAIRS[:1])
-    chosen = layers_looking(task)[0]
+    chosen = source_attentions(task)[0]
     seen: list[torch.Tensor] = []
     state = task.body.initial_state(1, task.read(batch))
     with torch.no_grad(), watching({getattr(chosen, "places", chosen.weights): seen.append}):
@@ -54,18 +54,18 @@ def test_row_by_row_the_weights_are_those_of_writing_token_by_token(way: str) ->
 def test_the_last_layer_but_one_is_shown_unless_another_is_named() -> None:
     task = sequence_task("transformer").eval()
     batch = batch_of(task)
-    assert len(layers_looking(task)) == 2
+    assert len(source_attentions(task)) == 2
     first, last = attention_weights(task, batch, 1), attention_weights(task, batch, -1)
     assert torch.equal(attention_weights(task, batch), first)
     assert torch.equal(last, attention_weights(task, batch, 2)) and not torch.equal(first, last)
     for layer in (0, 3, -3):
-        with pytest.raises(UserError, match=f"there is no layer {layer}; 2 of the decoder's look at the source"):
+        with pytest.raises(UserError, match=f"no layer {layer} of the decoder attends to the source; choose 1 to 2"):
             attention_weights(task, batch, layer)
 
 
 def test_what_does_not_look_is_refused() -> None:
     task = sequence_task("bottleneck")
-    with pytest.raises(UserError, match="does not look at its source while it writes"):
+    with pytest.raises(UserError, match="does not attend to its source"):
         attention_weights(task, batch_of(task))
 
 

@@ -169,7 +169,7 @@ def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_p
     config = SequenceConfig(coverage_weight=0.5)
     with pytest.raises(
         UserError,
-        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model draws the places that it looks at",
+        match=r"task.coverage_weight \(0.5\) is for soft attention, but this model samples the places that it",
     ):
         sequence_task("hard", config=config)
     with pytest.raises(
@@ -178,7 +178,7 @@ def test_even_coverage_is_refused_where_there_are_no_weights_to_learn_from(tmp_p
     ):
         sequence_task("bottleneck", config=config)
     with pytest.raises(
-        UserError, match="weights of attention, which compiled code does not show; set training.compile=false"
+        UserError, match="attention weights, which compiled code does not show; set training.compile=false"
     ):
         run_recipe(
             "translate",

@@ -145,11 +145,11 @@ def test_mistakes_are_told_in_a_sentence() -> None:
     for options, sentence in (
         (
             {"name": "linear", "start": 1.5},
-            r"the start of scheduled_sampling \(1.5\) is a probability, between 0 and 1",
+            r"the start of scheduled_sampling \(1.5\) must be a probability, between 0 and 1",
         ),
         (
             {"name": "linear", "floor": -0.1},
-            r"the floor of scheduled_sampling \(-0.1\) is a probability, between 0 and 1",
+            r"the floor of scheduled_sampling \(-0.1\) must be a probability, between 0 and 1",
         ),
         ({"name": "linear", "slope": -1.0}, r"the slope of scheduled_sampling \(-1.0\) must be at least 0"),
         (

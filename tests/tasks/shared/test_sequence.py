@@ -266,7 +266,7 @@ def test_a_language_is_asked_for_by_a_token() -> None:
     )
     task = SequenceToSequence(body, **vocabularies)
     assert [sides.source[0] for sides in task.encode(pairs)] == [task.source.id("<2de>"), task.source.id("<2fr>")]
-    with pytest.raises(UserError, match="this model translates into de, fr; say which"):
+    with pytest.raises(UserError, match="this model translates into de, fr; choose one"):
         task.encode([Pair("one", "eins")])
     with pytest.raises(UserError, match="the model was not trained to write 'it'; it translates into de, fr"):
         task.encode([Pair("one", "uno", into="it")])
@@ -354,7 +354,7 @@ def test_mistakes_in_a_task_are_sentences() -> None:
         sequence_task("luong", config=SequenceConfig(best="bleu"))
     task = sequence_task("convolutional", max_length=4)
     message = (
-        r"here:7: the source has 5 tokens, but the model can tell apart 4 positions; shorten it, or train with a"
+        r"here:7: the source has 5 tokens, but the model has only 4 positions; shorten it, or train with a"
         r" larger "
         "model.max_length or another model.position"
     )
