@@ -126,12 +126,12 @@ def test_overlaps_between_given_parts_are_said(clew: Clew) -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ([], "data.train names your pairs, e.g. `clew train translate data.train=pairs.tsv`"),
+        ([], "there is no training data; name your pairs with data.train, e.g. `clew train translate data.train=pairs.tsv`"),
         (["data.train=p.tsv", "task.measures=[blue]"], "task.measures: unknown measure 'blue'; did you mean 'bleu'?"),
         (["data.train=p.tsv", "task.best=wer"], "unknown value for task.best 'wer'"),
         (
             ["data.train=p.tsv", "task.longest=1"],
-            "none of the 9 training examples has at most 1 tokens on a side, the end among them; raise",
+            "all 9 training examples have more than 1 tokens on a side, the end included; raise",
         ),
         (
             ["data.train=p.tsv", "training.batching=streams"],

@@ -194,12 +194,12 @@ def test_eight_sentences_are_learnt_by_heart_and_filled_in(documents: EncodedDoc
 def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) -> None:
     task = bert(MaskedLanguageModelConfig())
     with pytest.raises(
-        UserError, match=r"training.length \(4\) must be at least 5, of which the tokenizer's frame takes 3"
+        UserError, match=r"training.length \(4\) must be at least 5, including 3 tokens of the tokenizer's frame"
     ):
         MaskedExamples(documents, task, 4)
     one = EncodedDocuments(documents.tokens, documents.sentences, documents.documents[[0, -1]])
     with pytest.raises(
-        UserError, match="the training part is one document, and next-sentence prediction takes texts from two"
+        UserError, match="the training part is one document, but next-sentence prediction needs at least two"
     ):
         MaskedExamples(one, task, 20)
     assert MaskedExamples(one, task, 20, to_train=False).spans(1, 0).seconds is None
@@ -207,7 +207,7 @@ def test_what_cannot_be_masked_or_paired_is_told(documents: EncodedDocuments) ->
     with pytest.raises(UserError, match="set text.tokenizer=wordpiece"):
         MaskedLanguageModel(IdentityBody(characters.vocabulary, 4), characters)
     with pytest.raises(
-        UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) are shares of one whole; lower one of them"
+        UserError, match=r"task: masked \(0.8\) and replaced \(0.3\) must not add up to more than 1; lower one of them"
     ):
         config_of("text-bert", ["task.replaced=0.3"])
     assert fill(task, []) == []

@@ -133,11 +133,11 @@ def test_a_run_on_few_shapes_goes_on_to_the_bit_and_only_as_it_began(tmp_path: P
     [
         (
             "shakespeare-gpt",
-            "training.bucket is for examples, and rows of running text have one length as they are; leave it out",
+            "training.bucket is for examples, but all rows of a running text have the same length; leave it out",
         ),
         (
             "gum-tree-lstm",
-            "training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out",
+            "training.bucket pads texts to few lengths, but this task's examples are not only texts; leave it out",
         ),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from clew.core.errors import UserError
 from clew.recipes.running import run_recipe
 from clew.runs.directory import read_metrics
-from clew.tasks.learnings.examples import drawn
+from clew.tasks.learnings.examples import sample_rows
 from clew.tasks.learnings.streams import evaluate
 from tests.runs.small import BERT, gpt_settings, lstm_settings, write_text
 
@@ -55,10 +55,10 @@ def test_a_cap_reads_the_first_batches_and_none_above_the_text_changes_anything(
 
 def test_examples_are_drawn_from_all_up_to_so_many_tokens() -> None:
     lengths = np.full((100, 2), 5)
-    kept = drawn(lengths, 200)
-    assert len(kept) == 20 == len(set(kept)) and kept == sorted(kept) == drawn(lengths, 200)
+    kept = sample_rows(lengths, 200)
+    assert len(kept) == 20 == len(set(kept)) and kept == sorted(kept) == sample_rows(lengths, 200)
     assert max(kept) > 60 and min(kept) < 40
-    assert len(drawn(lengths, 1)) == 1 and drawn(lengths, 10**6) == list(range(100))
+    assert len(sample_rows(lengths, 1)) == 1 and sample_rows(lengths, 10**6) == list(range(100))
 
 
 def test_masked_language_models_refuse_a_cap(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_examples_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> 
 
 
 def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
-    message = "none of the 54 training examples has at most 1 tokens on a side, the end among them; raise task.longest"
+    message = "all 54 training examples have more than 1 tokens on a side, the end included; raise task.longest"
     with pytest.raises(UserError, match=message):
         prepare_problem(config_of("translate", [*pair_settings(tmp_path), "task.longest=1"]))
     learnt = [
@@ -199,7 +199,7 @@ def test_nothing_short_enough_is_refused(tmp_path: Path) -> None:
         f"data.valid={tmp_path / 'v.tsv'}",
     ]
     (tmp_path / "v.tsv").write_text("a\tb\n")
-    with pytest.raises(UserError, match="v.tsv:1: the source has 2 tokens, but the model can tell apart 1 positions"):
+    with pytest.raises(UserError, match="v.tsv:1: the source has 2 tokens, but the model has only 1 positions"):
         prepare_problem(config_of("translate", learnt))
 
 
@@ -213,7 +213,7 @@ def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(
         "model.max_length=8",
     ]
     message = (
-        "valid.tsv:2: the source has 9 tokens, but the model can tell apart 8 positions; shorten it, or train with a"
+        "valid.tsv:2: the source has 9 tokens, but the model has only 8 positions; shorten it, or train with a"
         " larger model.max"
     )
     with pytest.raises(UserError, match=message):
@@ -224,7 +224,7 @@ def test_an_example_to_be_judged_that_has_no_positions_is_refused_with_its_line(
 def test_streams_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         UserError,
-        match="training.batching=streams carries a state through one text; a task that learns from examples has",
+        match="training.batching=streams carries a state through one text, but this task learns from examples",
     ):
         prepare_problem(config_of("translate", [*pair_settings(tmp_path), "training.batching=streams"]))
 

@@ -1,4 +1,5 @@
-"""How tasks learn: from examples, texts, streams or documents. Members follow `Learning` (`clew.tasks.learning`)."""
+"""How tasks learn: from examples, from one text, from a stream of texts, or from documents. Members follow `Learning`
+(`clew.tasks.learning`)."""
 
 from clew.core.rooms import show_modules
 

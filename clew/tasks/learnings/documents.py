@@ -1,4 +1,4 @@
-"""Learning from documents, encoded once: of them examples that every epoch draws anew, with tokens taken out."""
+"""Learning from documents that are encoded once. Masked examples are drawn from them anew in every epoch."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple
@@ -16,7 +16,7 @@ from clew.core.identity import Known
 from clew.core.processes import first_alone, rank, sum_over_processes, world_size
 from clew.data.caching.encoded_documents import EncodedDocuments, encode_documents
 from clew.data.documents import Documents, joined, measure, plain_lines
-from clew.data.files.measures import known_content
+from clew.data.files.measures import cacheable_digest
 from clew.data.files.text_files import TextString
 from clew.data.kinds.documents import DocumentsData, documents_named, find_documents
 from clew.data.notes import Notes
@@ -24,15 +24,14 @@ from clew.data.plans import ExamplePlan, batches_by_length, bucket_plan, shuffle
 from clew.data.spans import Spans
 from clew.metrics.guesses import Guessed
 from clew.metrics.score import Score
-from clew.tasks.learning import Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.tasks.learning import Batching, Encoding, Evaluation, Learning, PartFiles, Tokenizers
 from clew.tasks.learnings.masked_examples import EVALUATION, MaskedExamples
 from clew.tasks.learnings.streams import TOKENIZER, check_reach
 from clew.text.tokenizer import Tokenizer
 
 
 class MaskedDocuments(Learning[Documents, MaskedExamples]):
-    """Documents, some of whose tokens are taken out and guessed. A task is asked for its `tokenizer`, its `config`, and
-    to `guess(batch)`."""
+    """Masked language modelling on documents. A task provides its `tokenizer`, its `config` and `guess(batch)`."""
 
     section = DocumentsData
     reads = "documents"
@@ -40,12 +39,12 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
     def read(self, data: DocumentsData, seed: int, notes: Notes) -> dict[str, Documents]:
         return find_documents(data, notes)
 
-    def read_files(self, files: Given, data: DocumentsData, notes: Notes) -> Documents:
-        """Those of files whose format is told from each."""
+    def read_files(self, files: PartFiles, data: DocumentsData, notes: Notes) -> Documents:
+        """Read documents from files; the format of each file is detected."""
         data = data.model_copy(update={"format": None})
         return joined(
             [
-                given_lines(file) if isinstance(file, TextString) else documents_named(data, file, notes)
+                standard_input_documents(file) if isinstance(file, TextString) else documents_named(data, file, notes)
                 for file in files
             ]
         )
@@ -54,7 +53,7 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         check_reach(task, training)
 
     def content(self, part: Documents) -> str | None:
-        return known_content(part, measure)
+        return cacheable_digest(part, measure)
 
     def vocabularies(self, train: Documents, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
         return {TOKENIZER: tokenizers.of_text(train, framed=True)}
@@ -64,7 +63,7 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         return MaskedExamples(documents, task, encoding.training.length, to_train=encoding.to_train)
 
     def batches(self, task: Any, encoded: MaskedExamples, training: Batching, seed: int) -> Batches:
-        """Rows in random order, or of like length where `batch_tokens` says how much they may hold."""
+        """Return batches of rows in random order, or of similar length if `batch_tokens` limits their size."""
 
         @lru_cache(maxsize=2)
         def plan(epoch: int) -> tuple[Spans, ExamplePlan]:
@@ -87,11 +86,11 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
     def judge(
         self, task: Any, forward: Any, part: Documents, encoded: MaskedExamples, evaluation: Evaluation
     ) -> Score | None:
-        guessed = guess_all(task, encoded, evaluation)
-        if guessed is None:
+        guesses = guess_all(task, encoded, evaluation)
+        if guesses is None:
             return None
         unit = task.tokenizer.unit
-        return Score(guessed.measures(), guessed.loss, guessed.describe(unit), size={"unit": unit})
+        return Score(guesses.measures(), guesses.loss, guesses.describe(unit), size={"unit": unit})
 
     def known(self, task: Any, part: Documents, encoded: Callable[[], MaskedExamples]) -> KnownDocuments:
         return KnownDocuments(lambda: token_counts(encoded().documents, task.tokenizer), lambda: answers(encoded()))
@@ -122,9 +121,11 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         self, vocabularies: Mapping[str, Any], parts: Mapping[str, Documents], encoded: Mapping[str, MaskedExamples]
     ) -> str:
         tokenizer: Tokenizer = vocabularies[TOKENIZER]
-        found = {name: examples.documents for name, examples in encoded.items()}
-        sizes = [f"{len(part):,} {name} ({counted(part.num_documents, 'document')})" for name, part in found.items()]
-        unknown = sum(part.num_unknown for part in found.values())
+        documents = {name: examples.documents for name, examples in encoded.items()}
+        sizes = [
+            f"{len(part):,} {name} ({counted(part.num_documents, 'document')})" for name, part in documents.items()
+        ]
+        unknown = sum(part.num_unknown for part in documents.values())
         note = f"; {unknown:,} unknown" if unknown else ""
         return f"{tokenizer.vocabulary:,} {tokenizer.unit}s; {', '.join(sizes)} tokens{note}"
 
@@ -132,16 +133,16 @@ class MaskedDocuments(Learning[Documents, MaskedExamples]):
         return iter(part)
 
 
-def given_lines(text: TextString) -> Documents:
-    """The documents of a text that is no file's."""
+def standard_input_documents(text: TextString) -> Documents:
+    """Return the documents of a text that was not read from a file."""
     lines = text.text.split("\n")
     return Documents("standard input", lambda: plain_lines(lines))
 
 
 @torch.no_grad()
 def guess_all(task: Any, examples: MaskedExamples, evaluation: Evaluation) -> Guessed | None:
-    """What is guessed of documents, each process taking its share of the batches; None where it was interrupted. The
-    same places are masked every time."""
+    """Evaluate the guesses on documents, each process on its share of the batches. Return None if interrupted. The
+    same tokens are masked every time."""
     spans = examples.spans(*EVALUATION)
     training = evaluation.training
     budget = training.batch_tokens or (training.evaluate_batch or training.batch_size) * training.length
@@ -165,13 +166,13 @@ def guess_all(task: Any, examples: MaskedExamples, evaluation: Evaluation) -> Gu
     sums = sum_over_processes(torch.tensor(astuple(total), dtype=torch.float64)).tolist()
     if not sums[1]:
         raise UserError(
-            "no token of the text can be masked, all of them being unknown to the tokenizer; give another text"
+            "no token of the text can be masked, because the tokenizer knows none of them; give another text"
         )
     return Guessed(sums[0], int(sums[1]), int(sums[2]), sums[3], int(sums[4]), int(sums[5]))
 
 
 def token_counts(documents: EncodedDocuments, tokenizer: Tokenizer) -> np.ndarray:
-    """How often each token stands in documents."""
+    """Count how often each token occurs in documents."""
     counts = np.zeros(tokenizer.vocabulary, dtype=np.int64)
     for start in range(0, len(documents), 2**24):
         counts += np.bincount(documents.tokens[start : start + 2**24], minlength=tokenizer.vocabulary)
@@ -179,10 +180,10 @@ def token_counts(documents: EncodedDocuments, tokenizer: Tokenizer) -> np.ndarra
 
 
 def answers(examples: MaskedExamples) -> tuple[np.ndarray, np.ndarray | None]:
-    """The tokens that are to be guessed in an evaluation, and which second texts are random."""
+    """Return the masked tokens of an evaluation, and which second texts are random."""
     spans = examples.spans(*EVALUATION)
-    found = []
+    targets = []
     for rows in np.array_split(np.arange(len(spans.firsts)), -(-len(spans.firsts) // 256)):
-        targets = examples.batch(spans, rows, *EVALUATION).targets.numpy()
-        found.append(targets[targets >= 0])
-    return np.concatenate(found), spans.random
+        batch_targets = examples.batch(spans, rows, *EVALUATION).targets.numpy()
+        targets.append(batch_targets[batch_targets >= 0])
+    return np.concatenate(targets), spans.random

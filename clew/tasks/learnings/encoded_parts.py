@@ -1,4 +1,4 @@
-"""A large part's examples as ids, encoded once into the cache, with the length of each. Small parts are encoded in
+"""Encode the examples of a large part once, into the cache, with the length of each. Small parts are encoded in
 memory."""
 
 import hashlib
@@ -19,33 +19,33 @@ from clew.tasks.learning import Encoding
 
 LENGTHS = "lengths"
 CHECKED = 8
-"""Examples that are encoded again whenever kept ids are found: a model that reads otherwise encodes anew."""
+"""Number of examples that are encoded again when cached ids are used: if the ids differ, the part is encoded anew."""
 FACTS = ("max_length", "max_children", "reach")
-"""What a body may have that decides how examples are encoded."""
+"""Attributes of a body that affect how examples are encoded."""
 
 
 def encode_part(task: Any, part: Part, encoding: Encoding, check: Callable[[Any, str], None] | None) -> Any:
-    """The encoded examples of a part, from the cache where they are there. `check(encoded, id)` refuses one that the
-    task cannot read."""
+    """Return the encoded examples of a part, from the cache if they are there. `check(encoded, id)` refuses an
+    example that the task cannot read."""
     key = encoding_key(task, part, encoding)
-    place = None if key is None else Path(encoding.cache) / key
-    if place is not None and (kept := load_parts(place)) is not None:
-        found = kept[0][encoding.name]
-        if agrees(task, part, found):
-            return found
-        shutil.rmtree(place, ignore_errors=True)
+    folder = None if key is None else Path(encoding.cache) / key
+    if folder is not None and (loaded := load_parts(folder)) is not None:
+        cached = loaded[0][encoding.name]
+        if agrees(task, part, cached):
+            return cached
+        shutil.rmtree(folder, ignore_errors=True)
     lengths: list[np.ndarray] = []
     encoded = write_part(encoded_blocks(task, part, encoding, check, lengths), Path(encoding.cache))
     if not isinstance(encoded, Part):
         return encoded
     encoded.arrays[LENGTHS] = np.concatenate(lengths)
-    return encoded if place is None else keep_parts(place, {encoding.name: encoded})[encoding.name]
+    return encoded if folder is None else keep_parts(folder, {encoding.name: encoded})[encoding.name]
 
 
 def encoded_blocks(
     task: Any, part: Part, encoding: Encoding, check: Callable[[Any, str], None] | None, lengths: list[np.ndarray]
 ) -> Iterator[Any]:
-    """The encoded examples; their lengths are appended to `lengths` as each block is done."""
+    """Yield the encoded examples; their lengths are appended to `lengths` after each block."""
     for start in range(0, len(part), BLOCK):
         if encoding.progress is not None:
             encoding.progress(start, len(part))
@@ -58,13 +58,13 @@ def encoded_blocks(
             for example, each in zip(examples, encoded, strict=True):
                 check(each, example.id)
         yield from encoded
-        part.store.give_back()
+        part.store.release_pages()
     if encoding.progress is not None:
         encoding.progress(len(part), len(part))
 
 
 def encoding_key(task: Any, part: Part, encoding: Encoding) -> str | None:
-    """What decides the ids of a part's examples; None where it cannot be told."""
+    """Return the hash of everything that the ids of a part's examples depend on; None if it cannot be determined."""
     readers = [kind for kind in type(task).__mro__ if kind is not object]
     code = code_digest(readers)
     if part.key is None or not encoding.vocabularies or code is None:
@@ -84,7 +84,7 @@ def encoding_key(task: Any, part: Part, encoding: Encoding) -> str | None:
 
 
 def agrees(task: Any, part: Part, encoded: Part) -> bool:
-    """Whether the first examples are still encoded to the same ids."""
+    """Whether the first examples still have the same ids."""
     try:
         return len(part) == len(encoded) and Packer().pack(list(task.encode(part[:CHECKED]))) == Packer().pack(
             encoded[:CHECKED]

@@ -1,11 +1,11 @@
-"""Learning from examples: each is encoded once, examples of like length share a batch, predictions are gathered and
-measured whole.
+"""Learning from examples. Each is encoded once, examples of similar length share a batch, and predictions are
+gathered and measured as a whole.
 
-What it asks of a task, besides the loop's forward and counts: `encode(examples)`, `lengths(encoded)`, `longest`,
+Besides the loop's forward and counts, a task provides `encode(examples)`, `lengths(encoded)`, `longest`,
 `check_length`, `collate(encoded)`, `predict(batch, decoding, seed, row_numbers)`, `measure(examples, predictions)`,
-`best`, the measure by which the best evaluation is chosen, and whether it `writes` tokens; of the last evaluation
-`intervals`, `report`, `statistics` and `sentence_scores` of examples and predictions, `row_losses(batch)`, and
-`described(example, prediction)`. `ExampleTask` says what need not be said.
+`best` (the metric that selects the best checkpoint), and `writes` (whether it generates tokens). The last evaluation
+also uses `intervals`, `report`, `statistics` and `sentence_scores` of examples and predictions, `row_losses(batch)`
+and `described(example, prediction)`. `ExampleTask` has the defaults.
 """
 
 import hashlib
@@ -47,86 +47,89 @@ from clew.text.labels import Labels
 from clew.text.tokenizer import Tokenizer
 
 TrainTokenizer = Callable[[Iterable[str], Sequence[str]], Tokenizer]
-"""Trains a tokenizer on texts, with tokens of its own for some special ones."""
+"""Trains a tokenizer on texts, with the given special tokens."""
 Vocabularies = Callable[[TrainTokenizer, bool, Any, Any], dict[str, Any]]
-"""`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says that both sides
-share one."""
+"""`vocabularies(train, joint, examples, task)`: every tokenizer and label table by role; `joint` says whether both
+sides share a tokenizer."""
 ROWS = 8
-"""Of how many rows batches of few shapes have a multiple."""
+"""If few batch shapes are wanted, the number of rows is a multiple of this."""
 TIE = 1e-7
-"""What the loss counts beside the measure that the best evaluation is told by: it decides between equals alone."""
+"""Weight of the loss beside the metric that selects the best checkpoint: it only breaks ties."""
 GREEDY = {"method": "greedy", "temperature": 1.0, "top_k": None, "top_p": None}
-"""Decoding in evaluations during training: a beam search every few hundred steps would take longer than the steps, and
-would rank checkpoints nearly the same."""
+"""Decoding in evaluations during training. A beam search every few hundred steps would take longer than the steps,
+and would rank checkpoints nearly the same."""
 
 
 class ExampleTask(nn.Module):
-    """A task whose data are examples."""
+    """A task that learns from examples."""
 
     needs: tuple[str, ...] = ()
     settled = ""
-    """What a person should know of what was settled, in a sentence."""
+    """A remark for the user about `settle`, in a sentence."""
     one_row_each = True
-    """Whether a batch has one row for each example, so that a process can make those of its own alone."""
+    """Whether a batch has one row per example, so that a process can collate only its own rows."""
     can_bucket = False
-    """Whether all that is ragged in a batch is padded by `core.batches.padded`, so that it can be padded to few
+    """Whether everything ragged in a batch is padded by `core.batches.padded`, so that it can be padded to few
     lengths."""
     writes = False
-    """Whether what it predicts is tokens, so that its loss is of each of them."""
+    """Whether predictions are tokens, so that the loss is per token."""
 
     def label_table(self) -> Labels | None:
-        """The labels that it tells; None where it tells none of a table."""
+        """Return the labels that the task predicts, or None if it predicts none from a table."""
         return None
 
     def gold_labels(self, example: Any) -> Iterable[tuple[str, str]]:
-        """An example's own labels, those that the table should have, each with its place."""
+        """Return an example's gold labels that should be in the table, each with its place."""
         return ()
 
     def unseen_remedy(self, label: str) -> str:
-        """What may be done about a label that the table has not, as the end of a sentence."""
+        """Return what to do about a label that is not in the table, as the end of a sentence."""
         return ""
 
     def prepare(self, encoded: Sequence[Any]) -> None:
-        """Takes from the training part, once, what is no parameter: how frequent labels are."""
+        """Compute values that are not parameters, such as label frequencies, once from the training part."""
 
     def check_training(self, training: Batching) -> None:
-        """Refuses a section `training` that the task cannot be trained by."""
+        """Refuse a section `training` that does not fit the task."""
 
     def check_decoding(self, config: DecodingConfig) -> None:
-        """Refuses a section `decoding` that the task cannot write by."""
+        """Refuse a section `decoding` that does not fit the task."""
 
     def settle(self, batches: Iterable[tuple[Sequence[Any], Any]]) -> bool:
-        """Takes from the validation part, batches with the examples in each, once training is over, what training is
-        not to see; whether there was anything. Examples come too, since what is best may need texts (SQuAD's F1)."""
+        """Fit values that training must not see, after training, on the validation part; return whether there are
+        any.
+
+        Batches come with their examples, since the best value may depend on texts (SQuAD's F1).
+        """
         return False
 
     def looked_up(self) -> list[Tensor]:
-        """Tables that no vector is multiplied with: they cost no FLOPs."""
+        """Return tables that are only looked up, never multiplied with a vector: they cost no FLOPs."""
         body: Any = self.body
         tables: list[Tensor] = body.embedding.looked_up()
         return tables
 
     def intervals(self, examples: Sequence[Any], predictions: Sequence[Any]) -> Mapping[str, Interval]:
-        """What the bootstrap says of some measures, by name, in their own units."""
+        """Return bootstrap intervals of some metrics by name, in the metrics' units."""
         return {}
 
     def report(self, examples: Sequence[Any], predictions: Sequence[Any]) -> tuple[str, ...]:
-        """Tables in words."""
+        """Return tables as text."""
         return ()
 
     def statistics(self, examples: Sequence[Any], predictions: Sequence[Any]) -> list[Statistics]:
-        """Of each example what measures are computed from, by name; runs are compared by it."""
+        """Return for each example what its metrics are computed from, by name; runs are compared with it."""
         return [{} for _ in examples]
 
     def row_losses(self, batch: Any) -> list[list[float]] | None:
-        """The loss of each row of a batch and what it counts, which add to the batch's; None where a task does not
-        say."""
+        """Return the loss and the count of each row of a batch, which sum to the batch's; None if the task does not
+        provide them."""
         return None
 
 
 @dataclass(frozen=True)
 class Examples(Learning[Sequence[Any], Sequence[Any]]):
-    """Examples of a kind; `train` makes the task's vocabularies of them."""
+    """Learning from examples of a kind; `train` creates the task's vocabularies from them."""
 
     kind: Kind
     train: Vocabularies
@@ -142,7 +145,7 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.kind.name
 
     def read(self, data: ExampleData, seed: int, notes: Notes) -> Parts:
-        """The parts; what is kept on disk is written by the first process and found by the others."""
+        """Read the parts. Files in the cache are written by the first process and read by the others."""
         if not self.kind.is_plain:
             return self.kind.read(data, seed, notes)
         return first_alone(lambda: self.kind.read(data, seed, notes))
@@ -153,22 +156,22 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         )
 
     def apart(self, parts: Mapping[str, Sequence[Any]], data: ExampleData) -> Parts:
-        """Each direction of a model of many languages by itself."""
+        """Split the parts by direction, for a model of several languages."""
         pieces = self.kind.pieces(data)
         if not pieces:
             return dict(parts)
-        found = {f"{part}{end}": with_end(parts[part], end) for part in parts for end in pieces}
-        return {name: examples for name, examples in found.items() if examples}
+        pieces_by_name = {f"{part}{end}": with_end(parts[part], end) for part in parts for end in pieces}
+        return {name: examples for name, examples in pieces_by_name.items() if examples}
 
     def check(self, task: Any, training: Batching) -> None:
         if training.batching == "streams":
             raise UserError(
-                "training.batching=streams carries a state through one text; a task that learns from examples has none,"
-                " leave it out"
+                "training.batching=streams carries a state through one text, but this task learns from examples; leave"
+                " it out"
             )
         if training.bucket and not getattr(task, "can_bucket", False):
             raise UserError(
-                "training.bucket pads texts to few lengths, and this task's examples are more than texts; leave it out"
+                "training.bucket pads texts to few lengths, but this task's examples are not only texts; leave it out"
             )
         task.check_training(training)
 
@@ -179,9 +182,11 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return self.train(tokenizers.of_sequences, tokenizers.joint, train, task)
 
     def encode(self, task: Any, part: Sequence[Any], encoding: Encoding) -> Sequence[Any]:
-        """Training leaves out examples that are too long; any other part is refused for one. A label that is not in the
-        table is refused where it is to be learnt, and where a part has no other: it is then the wrong file, or the
-        wrong column."""
+        """Encode a part.
+
+        Examples that are too long are left out of training, and an error in any other part. An unknown label is an
+        error in training, and in a part that has no known labels: it is then the wrong file, or the wrong column.
+        """
         unseen = find_unseen(task, part)
         if unseen.labels and (encoding.to_train or unseen.times == unseen.total):
             task.label_table().id(unseen.first, unseen.place, task.unseen_remedy(unseen.first))
@@ -199,8 +204,8 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         task.prepare(encoded)
 
     def batches(self, task: Any, encoded: Sequence[Any], training: Batching, seed: int) -> Batches:
-        """Examples of like length together where `batch_tokens` says how much a batch may hold, else so many in random
-        order."""
+        """Return batches of examples of similar length if `batch_tokens` limits their size, else of `batch_size`
+        examples in random order."""
         lengths = lengths_of(task, encoded)
         fitting = np.flatnonzero(lengths.max(1) <= task.longest)
         places = (rounded_up(lengths, task.longest) if training.bucket else lengths)[
@@ -208,10 +213,10 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         ]  # what an example takes in a batch
         if not len(fitting):
             is_asked = task.longest == getattr(task.config, "longest", None)
-            remedy = "raise task.longest" if is_asked else "raise model.max_length, or take another model.position"
+            remedy = "raise task.longest" if is_asked else "raise model.max_length, or change model.position"
             raise UserError(
-                f"none of the {len(lengths):,} training examples has at most {task.longest} tokens on a side, the end"
-                f" among them; {remedy}"
+                f"all {len(lengths):,} training examples have more than {task.longest} tokens on a side, the end"
+                f" included; {remedy}"
             )
 
         @lru_cache(maxsize=2)
@@ -229,11 +234,11 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
 
         def own(epoch: int, number: int, part: int, parts: int) -> Any:
             rows, size = plan(epoch).own_rows(number, part, parts, lengths[fitting])
-            made = collated(rows)
-            assert num_rows(made) == len(rows), (
+            batch = collated(rows)
+            assert num_rows(batch) == len(rows), (
                 "a task whose examples have several rows says so by one_row_each = False"
             )
-            return rows_of(made, slice(0, size))
+            return rows_of(batch, slice(0, size))
 
         return Batches(
             lambda epoch: plan(epoch).num_batches, get, own if getattr(task, "one_row_each", False) else None
@@ -286,37 +291,39 @@ class Examples(Learning[Sequence[Any], Sequence[Any]]):
         return f"{', '.join(words)}; {counts} examples"
 
     def remarks(self, task: Any, parts: Mapping[str, Sequence[Any]], encoded: Mapping[str, Sequence[Any]]) -> list[str]:
-        """Examples that two parts share, and those that are too long to train on."""
+        """Return remarks about examples that two parts share, and about those that are too long to train on."""
         is_long = lengths_of(task, encoded["train"]).max(1) > task.longest
         held_out = {name: part.key for name, part in parts.items() if isinstance(part, Part)}
-        found = remembered(
+        remarks = remembered(
             parts["train"], f"overlaps {held_out}", lambda: [str(overlap) for overlap in find_overlaps(dict(parts))]
         )
-        found += [
+        remarks += [
             note for name, part in parts.items() if name != "train" for note in self.judged_remarks(task, name, part)
         ]
         if is_long.any():
             first = parts["train"][int(np.argmax(is_long))].id
             left_out = counted(int(is_long.sum()), "training example")
-            found.append(f"left out {left_out} of more than {task.longest} tokens on a side (first: {first})")
-        return found
+            remarks.append(f"left out {left_out} of more than {task.longest} tokens on a side (first: {first})")
+        return remarks
 
     def judged_remarks(self, task: Any, name: str, part: Sequence[Any]) -> list[str]:
-        """Labels that the training part has not."""
+        """Return a remark about labels that are not in the training part."""
         unseen = find_unseen(task, part)
         if not unseen.labels:
             return []
-        are = "is" if unseen.times == 1 else "are"
-        which = f"{few_of([named_label(label) for label in unseen.labels])}; first: {unseen.place}"
-        of = f"{unseen.times:,} of {counted(unseen.total, 'label')}"
-        return [f"{name}: {of} {are} not in the training part ({which}); counted as wrong, and left out of the loss"]
+        verb = "is" if unseen.times == 1 else "are"
+        labels = f"{few_of([named_label(label) for label in unseen.labels])}; first: {unseen.place}"
+        count = f"{unseen.times:,} of {counted(unseen.total, 'label')}"
+        return [
+            f"{name}: {count} {verb} not in the training part ({labels}); counted as wrong, and left out of the loss"
+        ]
 
     def lines(self, part: Sequence[Any]) -> Iterator[str]:
         return (example.key for example in part)
 
 
 class Unseen(NamedTuple):
-    """How many of a part's gold labels no answer can be, which these are, and the first of them with its place."""
+    """Counts of a part's gold labels that the task cannot predict, these labels, and the first one with its place."""
 
     times: int
     total: int
@@ -356,14 +363,14 @@ def look_for_unseen(task: Any, part: Sequence[Any], table: Labels) -> list[Any]:
 def judge_examples(
     task: Any, forward: Any, examples: Sequence[Any], encoded: Sequence[Any], evaluation: Evaluation
 ) -> Score | None:
-    """The loss, and what the task measures of its predictions, all of them together; every process predicts its share
-    of the batches.
+    """Return the loss, and the task's metrics of all predictions together. Every process predicts its share of the
+    batches.
 
-    Predictions are gathered over processes, not counts: not every corpus measure is a function of sums, and a measure
+    Predictions are gathered over processes, not counts: not every corpus metric is a function of sums, and a metric
     then has one form.
     """
     if evaluation.most_tokens is not None:
-        kept = drawn(lengths_of(task, encoded), evaluation.most_tokens)
+        kept = sample_rows(lengths_of(task, encoded), evaluation.most_tokens)
         examples, encoded = [examples[row] for row in kept], [encoded[row] for row in kept]
     batches = batches_by_length(lengths_of(task, encoded), evaluation_budget(evaluation.training))
     decoding: DecodingConfig = (
@@ -373,7 +380,7 @@ def judge_examples(
     was_training = task.training
     task.eval()
     totals = torch.zeros(2, dtype=torch.float64)  # loss and targets
-    mine: list[tuple[int, Any, list[float] | None]] = []
+    own_rows: list[tuple[int, Any, list[float] | None]] = []
     try:
         with evaluation.whole(task):
             own = batches[rank() :: world_size()]
@@ -385,16 +392,20 @@ def judge_examples(
                     loss = forward(batch, None)[0]["loss"]
                     predictions = task.predict(batch, decoding, evaluation.seed, [row + 1 for row in rows])
                     losses = task.row_losses(batch) if evaluation.is_final else None
-                mine += zip(rows, predictions, losses or [None] * len(rows), strict=True)
+                own_rows += zip(rows, predictions, losses or [None] * len(rows), strict=True)
                 totals += torch.tensor([float(loss.sum), float(loss.count)], dtype=torch.float64)
                 evaluation.progress(done, len(own))
     finally:
         task.train(was_training)
     nats, count = sum_over_processes(totals).tolist()
-    found = {row: (told, loss) for text in from_all(json.dumps(mine)) for row, told, loss in json.loads(text)}
-    in_order = [found[row] for row in range(len(examples))]
+    results = {
+        row: (prediction, loss) for text in from_all(json.dumps(own_rows)) for row, prediction, loss in json.loads(text)
+    }
+    in_order = [results[row] for row in range(len(examples))]
     each = [loss for _, loss in in_order]
-    return score_of(task, examples, [told for told, _ in in_order], nats / (count or 1), evaluation.is_final, each)
+    return score_of(
+        task, examples, [prediction for prediction, _ in in_order], nats / (count or 1), evaluation.is_final, each
+    )
 
 
 def score_of(
@@ -405,15 +416,15 @@ def score_of(
     is_final: bool,
     losses: Sequence[Sequence[float] | None] | None = None,
 ) -> Score:
-    """What is measured of predictions; `losses` are each example's and what it counts, where they are known."""
+    """Return the metrics of predictions. `losses` are the loss and the count of each example, if known."""
     measured = task.measure(examples, predictions)
     values, text = {"loss": loss}, f"loss {loss:.4f}"
     if task.writes:
         values["perplexity"] = math.exp(min(loss, 700.0))
         text += f", perplexity {values['perplexity']:.2f} per target token"
     values |= measured.values
-    words = measured.text if is_final else in_words(measured.values)
-    text += f", {words}" if words else ""
+    metric_text = measured.text if is_final else in_words(measured.values)
+    text += f", {metric_text}" if metric_text else ""
     best = task.best
     value = loss if best == "loss" else (values[best] if best in LOWEST else -values[best]) + TIE * min(loss, 100.0)
     size = {"examples": len(examples)}
@@ -424,10 +435,10 @@ def score_of(
     scores = task.sentence_scores(examples, predictions)
     intervals = task.intervals(examples, predictions)
     if intervals:
-        found = ", ".join(
+        interval_texts = ", ".join(
             f"{named(name)} {interval.low:.2f} to {interval.high:.2f}" for name, interval in intervals.items()
         )
-        text += f"; 95 % intervals: {found}"
+        text += f"; 95 % intervals: {interval_texts}"
     report = task.report(examples, predictions)
     statistics = task.statistics(examples, predictions)
     if losses is not None and None not in losses:
@@ -440,58 +451,58 @@ def score_of(
     return Score(values, value, text, scores_of, described_of, intervals, report, statistics_of, size)
 
 
-def drawn(lengths: np.ndarray, most: int) -> list[int]:
-    """Examples of so many tokens at most together, one at least: drawn from all of them, and the same every time."""
+def sample_rows(lengths: np.ndarray, most: int) -> list[int]:
+    """Sample examples with at most `most` tokens in total, at least one example. The same ones are drawn every time."""
     order = np.random.default_rng(len(lengths)).permutation(len(lengths))
     count = np.searchsorted(lengths.sum(1)[order].cumsum(), most, side="right")
-    found: list[int] = sorted(order[: max(int(count), 1)].tolist())
-    return found
+    rows: list[int] = sorted(order[: max(int(count), 1)].tolist())
+    return rows
 
 
 def lengths_of(task: Any, encoded: Sequence[Any]) -> np.ndarray:
-    """How many places each side of every example takes, (examples, sides)."""
+    """Return the number of places of each side of every example, (examples, sides)."""
     if isinstance(encoded, Part) and LENGTHS in encoded.arrays:
         return encoded.arrays[LENGTHS]
     return np.array([task.lengths(example) for example in encoded]).reshape(len(encoded), -1)
 
 
 def with_end(part: Sequence[Any], end: str) -> Sequence[Any]:
-    """The examples whose ids end so."""
+    """Return the examples whose ids end with `end`."""
     return take(part, np.flatnonzero([example.id.endswith(end) for example in part]))
 
 
 def evaluation_budget(training: Batching) -> int:
-    """Places in a batch when a part is scored, both sides and padding counted: more than in training, as no gradient is
-    kept."""
+    """Return the number of places in a batch of an evaluation, both sides and padding included. It is larger than in
+    training, because no gradients are kept."""
     return (training.batch_tokens or (training.evaluate_batch or training.batch_size) * 64) * 4
 
 
 def examples_digest(examples: Iterable[Any]) -> str:
-    """A hash of what examples say, their ids aside."""
+    """Return a hash of the contents of examples, without their ids."""
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(repr(told(example._replace(id=""))).encode("utf-8", "surrogatepass"))
+        digest.update(repr(hashed_fields(example._replace(id=""))).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 
-def told(example: Any) -> tuple[Any, ...]:
-    """An example's fields: those that its kind has always had, and of others those that do not hold their defaults,
-    with their names."""
+def hashed_fields(example: Any) -> tuple[Any, ...]:
+    """Return an example's fields to hash: those that its kind has always had, and any newer ones that differ from
+    their defaults, with their names."""
     first, defaults = ALWAYS.get(type(example).__name__, ()), example._field_defaults
-    added = [name for name in example._fields if name not in first]
+    newer = [name for name in example._fields if name not in first]
     return (
         *(getattr(example, name) for name in first),
         *(
             (former_name(example, name), value)
-            for name in added
+            for name in newer
             if (value := getattr(example, name)) != defaults.get(name, MISSING)
         ),
     )
 
 
 def former_name(example: Any, name: str) -> str:
-    """What a field was called in the examples that checkpoints have hashes of: pictures and sounds once had their
-    own."""
+    """Return the name of a field in the examples whose hashes are in checkpoints: pictures and sounds once had
+    separate names."""
     if name == "input" and isinstance(example, LabelledInput):
         return "picture" if hasattr(example.input, "pixels") else "sound"
     return name
@@ -506,4 +517,4 @@ ALWAYS = {
     "Parsed": ("tree", "id"),
     "LabelledTree": ("words", "nodes", "labels", "phrases", "id"),
 }
-"""Fields whose defaults count too: checkpoints have hashes of them."""
+"""Fields that are hashed even if they have their defaults, because checkpoints contain such hashes."""

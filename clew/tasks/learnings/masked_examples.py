@@ -1,5 +1,5 @@
-"""Examples of masked language modelling, made of encoded documents when they are asked for: stretches in the
-tokenizer's frame, some tokens taken out. A pure function of documents, settings, seed and epoch."""
+"""Examples of masked language modelling, made on demand from encoded documents: spans in the tokenizer's frame with
+some tokens masked. They are a pure function of documents, settings, seed and epoch."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -16,28 +16,29 @@ from clew.sources.words import is_segmented
 from clew.text.tokenizer import Tokenizer
 
 EVALUATION = (0, 2**63)
-"""Seed and epoch of what is evaluated: those of no training, so that a text is always masked in the same way."""
+"""Seed and epoch of evaluations. No training uses them, so a text is always masked in the same way."""
 STEP = 8
-"""Rows are as long as a multiple of this, or as a power of two below it, so that batches have few different shapes."""
+"""Row lengths are rounded up to a multiple of this, or to a power of two below it, so that batches have few different
+shapes."""
 
 
 class MaskedBatch(NamedTuple):
     inputs: Any  # tokens (batch, length), or `Segmented`
     mask: Tensor | None  # (batch, length)
-    places: Tensor  # (batch, chosen), 0 where a row has fewer
-    targets: Tensor  # (batch, chosen), IGNORED there
-    follows: Tensor | None = None  # (batch,) 0 where the second text follows the first, 1 where it is a random one
+    places: Tensor  # (batch, chosen), padded with 0
+    targets: Tensor  # (batch, chosen), padded with IGNORED
+    follows: Tensor | None = None  # (batch,) 0 if the second text follows the first, 1 if it is a random one
     fresh: bool = True
 
     @property
     def num_tokens(self) -> int:
-        """How many are read, padding left out: speed and FLOPs are of these, the loss only of those predicted."""
+        """Number of real tokens read. Speed and FLOPs count these; the loss counts only the predicted ones."""
         tokens = self.inputs if isinstance(self.inputs, Tensor) else self.inputs.tokens
         return tokens.numel() if self.mask is None else int(self.mask.sum())
 
 
 class Masking(Protocol):
-    """What a task's section says of tokens that are taken out."""
+    """The masking settings of a task's config."""
 
     @property
     def chosen(self) -> float: ...
@@ -54,7 +55,7 @@ class Masking(Protocol):
 
 
 class Guesser(Protocol):
-    """What is asked of a task."""
+    """The parts of a task that masked examples depend on."""
 
     body: Any
     tokenizer: Tokenizer
@@ -64,11 +65,10 @@ class Guesser(Protocol):
 
 
 class MaskedExamples:
-    """The examples of documents in rows of `length` tokens, the frame among them. What is random is drawn from (seed,
-    epoch).
+    """Examples of documents in rows of `length` tokens, the frame included. Random choices depend on (seed, epoch).
 
-    Where the task tells whether texts follow each other, what cannot be paired can still be evaluated, `to_train` being
-    false: a single document, or any where the tokenizer puts nothing between two texts.
+    A task with next-sentence prediction can be evaluated (`to_train` false) even if texts cannot be paired: on a
+    single document, or if the tokenizer has no separator between two texts.
     """
 
     def __init__(self, documents: EncodedDocuments, task: Guesser, length: int, *, to_train: bool = True):
@@ -84,31 +84,31 @@ class MaskedExamples:
         check_room(self, length)
 
     def spans(self, seed: int, epoch: int) -> Spans:
-        """All examples of an epoch, in the order of the documents."""
+        """Return all examples of an epoch, in the order of the documents."""
         sentences, documents = self.documents.sentences, self.documents.documents
         if not self.is_paired:
             return packed_spans(sentences, documents, self.room)
         if self.pairing == "released":
             return paired_spans(sentences, documents, self.room, seed, epoch)
-        found = evenly_paired_spans(sentences, documents, self.room, seed, epoch, self.documents.tokens)
-        if not len(found.firsts):
+        spans = evenly_paired_spans(sentences, documents, self.room, seed, epoch, self.documents.tokens)
+        if not len(spans.firsts):
             raise UserError(
-                "every document is a single token, so that no text follows another; set task.next_sentence=false"
+                "every document has a single token, so there are no pairs of texts; set task.next_sentence=false"
             )
-        return found
+        return spans
 
     def batch(self, spans: Spans, rows: np.ndarray, seed: int, epoch: int) -> MaskedBatch:
-        """The examples with these numbers."""
+        """Return the examples with these numbers."""
         framed = [self.framed(spans, row) for row in rows.tolist()]
         lengths = np.array([len(tokens) for tokens, _ in framed])
         real = np.arange(rounded(int(lengths.max()))) < lengths[:, None]
         tokens, segments = np.zeros((2, *real.shape), dtype=np.int64)
-        for row, (ids, numbers) in enumerate(framed):
+        for row, (ids, segment_ids) in enumerate(framed):
             tokens[row, : len(ids)] = ids
-            segments[row, : len(ids)] = numbers
-        hidden = self.masking.hide(tokens, real, seed, epoch, rows)
-        places, targets = widened(hidden.places, 0), widened(hidden.targets, IGNORED)
-        inputs: Any = as_ids(hidden.tokens)
+            segments[row, : len(ids)] = segment_ids
+        masked = self.masking.hide(tokens, real, seed, epoch, rows)
+        places, targets = widened(masked.places, 0), widened(masked.targets, IGNORED)
+        inputs: Any = as_ids(masked.tokens)
         if self.is_segmented:
             inputs = Segmented(inputs, as_ids(segments))
         follows = None if spans.random is None else as_ids(spans.random[rows])
@@ -116,7 +116,7 @@ class MaskedExamples:
         return MaskedBatch(inputs, mask, as_ids(places), as_ids(targets), follows)
 
     def framed(self, spans: Spans, row: int) -> tuple[list[int], list[int]]:
-        """An example's tokens within their frame, and their segments."""
+        """Return an example's tokens in their frame, and their segments."""
         tokens = self.documents.tokens
         texts = [tokens[slice(*part[row])].tolist() for part in (spans.firsts, spans.seconds) if part is not None]
         if self.frame is None:
@@ -125,22 +125,20 @@ class MaskedExamples:
 
 
 def check_room(examples: MaskedExamples, length: int) -> None:
-    """Refuses rows that the frame fills, and pairs where nothing can be paired."""
+    """Refuse rows that the frame fills, and pairs if nothing can be paired."""
     least = examples.added + (2 if examples.is_paired else 1)
     if length < least:
         raise UserError(
-            f"training.length ({length}) must be at least {least}, of which the tokenizer's frame takes"
-            f" {examples.added}"
+            f"training.length ({length}) must be at least {least}, including {examples.added} tokens of the"
+            " tokenizer's frame"
         )
     if not examples.is_paired:
         return
     if examples.frame is None:
-        raise UserError(
-            "the tokenizer puts nothing between two texts, so none can be read together; set task.next_sentence=false"
-        )
+        raise UserError("the tokenizer has no separator for pairs of texts; set task.next_sentence=false")
     if examples.documents.num_documents < 2:
         raise UserError(
-            "the training part is one document, and next-sentence prediction takes texts from two; part documents by"
+            "the training part is one document, but next-sentence prediction needs at least two; separate documents by"
             " blank lines, or set task.next_sentence=false"
         )
 
@@ -150,7 +148,7 @@ def rounded(length: int) -> int:
 
 
 def widened(rows: np.ndarray, value: int) -> np.ndarray:
-    """Rows with more columns of a value, so that there are few widths."""
+    """Pad rows with columns of `value`, so that there are few widths."""
     return np.pad(rows, ((0, 0), (0, rounded(rows.shape[1]) - rows.shape[1])), constant_values=value)
 
 

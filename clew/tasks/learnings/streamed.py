@@ -1,5 +1,5 @@
-"""Learning from a stream of texts: its windows are encoded while the model trains on the window before, and each is cut
-into batches as a text is that was encoded as a whole."""
+"""Learning from a stream of texts. The next window is encoded while the model trains on the current one, and each
+window is split into batches like a text that was encoded as a whole."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -24,17 +24,17 @@ from clew.tasks.learning import Batching
 from clew.text.tokenizer import Tokenizer
 
 LEAST = 128
-"""Characters of a window for each token of a batch, at least. What does not fill a batch at the end of a window is left
-out, and is then one part in fifty of it or so."""
+"""Minimum characters of a window per token of a batch. The rest of a window that does not fill a batch is dropped;
+this keeps it to about one part in fifty."""
 SAMPLE = 2**18
-"""Characters that tell how many tokens there are to a character."""
+"""Characters read to estimate the number of tokens per character."""
 REMEMBERED = 4
-"""Windows whose places are kept: the one that is trained on, and those around it."""
+"""Number of windows whose positions are kept: the current one and those around it."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamedText:
-    """A stream with what encodes it: nothing is encoded yet."""
+    """A stream with its tokenizer; nothing is encoded yet."""
 
     stream: TextStream
     tokenizer: Tokenizer
@@ -43,20 +43,20 @@ class StreamedText:
     apart: bool = False
 
 
-class Opened(NamedTuple):
-    """A window that is trained on: its batches, which are those of the epoch up to `stop`."""
+class OpenWindow(NamedTuple):
+    """A window in training: its batches, which are those of the epoch up to `stop`."""
 
     epoch: int
     place: Place
     batches: Batches
     stop: int
     next: tuple[int, int]
-    """The block and the document with which the next window begins."""
+    """The block and the document at which the next window begins."""
 
 
 class StreamedBatches(Batches):
-    """Batches of a stream, in its order alone. `batches_of(text, seed)` are those of one window, which is a text of its
-    own: rows that carry a state begin anew with it."""
+    """Batches of a stream, which can only be read in order. `batches_of(text, seed)` returns the batches of one
+    window. A window is a separate text: rows that carry a state restart with it."""
 
     is_stream = True
 
@@ -68,32 +68,32 @@ class StreamedBatches(Batches):
         self.batches_of = batches_of
         self.batch_tokens = training.batch_size * training.length
         self.seed = seed
-        self.opened: deque[Opened] = deque(maxlen=REMEMBERED)
+        self.opened: deque[OpenWindow] = deque(maxlen=REMEMBERED)
 
     def check(self) -> None:
-        """Refuses a stream that is too short for one batch, before a folder is made."""
-        if self.text.stream.characters() <= LEAST * self.batch_tokens:  # one window, which takes no time
+        """Refuse a stream that is too short for one batch, before a folder is created."""
+        if self.text.stream.characters() <= LEAST * self.batch_tokens:  # one window, which is quick to read
             self.batch(0, 0)
 
     def estimate(self, epoch: int) -> int:
-        """About how many batches an epoch has; they are counted nowhere before they are trained on."""
+        """Estimate the number of batches of an epoch; the exact number is unknown before training."""
         tokens = self.num_tokens
         if tokens == inf:
             raise UserError(
-                "training.epochs is for data whose size can be told, and a long iterable does not tell it; say how long"
-                " to train with training.steps"
+                "training.epochs needs data of known size, and the size of a long iterable is unknown; set"
+                " training.steps instead"
             )
         return max(1, round(tokens / self.batch_tokens))
 
     @cached_property
     def num_tokens(self) -> float:
-        """About how many tokens there are; infinite where that cannot be told."""
+        """Estimated number of tokens; infinite if it cannot be estimated."""
         sample = list(self.text.stream.first_documents(SAMPLE))
         length = sum(map(len, sample))
         return self.text.stream.characters() * sum(map(len, self.text.tokenizer.encode_batch(sample))) / max(length, 1)
 
     def batch(self, epoch: int, batch: int) -> Any:
-        """A batch of a window that is open, or found by reading the epoch up to it."""
+        """Return a batch, from an open window or by reading the epoch up to it."""
         if self.window_of(epoch, batch) is not None:
             return self.rows(epoch, batch, 0, 1)
         with closing(self.ahead(epoch, batch)) as batches:
@@ -104,13 +104,14 @@ class StreamedBatches(Batches):
         assert opened is not None, f"batch {batch} of epoch {epoch} is in no window that is open"
         return opened.batches.share(epoch, batch - opened.place.batch, part, parts)
 
-    def window_of(self, epoch: int, batch: int) -> Opened | None:
+    def window_of(self, epoch: int, batch: int) -> OpenWindow | None:
         return next(
             (each for each in self.opened if each.epoch == epoch and each.place.batch <= batch < each.stop), None
         )
 
     def place(self, epoch: int, batch: int) -> Place | None:
-        """The place of the window that has a batch; of one behind an open window, the place where that ends."""
+        """Return the place of the window that has a batch; if the batch is the first after an open window, the place
+        where that window ends."""
         if (opened := self.window_of(epoch, batch)) is not None:
             return opened.place
         ends = (
@@ -123,38 +124,42 @@ class StreamedBatches(Batches):
     def ahead(
         self, epoch: int, batch: int, part: int = 0, parts: int = 1, place: Any = None
     ) -> Generator[tuple[int, int, Any], None, None]:
-        """From a position on. Without its place the epoch is read from its beginning, to the same batches."""
+        """Yield batches from a position on. Without its place, the epoch is read from the beginning and gives the
+        same batches."""
         start = Place() if place is None else Place(*place)
         while True:
             fault: UserError | None = None
-            found = start != Place()
+            has_batches = start != Place()
             windows = self.text.stream.windows(self.seed, epoch, start, LEAST * self.batch_tokens)
             cache, workers = self.text.cache, self.text.workers
             with closing(EncodingAhead(windows, self.text.tokenizer, cache, workers, rank(), world_size())) as encoding:
                 first = start.batch
-                for window, tokens in together(encoding):
+                for window, tokens in gathered_windows(encoding):
                     batches = self.batches_of(replace(tokens, apart=self.text.apart), derived(self.seed, window.number))
                     try:
                         num_batches = batches.per_epoch(epoch)
-                    except UserError as error:  # too short for a batch; so is a stream where all its windows are
+                    except UserError as error:  # too short for a batch; raised below if all windows are
                         fault = error
                         continue
-                    found = True
+                    has_batches = True
                     at = Place(window.number, first, window.block, window.document)
-                    self.opened.append(Opened(epoch, at, batches, first + num_batches, window.next))
+                    self.opened.append(OpenWindow(epoch, at, batches, first + num_batches, window.next))
                     for number in range(max(batch, first), first + num_batches):
                         yield epoch, number, self.rows(epoch, number, part, parts)
                     first += num_batches
-            if not found:
+            if not has_batches:
                 raise fault or UserError(
-                    f"{self.text.stream}: nothing is left to read, though there was; let no other program write there"
+                    f"{self.text.stream}: the stream is empty now, but was not before; let no other program write to it"
                 )
             epoch, batch, start = epoch + 1, 0, Place()
 
 
-def together(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFile]]:
-    """The windows, of which each process has encoded its part: all of them, on every process. They exchange them here,
-    between two steps, where every process asks for the next window; one that cannot read on ends the others too."""
+def gathered_windows(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFile]]:
+    """Yield whole windows on every process, from the parts that each process has encoded.
+
+    The processes exchange the parts here, between two steps, where every process asks for the next window. If one of
+    them cannot read on, the others end too.
+    """
     windows = iter(encoding)
     while True:
         encoded, fault = None, None
@@ -167,16 +172,16 @@ def together(encoding: EncodingAhead) -> Iterator[tuple[Window, TokenFile]]:
             raise fault
         if failed:
             raise UserError(
-                "another process cannot read the stream any further, and says why; go on by --resume when that is"
-                " mended"
+                "another process could not read the stream any further and has reported why; fix that, then continue"
+                " with --resume"
             )
         if encoded is None:
             return
-        yield encoded.window, encoded.text if world_size() == 1 else gathered(encoded.text)
+        yield encoded.window, encoded.text if world_size() == 1 else gathered_text(encoded.text)
 
 
-def gathered(text: TokenFile) -> TokenFile:
-    """The parts of a text that the processes have, one after the other."""
+def gathered_text(text: TokenFile) -> TokenFile:
+    """Concatenate the parts of a text that the processes have."""
     assert isinstance(text.tokens, Shards)
     ids, begins = text.tokens.map(0)
     counts = gather_rows(torch.tensor([len(ids)]))

@@ -1,4 +1,4 @@
-"""Learning from one text, encoded once, read in windows or in streams whose state is carried."""
+"""Learning from one text that is encoded once, and read in windows or in streams whose state is carried."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
@@ -17,9 +17,9 @@ from clew.core.errors import UserError, counted
 from clew.core.identity import Known
 from clew.core.processes import first_alone, share_of, sum_over_processes, world_size
 from clew.data.caching.encoded import TokenFile, encode_corpus
-from clew.data.files.measures import known_content
+from clew.data.files.measures import cacheable_digest
 from clew.data.files.text_files import TextSource, text_lines
-from clew.data.kinds.text import TextData, find_streamed, find_texts, text_of
+from clew.data.kinds.text import TextData, find_own_text, find_streamed, find_texts
 from clew.data.notes import Notes
 from clew.data.plans import (
     Plan,
@@ -34,7 +34,7 @@ from clew.data.streams.text_streams import TextStream
 from clew.layers.attention import SelfAttention
 from clew.metrics.perplexity import Likelihood
 from clew.metrics.score import Score
-from clew.tasks.learning import Autocast, Batching, Encoding, Evaluation, Given, Learning, Tokenizers
+from clew.tasks.learning import Autocast, Batching, Encoding, Evaluation, Learning, PartFiles, Tokenizers
 from clew.tasks.learnings.streamed import StreamedBatches, StreamedText
 from clew.text.tokenizer import Tokenizer
 
@@ -43,9 +43,11 @@ TOKENIZER = "tokenizer"
 
 
 class Streams(Learning[TextSource, TokenFile | StreamedText]):
-    """One text, whose every token is predicted; its training part may be a `TextStream`, which is encoded as it is
-    read. A task is asked for its `tokenizer`; where it predicts fewer tokens than it reads, for `named(tokens)` and
-    their number, `predicted`."""
+    """Prediction of every token of one text. The training part may be a `TextStream`, which is encoded as it is read.
+
+    A task provides its `tokenizer`; if it predicts fewer tokens than it reads, also `named(tokens)` and their number,
+    `predicted`.
+    """
 
     section = TextData
     reads = "text"
@@ -55,23 +57,24 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
     def read(self, data: TextData, seed: int, notes: Notes) -> dict[str, TextSource]:
         return find_streamed(data) if data.stream else find_texts(data)
 
-    def read_files(self, files: Given, data: TextData, notes: Notes) -> TextSource:
+    def read_files(self, files: PartFiles, data: TextData, notes: Notes) -> TextSource:
         if len(files) != 1:
-            raise UserError(f"a language model is scored on one text at a time, not on {len(files)}")
-        return text_of(files[0], data) if isinstance(files[0], (Path, str)) else files[0]
+            raise UserError(f"a language model is evaluated on one text at a time, not on {len(files)}; give one file")
+        return find_own_text(files[0], data) if isinstance(files[0], (Path, str)) else files[0]
 
     def check(self, task: Any, training: Batching) -> None:
         check_reach(task, training)
 
     def content(self, part: TextSource) -> str | None:
-        return None if isinstance(part, TextStream) else known_content(part)
+        return None if isinstance(part, TextStream) else cacheable_digest(part)
 
     def vocabularies(self, train: TextSource, tokenizers: Tokenizers, task: TaskSection) -> dict[str, Tokenizer]:
-        """A stream's vocabulary is learnt from its beginning."""
+        """Train the tokenizer, for a stream on its beginning."""
         return {TOKENIZER: tokenizers.of_stream(train) if isinstance(train, TextStream) else tokenizers.of_text(train)}
 
     def encode(self, task: Any, part: TextSource, encoding: Encoding) -> TokenFile | StreamedText:
-        """Documents stay apart where training asks for that; a text too short to predict anything in is refused."""
+        """Encode a text, with separate documents if `training.documents` says so; refuse a text too short to predict
+        anything."""
         if isinstance(part, TextStream):
             return StreamedText(
                 part, task.tokenizer, encoding.cache, encoding.workers, encoding.training.documents == "apart"
@@ -81,8 +84,8 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
         )
         if len(text) < 2:
             raise UserError(
-                f"{part}: the {encoding.name} part has 1 token and needs 2, one to read and one to predict; give more"
-                " text, or another data.valid_fraction or data.test_fraction"
+                f"{part}: the {encoding.name} part needs at least 2 tokens, one to read and one to predict; give more"
+                " text, or change data.valid_fraction or data.test_fraction"
             )
         return replace(text, apart=True) if encoding.training.documents == "apart" else text
 
@@ -91,15 +94,15 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
             streamed = StreamedBatches(encoded, lambda text, seed: text_batches(text, training, seed), training, seed)
             streamed.check()
             return streamed
-        found = text_batches(encoded, training, seed)
-        found.per_epoch(0)  # a text that is too short for one batch is refused
-        return found
+        batches = text_batches(encoded, training, seed)
+        batches.per_epoch(0)  # raises an error if the text is too short for one batch
+        return batches
 
     def judge(
         self, task: Any, forward: Any, part: TextSource, encoded: TokenFile | StreamedText, evaluation: Evaluation
     ) -> Score | None:
         assert isinstance(encoded, TokenFile), "only the training part is a stream"
-        found = evaluate(
+        likelihood = evaluate(
             task,
             encoded,
             evaluation.training,
@@ -109,12 +112,12 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
             progress=evaluation.progress,
             most_tokens=evaluation.most_tokens,
         )
-        return None if found is None else score_of(found, task.tokenizer.unit)
+        return None if likelihood is None else score_of(likelihood, task.tokenizer.unit)
 
     def known(self, task: Any, part: TextSource, encoded: Callable[[], TokenFile | StreamedText]) -> KnownText:
         def tokens() -> TokenFile:
             text = encoded()
-            if isinstance(text, StreamedText):  # a short one: baselines ask for no other
+            if isinstance(text, StreamedText):  # baselines are only computed for short streams
                 text = encode_corpus(text.stream, text.tokenizer, text.cache)
             return as_predicted(task, text)
 
@@ -163,7 +166,7 @@ class Streams(Learning[TextSource, TokenFile | StreamedText]):
 
 
 def text_batches(text: TokenFile, training: Batching, seed: int) -> Batches:
-    """Batch b of epoch e of a text."""
+    """Return the batches of a text."""
 
     @lru_cache(maxsize=2)
     def plan(epoch: int) -> Plan:
@@ -186,7 +189,7 @@ def in_order(training: Batching, seed: int) -> str:
 
 
 def evaluation_plan(num_tokens: int, training: Batching) -> Plan:
-    """As in training, streams carry their state and windows do not."""
+    """Return the plan of an evaluation. As in training, streams carry their state and windows do not."""
     batch_size = training.evaluate_batch or training.batch_size
     if training.batching == "streams":
         return stream_evaluation_plan(num_tokens, batch_size, training.length)
@@ -205,9 +208,12 @@ def evaluate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     most_tokens: int | None = None,
 ) -> Likelihood | None:
-    """The likelihood of the whole text, each process reading its share of every batch's rows; None if `interrupted`
-    says to stop, which a process alone may do. `forward` is the task, or its compiled form. With `most_tokens` it is
-    that of the first batches, whose characters are counted as those of the whole text are on average."""
+    """Return the likelihood of the whole text. Each process reads its share of every batch's rows.
+
+    The result is None if `interrupted` asks to stop, which only a single process can do. `forward` is the task, or
+    its compiled form. With `most_tokens`, only the first batches are read, and their characters are estimated from
+    the average over the whole text.
+    """
     model = task if forward is None else forward
     plan = evaluation_plan(len(text), training)
     share_read = 1.0 if most_tokens is None else most_tokens / plan.num_targets
@@ -216,7 +222,7 @@ def evaluate(
     was_training = task.training
     task.eval()
     names = ("loss", *getattr(task, "directions", ()))
-    totals = torch.zeros(len(names) + 1, dtype=torch.float64)  # nats, and the tokens that they were paid for
+    totals = torch.zeros(len(names) + 1, dtype=torch.float64)  # nats, and the number of tokens
     state = None
     try:
         for number in range(num_batches):
@@ -225,8 +231,8 @@ def evaluate(
             share, is_real = share_of(plan.batch(text.tokens, number, apart=text.apart))
             batch = to_device(share, device)
             with autocast():
-                terms, after = model(batch, None if batch.fresh else state)
-            state = after if training.batching == "streams" else None
+                terms, new_state = model(batch, None if batch.fresh else state)
+            state = new_state if training.batching == "streams" else None
             if is_real:
                 count = terms["loss"].count.to(terms["loss"].sum)
                 totals += torch.stack([*(terms[name].sum for name in names), count]).cpu().double()
@@ -243,7 +249,8 @@ def evaluate(
 
 
 def as_predicted(task: Any, text: TokenFile) -> TokenFile:
-    """A text as what a task predicts of it, which may leave rare words without names."""
+    """Return a text in the ids that a task predicts; a task may predict fewer tokens than it reads, without rare
+    words."""
     return replace(text, tokens=task.named(np.asarray(text.tokens))) if hasattr(task, "named") else text
 
 
@@ -258,29 +265,29 @@ def score_of(likelihood: Likelihood, unit: str) -> Score:
 
 
 def check_reach(task: Any, training: Batching) -> None:
-    """What training asks of the body's positions and state, before a folder is made."""
+    """Check that training fits the body's positions and state, before a folder is created."""
     limit = task.body.max_length
     if training.bucket:
         raise UserError(
-            "training.bucket is for examples, and rows of running text have one length as they are; leave it out"
+            "training.bucket is for examples, but all rows of a running text have the same length; leave it out"
         )
     if training.documents == "apart" and not task.body.causal:
         raise UserError(
-            "training.documents=apart is for models that read from left to right alone, and this one reads backwards"
-            " too; set training.documents=joined"
+            "training.documents=apart is for models that only read from left to right, but this model also reads"
+            " backwards; set training.documents=joined"
         )
     if limit is not None and training.length > limit:
         raise UserError(
-            f"training.length ({training.length}) must be at most the {limit} positions that the model can tell apart; "
-            "lower it, or raise model.max_length"
+            f"training.length ({training.length}) must be at most the model's {limit} positions; lower it, or raise"
+            " model.max_length"
         )
     if training.batching == "streams" and not task.body.causal:
         raise UserError(
-            "training.batching=streams carries the state from step to step, and a model that reads backwards has none"
-            " to carry; set training.batching=windows"
+            "training.batching=streams carries the state from step to step, but a model that reads backwards has no"
+            " such state; set training.batching=windows"
         )
     if training.batching == "streams" and any(isinstance(part, SelfAttention) for part in task.modules()):
         raise UserError(
-            "training.batching=streams carries the state from step to step, and attention's would grow all through an"
-            " epoch; set training.batching=windows"
+            "training.batching=streams carries the state from step to step, but that of attention would grow during the"
+            " whole epoch; set training.batching=windows"
         )
