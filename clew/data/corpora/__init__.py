@@ -1,5 +1,4 @@
-"""Corpora by name: those that ship with the package, and those that a person has below the folder that CLEW_DATA
-names."""
+"""Corpora by name: those that ship with the package, and those in the user's folder CLEW_DATA."""
 
 import os
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from clew.data.records import Column
 
 FEW = 5
 DEBIAN = "/usr/share/datasets"
-"""Where Debian's packages of datasets put their files."""
+"""The folder of Debian's dataset packages."""
 
 
 class Files(NamedTuple):
@@ -42,7 +41,7 @@ class Files(NamedTuple):
 
 
 def find_corpus(name: str) -> Files:
-    """The files of a corpus of running text, or a sentence on how to get them."""
+    """Return the files of a corpus of running text. If they are missing, the error says how to get them."""
     check_kind(name, RunningText.kind)
     return Files(**{part: files[0] for part, files in find_files(name).items()})
 
@@ -57,10 +56,10 @@ def read_corpus(
     seed: int = 1,
     notes: Notes | None = None,
 ) -> dict[str, Sequence[Any]]:
-    """The examples of every part, which are to be of a `kind` where one is given.
+    """Read the examples of every part. With `kind`, a corpus with another kind of content is refused.
 
-    `source` and `target` choose languages and `tags` a kind of tags, where the corpus has several; `seed` decides what
-    is cut off where the corpus has no parts of its own.
+    `source` and `target` choose languages and `tags` a kind of tags if the corpus has several. `seed` decides the split
+    of a corpus without parts of its own.
     """
     corpus = get_corpus(name)
     content = corpus.content
@@ -83,12 +82,12 @@ def read_corpus(
 
 
 def holds_sentences(name: str) -> bool:
-    """Whether a corpus of examples can be read as text: sentences with tags, labels or trees."""
+    """Whether the examples of a corpus are sentences (with tags, labels or trees), which can be read as text."""
     return isinstance(get_corpus(name).content, (Tagged, LabelTable, Trees))
 
 
 def read_lines(name: str) -> dict[str, str]:
-    """The text of every part of such a corpus, one example a line, with a space between words."""
+    """Read every part of a corpus of sentences as text, with one example per line and a space between words."""
     return {
         part: "".join(f"{' '.join(example.key.split())}\n" for example in examples)
         for part, examples in read_corpus(name).items()
@@ -96,35 +95,37 @@ def read_lines(name: str) -> dict[str, str]:
 
 
 def check_kind(name: str, kind: str) -> None:
-    """Refuses a corpus that holds something else."""
-    found = get_corpus(name).content.kind
-    if found != kind:
-        able = ", ".join(other for other, corpus in CORPORA.items() if corpus.content.kind == kind)
-        raise UserError(f"the corpus {name} holds {found}; this task reads {kind}, such as {able}")
+    """Refuse a corpus with another kind of content."""
+    own_kind = get_corpus(name).content.kind
+    if own_kind != kind:
+        suitable = ", ".join(other for other, corpus in CORPORA.items() if corpus.content.kind == kind)
+        raise UserError(f"the corpus {name} holds {own_kind}; this task reads {kind}, such as {suitable}")
 
 
 def find_files(name: str, **choices: Column | None) -> dict[str, tuple[Path, ...]]:
-    """The files of every part that has some, or a sentence on how to get them. A file may be gzipped."""
+    """Return the files of every part that has any. If one is missing, the error says how to get it. Files may be
+    gzipped."""
     corpus = get_corpus(name)
     root = root_of(corpus)
-    wanted = {part: wanted_files(corpus, part, choices) for part in PARTS if getattr(corpus, part) is not None}
-    found = {
-        part: [None if root is None else there(Path(root) / path) for path in paths] for part, paths in wanted.items()
+    paths = {part: paths_of(corpus, part, choices) for part in PARTS if getattr(corpus, part) is not None}
+    files = {
+        part: [None if root is None else existing_file(Path(root) / path) for path in part_paths]
+        for part, part_paths in paths.items()
     }
     for part in corpus.may_lack:
-        if None in found.get(part, ()):
-            del wanted[part], found[part]
-    missing = [path for part in wanted for path, file in zip(wanted[part], found[part], strict=True) if file is None]
+        if None in files.get(part, ()):
+            del paths[part], files[part]
+    missing = [path for part in paths for path, file in zip(paths[part], files[part], strict=True) if file is None]
     if missing:
         place = f"below CLEW_DATA ({root})" if root else "below a folder, and set CLEW_DATA to that folder"
         raise UserError(
-            f"the corpus {name} does not ship with clew; put {few(list(dict.fromkeys(missing)))} {place};"
+            f"the corpus {name} does not ship with clew; put {first_few(list(dict.fromkeys(missing)))} {place};"
             f" {corpus.published}; without it, try `clew train {corpus.instead}`"
         )
-    return {part: tuple(file for file in files if file is not None) for part, files in found.items()}
+    return {part: tuple(file for file in part_files if file is not None) for part, part_files in files.items()}
 
 
-def wanted_files(corpus: Corpus, part: str, choices: Choices) -> list[str]:
+def paths_of(corpus: Corpus, part: str, choices: Choices) -> list[str]:
     paths = getattr(corpus, part)
     return list(
         chain.from_iterable(
@@ -133,31 +134,31 @@ def wanted_files(corpus: Corpus, part: str, choices: Choices) -> list[str]:
     )
 
 
-def there(path: Path) -> Path | None:
+def existing_file(path: Path) -> Path | None:
     return next((file for file in (path, Path(f"{path}.gz")) if file.is_file()), None)
 
 
-def few(paths: Sequence[str]) -> str:
+def first_few(paths: Sequence[str]) -> str:
     return ", ".join(paths[:FEW]) + (f" and {len(paths) - FEW} more" if len(paths) > FEW else "")
 
 
 def get_corpus(name: str) -> Corpus:
-    """The corpus in the layout that is there."""
+    """Return a corpus in its other layout if the files of that exist, else in its first."""
     if name not in CORPORA:
         raise unknown("corpus", name, CORPORA)
     corpus = CORPORA[name]
-    return corpus.other if corpus.other is not None and is_there(corpus.other) else corpus
+    return corpus.other if corpus.other is not None and has_all_files(corpus.other) else corpus
 
 
-def is_there(corpus: Corpus) -> bool:
-    """Whether every file of a layout is there."""
+def has_all_files(corpus: Corpus) -> bool:
+    """Whether every file of a layout exists."""
     root = root_of(corpus)
-    paths = [path for part in PARTS if getattr(corpus, part) is not None for path in wanted_files(corpus, part, {})]
-    return root is not None and all(there(Path(root) / path) is not None for path in paths)
+    paths = [path for part in PARTS if getattr(corpus, part) is not None for path in paths_of(corpus, part, {})]
+    return root is not None and all(existing_file(Path(root) / path) is not None for path in paths)
 
 
 def root_of(corpus: Corpus) -> Path | str | None:
-    """The folder that a corpus's files stand below."""
+    """Return the folder with a corpus's files."""
     if corpus.packaged:
         return DEBIAN
     return EMBEDDED if corpus.embedded else os.environ.get("CLEW_DATA")
@@ -171,15 +172,15 @@ def craft(part: str) -> tuple[str, ...]:
     return tuple(f"craft/{article}.tree" for article in CRAFT[part].split())
 
 
-# CRAFT's own lists (articles/ids): 60, 7 and 30 articles, with 18,951, 2,780 and 9,099 trees
+# CRAFT's official lists (articles/ids): 60, 7 and 30 articles, with 18,951, 2,780 and 9,099 trees
 CRAFT = {
     "train": (
         """
-        11532192 11597317 11897010 12079497 12546709 12585968 12925238 14609438 14611657 14723793 14737183 15005800 15040800 15061865
-        15207008 15314655 15314659 15320950 15328533 15345036 15492776 15550985 15588329 15630473 15676071 15760270 15819996 15836427
-        15876356 15917436 15921521 15938754 16098226 16103912 16109169 16110338 16121255 16121256 16216087 16221973 16255782 16279840
-        16362077 16433929 16462940 16504143 16504174 16507151 16539743 16579849 16628246 16670015 16700629 16870721 17002498 17020410
-        17022820 17069463 17078885 17083276
+        11532192 11597317 11897010 12079497 12546709 12585968 12925238 14609438 14611657 14723793 14737183 15005800
+        15040800 15061865 15207008 15314655 15314659 15320950 15328533 15345036 15492776 15550985 15588329 15630473
+        15676071 15760270 15819996 15836427 15876356 15917436 15921521 15938754 16098226 16103912 16109169 16110338
+        16121255 16121256 16216087 16221973 16255782 16279840 16362077 16433929 16462940 16504143 16504174 16507151
+        16539743 16579849 16628246 16670015 16700629 16870721 17002498 17020410 17022820 17069463 17078885 17083276
     """
     ),
     "valid": (
@@ -189,9 +190,9 @@ CRAFT = {
     ),
     "test": (
         """
-        11319941 11604102 14624252 14675480 14691534 15018652 15070402 15238161 15328538 15560850 15615595 15619330 15784609 15850489
-        15882093 16026622 16027110 16410827 16517939 16611361 16787536 16800892 16968134 17029558 17201918 17206865 17465682 17503968
-        17565376 17677002
+        11319941 11604102 14624252 14675480 14691534 15018652 15070402 15238161 15328538 15560850 15615595 15619330
+        15784609 15850489 15882093 16026622 16027110 16410827 16517939 16611361 16787536 16800892 16968134 17029558
+        17201918 17206865 17465682 17503968 17565376 17677002
     """
     ),
 }
@@ -206,8 +207,7 @@ def fashion(packaged: bool = False, other: Corpus | None = None) -> Corpus:
         packaged=packaged,
         other=other,
         published=(
-            "it is https://github.com/zalandoresearch/fashion-mnist, which Debian has as the package"
-            " dataset-fashion-mnist"
+            "it is https://github.com/zalandoresearch/fashion-mnist, and in Debian the package dataset-fashion-mnist"
         ),
         instead="coco-captioner",
     )
@@ -232,7 +232,7 @@ CORPORA = {
         "tatoeba/deu.txt",
         content=PairTable({"en": 1, "de": 2}, split_by="en"),  # an English sentence has several translations
         cut={"valid": 0.02, "test": 0.02},
-        published="it is deu-eng.zip of https://www.manythings.org/anki/, made of https://tatoeba.org",
+        published="it is deu-eng.zip from https://www.manythings.org/anki/, made from https://tatoeba.org",
         instead="tatoeba-transformer",
     ),
     "multi30k": Corpus(
@@ -240,7 +240,7 @@ CORPORA = {
         "multi30k/val.{}",
         "multi30k/test_2016_flickr.{}",
         ParallelText(("en", "de", "fr", "cs")),
-        published="it is data/task1/raw of https://github.com/multi30k/dataset",
+        published="it is data/task1/raw in https://github.com/multi30k/dataset",
         instead="tatoeba-transformer",
     ),
     "sentiment-sample": Corpus(
@@ -267,7 +267,7 @@ CORPORA = {
         Tagged({"ner": 4, "chunk": 3, "pos": 2}),
         may_lack=("test",),
         published=(
-            "its annotation is at https://www.clips.uantwerpen.be/conll2003/ner/, its text is Reuters RCV1, from NIST"
+            "its annotation is at https://www.clips.uantwerpen.be/conll2003/ner/; its text is Reuters RCV1, from NIST"
         ),
         instead="ewt-tagger",
     ),
@@ -284,7 +284,7 @@ CORPORA = {
         "sst-trees/dev.txt",
         "sst-trees/test.txt",
         Trees(),
-        published="it is trainDevTestTrees_PTB.zip of https://nlp.stanford.edu/sentiment/",
+        published="it is trainDevTestTrees_PTB.zip from https://nlp.stanford.edu/sentiment/",
         instead="gum-tree-lstm",
     ),
     "craft-sample": Corpus("parsing/train.mrg", "parsing/dev.mrg", "parsing/test.mrg", Trees(), embedded=True),
@@ -293,17 +293,17 @@ CORPORA = {
         craft("valid"),
         craft("test"),
         Trees(),
-        published="it is structural-annotation/treebank/penn of https://github.com/UCDenver-ccp/CRAFT",
+        published="it is structural-annotation/treebank/penn in https://github.com/UCDenver-ccp/CRAFT",
         instead="craft-parser",
     ),
-    # by file, which is an article: 3,068, 433 and 413 trees; all are from sections 00 and 01, and figures on section 23
-    # do not compare
+    # split by article, one per file: 3,068, 433 and 413 trees. All are from sections 00 and 01, so scores cannot be
+    # compared with those on section 23
     "wsj-sample": Corpus(
         wsj(1, 139),
         wsj(140, 169),
         wsj(170, 199),
         Trees(),
-        published="it is corpora/treebank/combined of NLTK's data, https://www.nltk.org/nltk_data/",
+        published="it is corpora/treebank/combined in NLTK's data, https://www.nltk.org/nltk_data/",
         instead="craft-parser",
     ),
     "coco-sample": Corpus(
@@ -315,8 +315,8 @@ CORPORA = {
         "flickr8k/Flickr_8k.testImages.txt",
         Captions("flickr8k/images-128.tar", "flickr8k/Flickr8k.token.txt"),
         published=(
-            "its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013), and images-128.tar is its"
-            " photographs, scaled down to 128 pixels on their short side"
+            "its captions and lists are Flickr8k_text.zip of Hodosh et al. (2013); images-128.tar has its photographs,"
+            " scaled down to 128 pixels on their short side"
         ),
         instead="coco-captioner",
     ),
@@ -324,8 +324,8 @@ CORPORA = {
     "fsdd": Corpus(
         "speech/fsdd.tar",
         content=Recordings(),
-        cut={"valid": 0.2, "test": 0.2},  # of five speakers, one each
-        published="it is recordings/ of https://github.com/Jakobovski/free-spoken-digit-dataset in one tar",
+        cut={"valid": 0.2, "test": 0.2},  # one of five speakers each
+        published="it is recordings/ in https://github.com/Jakobovski/free-spoken-digit-dataset, as one tar",
         instead="digits-speech",
     ),
     "fashion-mnist": fashion(other=fashion(packaged=True)),

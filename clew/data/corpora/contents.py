@@ -1,8 +1,9 @@
-"""What a corpus holds and how its files become examples: one class a kind of content. Knows no corpus by name.
+"""The kinds of content that a corpus can have, one class each, and how their files become examples. Knows no corpus by
+name.
 
-A content says which files a path in the table of corpora stands for (`files`), reads those of one part (`read`), and
-gives the key by which that part is split (`key`). `choices` are the person's: `source` and `target` of pairs, `tags` of
-words.
+A content lists the files that a path in the table of corpora stands for (`files`), reads the files of one part
+(`read`), and returns the key by which a part is split (`key`). `choices` are the user's: `source` and `target` for
+pairs, `tags` for words.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ class Content(Protocol):
 
 @runtime_checkable
 class ExampleContent(Content, Protocol):
-    """Content that is read as examples; running text is read in pieces."""
+    """Content that is read as examples. Running text is read in pieces instead."""
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Any]: ...
 
@@ -39,7 +40,7 @@ class ExampleContent(Content, Protocol):
 
 @dataclass(frozen=True)
 class RunningText:
-    """Text to model from beginning to end."""
+    """Continuous text, for language models."""
 
     kind: ClassVar[str] = "running text"
 
@@ -49,7 +50,7 @@ class RunningText:
 
 @dataclass(frozen=True)
 class Trees:
-    """Bracketed trees, as many as there are in each file."""
+    """Bracketed trees, any number in each file."""
 
     kind: ClassVar[str] = "bracketed trees"
 
@@ -65,7 +66,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class ParallelText:
-    """A file a language, line by line; `{}` in a path stands for the language."""
+    """One file per language, aligned by line; `{}` in a path stands for the language."""
 
     languages: tuple[str, ...]
     kind: ClassVar[str] = "pairs"
@@ -82,8 +83,8 @@ class ParallelText:
 
 @dataclass(frozen=True)
 class PairTable:
-    """A table without a header with a column a language; parts are cut by the side of one language, whichever way is
-    translated."""
+    """A table without a header, with one column per language. Parts are split by the texts of the language `split_by`,
+    whatever the direction of translation."""
 
     columns: Mapping[str, int]
     split_by: str
@@ -105,8 +106,8 @@ class PairTable:
 
 @dataclass(frozen=True)
 class LabelTable:
-    """A table with a text, or two, and their label: columns by name, or by number where there is no header. Lines of a
-    `ragged` one may have more columns than these, and quotes in it are characters like others."""
+    """A table with one or two texts and their label. Columns are names, or numbers if there is no header. In a `ragged`
+    table lines may have more columns, and quotes have no special meaning."""
 
     text: Column
     label: Column
@@ -127,17 +128,17 @@ class LabelTable:
         return read_labelled(path, **columns, format="tsv", header=isinstance(self.text, str), notes=notes)  # type: ignore[arg-type]
 
     def read_ragged(self, path: Path, notes: Notes) -> Iterator[Labelled]:
-        places = [int(column) - 1 for column in (self.text, self.label, self.second) if column is not None]
+        indexes = [int(column) - 1 for column in (self.text, self.label, self.second) if column is not None]
         for number, line in enumerate(read_lines(path), start=1):
             fields, place = line.split("\t"), f"{path}:{number}"
-            if len(fields) <= max(places):
+            if len(fields) <= max(indexes):
                 notes.fault(
                     "wrong number of fields",
                     place,
-                    f"expected {max(places) + 1} tab-separated columns, found {len(fields)}",
+                    f"expected {max(indexes) + 1} tab-separated columns, found {len(fields)}",
                 )
                 continue
-            text, label, *second = (fields[place].strip() for place in places)
+            text, label, *second = (fields[index].strip() for index in indexes)
             yield Labelled(text, (label,), second[0] if second else None, place)
 
     def key(self, choices: Choices) -> Callable[[Labelled], str]:
@@ -146,7 +147,7 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class Tagged:
-    """Words with tags in CoNLL columns or CoNLL-U; the first of the kinds of tags is taken where none is chosen."""
+    """Words with tags in CoNLL columns or CoNLL-U. The first kind of tags is the default."""
 
     tags: Mapping[str, Column]
     format: str = "conll"
@@ -168,7 +169,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Recordings:
-    """Spoken digits in a tar; parts are cut by speaker, so that nobody is heard in two of them."""
+    """Spoken digits in a tar. Parts are split by speaker, so that no speaker is in two parts."""
 
     kind: ClassVar[str] = "recordings"
 
@@ -183,13 +184,13 @@ class Recordings:
 
 
 def choose_languages(known: tuple[str, ...], choices: Choices) -> tuple[str, str]:
-    """Source and target: the chosen ones, else the first two that there are, the other one where one is chosen of
-    them."""
-    chosen = [choices.get("source"), choices.get("target")]
-    for role, language in zip(("source", "target"), chosen, strict=True):
+    """Return the source and target languages: those that are chosen, and for the rest the first languages that are not
+    taken."""
+    choice = [choices.get("source"), choices.get("target")]
+    for role, language in zip(("source", "target"), choice, strict=True):
         if language is not None and language not in known:
             raise unknown(f"language for data.{role}", str(language), known)
-    source, target = (None if language is None else str(language) for language in chosen)
+    source, target = (None if language is None else str(language) for language in choice)
     source = source or next(language for language in known if language != target)
     target = target or next(language for language in known if language != source)
     if source == target:

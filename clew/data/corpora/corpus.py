@@ -1,4 +1,4 @@
-"""What the table of corpora says of one."""
+"""A corpus as an entry of the table of corpora."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,12 @@ from clew.data.corpora.contents import Content, RunningText
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the files of each part stand, below CLEW_DATA or in the package; what they hold; who publishes it; what to
-    try without it.
+    """The files of each part, below CLEW_DATA or in the package; their content; where the corpus is published; and the
+    recipe to try without it.
 
-    A part without files is cut off the training part: running text at its end, as much as a config says, examples by
-    hash, as much as `cut` says. Parts that `may_lack` are left out where their files are not there. An `other` layout
-    is taken where its files are there; one that is `packaged` is a Debian package's, and stands where that puts it.
+    A part without files is split off the training part: of running text the end, as much as the config says; of
+    examples the fraction in `cut`, by hash. Parts in `may_lack` are left out if their files are missing. The layout
+    `other` is used if all its files exist. A `packaged` layout is that of a Debian package, in Debian's folder.
     """
 
     train: str | tuple[str, ...]

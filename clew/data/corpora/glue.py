@@ -1,13 +1,13 @@
-"""The tasks of GLUE (Wang et al. 2019) as corpora, in the layouts that they are found in below CLEW_DATA/glue.
+"""The tasks of GLUE (Wang et al. 2019) as corpora, in the layouts of their downloads below CLEW_DATA/glue.
 
-GLUE's own test parts have no labels. So its dev part is the test part here, which is scored once at the end, and a
-tenth of its training part, drawn by the seed, is what settings and the best evaluation are chosen by.
+GLUE's own test parts have no labels. Therefore its dev part is the test part here, which is scored once at the end. A
+tenth of its training part, drawn by the seed, is the validation part that selects settings and the best checkpoint.
 """
 
 from clew.data.corpora.contents import LabelTable
 from clew.data.corpora.corpus import Corpus
 
-PUBLISHED = "it is of https://gluebenchmark.com/tasks"
+PUBLISHED = "it is published at https://gluebenchmark.com/tasks"
 CUT = {"valid": 0.1}
 
 
@@ -27,13 +27,13 @@ def glue(
 
 COLA = LabelTable(text=4, label=2)
 MNLI = LabelTable("sentence1", "gold_label", "sentence2")
-STSB = LabelTable(6, 5, 7, ragged=True)  # some lines have where they come from in two more columns
+STSB = LabelTable(6, 5, 7, ragged=True)  # some lines have two more columns with their source
 
 GLUE = {
     "glue-sst2": glue("SST-2", LabelTable("sentence", "label")),
     "glue-cola": glue(
         "CoLA", COLA, other=glue("CoLA", COLA, train=("train.tsv", "val.tsv"))
-    ),  # the second is a piece of GLUE's training part
+    ),  # val.tsv is split off GLUE's training part
     "glue-mrpc": glue("MRPC", LabelTable("#1 String", "Quality", "#2 String")),
     "glue-rte": glue("RTE", LabelTable("sentence1", "label", "sentence2")),
     "glue-stsb": glue(

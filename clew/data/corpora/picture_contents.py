@@ -1,4 +1,4 @@
-"""What a corpus of pictures holds and how its files become examples. Knows no corpus by name."""
+"""The kinds of content of picture corpora, and how their files become examples. Knows no corpus by name."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,26 +16,27 @@ from clew.data.pictures.references import name_in_folder
 
 @dataclass(frozen=True)
 class Captions:
-    """Pictures with captions: a file of captions; or a list of a part's photographs, beside the file that has the
-    `captions` of all. `pictures` is the archive or a folder; pictures that are not in an archive are passed over, and
-    counted."""
+    """Pictures with captions. A part is a file of captions, or a list of photographs whose captions are in the file
+    `captions`. `pictures` is a folder or an archive; pictures that an archive lacks are skipped and counted."""
 
     pictures: str
     captions: str | None = None
     kind: ClassVar[str] = "pictures with captions"
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
-        archive = (self.pictures,) if self.pictures.endswith(".tar") else ()
+        archive = (self.pictures,) if self.is_archive else ()
         return (path, *(() if self.captions is None else (self.captions,)), *archive)
 
+    @property
+    def is_archive(self) -> bool:
+        return self.pictures.endswith(".tar")
+
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[Captioned]:
-        archive = self.pictures.endswith(".tar")
-        pictures = paths[-1] if archive else paths[0].parent / self.pictures
         return read_captioned(
             paths[0],
             captions=None if self.captions is None else paths[1],
-            pictures=pictures,
-            may_lack=archive,
+            pictures=paths[-1] if self.is_archive else paths[0].parent / self.pictures,
+            may_lack=self.is_archive,
             notes=notes,
         )
 
@@ -45,14 +46,14 @@ class Captions:
 
 @dataclass(frozen=True)
 class IdxPictures:
-    """Grey pictures and numbers of classes in IDX files; `{}` in a path stands for which. `labels` are the names of the
-    classes."""
+    """Greyscale pictures and class numbers in IDX files; `{}` in a path stands for the kind of file. `labels` are the
+    names of the classes."""
 
     labels: tuple[str, ...]
     kind: ClassVar[str] = "labelled pictures"
 
     def files(self, path: str, choices: Choices) -> tuple[str, ...]:
-        return tuple(path.format(which) for which in ("images-idx3", "labels-idx1"))
+        return tuple(path.format(kind) for kind in ("images-idx3", "labels-idx1"))
 
     def read(self, paths: tuple[Path, ...], choices: Choices, notes: Notes) -> Iterator[LabelledInput]:
         images, labels = paths
@@ -68,7 +69,7 @@ class IdxPictures:
                 notes.fault(
                     "unknown class",
                     place,
-                    f"its class has the number {number}, and there are {len(self.labels)}, counted from 0",
+                    f"its class is number {number}, but there are {len(self.labels)} classes, counted from 0",
                 )
                 continue
             yield LabelledInput(picture, (self.labels[number],), place)

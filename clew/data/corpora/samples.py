@@ -1,4 +1,4 @@
-"""The corpora that ship with the package; each folder says under which licence (ATTRIBUTION.md)."""
+"""The corpora that ship with the package. ATTRIBUTION.md in each folder states the licence."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +9,7 @@ EMBEDDED = Path(str(files("clew.data") / "embedded"))
 
 
 def sample_path(name: str) -> Path:
-    """The file of an embedded corpus, or its folder where it has several files."""
+    """Return the file of an embedded corpus, or its folder if it has several files."""
     if name not in SAMPLES:
         raise unknown("sample", name, SAMPLES)
     return EMBEDDED / SAMPLES[name]

@@ -75,7 +75,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     )
     whole, notes = write(tmp_path / "whole", idx(LABELS)), Notes(faults="skip")
     assert len(list(content.read((images, whole), {}, notes))) == 20
-    assert notes.sentences[0] == f"{images}: picture 9: its class has the number 8, and there are 8, counted from 0"
+    assert notes.sentences[0] == f"{images}: picture 9: its class is number 8, but there are 8 classes, counted from 0"
     assert (
         refusal(lambda: idx_pictures(whole))
         == f"{whole}: expected pictures (pictures, height, width), found 24 bytes; give another file"
